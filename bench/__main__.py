@@ -25,8 +25,8 @@ from bench.report import Machine, Row, table, write_json
 from bench.rtt import RTT
 from bench.threads import THREADS
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
-from switchmark.machine.signals import interruptible
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.signals import interruptible
+from switchmark.runs.workspace import Workspace
 
 INTERRUPTED = 130
 COMPARISONS = (

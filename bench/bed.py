@@ -16,18 +16,18 @@ from typing import Any
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.layout.assembly import create_nodes
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.needs import attachments_of
-from switchmark.layout.roles import cpu_users_of
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost, Process
-from switchmark.machine.placement import AUTO, PINNED, Placement, place
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import LocalHost, Process
 from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import Addressing
+from switchmark.observe.cpus import read_cpus
+from switchmark.path.assembly import create_nodes
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.needs import attachments_of
+from switchmark.path.placement import AUTO, PINNED, Placement, place
+from switchmark.path.roles import cpu_users_of
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 
 __all__ = ["Bed", "RxCounter", "Track", "require_root"]
 

@@ -19,7 +19,7 @@ from bench.peers import NFV_TESTPERF, PKTGEN, TESTPMD, MissingPeer, find
 from bench.report import Row, absolute, compared
 from bench.testpmd import devices, eal, telemetry, testpmd
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Process
+from switchmark.hosts.base import Process
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Check, Run, Wait
 from switchmark.switches import TABLE as SWITCHES

@@ -14,11 +14,11 @@ from bench.pairs import Limit, interleaved
 from bench.report import Row, compared
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
-from switchmark.layout.choosing import candidates
-from switchmark.machine.host import LocalHost
+from switchmark.hosts.base import LocalHost
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.cable import CABLE
 from switchmark.model.topology import PortKind
+from switchmark.path.choosing import candidates
 
 __all__ = ["ORDER", "contradicted", "in_order"]
 

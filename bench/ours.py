@@ -14,18 +14,18 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess, Worker
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
-from switchmark.layout.assembly import join, settled
-from switchmark.layout.roles import processes_of
-from switchmark.layout.tasks import Job
-from switchmark.machine.host import LocalHost
-from switchmark.machine.perf import Counting
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.perf import Counting
+from switchmark.path.assembly import join, settled
+from switchmark.path.roles import processes_of
+from switchmark.path.tasks import Job
 
 __all__ = ["FRAME_BYTES", "Sender", "address", "run_alone", "sender", "trial"]
 

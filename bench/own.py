@@ -16,13 +16,13 @@ from bench.ours import run_alone
 from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.host import LocalHost
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.units import IMIX_SIZES
+from switchmark.observe.cpus import read_cpus
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["NULL", "PACING", "SETUP", "SETUP_SWITCHES", "set_up", "worst_interval"]

@@ -11,14 +11,14 @@ from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute, compared
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.layout.assembly import create_nodes, node_of
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.needs import attachments_of
-from switchmark.machine.host import LocalHost
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
 from switchmark.model.spec import Test
+from switchmark.path.assembly import create_nodes, node_of
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.needs import attachments_of
 
 __all__ = ["PLACED"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from bench.bed import Bed, Track
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import TrialFailed
-from switchmark.machine.host import Process
+from switchmark.hosts.base import Process
 from switchmark.model.plan import Check, Run, Wait
 
 __all__ = [

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from switchmark.machine.clean import clean
-from switchmark.machine.host import LocalHost
-from switchmark.machine.journal import is_locked
-from switchmark.machine.leases import Leases
+from switchmark.hosts.base import LocalHost
+from switchmark.runs.clean import clean
+from switchmark.runs.journal import is_locked
+from switchmark.runs.leases import Leases
 
 __all__ = [
     "AREAS",

@@ -12,11 +12,11 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
-from switchmark.machine.host import LocalHost
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = [

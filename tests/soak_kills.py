@@ -32,10 +32,10 @@ from host_snapshot import RUNS, Snapshot, differences, run_of, state_of_the_host
 from host_state import COMMAND
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError
-from switchmark.layout.resolve import check
-from switchmark.machine.host import LocalHost
+from switchmark.hosts.base import LocalHost
 from switchmark.model.spec import AXES, Test
 from switchmark.noises import TABLE as NOISES
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
 ENGINES = ("raw-mmsg", "udp-mmsg", "dpdk")

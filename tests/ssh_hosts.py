@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.machine.ssh import SshHost
+from switchmark.hosts.ssh import SshHost
 
 SSHD = "/usr/sbin/sshd"
 _READY_S = 20.0

@@ -16,8 +16,8 @@ import yaml
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.hugepages import can_reserve, find_pool
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.runs.hugepages import can_reserve, find_pool
 
 CAMPAIGNS = Path(__file__).resolve().parents[1] / "campaigns"
 NEEDED_MB = 1000

@@ -36,18 +36,18 @@ from typing import Any
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError, Unavailable
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.host_file import LOCAL, VARIABLE, host_entries
+from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
-from switchmark.machine.facts import host_facts
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.host_file import LOCAL, VARIABLE, host_entries
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.machines import MachineHost
-from switchmark.machine.qemu import qemu
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Verified
+from switchmark.observe.facts import host_facts
+from switchmark.path.resolve import check
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.machines import MachineHost
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch

@@ -8,9 +8,9 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.layout.choosing import AUTO, candidates, with_engines
-from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
+from switchmark.path.choosing import AUTO, candidates, with_engines
+from switchmark.path.resolve import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 

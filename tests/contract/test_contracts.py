@@ -20,20 +20,20 @@ from switchmark.environments.containers import mounts
 from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
-from switchmark.layout.assembly import build
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.needs import needs_of, switch_needs
-from switchmark.layout.resolve import check
-from switchmark.layout.roles import hosted_parts, played_parts
-from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.script import describe
+from switchmark.hosts.base import Completed, LocalHost
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
+from switchmark.path.assembly import build
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.needs import needs_of, switch_needs
+from switchmark.path.resolve import check
+from switchmark.path.roles import hosted_parts, played_parts
 from switchmark.plugins import check_contract
+from switchmark.runs.script import describe
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.scenarios.base import Scenario
 from switchmark.searches import TABLE as SEARCHES

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import ssh_hosts
 from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
-from switchmark.machine.host import Completed, Host, LocalHost, Process
-from switchmark.machine.shell_words import assignments
+from switchmark.hosts.base import Completed, Host, LocalHost, Process
+from switchmark.hosts.shell_words import assignments
 
 
 @pytest.fixture(scope="module", params=("local", "ssh"))

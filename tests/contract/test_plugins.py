@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from switchmark.cli.listing import Thing, listed
-from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
+from switchmark.path.resolve import check
 from switchmark.plugins import Table, load_plugins
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch

@@ -18,15 +18,15 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable
 from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.layout.layout import lay_out
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Plan, Run, Wait
 from switchmark.model.spec import Test
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
+from switchmark.path.layout import lay_out
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 

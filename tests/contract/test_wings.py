@@ -72,7 +72,7 @@ def test_no_call_of_a_run_goes_up(
 ) -> None:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     monkeypatch.setenv("SWITCHMARK_ANCHORED", "prepared")  # nothing here needs privileges
-    monkeypatch.setattr("switchmark.machine.workspace.default_base", lambda: tmp_path / "base")
+    monkeypatch.setattr("switchmark.runs.workspace.default_base", lambda: tmp_path / "base")
 
     def first_frame(*_: Any) -> None:
         raise _FirstFrame

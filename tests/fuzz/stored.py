@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import switchmark.lab.measure
-import switchmark.machine.anchor
-import switchmark.machine.clean
+import switchmark.runs.anchor
+import switchmark.runs.clean
 from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
 from recorded import fresh, kept, latency_trial, written
 from switchmark.errors import SetupFailed
-from switchmark.machine.journal import boot_id
 from switchmark.model.spec import Test
+from switchmark.runs.journal import boot_id
 
 __all__ = ["journals", "put_sound_run", "run_folders"]
 
@@ -155,7 +155,7 @@ class _NoLab:
 
 def _measure_nothing() -> None:
     switchmark.lab.measure.Lab = _NoLab  # type: ignore[misc, assignment]
-    switchmark.machine.anchor.anchor = lambda: None
+    switchmark.runs.anchor.anchor = lambda: None
     os.environ["SWITCHMARK_MACHINE_LOCK"] = os.devnull
 
 
@@ -251,7 +251,7 @@ def journals(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
 def _own_base(base: Path) -> None:
     """Let `clean` look into a folder of its own, and have no more rights than nobody."""
-    switchmark.machine.clean.default_base = lambda: base  # type: ignore[attr-defined]
+    switchmark.runs.clean.default_base = lambda: base  # type: ignore[attr-defined]
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(_NOBODY)

@@ -14,20 +14,20 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
-from switchmark.layout.assembly import build, part_counters
-from switchmark.layout.layout import lay_out
-from switchmark.layout.resolve import check
-from switchmark.layout.roles import hosted_parts
-from switchmark.machine.pci import DRIVERS, Device, hand_over
-from switchmark.machine.programs import program_variable
-from switchmark.machine.qemu import QEMU_VARIABLE
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.script import describe
-from switchmark.machine.together import steps_beside
+from switchmark.hosts.programs import program_variable
+from switchmark.hosts.qemu import QEMU_VARIABLE
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
+from switchmark.path.assembly import build, part_counters
+from switchmark.path.layout import lay_out
+from switchmark.path.resolve import check
+from switchmark.path.roles import hosted_parts
+from switchmark.runs.pci import DRIVERS, Device, hand_over
+from switchmark.runs.script import describe
+from switchmark.runs.together import steps_beside
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch

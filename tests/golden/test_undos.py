@@ -14,14 +14,14 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.layout.assembly import build
-from switchmark.layout.layout import lay_out
-from switchmark.layout.resolve import check
-from switchmark.machine.pci import Device, _give, _remember
 from switchmark.model.plan import HOST, Folder, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
+from switchmark.path.assembly import build
+from switchmark.path.layout import lay_out
+from switchmark.path.resolve import check
+from switchmark.runs.pci import Device, _give, _remember
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 

@@ -18,8 +18,8 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
-from switchmark.machine.programs import program_path
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import Addressing, Wiring
@@ -303,7 +303,7 @@ def test_the_bridge_ends_when_told_and_leaves_its_counts(cable: list[str], tmp_p
 
 
 def test_functions_that_forward_tell_their_version() -> None:
-    from switchmark.machine.host import LocalHost
+    from switchmark.hosts.base import LocalHost
 
     for name in ("forwarder", "pcap-bridge", "linux-bridge"):
         assert FUNCTIONS[name].probe(LocalHost()).text

@@ -11,11 +11,11 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for
 from switchmark.lab import path
-from switchmark.layout.layout import Layout
-from switchmark.machine.executor import Executor
 from switchmark.model.counters import PathCounters
 from switchmark.model.placement import Pin
 from switchmark.model.record import Record
+from switchmark.path.layout import Layout
+from switchmark.runs.executor import Executor
 from switchmark.switches.links import link_counters
 
 

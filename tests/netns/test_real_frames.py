@@ -13,17 +13,17 @@ import pytest
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only, skip_refused
 from switchmark.engines import TABLE as ENGINES
 from switchmark.functions.traffic import TrafficProcess, Worker
-from switchmark.functions.workers import Workers
+from switchmark.hosts.base import LocalHost
 from switchmark.lab import trial as trials
 from switchmark.lab.meter import Window
-from switchmark.layout.resolve import check
-from switchmark.machine import perf
-from switchmark.machine.host import LocalHost
+from switchmark.lab.workers import Workers
 from switchmark.metrics.latency import PERCENTILES, counts_of, merged
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
+from switchmark.observe import perf
+from switchmark.path.resolve import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES

@@ -14,10 +14,10 @@ from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder, read_records
 from switchmark.errors import Interrupted
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
 from switchmark.metrics.searched import values_of_goal
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.path.resolve import check
 from switchmark.report.json import to_object
 from switchmark.report.query import ask, opened
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from switchmark.lab.measure import Lab
-from switchmark.machine.clean import clean
 from switchmark.model.plan import Plan, Run
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.model.topology import Wiring
+from switchmark.runs.clean import clean
 from switchmark.switches import TABLE as SWITCHES
 
 Break = Callable[..., None]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import (
     Addressing,

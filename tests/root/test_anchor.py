@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.machine.anchor import privileges
+from switchmark.runs.anchor import privileges
 
 # `env` starts the program with nobody's right to read it; setpriv's own would still be root's.
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env")
@@ -32,7 +32,7 @@ class Anchored:
     def argv(self, script: str) -> list[str]:
         path = self.folder / "script.py"
         path.write_text(
-            "from switchmark.machine.anchor import anchor, privileges\n" + textwrap.dedent(script)
+            "from switchmark.runs.anchor import anchor, privileges\n" + textwrap.dedent(script)
         )
         return [*NOBODY, self.python, "-B", str(path)]
 

@@ -13,10 +13,10 @@ import yaml
 
 from host_state import COMMAND, records
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.usable import UsableHere
-from switchmark.layout.choosing import AUTO, with_engines
-from switchmark.machine.host import LocalHost
 from switchmark.model.spec import Test
+from switchmark.path.choosing import AUTO, with_engines
 from switchmark.switches import TABLE as SWITCHES
 
 SHORT = "--duration 0.3 --warmup 0.1 --calibrate never".split()

@@ -31,8 +31,8 @@ from host_state import (
     wait_for,
 )
 from real_frames import skip_unpackaged
+from switchmark.hosts.base import Completed, LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.machine.host import Completed, LocalHost
 from switchmark.model.plan import PORTS_DIR
 from switchmark.model.record import Record
 from switchmark.model.spec import Test

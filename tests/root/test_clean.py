@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.machine.clean import clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost
-from switchmark.machine.processes import marked
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.processes import marked
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
-from switchmark.machine.journal import is_locked
+from switchmark.runs.journal import is_locked
 
 ALONE = "--calibrate never".split()
 """Nobody asks for the verdict: the traffic program is not measured without the switch."""

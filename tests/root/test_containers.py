@@ -23,16 +23,16 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import docker, inside
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import cgroup_parent, cgroups
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.layout.layout import UDP_PORT
-from switchmark.layout.resolve import check
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost
-from switchmark.machine.threads import in_network
-from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import PORTS_DIR, Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
+from switchmark.observe.threads import in_network
+from switchmark.path.layout import UDP_PORT
+from switchmark.path.resolve import check
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 from switchmark.switches import TABLE as SWITCHES
 
 RUNTIMES = ("lxc", "docker", "podman")

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from ssh_hosts import SshdHost, left_on, write_host_file
+from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.programs import TRAFFIC
 from switchmark.lab.measure import Lab
-from switchmark.machine import measuring
-from switchmark.machine.host_file import VARIABLE
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.programs import TRAFFIC
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.runs import measuring
+from switchmark.runs.hosts import Hosts
 
 Try = Callable[..., Record]
 

@@ -19,13 +19,13 @@ from host_state import of_run, start, wait_for
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
-from switchmark.machine.clean import clean
-from switchmark.machine.host import LocalHost
-from switchmark.machine.processes import marked
 from switchmark.model.spec import AXES, Test
 from switchmark.noises import TABLE as NOISES
+from switchmark.path.resolve import check
+from switchmark.runs.clean import clean
 from switchmark.switches import TABLE as SWITCHES
 
 pytestmark = pytest.mark.whole_host

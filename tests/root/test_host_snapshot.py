@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from host_snapshot import AREAS, VOLATILE, differences, left_as_it_was, state_of_the_host
-from switchmark.machine.processes import MARK
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.processes import MARK
+from switchmark.runs.workspace import Workspace
 
 CLONE_NEWNET = 0x40000000
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.machine.clean import clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost
-from switchmark.machine.hugepages import Pool, can_reserve, find_pool
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import LocalHost
 from switchmark.model.plan import Node, Plan, Reserve
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.hugepages import Pool, can_reserve, find_pool
+from switchmark.runs.workspace import Workspace
 
 ADDED_MB = 64
 

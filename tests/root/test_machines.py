@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import HostLost, Unavailable
+from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.host_file import VARIABLE, MachineEntry
+from switchmark.hosts.processes import marked
+from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
-from switchmark.machine.clean import clean, clean_there
-from switchmark.machine.facts import boot_id
-from switchmark.machine.guest_machine import image_of
-from switchmark.machine.host import LocalHost
-from switchmark.machine.host_file import VARIABLE, MachineEntry
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.machines import MachineHost, end_machines
-from switchmark.machine.processes import marked
-from switchmark.machine.qemu import qemu
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.runs.clean import clean, clean_there
+from switchmark.runs.guest_machine import image_of
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.machines import MachineHost, end_machines
 
 FILE = """
 [hosts.m1]
@@ -173,7 +172,7 @@ def test_a_machine_that_ends_is_named_and_booted_anew(hosts: Hosts) -> None:
 
 
 LEADER = """
-from switchmark.machine.hosts import Hosts
+from switchmark.runs.hosts import Hosts
 host = Hosts()["m1"]
 print(host.run(("uname", "-n")).stdout.decode().strip(), host.address, flush=True)
 import time

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from host_state import marked, start, wait_for
-from switchmark.machine.measuring import VARIABLE
+from switchmark.runs.measuring import VARIABLE
 
 RUN = "run --engine raw-mmsg --warmup 0 --rate 1k --calibrate never".split()
 LONG = [*RUN, *"--duration 60 --quiet --name first".split()]

@@ -14,14 +14,14 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import Host
+from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
 from switchmark.lab.measure import Lab
-from switchmark.machine.guest_machine import image_of
-from switchmark.machine.host import Host
-from switchmark.machine.host_file import VARIABLE, MachineEntry, host_entry
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.machines import MachineHost, end_machines
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.runs.guest_machine import image_of
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.machines import MachineHost, end_machines
 from switchmark.switches import TABLE as SWITCHES
 
 FILE = """

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from ssh_hosts import SshdHost, left_on, write_host_file
+from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
-from switchmark.machine.clean import clean
-from switchmark.machine.ssh import SshHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.runs.clean import clean
 
 Try = Callable[..., Record]
 Pair = tuple[SshdHost, SshdHost]

@@ -17,14 +17,14 @@ import pytest
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.environments import inside
 from switchmark.errors import CommandTimedOut, HostLost, Interrupted, Unavailable
-from switchmark.machine.clean import clean, clean_there
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.host_file import VARIABLE
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.ssh import Call, SshHost
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.ssh import Call, SshHost
 from switchmark.model.plan import Node, Run, Spawn, Write
+from switchmark.runs.clean import clean, clean_there
+from switchmark.runs.executor import Executor
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.workspace import Workspace
 
 AT = Node("host", "host", host="a")
 

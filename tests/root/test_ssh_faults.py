@@ -17,13 +17,13 @@ import pytest
 from ssh_hosts import SshdHost, know
 from switchmark.environments import inside
 from switchmark.errors import NotReady, SetupFailed, Unavailable
-from switchmark.machine.carried import Carried
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Completed
-from switchmark.machine.programs import require_programs
-from switchmark.machine.ssh import SshHost
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import Completed
+from switchmark.hosts.carried import Carried
+from switchmark.hosts.programs import require_programs
+from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import Check, Node, Run, Wait
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 
 
 @pytest.fixture

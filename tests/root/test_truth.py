@@ -20,14 +20,10 @@ from typing import Any
 import pytest
 
 from real_frames import skip_unpackaged
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
-from switchmark.layout import resolve
-from switchmark.machine import noise
-from switchmark.machine.cgroups import V1, cpu_root
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.host import LocalHost
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.placement import Pin
@@ -35,7 +31,11 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind, Role
 from switchmark.model.trial import TrialSpec
+from switchmark.observe import noise
+from switchmark.observe.cpus import read_cpus
+from switchmark.path import resolve
 from switchmark.plugins import load_plugins
+from switchmark.runs.cgroups import V1, cpu_root
 from switchmark.searches import base as searches
 from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches import TABLE
@@ -744,7 +744,7 @@ def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyP
     counts = ((196 * n, 0, 0, 0, 0, 0, 0, 4 * n) for n in itertools.count(1))
     parse = noise.parse_cpu_times
     monkeypatch.setattr(
-        "switchmark.machine.softirq.parse_cpu_times",
+        "switchmark.observe.softirq.parse_cpu_times",
         lambda *asked: {**parse(*asked), -1: next(counts)},
     )
     record = attempt(rerun=1)

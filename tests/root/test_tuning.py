@@ -16,9 +16,9 @@ from switchmark.cli.running import told
 from switchmark.cli.tuning import go_on_tuning, search_settings
 from switchmark.errors import Interrupted
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
+from switchmark.path.resolve import check
 
 SHORT = {"duration": "0.1", "warmup": "0.05"}
 SHOWN, OPTIONS = told(Measuring(quiet=True, calibrate="never", gate="off"))

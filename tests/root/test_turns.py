@@ -18,19 +18,19 @@ from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
 from switchmark.environments import inside
 from switchmark.errors import Interrupted, SetupFailed, Unavailable
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.processes import wait_end
 from switchmark.lab import turns
 from switchmark.lab.measure import Lab
 from switchmark.lab.turns import Turns
-from switchmark.layout.resolve import check
-from switchmark.machine.clean import clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.freezer import HIERARCHIES, Freezer, Hierarchy
-from switchmark.machine.host import LocalHost
-from switchmark.machine.processes import wait_end
-from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
+from switchmark.path.resolve import check
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.freezer import HIERARCHIES, Freezer, Hierarchy
+from switchmark.runs.workspace import Workspace
 
 HOST = LocalHost()
 BUSY = Spawn("spin", "spin", ("sh", "-c", "while :; do :; done"))

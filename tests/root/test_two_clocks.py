@@ -12,8 +12,8 @@ import pytest
 import ssh_hosts
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.cli.steps import plan
+from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
-from switchmark.machine.ssh import SshHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 

@@ -17,12 +17,12 @@ from host_state import marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.environments import vm
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.layout.resolve import check
-from switchmark.machine.host import LocalHost
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
 QEMU = "qemu-system-x86"

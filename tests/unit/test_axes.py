@@ -18,13 +18,13 @@ from switchmark.campaign.values import read_value
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.lab.searching import bounds_of
-from switchmark.layout.cables import on_cable, without_switch
-from switchmark.layout.layout import lay_out
-from switchmark.layout.names import TABLES
-from switchmark.layout.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
 from switchmark.model.keys import axes_in_key
 from switchmark.model.spec import AXES, Test
+from switchmark.path.cables import on_cable, without_switch
+from switchmark.path.layout import lay_out
+from switchmark.path.names import TABLES
+from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.switches import TABLE as SWITCHES
 
 PACKAGE = Path(__file__).parents[2] / "src" / "switchmark"
@@ -264,8 +264,8 @@ import inspect, json, sys
 sys.path.insert(0, sys.argv[1])
 from switchmark.campaign.load import dump, from_options, parse
 from switchmark.cli.options import with_axes
-from switchmark.layout.resolve import check
-from switchmark.layout.sharing import shares_path
+from switchmark.path.resolve import check
+from switchmark.path.sharing import shares_path
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.spec import Test

@@ -21,9 +21,9 @@ from bench.testpmd import devices, received
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from switchmark.layout.layout import lay_out
-from switchmark.machine.placement import Placement
 from switchmark.model.spec import Test
+from switchmark.path.layout import lay_out
+from switchmark.path.placement import Placement
 
 FACTS = {
     "cores": 2,

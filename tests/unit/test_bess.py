@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Reserve, Run, Spawn, Write
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.bess import SWITCH

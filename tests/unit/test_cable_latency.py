@@ -10,14 +10,14 @@ import pytest
 from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
-from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import cpu_users_of
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import Placement, place
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.record import Latency, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.cpus import Cpu
+from switchmark.path.layout import lay_out
+from switchmark.path.placement import Placement, place
+from switchmark.path.roles import cpu_users_of
 
 
 class Bench:

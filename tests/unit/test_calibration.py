@@ -13,14 +13,14 @@ import pytest
 from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
-from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import cpu_users_of
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import Placement, place
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.cpus import Cpu
+from switchmark.path.layout import lay_out
+from switchmark.path.placement import Placement, place
+from switchmark.path.roles import cpu_users_of
 
 PARTS = tuple(
     PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)

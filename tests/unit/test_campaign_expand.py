@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.campaign.expand import grouped, product, run_order
-from switchmark.layout.sharing import shares_path
 from switchmark.model.labels import label, telling, varying
 from switchmark.model.spec import Test
+from switchmark.path.sharing import shares_path
 
 TESTS = grouped(
     product({"switch": ["a", "b", "c"], "frame_size": [64, 128, 256], "burst": [1, 32]})

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from switchmark.campaign.load import Campaign, dump, from_options, load
 from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
-from switchmark.layout.resolve import check
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
+from switchmark.path.resolve import check
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -9,16 +9,16 @@ import pytest
 
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
-from switchmark.layout.assembly import build
-from switchmark.layout.cables import without_switch
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.resolve import check
-from switchmark.layout.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import CpuUser, place
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.spec import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics, mac_address
+from switchmark.observe.cpus import Cpu
+from switchmark.path.assembly import build
+from switchmark.path.cables import without_switch
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.placement import CpuUser, place
+from switchmark.path.resolve import check
+from switchmark.path.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import PortCounters

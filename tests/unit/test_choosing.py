@@ -17,12 +17,12 @@ from switchmark.cli.completion import completer
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.errors import Unavailable, UsageError
-from switchmark.layout.choosing import AUTO, candidates, with_engines
-from switchmark.layout.resolve import check
-from switchmark.machine.host import LocalHost
+from switchmark.hosts.base import LocalHost
 from switchmark.model.labels import following
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
+from switchmark.path.choosing import AUTO, candidates, with_engines
+from switchmark.path.resolve import check
 from switchmark.report.answer import answer
 from switchmark.report.pairing import within
 

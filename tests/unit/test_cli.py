@@ -21,23 +21,23 @@ import pytest
 import switchmark
 import switchmark.cli.steps
 import switchmark.lab.turns
-import switchmark.machine.anchor
-import switchmark.machine.noise
+import switchmark.observe.noise
+import switchmark.runs.anchor
 from switchmark.campaign.load import from_options
 from switchmark.cli import main
 from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
-from switchmark.layout.choosing import with_engines
-from switchmark.layout.resolve import check
-from switchmark.machine.commit import commit
-from switchmark.machine.journal import Far
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.visit import Visit
+from switchmark.path.choosing import with_engines
+from switchmark.path.resolve import check
 from switchmark.plugins import Table
+from switchmark.runs.journal import Far
+from switchmark.runs.workspace import Workspace
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -86,8 +86,8 @@ def cli(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(switchmark.lab.turns, "Turns", FakeLab)
-    monkeypatch.setattr(switchmark.machine.anchor, "anchor", lambda: None)
-    monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {})
+    monkeypatch.setattr(switchmark.runs.anchor, "anchor", lambda: None)
+    monkeypatch.setattr(switchmark.observe.noise, "busy_cpus", lambda *_: {})
 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["switchmark", *arguments])
@@ -317,7 +317,7 @@ def test_an_error_has_its_hint_below_it(cli, outcome) -> None:
 def test_a_host_that_is_gone_does_not_keep_a_run_for_ever(
     cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("switchmark.machine.clean.default_base", lambda: tmp_path / "here")
+    monkeypatch.setattr("switchmark.runs.clean.default_base", lambda: tmp_path / "here")
     run = Workspace(tmp_path / "here")
     run.journal.intend(Far(host="m6", folder=str(run.folder)))
     run.journal.close()
@@ -357,7 +357,7 @@ def test_an_interruption_before_a_run_ends_with_130(cli, monkeypatch: pytest.Mon
     def interrupt() -> None:
         raise Interrupted("interrupted by SIGTERM")
 
-    monkeypatch.setattr(switchmark.machine.anchor, "anchor", interrupt)
+    monkeypatch.setattr(switchmark.runs.anchor, "anchor", interrupt)
     assert cli("run").status == 130
 
 
@@ -614,7 +614,7 @@ def test_the_doctor_tells_what_is_optional_from_what_spoils_figures(
 def test_a_run_on_a_busy_host_says_so_before_it_measures(
     cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switchmark.machine.noise, "busy_cpus", lambda *_: {"0": 0.8412})
+    monkeypatch.setattr(switchmark.observe.noise, "busy_cpus", lambda *_: {"0": 0.8412})
     ended = cli("run")
     assert "\nwarning: this host is too busy to measure: others take 84% of CPU" in ended.err
     assert ended.err.index("warning: ") < ended.err.index("[1/1]")
@@ -788,7 +788,7 @@ def test_the_help_of_the_whole_loads_no_command(words: str) -> None:
     assert not top_of(modules) & (HEAVY | {"pydantic"})
     ours = {name for name in modules if name.startswith("switchmark.")}
     names = {"errors", "cli", "cli.app", "cli.completion", "cli.output"}
-    names |= {"machine", "machine.signals", "model", "model.printable"}
+    names |= {"hosts", "hosts.signals", "model", "model.printable"}
     assert ours == {f"switchmark.{name}" for name in names}
 
 
@@ -797,9 +797,9 @@ def test_the_help_of_no_command_loads_what_is_heavy() -> None:
     modules = loaded("".join(HELP.format(words=f"'{command}', '--help'") for command in COMMANDS))
     assert not top_of(modules) & HEAVY
     folders = {name.split(".")[1] for name in modules if name.startswith("switchmark.")}
-    assert folders == {"cli", "errors", "machine", "model"}
-    assert not {name for name in modules if name.startswith("switchmark.machine.")} - {
-        "switchmark.machine.signals"
+    assert folders == {"cli", "errors", "hosts", "model"}
+    assert not {name for name in modules if name.startswith("switchmark.hosts.")} - {
+        "switchmark.hosts.signals"
     }
 
 

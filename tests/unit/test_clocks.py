@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.machine.clocks import FarClock, Moment, moment_of
+from switchmark.lab.clocks import FarClock, Moment, moment_of
 
 HZ = 2_000_000_000
 

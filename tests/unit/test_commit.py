@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from switchmark.machine.commit import commit
+from switchmark.hosts.commit import commit
 
 
 def git(folder: Path, *words: str) -> str:

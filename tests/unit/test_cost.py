@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from switchmark.machine.host import Completed
-from switchmark.machine.perf import EVENTS, Counting, parse_counts, probe
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.softirq import SoftirqTimes, within_threads
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.metrics.cpu import cost
 from switchmark.metrics.named import metric
 from switchmark.model.cost import SchedulerFigures
 from switchmark.model.record import PartReport, Record, TrialResult
+from switchmark.observe.perf import EVENTS, Counting, parse_counts, probe
+from switchmark.observe.softirq import SoftirqTimes, within_threads
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections
 

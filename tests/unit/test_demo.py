@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 
 REPOSITORY = Path(__file__).parents[2]
 MACHINE = "/sys/kernel/mm/hugepages/hugepages-2048kB"

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Completed
-from switchmark.machine.programs import program_variable
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.programs import program_variable
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.switches import basicfwd, eal_ports, eal_telemetry, l2fwd, testpmd

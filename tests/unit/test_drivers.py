@@ -10,13 +10,13 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable, UsageError
-from switchmark.layout.layout import lay_out
-from switchmark.machine.host import Completed
-from switchmark.machine.nics import lend, spread
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import Semantics
+from switchmark.path.layout import lay_out
+from switchmark.runs.nics import lend, spread
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.links import parse_link_counters
 

@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 
 from switchmark.engines import TABLE as ENGINES
-from switchmark.layout.layout import lay_out
 from switchmark.model.plan import Reserve
 from switchmark.model.spec import Test
+from switchmark.path.layout import lay_out
 
 Memory = Literal["hugepages", "no-huge"]
 

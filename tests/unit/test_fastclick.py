@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, Write
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.switches.base import Counters, PortCounters

@@ -13,9 +13,9 @@ import pytest
 
 from switchmark.campaign.load import from_options
 from switchmark.cli.app import COMMANDS, _Commands
-from switchmark.layout.choosing import with_engines
-from switchmark.layout.resolve import check
 from switchmark.model.spec import AXES
+from switchmark.path.choosing import with_engines
+from switchmark.path.resolve import check
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs/guide").glob("*.md"))]

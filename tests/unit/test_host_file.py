@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from switchmark.cli.options import with_host_file
 from switchmark.errors import UsageError
-from switchmark.machine.host_file import (
+from switchmark.hosts.host_file import (
     VARIABLE,
     check_names,
     check_ssh_option,

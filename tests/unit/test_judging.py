@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.judging import JudgedTrials
-from switchmark.layout.layout import lay_out
-from switchmark.layout.roles import cpu_users_of
-from switchmark.layout.ways import ways_of
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.noise import Snapshot
-from switchmark.machine.placement import place
-from switchmark.machine.recording import RecordingHost
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.doubts import TABLE, passing
 from switchmark.metrics.latency import PERCENTILES
@@ -30,6 +24,12 @@ from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.cpus import Cpu
+from switchmark.observe.noise import Snapshot
+from switchmark.path.layout import lay_out
+from switchmark.path.placement import place
+from switchmark.path.roles import cpu_users_of
+from switchmark.path.ways import ways_of
 
 PORTS = ("f0", "f1")
 MAX = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
@@ -686,9 +686,9 @@ def test_each_doubt_has_a_test() -> None:
 def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
-        "machine/placement.py": ("cores-shared", "cores-overcommitted", "nic-on-other-node"),
-        "machine/seats.py": ("sibling-busy",),
-        "machine/hosts.py": ("hosts-share-machine", "emulated"),
+        "path/placement.py": ("cores-shared", "cores-overcommitted", "nic-on-other-node"),
+        "path/seats.py": ("sibling-busy",),
+        "runs/hosts.py": ("hosts-share-machine", "emulated"),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
             "flows-mixed",

@@ -13,11 +13,11 @@ import pytest
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable
-from switchmark.layout.resolve import check
-from switchmark.machine.facts import kernel_options
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.spec import Test
+from switchmark.observe.facts import kernel_options
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.kernel_options import require_options
 from switchmark.switches.kernel_probes import probe_kernel

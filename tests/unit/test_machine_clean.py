@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine import leases
-from switchmark.machine.clean import Cleaned, clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.journal import Command, Far, Lease, Restore, Stop, boot_id
-from switchmark.machine.leases import Leases
-from switchmark.machine.processes import marked, start_time
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.processes import marked, start_time
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Run, Spawn, Step, Write
+from switchmark.runs import leases
+from switchmark.runs.clean import Cleaned, clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, boot_id
+from switchmark.runs.leases import Leases
+from switchmark.runs.workspace import Workspace
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -448,7 +448,7 @@ def test_after_a_boot_only_what_lies_on_a_disk_is_undone(
     file = tmp_path / "file"
     file.touch()
     with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.machine.journal.boot_id", lambda: "earlier")
+        earlier.setattr("switchmark.runs.journal.boot_id", lambda: "earlier")
         run = Workspace(base)
     run.journal.intend(Restore(host="local", path=str(file), content=b"old"))
     run.journal.intend(Restore(host="local", path="/proc/sys/kernel/sysrq", content=b"0"))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
-from switchmark.machine.cpus import Cpu, cpu_mask, format_cpus, parse_cpus, read_cpus
-from switchmark.machine.host import LocalHost
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.recording import RecordingHost
+from switchmark.observe.cpus import Cpu, cpu_mask, format_cpus, parse_cpus, read_cpus
 
 
 def machine(files: Mapping[str, str]) -> RecordingHost:

@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
-from switchmark.layout.layout import lay_out
-from switchmark.machine import signals
-from switchmark.machine.clean import clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.journal import Far
-from switchmark.machine.processes import start_time
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.signals import interruptible, shielded
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts import signals
+from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.processes import start_time
+from switchmark.hosts.recording import RecordingHost
+from switchmark.hosts.signals import interruptible, shielded
 from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
 from switchmark.model.spec import Test as SwitchmarkTest
+from switchmark.path.layout import lay_out
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.journal import Far
+from switchmark.runs.workspace import Workspace
 from switchmark.switches.links import set_sysctls
 
 NODE = Node("sm0000-f0", "netns")

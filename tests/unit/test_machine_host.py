@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import CommandTimedOut, Interrupted, Unavailable
-from switchmark.machine.host import Call, Completed, LocalHost
-from switchmark.machine.processes import open_process
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.signals import interruptible
+from switchmark.hosts.base import Call, Completed, LocalHost
+from switchmark.hosts.processes import open_process
+from switchmark.hosts.recording import RecordingHost
+from switchmark.hosts.signals import interruptible
 
 
 def test_a_process_is_opened_by_its_start_time(tmp_path: Path) -> None:

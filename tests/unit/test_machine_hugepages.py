@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed, Unavailable
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.prepare import prepare
-from switchmark.machine.clean import clean
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Completed
-from switchmark.machine.hugepages import can_reserve, find_pool
-from switchmark.machine.leases import Leases
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.script import describe
-from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run
 from switchmark.model.spec import Test
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.hugepages import can_reserve, find_pool
+from switchmark.runs.leases import Leases
+from switchmark.runs.script import describe
+from switchmark.runs.workspace import Workspace
 
 FOLDER = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
 MACHINE = "/sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -262,7 +262,7 @@ def test_pages_of_an_earlier_boot_are_never_given_back(
     host = Kernel(3)
     leases = Leases(tmp_path)
     with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.machine.leases.boot_id", lambda: "earlier")
+        earlier.setattr("switchmark.runs.leases.boot_id", lambda: "earlier")
         leases.add("sm0000", host, host.path, 8, unused=lambda: 0)
     host.files[host.path] = b"100\n"
     leases.give_back("sm0000", host, host.path)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import RecordFailed, SetupFailed, Unavailable
-from switchmark.machine.journal import Command, Journal, Restore, Stop, is_locked
-from switchmark.machine.leases import Leases
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.workspace import Workspace, default_base, remove_folder
+from switchmark.hosts.recording import RecordingHost
+from switchmark.runs.journal import Command, Journal, Restore, Stop, is_locked
+from switchmark.runs.leases import Leases
+from switchmark.runs.workspace import Workspace, default_base, remove_folder
 
 COMMAND = Command(host="local", argv=("ip", "netns", "del", "sm0000-a"), stdin=b"\xff\0")
 RESTORE = Restore(host="local", path="/etc/x", content=None)
@@ -256,7 +256,7 @@ def test_values_of_an_earlier_boot_are_never_restored(
     host = RecordingHost(files={SYSCTL: b"7\n"})
     leases = Leases(tmp_path)
     with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.machine.leases.boot_id", lambda: "earlier")
+        earlier.setattr("switchmark.runs.leases.boot_id", lambda: "earlier")
         leases.take("sm0000", host, SYSCTL, b"512")
     host.files[SYSCTL] = b"0\n"
     leases.give_back("sm0000", host, SYSCTL)

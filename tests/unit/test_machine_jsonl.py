@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.machine.jsonl import append_line, parse_line, to_line, whole_lines
+from switchmark.runs.jsonl import append_line, parse_line, to_line, whole_lines
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers(), max_size=4), st.booleans())

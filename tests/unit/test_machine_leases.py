@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
-from switchmark.machine import leases
-from switchmark.machine.clean import clean
-from switchmark.machine.far_run import FarRun
-from switchmark.machine.host import LocalHost
-from switchmark.machine.journal import Intend, Lease
-from switchmark.machine.leases import Leases
-from switchmark.machine.leasing import lease
-from switchmark.machine.ssh import SshHost
-from switchmark.machine.undo import carry_out
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.ssh import SshHost
+from switchmark.runs import leases
+from switchmark.runs.clean import clean
+from switchmark.runs.far_run import FarRun
+from switchmark.runs.journal import Intend, Lease
+from switchmark.runs.leases import Leases
+from switchmark.runs.leasing import lease
+from switchmark.runs.undo import carry_out
+from switchmark.runs.workspace import Workspace
 
 COUNT = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
 SURPLUS = COUNT.replace("nr_", "surplus_")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from switchmark.machine import lifetimes
-from switchmark.machine.lifetimes import Lifetimes
+from switchmark.runs import lifetimes
+from switchmark.runs.lifetimes import Lifetimes
 
 
 class Clock:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from switchmark.machine import noise
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.host import Completed
-from switchmark.machine.noise import busy_cpus
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
+from switchmark.observe import noise
+from switchmark.observe.cpus import Cpu
+from switchmark.observe.noise import busy_cpus
 
 
 @pytest.mark.parametrize(

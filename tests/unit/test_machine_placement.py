@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.placement import CpuUser, Placement, place
+from switchmark.observe.cpus import Cpu
+from switchmark.path.placement import CpuUser, Placement, place
 
 KERNEL = CpuUser("switch", "switch", polls=False)
 POLLING = CpuUser("switch", "switch", polls=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.programs import (
+from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.programs import (
     chosen_program,
     find_program,
     how_to_name,
@@ -21,7 +21,7 @@ from switchmark.machine.programs import (
     program_variable,
     programs_beside,
 )
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.recording import RecordingHost
 
 
 def executable(folder: Path, name: str) -> str:

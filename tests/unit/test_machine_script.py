@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
-from switchmark.machine.script import describe, fill
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
+from switchmark.runs.script import describe, fill
 
 FAR = Node("host", "host", "far")
 NODE = Node("sm0000-f0", "netns")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from switchmark.errors import Interrupted, SetupFailed
-from switchmark.machine.signals import interruptible, shielded
+from switchmark.hosts.signals import interruptible, shielded
 
 
 def interrupt(number: int = signal.SIGINT) -> None:
@@ -63,7 +63,7 @@ def test_an_error_behind_a_shield_goes_first() -> None:
 
 
 def test_a_waiting_command_is_interrupted_and_ended() -> None:
-    from switchmark.machine.host import LocalHost
+    from switchmark.hosts.base import LocalHost
 
     timer = threading.Timer(0.1, interrupt)
     with interruptible(), pytest.raises(Interrupted):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from switchmark.machine import standstill
-from switchmark.machine.standstill import Standstill
+from switchmark.lab import standstill
+from switchmark.lab.standstill import Standstill
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.place import PortEnd
 

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.threads import (
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.recording import RecordingHost
+from switchmark.observe.threads import (
     cpu_ns,
     in_network,
     of_machine,

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine.clean import clean_there
-from switchmark.machine.guest_machine import image_of, machine_argv
-from switchmark.machine.host_file import VARIABLE, MachineEntry, host_entry
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.journal import Command, Far, Lease, Stop
-from switchmark.machine.leases import Leases
-from switchmark.machine.machines import MachineHost, cable_peer
-from switchmark.machine.undo import carry_out, undone_together
+from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
+from switchmark.runs.clean import clean_there
+from switchmark.runs.guest_machine import image_of, machine_argv
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.journal import Command, Far, Lease, Stop
+from switchmark.runs.leases import Leases
+from switchmark.runs.machines import MachineHost, cable_peer
+from switchmark.runs.undo import carry_out, undone_together
 
 TWO = """
 [hosts.m1]

@@ -13,16 +13,16 @@ import pytest
 from recorded import fresh
 from switchmark.campaign.sharing import DOUBT, OnSharedMachine
 from switchmark.errors import Unavailable
-from switchmark.machine import measuring
-from switchmark.machine.host import LocalHost
-from switchmark.machine.measuring import VARIABLE, measuring_alone, myself
+from switchmark.hosts.base import LocalHost
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
+from switchmark.runs import measuring
+from switchmark.runs.measuring import VARIABLE, measuring_alone, myself
 from unit.test_campaign_run import FakeLab
 
 HOLDER = """
-from switchmark.machine.measuring import measuring_alone
+from switchmark.runs.measuring import measuring_alone
 with measuring_alone("the other\\x1b[31m one"):
     print("held", flush=True)
     input()

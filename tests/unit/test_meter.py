@@ -7,15 +7,15 @@ import threading
 from pathlib import Path
 
 from switchmark.environments import inside
+from switchmark.hosts.base import LocalHost
 from switchmark.lab.meter import Meter
-from switchmark.layout.layout import lay_out
-from switchmark.layout.placing import place_parts
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost
-from switchmark.machine.perf import Counting
-from switchmark.machine.workspace import Workspace
 from switchmark.model.spec import Test
+from switchmark.observe.cpus import Cpu
+from switchmark.observe.perf import Counting
+from switchmark.path.layout import lay_out
+from switchmark.path.placing import place_parts
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 
 
 class Asked(LocalHost):

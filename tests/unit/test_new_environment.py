@@ -9,16 +9,16 @@ import pytest
 
 from switchmark.environments import TABLE, inside
 from switchmark.environments.base import Attachment, Environment, Needs
-from switchmark.layout.assembly import build
-from switchmark.layout.layout import lay_out
-from switchmark.layout.resolve import check
-from switchmark.machine.host import Host
-from switchmark.machine.script import describe
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Node, Plan, Run, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
+from switchmark.path.assembly import build
+from switchmark.path.layout import lay_out
+from switchmark.path.resolve import check
 from switchmark.plugins import Table, check_contract
+from switchmark.runs.script import describe
 from switchmark.switches import TABLE as SWITCHES
 
 

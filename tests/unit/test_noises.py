@@ -12,13 +12,13 @@ import pytest
 
 from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.host import Completed, LocalHost
+from switchmark.hosts.base import Completed, LocalHost
 from switchmark.model.plan import Spawn, Write
 from switchmark.model.spec import Test
 from switchmark.noises import TABLE, parse_noise
 from switchmark.noises.base import Site
+from switchmark.observe.cpus import read_cpus
+from switchmark.runs.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.cli import main
 from switchmark.errors import Exit, Interrupted, RecordFailed
-from switchmark.machine.local_process import last_lines
+from switchmark.hosts.local_process import last_lines
 from switchmark.model.printable import printable
 from switchmark.report.files import write_file
 

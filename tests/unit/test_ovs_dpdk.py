@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import HOST, Node, Reserve, Run, Spawn, Step
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 from switchmark.switches.base import PortCounters

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
 from switchmark.errors import UsageError
-from switchmark.layout.resolve import check
 from switchmark.model.record import Origin, Record
 from switchmark.papers.experiment import Experiment, matching, read
 from switchmark.papers.points import Point
+from switchmark.path.resolve import check
 from switchmark.report.paper import (
     ODDS,
     as_object,

@@ -13,16 +13,16 @@ from typing import Any, Literal
 import pytest
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
-from switchmark.layout.resolve import check
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Completed
-from switchmark.machine.pci import UIO, VFIO, Device, _remember, find_device, hand_over
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.undo import _GONE
-from switchmark.machine.workspace import Workspace
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Run
 from switchmark.model.spec import Test
 from switchmark.model.topology import pci_address
+from switchmark.path.resolve import check
+from switchmark.runs.executor import Executor
+from switchmark.runs.pci import UIO, VFIO, Device, _remember, find_device, hand_over
+from switchmark.runs.undo import _GONE
+from switchmark.runs.workspace import Workspace
 from switchmark.scenarios.base import Nic, nics
 
 A, B = "0000:03:00.0", "0000:03:00.1"

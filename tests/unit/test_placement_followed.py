@@ -9,22 +9,22 @@ import pytest
 
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.lab import prepare as preparing
 from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
-from switchmark.layout.roles import processes_of
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import LocalHost
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.workspace import Workspace
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.version import Version
+from switchmark.observe.cpus import Cpu
+from switchmark.path.roles import processes_of
+from switchmark.runs.executor import Executor
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.workspace import Workspace
 
 POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import prepare as preparing
 from switchmark.lab.prepare import prepare
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.nics import numa_nodes
-from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Reserve
 from switchmark.model.spec import Test
 from switchmark.model.topology import Port
+from switchmark.observe.cpus import read_cpus
+from switchmark.runs.nics import numa_nodes
 from switchmark.switches import TABLE as SWITCHES
 
 PCI: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}

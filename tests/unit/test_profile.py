@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Completed
-from switchmark.machine.profile import GROUPS, group_of, parse_report, probe, sample_ns, shares
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.profile import GROUPS, group_of, parse_report, probe, sample_ns, shares
 from switchmark.metrics.named import METRICS, metric
 from switchmark.metrics.profile import weighs
 from switchmark.model.cost import InterruptCost, PerfCost, TrialCost

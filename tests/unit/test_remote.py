@@ -13,14 +13,8 @@ import pytest
 from switchmark.campaign.experiments import planned
 from switchmark.environments import inside
 from switchmark.errors import Unavailable
-from switchmark.layout.assembly import build
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.resolve import check
-from switchmark.layout.ways import between_hosts, cables_of, ways_of
-from switchmark.machine.host_file import VARIABLE
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.script import describe
+from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.recording import RecordingHost
 from switchmark.metrics.balance import balanced
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.counters import PathCounters, PortCounters
@@ -31,6 +25,12 @@ from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.papers.experiment import read
+from switchmark.path.assembly import build
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.resolve import check
+from switchmark.path.ways import between_hosts, cables_of, ways_of
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.script import describe
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -13,7 +13,6 @@ import pytest
 
 from switchmark.cluster.dispatch import _repeats
 from switchmark.lab.repeating import repeat_search
-from switchmark.layout.resolve import check
 from switchmark.metrics.difference import differences
 from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.metrics.searched import (
@@ -29,6 +28,7 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, OneSearch
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.path.resolve import check
 from switchmark.report.answer import answer
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from switchmark.layout import resolve
-from switchmark.layout.resolve import check, may_share_process
 from switchmark.model.spec import AXES, Test
+from switchmark.path import resolve
+from switchmark.path.resolve import check, may_share_process
 from switchmark.switches import TABLE as SWITCHES
 
 

@@ -16,11 +16,11 @@ from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted
 from switchmark.lab.outcome import _is_short
-from switchmark.machine.noise import stolen
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
+from switchmark.observe.noise import stolen
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])

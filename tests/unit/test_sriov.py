@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.layout.layout import lay_out
-from switchmark.layout.resolve import check
-from switchmark.machine.host import Completed
-from switchmark.machine.host_file import VARIABLE
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Run, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind
+from switchmark.path.layout import lay_out
+from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
 SRIOV = SWITCHES["sriov"]

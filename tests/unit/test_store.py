@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from switchmark.campaign.load import Campaign, from_options
 from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.machine.facts import host_facts
-from switchmark.machine.host import LocalHost
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
 from switchmark.model.spec import AXES, Test
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.facts import host_facts
 from switchmark.report.json import to_object
 
 DATA = Path(__file__).parent / "data"

@@ -26,33 +26,39 @@ DRIVERS = {
     *("engines", "environments", "functions", "noises", "scenarios", "searches", "switches"),
 }
 
+MACHINE = {"hosts", "observe", "runs"}
+"""What touches a machine."""
+
 MAY_IMPORT: dict[str, set[str]] = {
     "": set(),
     "errors": set(),
     "plugins": {"errors"},
     "model": {"errors"},
-    "machine": BASE,
-    **{folder: BASE | {"machine", "plugins"} | DRIVERS for folder in DRIVERS},
-    "searches": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
+    "hosts": BASE,
+    "observe": BASE | {"hosts"},
+    "runs": BASE | {"hosts", "observe"},
+    **{folder: BASE | MACHINE | {"plugins"} | DRIVERS for folder in DRIVERS},
+    "searches": BASE | MACHINE | {"metrics", "plugins"} | DRIVERS,
     "metrics": BASE | {"plugins"},
     "plots": BASE | {"plugins", "metrics"},
     "papers": BASE | {"metrics"},
-    "layout": BASE | {"machine", "metrics", "plugins"} | DRIVERS,
-    "lab": BASE | {"layout", "machine", "metrics", "plugins"} | DRIVERS,
-    "campaign": BASE | {"layout", "machine", "papers"} | DRIVERS,
+    "path": BASE | MACHINE | {"metrics", "plugins"} | DRIVERS,
+    "lab": BASE | MACHINE | {"metrics", "path", "plugins"} | DRIVERS,
+    "campaign": BASE | MACHINE | {"papers", "path"} | DRIVERS,
     "report": BASE | {"metrics", "plots", "papers"},
-    "cluster": BASE | {"campaign", "lab", "layout", "machine", "metrics", "plugins"} | DRIVERS,
+    "cluster": BASE | MACHINE | {"campaign", "lab", "metrics", "path", "plugins"} | DRIVERS,
     "cli": BASE
     | DRIVERS
-    | {"machine", "metrics", "plots", "plugins", "papers", "report"}
-    | {"campaign", "cluster", "lab", "layout"},
+    | MACHINE
+    | {"metrics", "plots", "plugins", "papers", "report"}
+    | {"campaign", "cluster", "lab", "path"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it
 may import besides itself."""
 
 RECORDS_ONLY = {"metrics", "plots", "report"}
-"""They read records: not even what they import may reach `machine`."""
+"""They read records: not even what they import may reach a machine."""
 
 PLAIN_WORDS = {"direct", "host", "netns", "vm"}
 """Names of switches and environments that are words of English, or of a tool, too."""
@@ -66,13 +72,13 @@ NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
 ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("model/set_up.py", "netns"): "the default of the axes `environment` and `switch_environment`",
     ("model/plan.py", "host"): "the node of whatever runs in none",
-    ("layout/layout.py", "netns"): "where physical ports end",
-    ("layout/needs.py", "netns"): "the network stack of who has a namespace with a name",
+    ("path/layout.py", "netns"): "where physical ports end",
+    ("path/needs.py", "netns"): "the network stack of who has a namespace with a name",
     ("noises/web.py", "netns"): "the neighbour's own network, whatever the test's",
     ("metrics/doubts.py", "netns"): "what cures a doubt, and is the default",
     # Not the environment, but another thing of that name:
-    ("layout/orders.py", "netns"): "a word of the traffic program's commands",
-    ("machine/clean.py", "netns"): "a word of ip's command line",
+    ("path/orders.py", "netns"): "a word of the traffic program's commands",
+    ("runs/clean.py", "netns"): "a word of ip's command line",
     ("switches/links.py", "netns"): "a word of ip's command line",
     ("cluster/description.py", "host"): "a part of an address",
     ("cluster/start.py", "host"): "an option of Dask's scheduler",
@@ -86,22 +92,22 @@ ENVIRONMENTS_NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
     ("papers/comparing.py", "host"): "a verdict",
     ("metrics/repeats.py", "host"): "a verdict",
     ("report/json.py", "host"): "a member of a record",
-    ("machine/far_run.py", "host"): "a member of a line of the journal",
-    ("machine/far_undo.py", "netns"): "a word of ip's command line",
+    ("runs/far_run.py", "host"): "a member of a line of the journal",
+    ("hosts/far_undo.py", "netns"): "a word of ip's command line",
     ("report/schema.py", "host"): "a member of a record",
-    ("machine/qemu.py", "host"): "a processor of QEMU's: this one",
+    ("hosts/qemu.py", "host"): "a processor of QEMU's: this one",
 }
 """(file, name of an environment): why the name may stand there."""
 
 OF_THIS_PROCESS = {
-    "machine/anchor.py": "whether this process has the capabilities of a run",
-    "machine/processes.py": "processes of this machine, which are signalled through a pidfd",
-    "machine/workspace.py": "what is mounted in this process's own folder of a run",
+    "runs/anchor.py": "whether this process has the capabilities of a run",
+    "hosts/processes.py": "processes of this machine, which are signalled through a pidfd",
+    "runs/workspace.py": "what is mounted in this process's own folder of a run",
 }
 """Who may open files in /proc without a host: file, and what of this very process it asks."""
 
 WRITES_JSON = {
-    "machine/jsonl.py": "the lines",
+    "runs/jsonl.py": "the lines",
     "lab/judging.py": "a figure within a sentence",
     "report/files.py": "a list within a cell of a table",
     "report/page.py": "what the page's script reads",
@@ -214,7 +220,7 @@ def test_what_reads_records_never_reaches_a_machine() -> None:
         for module in SOURCES
         if folder_of(module) in RECORDS_ONLY
         for name, via in reaches(module).items()
-        if folder_of(name) == "machine"
+        if folder_of(name) in MACHINE
     ]
     assert not paths
 
@@ -237,11 +243,11 @@ def test_a_circle_is_found() -> None:
 
 
 def test_a_layout_is_drawn_without_a_host() -> None:
-    touching = {f"switchmark.machine.{name}" for name in ("executor", "host", "workspace")}
+    touching = {f"switchmark.{name}" for name in ("hosts.base", "runs.executor", "runs.workspace")}
     refused = {
         module: sorted(names & touching)
         for module, names in IMPORTS.items()
-        if folder_of(module) == "layout" and names & touching
+        if folder_of(module) == "path" and names & touching
     }
     assert not refused
 
@@ -250,7 +256,7 @@ def test_only_the_machine_starts_processes() -> None:
     starters = {
         module: sorted(starts)
         for module, tree in TREES.items()
-        if folder_of(module) not in ("machine", "cli")
+        if folder_of(module) not in ("hosts", "runs", "cli")
         and (starts := {"subprocess", "pexpect"} & set(_roots_imported(tree)))
     }
     assert not starters
@@ -548,7 +554,7 @@ RESOURCES = "resources"
 """What a driver says that it follows: its own affair."""
 
 LISTS_OF_AXES: dict[tuple[str, str], str] = {
-    ("layout/combinations.py", "_OF_ONE_HOST"): "what is refused between two hosts",
+    ("path/combinations.py", "_OF_ONE_HOST"): "what is refused between two hosts",
     ("report/caption.py", "_SAID"): "what the caption of a table has words of its own for",
 }
 """(file, name of a constant): why it may list axes."""
@@ -660,7 +666,7 @@ def test_the_name_of_an_axis_is_written_in_one_place() -> None:
     spelled = re.compile(r"""\.replace\((["'])([_-])\1, \1(?!\2)[ _-]\1\)""")
     files = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in SOURCES.values()}
     found = {file for file, text in files.items() if spelled.search(text)}
-    assert found == {"model/axis.py", "machine/perf.py"}  # the other one spells perf's events
+    assert found == {"model/axis.py", "observe/perf.py"}  # the other one spells perf's events
 
 
 # --- sizes -----------------------------------------------------------------------------------
@@ -715,7 +721,7 @@ def test_a_patched_table_is_found() -> None:
 def test_the_anchor_needs_nothing_but_the_interpreter() -> None:
     """A user without privileges may not be able to read what is installed beside the package."""
     script = (
-        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import switchmark.machine.anchor"
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import switchmark.runs.anchor"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Spawn
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.switches.t4p4s import SWITCH

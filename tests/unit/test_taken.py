@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.machine.recording import RecordingHost
-from switchmark.machine.taken import taken_at_once
-from switchmark.machine.threads import switch_files, thread_switches
+from switchmark.hosts.recording import RecordingHost
+from switchmark.observe.taken import taken_at_once
+from switchmark.observe.threads import switch_files, thread_switches
 
 FILES: Mapping[str, bytes] = {
     "/proc/stat": b"cpu 1",

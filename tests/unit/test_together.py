@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from switchmark.machine.journal import Command, Restore
-from switchmark.machine.together import between, commands_together, steps_beside, steps_together
 from switchmark.model.plan import Check, Node, Run, Spawn, Wait
+from switchmark.runs.journal import Command, Restore
+from switchmark.runs.together import between, commands_together, steps_beside, steps_together
 
 A, B = (Node("host", "host", host=name) for name in "ab")
 IN_A = Node("sm-f0", "netns", host="a")

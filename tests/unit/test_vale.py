@@ -9,18 +9,18 @@ import pytest
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.needs import needs_of, switch_needs
-from switchmark.layout.orders import opening_of
-from switchmark.layout.placing import place_parts
-from switchmark.layout.resolve import check
-from switchmark.layout.roles import hosted_parts
-from switchmark.machine.cpus import Cpu
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Run
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind, Semantics
+from switchmark.observe.cpus import Cpu
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.needs import needs_of, switch_needs
+from switchmark.path.orders import opening_of
+from switchmark.path.placing import place_parts
+from switchmark.path.resolve import check
+from switchmark.path.roles import hosted_parts
 from switchmark.switches import TABLE as SWITCHES
 
 VALE, NETMAP = SWITCHES["vale"], ENGINES["netmap"]

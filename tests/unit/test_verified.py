@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from switchmark.layout.resolve import check
-from switchmark.machine.host import Completed
-from switchmark.machine.host_file import HostEntry
-from switchmark.machine.machines import MachineHost
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.host_file import HostEntry
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.record import Record
 from switchmark.model.topology import PortKind, Semantics
+from switchmark.path.resolve import check
+from switchmark.runs.machines import MachineHost
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches import verified as reading

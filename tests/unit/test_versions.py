@@ -12,19 +12,19 @@ import pytest
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable, UsageError
+from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.programs import beside_python, program_variable
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes
-from switchmark.layout.assembly import build
-from switchmark.layout.cables import without_switch
-from switchmark.layout.layout import lay_out
-from switchmark.layout.needs import switch_needs
-from switchmark.layout.resolve import check
-from switchmark.machine.host import Completed, LocalHost
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.programs import beside_python, program_variable
-from switchmark.machine.recording import RecordingHost
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.spec import Test
 from switchmark.model.version import Version
+from switchmark.path.assembly import build
+from switchmark.path.cables import without_switch
+from switchmark.path.layout import lay_out
+from switchmark.path.needs import switch_needs
+from switchmark.path.resolve import check
+from switchmark.runs.hosts import Hosts
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import Switches, probe_asked
 

@@ -8,12 +8,12 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import vm
 from switchmark.environments.base import Attachment, Needs
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine.host import Completed
-from switchmark.machine.pci import guest_devices
-from switchmark.machine.qemu import QEMU_VARIABLE
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.qemu import QEMU_VARIABLE
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
+from switchmark.runs.pci import guest_devices
 
 SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm", run_dir="/run/switchmark/sm0000")
 QEMU: dict[tuple[str, ...], bytes | Completed] = {

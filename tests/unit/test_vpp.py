@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
-from switchmark.machine.cpus import all_but
-from switchmark.machine.host import Completed
-from switchmark.machine.recording import RecordingHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
+from switchmark.observe.cpus import all_but
 from switchmark.switches.vpp import SWITCH
 from wirings import wiring_of
 

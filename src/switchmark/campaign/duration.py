@@ -15,10 +15,10 @@ from switchmark.campaign.rounds import groups, is_independent
 from switchmark.campaign.run import saturated
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
-from switchmark.layout.sharing import path_key
 from switchmark.model.spec import Test, usual_values
 from switchmark.model.topology import Topology
 from switchmark.model.units import parse_shares
+from switchmark.path.sharing import path_key
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds, usual_repeats

@@ -12,8 +12,8 @@ import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from switchmark.layout.sharing import path_key
 from switchmark.model.spec import AXES, Test
+from switchmark.path.sharing import path_key
 
 __all__ = ["count", "grouped", "product", "run_order"]
 

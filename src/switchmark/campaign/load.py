@@ -29,11 +29,11 @@ from switchmark.campaign.values import (
     shortened,
 )
 from switchmark.errors import UsageError
-from switchmark.layout.sides import hosts_of
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
+from switchmark.path.sides import hosts_of
 from switchmark.searches import TABLE as SEARCHES
 
 __all__ = ["NAME", "Campaign", "Check", "dump", "from_options", "load", "parse"]

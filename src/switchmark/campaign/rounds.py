@@ -13,8 +13,8 @@ import random
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
-from switchmark.layout.sides import hosts_of
 from switchmark.model.spec import AXES, Test
+from switchmark.path.sides import hosts_of
 
 __all__ = ["groups", "is_independent", "not_in_turn", "order_of_round"]
 

@@ -18,12 +18,12 @@ from switchmark.campaign.expand import run_order
 from switchmark.campaign.rounds import groups, is_independent, not_in_turn, order_of_round
 from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
-from switchmark.layout.sharing import shares_path
-from switchmark.machine.signals import interruptible
+from switchmark.hosts.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.turns import LOOKS, one_at_a_time
 from switchmark.model.visit import Visit
+from switchmark.path.sharing import shares_path
 from switchmark.searches.max import r_plus
 
 __all__ = ["Lab", "Progress", "run", "saturated", "time_left"]

@@ -23,10 +23,10 @@ from switchmark.campaign.expand import grouped
 from switchmark.campaign.load import Campaign, Check, dump, load
 from switchmark.campaign.store import is_run
 from switchmark.errors import UsageError
-from switchmark.layout.names import unknown_names
 from switchmark.model.labels import varying
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
+from switchmark.path.names import unknown_names
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 

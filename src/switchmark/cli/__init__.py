@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from switchmark.cli.output import OutputLost, give_up_output, open_streams
 from switchmark.errors import Exit, Interrupted, SetupFailed, SwitchmarkError, UsageError
-from switchmark.machine.signals import check_interrupted, interruptible
+from switchmark.hosts.signals import check_interrupted, interruptible
 
 __all__ = ["main"]
 

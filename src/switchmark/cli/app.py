@@ -115,7 +115,7 @@ def print_help(
 
 def print_version() -> int:
     """Print the version, and the commit that it was built from."""
-    from switchmark.machine.commit import commit
+    from switchmark.hosts.commit import commit
 
     told = commit()
     print(f"switchmark {switchmark.__version__}" + (f" (commit {told})" if told else ""))

@@ -17,14 +17,14 @@ from switchmark.cli.labs import OpenLab, open_lab
 from switchmark.cli.running import Shown, measure, new_run
 from switchmark.cluster.ability import OF_THE_PATH, Ability, ability
 from switchmark.lab.probes import Probes
-from switchmark.layout.resolve import check
-from switchmark.machine.facts import kernel_options
-from switchmark.machine.hosts import Hosts
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
+from switchmark.observe.facts import kernel_options
 from switchmark.papers.claims import Facts
+from switchmark.path.resolve import check
+from switchmark.runs.hosts import Hosts
 
 __all__ = ["HOW_LONG", "Testbeds", "ThisHost", "bench"]
 

@@ -90,7 +90,6 @@ def compare(
     --fail-on; with 6 if nobody can tell whether one of those holds.
     """
     from switchmark.errors import UsageError
-    from switchmark.machine.jsonl import to_line
     from switchmark.model.units import parse_share
     from switchmark.report.compare import as_object, compared
     from switchmark.report.compare_markdown import compare_markdown
@@ -99,6 +98,7 @@ def compare(
     from switchmark.report.files import write_file
     from switchmark.report.host_differences import host_differences
     from switchmark.report.junit import junit as junit_xml
+    from switchmark.runs.jsonl import to_line
 
     conditions = parse_conditions(fail_on or ())
     if undecided and not conditions:

@@ -16,15 +16,15 @@ from typing import IO, Any
 from switchmark.cli.listing import Thing, listed
 from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
-from switchmark.machine.anchor import privileges
-from switchmark.machine.cpus import format_cpus, read_cpus
-from switchmark.machine.facts import host_facts
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
-from switchmark.machine.perf import probe as probe_counters
-from switchmark.machine.programs import command_path, find_program
-from switchmark.machine.softirq import within_threads
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.programs import command_path, find_program
 from switchmark.model.noise import BUSY
+from switchmark.observe.cpus import format_cpus, read_cpus
+from switchmark.observe.facts import host_facts
+from switchmark.observe.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
+from switchmark.observe.perf import probe as probe_counters
+from switchmark.observe.softirq import within_threads
+from switchmark.runs.anchor import privileges
 
 __all__ = ["TOOLS", "Finding", "examine", "print_findings"]
 

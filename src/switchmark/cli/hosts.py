@@ -54,7 +54,7 @@ def list_(
 def doctor(as_json: Json = False, host: OnHost = None) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings
-    from switchmark.machine.hosts import Hosts
+    from switchmark.runs.hosts import Hosts
 
     with Hosts() as hosts:
         findings = examine() if host is None else examine(hosts[host])
@@ -79,8 +79,8 @@ def clean(
 ) -> int:
     """Undo what dead runs left on this machine, and on the hosts that they used."""
     from switchmark.errors import UsageError
-    from switchmark.machine.clean import clean, clean_there
-    from switchmark.machine.hosts import Hosts
+    from switchmark.runs.clean import clean, clean_there
+    from switchmark.runs.hosts import Hosts
 
     if host is not None and forget:
         raise UsageError("--forget is of runs that this machine began, --host of another machine")

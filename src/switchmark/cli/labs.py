@@ -84,7 +84,7 @@ def open_lab(cluster: str, *, share_machine: bool) -> Iterator[OpenLab]:
     """Hold the lab that `--cluster` names, until the block ends."""
     from switchmark.cluster.description import described
     from switchmark.cluster.start import connected
-    from switchmark.machine.signals import interruptible
+    from switchmark.hosts.signals import interruptible
 
     description = described(cluster)
     with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as kept:

@@ -100,7 +100,7 @@ def resume(
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
     from switchmark.campaign.tuning import is_tuning
-    from switchmark.machine.anchor import anchor
+    from switchmark.runs.anchor import anchor
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)

@@ -86,8 +86,8 @@ def _taking(
 
 def _use_host_file(path: Path | None) -> None:
     """Read a host file, or the usual one, and refuse what it should not hold."""
-    from switchmark.machine.host_file import VARIABLE, check_names, host_entries
-    from switchmark.machine.programs import OTHER_PROGRAMS
+    from switchmark.hosts.host_file import VARIABLE, check_names, host_entries
+    from switchmark.hosts.programs import OTHER_PROGRAMS
 
     if path is not None:
         os.environ[VARIABLE] = str(path.absolute())  # for what this command starts again, too

@@ -16,13 +16,13 @@ from switchmark.cli.benches import ThisHost, bench
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import UsageError
-from switchmark.machine.jsonl import to_line
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES
 from switchmark.papers.experiment import Experiment, matching, names, read
 from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
+from switchmark.runs.jsonl import to_line
 
 __all__ = ["listed_papers", "print_papers", "run_papers"]
 

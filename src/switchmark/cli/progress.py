@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from switchmark.campaign.run import Progress
-from switchmark.machine.jsonl import to_line
 from switchmark.model.labels import label, telling
 from switchmark.model.printable import printable
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
+from switchmark.runs.jsonl import to_line
 
 __all__ = ["JsonObjects", "Watch", "clock", "watch"]
 

@@ -58,8 +58,8 @@ def campaign_of(
     from switchmark.engines import TABLE as ENGINES
     from switchmark.engines.base import KERNEL_PORTS
     from switchmark.lab.usable import UsableHere
-    from switchmark.layout.choosing import Usable, with_engines
-    from switchmark.layout.resolve import check
+    from switchmark.path.choosing import Usable, with_engines
+    from switchmark.path.resolve import check
 
     def made(usable: Usable) -> Campaign:
         choose = partial(with_engines, usable=usable)
@@ -98,9 +98,9 @@ def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaig
 def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
     """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
-    from switchmark.layout.sides import hosts_of
-    from switchmark.machine.anchor import privileges
-    from switchmark.machine.host_file import host_entry
+    from switchmark.hosts.host_file import host_entry
+    from switchmark.path.sides import hosts_of
+    from switchmark.runs.anchor import privileges
 
     if keep and tuned:
         raise UsageError("--keep leaves one path up, and --tune builds one for each setting")
@@ -122,11 +122,11 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
     """Return a new folder below `out`: of this name, or of the campaign's and the time."""
     from switchmark.campaign.store import RunFolder, check_name
     from switchmark.errors import Unavailable
-    from switchmark.layout.sides import hosts_of
-    from switchmark.machine.anchor import anchor, privileges
-    from switchmark.machine.facts import host_facts
-    from switchmark.machine.host import LocalHost
-    from switchmark.machine.hosts import Hosts
+    from switchmark.hosts.base import LocalHost
+    from switchmark.observe.facts import host_facts
+    from switchmark.path.sides import hosts_of
+    from switchmark.runs.anchor import anchor, privileges
+    from switchmark.runs.hosts import Hosts
 
     if name is not None:
         check_name(out, name)
@@ -178,10 +178,10 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     from switchmark.campaign.run import run
     from switchmark.campaign.sharing import OnSharedMachine
     from switchmark.lab.turns import Turns
-    from switchmark.layout.sides import hosts_of
-    from switchmark.machine.hosts import Hosts
-    from switchmark.machine.measuring import measuring_alone_on, myself
     from switchmark.metrics.family import further_repeats
+    from switchmark.path.sides import hosts_of
+    from switchmark.runs.hosts import Hosts
+    from switchmark.runs.measuring import measuring_alone_on, myself
 
     shared = options["share_machine"]
     names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
@@ -241,8 +241,8 @@ def _told_of_waiting(holder: str) -> None:
 def _warn_of_others() -> None:
     """Say that this host has too few quiet CPUs, before any time is spent on measuring there."""
     from switchmark.engines.base import traffic_program
-    from switchmark.machine.host import LocalHost
-    from switchmark.machine.noise import busy_cpus
+    from switchmark.hosts.base import LocalHost
+    from switchmark.observe.noise import busy_cpus
 
     if taken := busy_cpus(LocalHost(), traffic_program()):
         shares = ", ".join(f"{share:.0%} of CPU {cpu}" for cpu, share in taken.items())
@@ -326,8 +326,8 @@ def _filled(text: str, columns: int, indent: str) -> str:
 
 
 def print_records(records: Sequence[Record]) -> None:
-    from switchmark.machine.jsonl import to_line
     from switchmark.report.json import to_object
+    from switchmark.runs.jsonl import to_line
 
     for record in records:
         print(to_line(to_object(record)))

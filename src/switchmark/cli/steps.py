@@ -13,24 +13,24 @@ from switchmark.cli.progress import clock
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.host_file import host_entry
 from switchmark.lab.prepare import PLAN_PREFIX, find_nics, lend_nics, prepare
-from switchmark.layout.assembly import build
-from switchmark.layout.layout import Layout
-from switchmark.layout.noise import noise_beside
-from switchmark.layout.sharing import path_key
-from switchmark.layout.sides import environments_of, home_of, hosts_of
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.host import Host, LocalHost
-from switchmark.machine.host_file import host_entry
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.hugepages import can_reserve
-from switchmark.machine.placement import AUTO, Placement
-from switchmark.machine.script import describe
-from switchmark.machine.workspace import default_base
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.spec import AXES, Test
 from switchmark.model.version import Version
+from switchmark.observe.cpus import read_cpus
+from switchmark.path.assembly import build
+from switchmark.path.layout import Layout
+from switchmark.path.noise import noise_beside
+from switchmark.path.placement import AUTO, Placement
+from switchmark.path.sharing import path_key
+from switchmark.path.sides import environments_of, home_of, hosts_of
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.hugepages import can_reserve
+from switchmark.runs.script import describe
+from switchmark.runs.workspace import default_base
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import probe_asked
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from switchmark.layout.sharing import path_key
 from switchmark.model.spec import Test
+from switchmark.path.sharing import path_key
 
 __all__ = ["Agenda", "Item"]
 

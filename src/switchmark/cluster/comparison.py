@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from switchmark.layout.resolve import check
 from switchmark.metrics.difference import Family
 from switchmark.metrics.repeats import FIGURES, Repeats, repeats_of
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
+from switchmark.path.resolve import check
 
 __all__ = ["Rate", "differences", "groups", "rate_of", "shared_tests"]
 

@@ -32,7 +32,7 @@ from pydantic import (
 )
 
 from switchmark.errors import UsageError
-from switchmark.machine.host_file import check_ssh_option
+from switchmark.hosts.host_file import check_ssh_option
 from switchmark.model.regular_file import read_regular
 
 __all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "check_address", "described"]

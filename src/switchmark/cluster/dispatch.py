@@ -19,7 +19,7 @@ from switchmark.campaign.store import RunFolder, key
 from switchmark.cluster.agenda import Agenda, Item
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
 from switchmark.errors import Interrupted, Unavailable
-from switchmark.machine.signals import interruptible
+from switchmark.hosts.signals import interruptible
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.turns import one_at_a_time

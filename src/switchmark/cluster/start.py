@@ -25,7 +25,7 @@ from switchmark.cluster.certificates import made_for_a_run
 from switchmark.cluster.dask_lab import DaskLab, Told
 from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
 from switchmark.errors import CommandFailed, Unavailable, UsageError
-from switchmark.machine.host import LocalHost, LocalProcess
+from switchmark.hosts.base import LocalHost, LocalProcess
 
 __all__ = ["connected", "worker_command"]
 

@@ -29,17 +29,17 @@ from switchmark.campaign.sharing import OnSharedMachine
 from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable, UsageError
+from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.signals import interruptible
 from switchmark.lab import measure
 from switchmark.lab.probes import Probes
-from switchmark.machine.anchor import anchor
-from switchmark.machine.facts import boot_id, host_facts, kernel_options
-from switchmark.machine.host import LocalHost
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.measuring import measuring_alone, myself
-from switchmark.machine.signals import interruptible
 from switchmark.model.plan import HOST
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
+from switchmark.observe.facts import host_facts, kernel_options
+from switchmark.runs.anchor import anchor
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.measuring import measuring_alone, myself
 
 __all__ = ["Testbed", "main"]
 

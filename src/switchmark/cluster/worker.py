@@ -16,7 +16,7 @@ from distributed import get_worker
 
 from switchmark.cluster.wire import Content
 from switchmark.errors import SwitchmarkError, TrialFailed
-from switchmark.machine.host import LocalHost, LocalProcess
+from switchmark.hosts.base import LocalHost, LocalProcess
 
 __all__ = ["TOPIC", "ask", "end", "facts", "visit"]
 

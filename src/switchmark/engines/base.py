@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import TRAFFIC, program_path
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import TRAFFIC, program_path
 from switchmark.model.plan import Node, Plan
 from switchmark.model.spec import AXES
 from switchmark.model.topology import Endpoint, PortKind, Wiring

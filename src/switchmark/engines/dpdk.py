@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from switchmark.engines.base import KERNEL_PORTS, Engine
+from switchmark.engines.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.errors import UsageError
-from switchmark.machine import pci
-from switchmark.machine.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.model.plan import Node, Plan, Reserve, Run
 from switchmark.model.topology import Endpoint, PortKind, Wiring
+from switchmark.runs import pci
 
 _BASE_MB = 32
 """EAL, and what drivers have beside frames: 2 MB, measured with DPDK 22.11, and room for a

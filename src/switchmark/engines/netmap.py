@@ -9,7 +9,7 @@ from typing import Any
 
 from switchmark.engines.base import Engine
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Node
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.version import Version

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from switchmark.engines.base import Engine
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 

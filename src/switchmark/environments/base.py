@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version

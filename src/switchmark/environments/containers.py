@@ -19,12 +19,12 @@ from pathlib import PurePosixPath
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import Unavailable
-from switchmark.machine.anchor import privileges
-from switchmark.machine.cgroups import PERIOD_US
-from switchmark.machine.host import Host
-from switchmark.machine.processes import MARK
-from switchmark.machine.programs import probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.processes import MARK
+from switchmark.hosts.programs import probe_version
 from switchmark.model.plan import Node, Plan, Run
+from switchmark.runs.anchor import privileges
+from switchmark.runs.cgroups import PERIOD_US
 
 __all__ = [
     "ASLEEP",

@@ -28,8 +28,8 @@ from switchmark.environments.containers import (
 from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.environments.netns import no_ipv6
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host, last_lines
-from switchmark.machine.processes import MARK
+from switchmark.hosts.base import Host, last_lines
+from switchmark.hosts.processes import MARK
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.environments.netns import Netns
-from switchmark.machine.host import Host as MachineHost
+from switchmark.hosts.base import Host as MachineHost
 from switchmark.model.plan import Node, Plan, Run, Step
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
-from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version
 from switchmark.model.plan import HOST, Node, Plan, Run, Step
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version

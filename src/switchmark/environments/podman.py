@@ -15,7 +15,7 @@ from switchmark.environments.containers import (
     version_of,
 )
 from switchmark.environments.netns import ENVIRONMENT as NETNS
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Folder, Node, Plan, Write
 from switchmark.model.version import Version
 

@@ -17,9 +17,9 @@ from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import CommandTimedOut, Unavailable, UsageError
-from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
-from switchmark.machine.qemu import KVM, QEMU_VARIABLE, accelerator, processor, qemu
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version
+from switchmark.hosts.qemu import KVM, QEMU_VARIABLE, accelerator, processor, qemu
 from switchmark.model.plan import PORTS_DIR, Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 from switchmark.model.version import Version

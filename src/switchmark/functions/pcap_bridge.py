@@ -8,8 +8,8 @@ from signal import SIGTERM
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.functions.base import Function, Hosted
-from switchmark.machine.host import Host
-from switchmark.machine.programs import OTHER_PROGRAMS, probe_version, program_path
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import OTHER_PROGRAMS, probe_version, program_path
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, PortCounters

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Function, Hosted
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Flow, Port, Semantics, Wiring
 from switchmark.model.version import Version

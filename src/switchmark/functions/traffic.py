@@ -12,13 +12,13 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import CommandFailed, TrialFailed
 from switchmark.functions.base import Function, Hosted
-from switchmark.machine.host import Host, Process
-from switchmark.machine.jsonl import parse_line, to_line
-from switchmark.machine.ssh_process import SshProcess
+from switchmark.hosts.base import Host, Process
+from switchmark.hosts.ssh_process import SshProcess
 from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import Part, PortKind
 from switchmark.model.version import Version
+from switchmark.runs.jsonl import parse_line, to_line
 from switchmark.switches.base import NO_COUNTERS
 
 __all__ = ["Forwarder", "Traffic", "TrafficProcess", "Worker", "process_name"]

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from switchmark.errors import SetupFailed, SwitchmarkError, TrialFailed, Unavailable, UsageError
-from switchmark.layout.cables import CABLE
-from switchmark.layout.layout import Layout
-from switchmark.machine.placement import Placement
 from switchmark.metrics.doubts import passing
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.path.cables import CABLE
+from switchmark.path.layout import Layout
+from switchmark.path.placement import Placement
 
 __all__ = ["ENDS", "Cable", "Dated", "Drawn", "MeasureOnCable", "OnCable", "key_of", "undisturbed"]
 

@@ -17,14 +17,14 @@ from switchmark.lab.cable import (
     key_of,
     undisturbed,
 )
-from switchmark.layout.cables import CABLE, on_cable
-from switchmark.layout.resolve import check
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
+from switchmark.path.cables import CABLE, on_cable
+from switchmark.path.resolve import check
 
 __all__ = ["CableLatencies"]
 

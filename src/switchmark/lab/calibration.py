@@ -15,6 +15,7 @@ from statistics import median_low
 from typing import Any, Literal
 
 from switchmark.engines import TABLE as ENGINES
+from switchmark.hosts.caches import cache_folder, read_cache, update_cache
 from switchmark.lab.cable import (
     ENDS,
     Cable,
@@ -25,10 +26,6 @@ from switchmark.lab.cable import (
     key_of,
     undisturbed,
 )
-from switchmark.layout.cables import CABLE, pins_on_cable, without_switch
-from switchmark.layout.resolve import check
-from switchmark.layout.roles import steering_of
-from switchmark.machine.caches import cache_folder, read_cache, update_cache
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.cable import CableFigures, CableRate, Calibration, NoCalibration
@@ -36,6 +33,9 @@ from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
+from switchmark.path.cables import CABLE, pins_on_cable, without_switch
+from switchmark.path.resolve import check
+from switchmark.path.roles import steering_of
 from switchmark.switches import TABLE as SWITCHES
 
 __all__ = ["Calibrations", "Mode"]

@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import Host
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.probes import Probes
-from switchmark.layout.capture import check_capture
-from switchmark.layout.layout import Layout
-from switchmark.layout.needs import vm_megabytes
-from switchmark.layout.roles import is_spread, parts_in_vms
-from switchmark.layout.sides import environments_of, hosts_of
-from switchmark.machine.anchor import privileges
-from switchmark.machine.cgroups import check_cpu_limit
-from switchmark.machine.host import Host
-from switchmark.machine.placement import Placement
-from switchmark.machine.workspace import Workspace
 from switchmark.model.plan import Plan
 from switchmark.model.spec import Test
+from switchmark.path.capture import check_capture
+from switchmark.path.layout import Layout
+from switchmark.path.needs import vm_megabytes
+from switchmark.path.placement import Placement
+from switchmark.path.roles import is_spread, parts_in_vms
+from switchmark.path.sides import environments_of, hosts_of
+from switchmark.runs.anchor import privileges
+from switchmark.runs.cgroups import check_cpu_limit
+from switchmark.runs.workspace import Workspace
 
 __all__ = ["draw", "prepared", "sketch"]
 

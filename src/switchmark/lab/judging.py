@@ -8,16 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from switchmark.hosts.base import Host
 from switchmark.lab.trial import Trials
-from switchmark.layout.layout import Layout
-from switchmark.layout.roles import forwards
-from switchmark.layout.ways import between_hosts, feeds_of, uncounted_ports, ways_of
-from switchmark.machine.cpus import Cpu, parse_cpus
-from switchmark.machine.host import Host
-from switchmark.machine.noise import Snapshot, snapshot_files
-from switchmark.machine.placement import Placement
-from switchmark.machine.taken import taken_at_once
-from switchmark.machine.threads import thread_time_files, thread_times
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch, slow_path
 from switchmark.metrics.doubts import passing
@@ -30,6 +22,14 @@ from switchmark.model.gate import GateResult
 from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
+from switchmark.observe.cpus import Cpu, parse_cpus
+from switchmark.observe.noise import Snapshot, snapshot_files
+from switchmark.observe.taken import taken_at_once
+from switchmark.observe.threads import thread_time_files, thread_times
+from switchmark.path.layout import Layout
+from switchmark.path.placement import Placement
+from switchmark.path.roles import forwards
+from switchmark.path.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 
 __all__ = ["JudgedTrials"]
 

@@ -17,6 +17,7 @@ from typing import Self
 from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
+from switchmark.hosts.base import Host
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
@@ -29,27 +30,26 @@ from switchmark.lab.probes import Probes
 from switchmark.lab.repeating import repeat_search
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
 from switchmark.lab.trial import Trials
-from switchmark.layout.capture import captures
-from switchmark.layout.layout import Layout
-from switchmark.layout.noise import noise_beside
-from switchmark.layout.roles import hosted_parts
-from switchmark.layout.sharing import shares_path
-from switchmark.layout.sides import home_of
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.noise import certificate
-from switchmark.machine.perf import Counting
-from switchmark.machine.perf import probe as probe_counters
-from switchmark.machine.placement import Placement
-from switchmark.machine.workspace import Workspace
 from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import AXES, Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
+from switchmark.observe.cpus import read_cpus
+from switchmark.observe.noise import certificate
+from switchmark.observe.perf import Counting
+from switchmark.observe.perf import probe as probe_counters
+from switchmark.path.capture import captures
+from switchmark.path.layout import Layout
+from switchmark.path.noise import noise_beside
+from switchmark.path.placement import Placement
+from switchmark.path.roles import hosted_parts
+from switchmark.path.sharing import shares_path
+from switchmark.path.sides import home_of
+from switchmark.runs.executor import Executor
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.workspace import Workspace
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate
 

@@ -13,18 +13,18 @@ from functools import partial
 
 from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
-from switchmark.layout.layout import Layout
-from switchmark.layout.roles import hosted_parts, own_kernel, roles_of
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host
-from switchmark.machine.kernel_counts import KernelCounts, Pids
-from switchmark.machine.perf import Counting, added, control, of_cpus, of_threads, parse_counts
-from switchmark.machine.placement import Pin, Placement
-from switchmark.machine.profile import Profiler
-from switchmark.machine.softirq import within_threads
-from switchmark.machine.threads import switched_since, threads
+from switchmark.hosts.base import Host
+from switchmark.lab.kernel_counts import KernelCounts, Pids
+from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
+from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
+from switchmark.observe.softirq import within_threads
+from switchmark.observe.threads import switched_since, threads
+from switchmark.path.layout import Layout
+from switchmark.path.placement import Pin, Placement
+from switchmark.path.roles import hosted_parts, own_kernel, roles_of
+from switchmark.runs.executor import Executor
 
 __all__ = ["Meter", "Window"]
 

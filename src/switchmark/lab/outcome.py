@@ -10,11 +10,6 @@ from typing import Literal
 
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import Worker
-from switchmark.layout.layout import Layout
-from switchmark.layout.roles import own_kernel, roles_of
-from switchmark.layout.tasks import Job, jobs_of, opened_by, sent_by_flow, unsure_ns
-from switchmark.machine.cpus import format_cpus
-from switchmark.machine.placement import Placement
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import ClockEvidence, Evidence
@@ -26,6 +21,11 @@ from switchmark.model.spec import Test
 from switchmark.model.topology import Part, Role
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES
+from switchmark.observe.cpus import format_cpus
+from switchmark.path.layout import Layout
+from switchmark.path.placement import Placement
+from switchmark.path.roles import own_kernel, roles_of
+from switchmark.path.tasks import Job, jobs_of, opened_by, sent_by_flow, unsure_ns
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import least_repeats
 

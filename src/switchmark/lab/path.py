@@ -10,26 +10,26 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, Worker, process_name
+from switchmark.hosts.base import Host, Process
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
-from switchmark.layout.assembly import construct, join, part_counters, settled, vm_of
-from switchmark.layout.layout import Layout
-from switchmark.layout.needs import stack_of
-from switchmark.layout.roles import hosted_parts, instances_of, processes_of
-from switchmark.layout.sharing import shares_path
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host, Process
-from switchmark.machine.pci import Device
-from switchmark.machine.perf import Counting
-from switchmark.machine.placement import Placement
-from switchmark.machine.threads import in_network, of_machine, stopped
 from switchmark.model.counters import PathCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
 from switchmark.model.spec import Test
+from switchmark.observe.cpus import read_cpus
+from switchmark.observe.perf import Counting
+from switchmark.observe.threads import in_network, of_machine, stopped
+from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
+from switchmark.path.layout import Layout
+from switchmark.path.needs import stack_of
+from switchmark.path.placement import Placement
+from switchmark.path.roles import hosted_parts, instances_of, processes_of
+from switchmark.path.sharing import shares_path
+from switchmark.runs.executor import Executor
+from switchmark.runs.pci import Device
 from switchmark.switches.base import Counters, PortCounters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 

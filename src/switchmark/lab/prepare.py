@@ -8,23 +8,23 @@ from functools import partial
 from types import MappingProxyType
 
 from switchmark.errors import TrialFailed
-from switchmark.layout.assembly import construct
-from switchmark.layout.layout import Layout, lay_out
-from switchmark.layout.placing import place_parts
-from switchmark.layout.roles import is_spread
-from switchmark.machine.cgroups import cpu_root
-from switchmark.machine.cpus import read_cpus
-from switchmark.machine.executor import Executor
-from switchmark.machine.host import Host
-from switchmark.machine.nics import lend, numa_nodes, spread
-from switchmark.machine.pci import VFIO, Device, find_device, hand_over
-from switchmark.machine.placement import Placement
+from switchmark.hosts.base import Host
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.spec import Test
 from switchmark.model.topology import mac_address
 from switchmark.model.version import Version
+from switchmark.observe.cpus import read_cpus
+from switchmark.path.assembly import construct
+from switchmark.path.layout import Layout, lay_out
+from switchmark.path.placement import Placement
+from switchmark.path.placing import place_parts
+from switchmark.path.roles import is_spread
+from switchmark.runs.cgroups import cpu_root
+from switchmark.runs.executor import Executor
+from switchmark.runs.nics import lend, numa_nodes, spread
+from switchmark.runs.pci import VFIO, Device, find_device, hand_over
 from switchmark.switches.across import named_ends
 
 __all__ = [

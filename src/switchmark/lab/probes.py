@@ -13,18 +13,18 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.hosts.base import Host, boot_id
+from switchmark.lab import profile
 from switchmark.lab.prepare import followed
-from switchmark.layout.sides import environments_of, home_of, hosts_of
-from switchmark.machine import profile
-from switchmark.machine.facts import boot_id, cpu_model, identity
-from switchmark.machine.host import Host
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.placement import AUTO
 from switchmark.model.plan import HOST
 from switchmark.model.spec import Test
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
+from switchmark.observe.facts import cpu_model, identity
+from switchmark.path.placement import AUTO
+from switchmark.path.sides import environments_of, home_of, hosts_of
+from switchmark.runs.hosts import Hosts
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import is_build, probe_asked
 

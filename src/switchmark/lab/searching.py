@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath
-from switchmark.layout.roles import has_own_memory, steering_of
-from switchmark.layout.ways import cables_of
 from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import parse_shares
+from switchmark.path.roles import has_own_memory, steering_of
+from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds
 
 __all__ = ["Paused", "bounds_of", "next_stored", "recorded"]

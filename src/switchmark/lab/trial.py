@@ -14,23 +14,23 @@ from functools import partial
 
 from switchmark.errors import SetupFailed
 from switchmark.functions.traffic import Worker
-from switchmark.functions.workers import Workers
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
-from switchmark.layout.assembly import awaits_switch
-from switchmark.layout.layout import Layout
-from switchmark.layout.orders import expected_of, load_of, opening_of
-from switchmark.layout.roles import clock_of, forwards
-from switchmark.layout.sides import hosts_of
-from switchmark.layout.tasks import Job, jobs_of
-from switchmark.machine.cgroups import PERIOD_US
-from switchmark.machine.placement import Placement
-from switchmark.machine.standstill import Standstill
+from switchmark.lab.standstill import Standstill
+from switchmark.lab.workers import Workers
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import Endpoint
 from switchmark.model.trial import TrialSpec
+from switchmark.path.assembly import awaits_switch
+from switchmark.path.layout import Layout
+from switchmark.path.orders import expected_of, load_of, opening_of
+from switchmark.path.placement import Placement
+from switchmark.path.roles import clock_of, forwards
+from switchmark.path.sides import hosts_of
+from switchmark.path.tasks import Job, jobs_of
+from switchmark.runs.cgroups import PERIOD_US
 
 __all__ = ["Trials"]
 

@@ -16,17 +16,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
-from switchmark.layout.sharing import path_key
-from switchmark.machine.freezer import Freezer
-from switchmark.machine.host import LocalHost
-from switchmark.machine.processes import marked
-from switchmark.machine.threads import cpu_ns
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.model.turns import Kept, TurnsRecord
 from switchmark.model.visit import Visit
+from switchmark.observe.threads import cpu_ns
+from switchmark.path.sharing import path_key
+from switchmark.runs.freezer import Freezer
 
 __all__ = ["Turns"]
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from typing import Self
 
 from switchmark.errors import SwitchmarkError
+from switchmark.hosts.base import Host
 from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
-from switchmark.layout.assembly import construct
-from switchmark.layout.sides import hosts_of
-from switchmark.machine.host import Host
-from switchmark.machine.hosts import Hosts
-from switchmark.machine.hugepages import can_reserve
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.spec import AXES, Test
+from switchmark.path.assembly import construct
+from switchmark.path.sides import hosts_of
+from switchmark.runs.hosts import Hosts
+from switchmark.runs.hugepages import can_reserve
 
 __all__ = ["UsableHere"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from signal import SIGTERM
 
-from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version
 from switchmark.model.plan import Plan, Spawn
 from switchmark.model.version import Version
 from switchmark.noises.base import Noise, Site, on_cpus

@@ -9,8 +9,8 @@ from signal import SIGTERM
 
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Needs
-from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version, require_programs
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version, require_programs
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.version import Version
 from switchmark.noises.base import Noise, Site, on_cpus

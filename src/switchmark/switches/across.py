@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.addresses import mac_address
 from switchmark.model.plan import HOST, Node, Plan, Run, on_host
 from switchmark.model.topology import (

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from switchmark.machine.host import Host
-from switchmark.machine.host_file import LOCAL
-from switchmark.machine.programs import USUAL_FOLDERS, chosen_program, named_program
+from switchmark.hosts.base import Host
+from switchmark.hosts.host_file import LOCAL
+from switchmark.hosts.programs import USUAL_FOLDERS, chosen_program, named_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import (

@@ -8,7 +8,7 @@ hugepages, as DPDK's guides ask for.
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version

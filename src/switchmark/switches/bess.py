@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import hint_for, how_to_name, probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import hint_for, how_to_name, probe_version
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from signal import SIGTERM
 
-from switchmark.machine.host import Host
-from switchmark.machine.mbufs import pool_megabytes
-from switchmark.machine.pci import UIO, bind, guest_devices
-from switchmark.machine.programs import probe_version
+from switchmark.engines.mbufs import pool_megabytes
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Step
 from switchmark.model.topology import (
     Endpoint,
@@ -22,6 +21,7 @@ from switchmark.model.topology import (
     Wiring,
 )
 from switchmark.model.version import Version
+from switchmark.runs.pci import UIO, bind, guest_devices
 from switchmark.switches.eal_ports import file_prefix, functions_listen, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from switchmark.engines.base import traffic_program
-from switchmark.machine.jsonl import parse_line
-from switchmark.machine.pci import guest_devices
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.topology import PortKind, Wiring
+from switchmark.runs.jsonl import parse_line
+from switchmark.runs.pci import guest_devices
 from switchmark.switches.base import Counters, Counting, PortCounters
 from switchmark.switches.eal_ports import device_ids, file_prefix, functions_listen, socket_path
 

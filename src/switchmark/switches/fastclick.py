@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import (
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import (
     USUAL_FOLDERS,
     command_path,
     hint_for,

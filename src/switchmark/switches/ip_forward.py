@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.version import Version
 from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.routers import FORWARDING, KernelRouter

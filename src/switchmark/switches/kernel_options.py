@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from switchmark.errors import Unavailable
-from switchmark.machine.facts import kernel_config
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
+from switchmark.observe.facts import kernel_config
 from switchmark.switches.kernel_probes import kernel_release
 
 __all__ = ["require_options"]

@@ -8,7 +8,7 @@ import re
 import shlex
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host, last_lines
+from switchmark.hosts.base import Host, last_lines
 
 __all__ = ["CABLE", "kernel_release", "probe_kernel"]
 

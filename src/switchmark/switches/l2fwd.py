@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version

@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from switchmark.machine.host import Host
-from switchmark.machine.programs import require_programs
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import require_programs
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Wiring
 from switchmark.model.version import Version

@@ -4,8 +4,8 @@ loaded, else in user space. Its defaults are its own; for packet sockets it has 
 from __future__ import annotations
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import USUAL_FOLDERS, probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import USUAL_FOLDERS, probe_version
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version

@@ -13,9 +13,8 @@ import re
 from collections.abc import Mapping
 
 from switchmark.errors import Unavailable
-from switchmark.machine.cpus import all_but
-from switchmark.machine.host import Host
-from switchmark.machine.programs import probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import probe_version
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
 from switchmark.model.topology import (
     Endpoint,
@@ -26,6 +25,7 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
+from switchmark.observe.cpus import all_but
 from switchmark.switches.base import Counters, Counting, PortCounters, Switch
 from switchmark.switches.eal import pci_options
 from switchmark.switches.links import add_port

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from signal import SIGTERM
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import programs_beside, require_programs
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import programs_beside, require_programs
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from switchmark.machine.host import Host
-from switchmark.machine.programs import USUAL_FOLDERS, how_to_name, probe_version
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import USUAL_FOLDERS, how_to_name, probe_version
 from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version

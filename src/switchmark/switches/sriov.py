@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine.host import Host
-from switchmark.machine.host_file import host_entries
-from switchmark.machine.nics import unused_link
-from switchmark.machine.pci import VFIO, bind
+from switchmark.hosts.base import Host
+from switchmark.hosts.host_file import host_entries
 from switchmark.model.plan import Check, Plan, Run, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.version import Version
+from switchmark.runs.nics import unused_link
+from switchmark.runs.pci import VFIO, bind
 from switchmark.switches.base import NO_COUNTERS, Switch
 from switchmark.switches.kernel_probes import kernel_release
 from switchmark.switches.links import offloads_off

@@ -8,8 +8,8 @@ and 512 (RTE_TEST_RX_DESC_DEFAULT and its like), 8192 mbufs (NB_MBUF).
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
-from switchmark.machine.programs import how_to_name
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import how_to_name
 from switchmark.model.plan import Plan
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version

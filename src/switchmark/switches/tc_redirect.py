@@ -3,7 +3,7 @@ program of BPF where they come in: before any other part of the network stack se
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version

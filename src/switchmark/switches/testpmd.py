@@ -7,7 +7,7 @@ pool alone is made to measure: all rings and caches can be full at once.
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan
 from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 
 from switchmark.errors import Unavailable
-from switchmark.machine.host import Host
-from switchmark.machine.programs import hint_for, how_to_name, on_other
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import hint_for, how_to_name, on_other
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
 from switchmark.model.units import LAYER_2_BYTES

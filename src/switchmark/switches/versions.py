@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.machine.host import Host
-from switchmark.machine.host_file import LOCAL, host_entries, host_file, host_programs
-from switchmark.machine.programs import (
+from switchmark.hosts.base import Host
+from switchmark.hosts.host_file import LOCAL, host_entries, host_file, host_programs
+from switchmark.hosts.programs import (
     hint_for,
     how_to_name,
     named_program,

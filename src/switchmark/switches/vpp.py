@@ -14,9 +14,8 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from switchmark.machine.cpus import all_but
-from switchmark.machine.host import Host
-from switchmark.machine.programs import how_to_name, probe_version, require_programs
+from switchmark.hosts.base import Host
+from switchmark.hosts.programs import how_to_name, probe_version, require_programs
 from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import (
     Addressing,
@@ -28,6 +27,7 @@ from switchmark.model.topology import (
     mac_address,
 )
 from switchmark.model.version import Version
+from switchmark.observe.cpus import all_but
 from switchmark.switches import links
 from switchmark.switches.base import (
     Counters,

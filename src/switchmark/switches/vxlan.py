@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Semantics, Wiring, mac_address
 from switchmark.model.version import Version

@@ -3,7 +3,7 @@ them: a program of BPF with a devmap."""
 
 from __future__ import annotations
 
-from switchmark.machine.host import Host
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version

@@ -1,0 +1,1 @@
+"""Where commands run: this host, others by ssh, and what records them."""

@@ -1,0 +1,144 @@
+"""A recording host carries nothing out: it records what it is told, and gives scripted answers.
+
+It is for tests, and the tutorial for a new kind of host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from switchmark.errors import CommandFailed
+from switchmark.hosts.base import Completed
+
+__all__ = ["RecordingHost", "RecordingProcess"]
+
+
+@dataclass(eq=False)
+class RecordingProcess:
+    """A recording process plays one that lives on: `sent` are the lines it was told; `answers` the
+    lines that it will say, in order."""
+
+    pid: int
+    argv: tuple[str, ...]
+    answers: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    status: int | None = None
+    words: str = ""
+    # No process of a real machine started at the tick 0, so none is ever taken for this one.
+    started: int = 0
+
+    def send(self, line: str) -> None:
+        self.sent.append(line)
+
+    def receive(self, timeout_s: float) -> str | None:
+        return self.answers.pop(0) if self.answers else None
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def last_words(self, count: int = 5) -> str:
+        return self.words
+
+    def hang_up(self) -> None:
+        pass
+
+    def stop(self, number: int, grace_s: float) -> int:
+        self.status = -number if self.status is None else self.status
+        return self.status
+
+
+class RecordingHost:
+    """A recording host plays a host: `ran` holds every argv, of commands and processes alike, in
+    order; `files` its disk.
+
+    `answers` maps the beginning of an argv to what the command prints, or to how it ends; the
+    longest beginning wins, other commands print nothing and succeed. The action that `fault` counts
+    to (from 0; commands, processes and writes) fails.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[tuple[str, ...], bytes | Completed] | None = None,
+        *,
+        name: str = "local",
+        files: Mapping[str, bytes] | None = None,
+        fault: int | None = None,
+    ) -> None:
+        self.name = name
+        self.answers = dict(answers or {})
+        self.files = dict(files or {})
+        self.fault = fault
+        self.ran: list[tuple[str, ...]] = []
+        self.stdins: list[bytes | None] = []
+        self.processes: list[RecordingProcess] = []
+        self._actions = 0
+
+    def answer(self, argv: tuple[str, ...]) -> Completed:
+        """Return how the command ends; a simulated host overrides this."""
+        for length in range(len(argv), -1, -1):
+            answer = self.answers.get(argv[:length])
+            if answer is not None:
+                return answer if isinstance(answer, Completed) else Completed(0, answer, b"")
+        return Completed(0, b"", b"")
+
+    def run(
+        self,
+        argv: tuple[str, ...],
+        *,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] = {},
+        timeout_s: float = 10.0,
+    ) -> Completed:
+        self.ran.append(argv)
+        self.stdins.append(stdin)
+        if self._at_fault():
+            return Completed(1, b"", b"injected fault")
+        return self.answer(argv)
+
+    def spawn(
+        self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
+    ) -> RecordingProcess:
+        self.ran.append(argv)
+        if self._at_fault():
+            raise CommandFailed("injected fault")
+        process = RecordingProcess(1000 + len(self.processes), argv)
+        self.processes.append(process)
+        return process
+
+    def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
+        return True  # no process of a real machine is a recording's
+
+    def undo_run(self, run: str, folder: str) -> None:
+        pass
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    def write(self, path: str, content: bytes) -> None:
+        if self._at_fault():
+            raise OSError("injected fault")
+        self.files[path] = content
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        return {path: self.files[path] for path in self._matching(patterns)}
+
+    def inodes(self, *patterns: str) -> Mapping[str, int]:
+        """Return the same number for files with the same content."""
+        return {path: hash(self.files[path]) for path in self._matching(patterns)}
+
+    def _matching(self, patterns: tuple[str, ...]) -> list[str]:
+        return [path for each in patterns for path in self.files if PurePath(path).match(each)]
+
+    def _at_fault(self) -> bool:
+        self._actions += 1
+        return self._actions - 1 == self.fault

@@ -1,0 +1,141 @@
+"""The traffic processes of a path are told what to do side by side, and their clocks are told
+against this host's, so that all of them show one time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from switchmark.errors import TrialFailed
+from switchmark.functions.traffic import Worker
+from switchmark.lab.clocks import FarClock, Moment, moment_of
+from switchmark.model.evidence import ClockEvidence
+from switchmark.model.objects import Message
+
+__all__ = ["OWN_CLOCK", "Workers"]
+
+OWN_CLOCK = ""
+"""The name of this host's clock."""
+
+_WELL, _ROUGHLY = 48, 4
+_DRAIN_S, _SLOW_DRAIN_S = 2.0, 20.0
+_SLOW_QUIET_MS = 500  # between two frames an emulated host may have no turn for so long
+_EXCHANGES_S, _SLOW_EXCHANGES_S = 0.03, 1.0  # to an emulated host one took up to 50 ms
+
+
+class Workers:
+    """These are the processes in the order of `every`. Those that `send` are told last: the others
+    poll before the first frame leaves. `clock_of` names the clock that one reads; those of one
+    kernel read the same."""
+
+    def __init__(
+        self,
+        every: Sequence[Worker],
+        *,
+        sends: Callable[[Worker], bool],
+        clock_of: Callable[[Worker], str],
+    ) -> None:
+        self._every = tuple(every)
+        self._in_turn = sorted(every, key=sends)
+        self._clock_of = clock_of
+        self._clocks: dict[str, dict[str, int]] = {}
+        self._far: dict[str, FarClock] = {}
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self._every)
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def tell(
+        self,
+        command: str,
+        members: Callable[[Worker], Message] = lambda worker: {},
+        timeout_s: float = 10.0,
+    ) -> list[Message]:
+        """Tell every process something; return the answers, in order. TrialFailed once all have
+        answered or failed to."""
+        for worker in self._in_turn:
+            worker.process.send(command, **members(worker))
+        answers: dict[Worker, Message] = {}
+        failures: list[TrialFailed] = []
+        for worker in self._in_turn:
+            try:
+                answers[worker] = worker.process.answer(command, timeout_s=timeout_s)
+            except TrialFailed as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+        return [answers[worker] for worker in self._every]
+
+    def drain(self, quiet_ms: int) -> None:
+        """Wait until nothing has arrived for `quiet_ms`, longer on a host that is slow."""
+        limit_s = _DRAIN_S
+        if any(worker.process.slow for worker in self._every):
+            quiet_ms, limit_s = max(quiet_ms, _SLOW_QUIET_MS), _SLOW_DRAIN_S
+        limits = {"quiet_ms": quiet_ms, "timeout_ms": round(limit_s * 1000)}
+        self.tell("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
+
+    def end(self) -> None:
+        """Let all processes end, side by side; each is still to be stopped."""
+        for worker in self._every:
+            worker.process.hang_up()
+
+    @property
+    def tsc_hz(self) -> int | None:
+        """Return the ticks of a second of this host's cycle counter, where a process reads it."""
+        return self._clocks[OWN_CLOCK]["hz"] if OWN_CLOCK in self._clocks else None
+
+    @property
+    def far_clocks(self) -> bool:
+        """Say whether a process reads another clock than this host's."""
+        return any(self._clock_of(worker) != OWN_CLOCK for worker in self._every)
+
+    def clock(self, worker: Worker) -> Mapping[str, int]:
+        """Return the clock that a process is armed with: this host's time, to the tick where it is
+        on this host's kernel."""
+        return self._clocks[self._clock_of(worker)]
+
+    def read_clocks(self, *, well: bool = True) -> None:
+        """Read each clock, for the trial that comes: `well` where times are compared."""
+        for name, worker in self._by_clock().items():
+            if name == OWN_CLOCK:
+                if name not in self._clocks:
+                    self._clocks[name] = _clock(worker)
+                continue
+            if name not in self._far:
+                self._far[name] = FarClock(_clock(worker)["hz"])
+            self._clocks[name] = self._far[name].arm(_moment(worker, _WELL if well else _ROUGHLY))
+
+    def told_clocks(self) -> dict[str, ClockEvidence]:
+        """Return how far the clocks of other kernels could be told in the trial that ends."""
+        told = {}
+        for name, worker in self._by_clock().items():
+            if name != OWN_CLOCK:
+                now, far = _moment(worker, _WELL), self._far[name]
+                told[name] = ClockEvidence(
+                    unsure_ns=far.unsure_ns(now),
+                    round_trip_ns=2 * now.unsure_ns,
+                    drift_ppm=round(far.drift * 1e6, 3),
+                )
+        return told
+
+    def _by_clock(self) -> Mapping[str, Worker]:
+        """Return one process for each clock."""
+        return {self._clock_of(worker): worker for worker in reversed(self._every)}
+
+
+def _clock(worker: Worker) -> dict[str, int]:
+    told = worker.process.ask("clock")
+    return {key: told[key] for key in ("ticks", "ns", "hz")}
+
+
+def _moment(worker: Worker, times: int) -> Moment:
+    """Ask a process for its clock, several times."""
+    exchanges: list[tuple[int, int, int]] = []
+    until = time.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
+    while not exchanges or (len(exchanges) < times and time.monotonic() < until):
+        asked = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        ticks = _clock(worker)["ticks"]
+        exchanges.append((asked, ticks, time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
+    return moment_of(exchanges)

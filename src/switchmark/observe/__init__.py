@@ -1,0 +1,1 @@
+"""What a host shows; it reads only."""

@@ -1,0 +1,201 @@
+"""This module tells what a host is, as far as it matters to a figure: for `host.json` and for
+`doctor`.
+
+It starts nothing here. What cannot be read is None. Of the kernel's command line only known
+parameters are kept: the rest may hold secrets.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import platform
+import re
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from fnmatch import fnmatch
+from typing import Any
+
+from switchmark import __version__
+from switchmark.hosts.base import Host
+from switchmark.hosts.commit import commit
+from switchmark.hosts.ssh import SshHost
+from switchmark.observe.cpus import allowed_there
+
+__all__ = [
+    "FIGURE_OPTIONS",
+    "cpu_model",
+    "host_facts",
+    "identity",
+    "kernel_config",
+    "kernel_options",
+    "steady_tsc",
+]
+
+_CMDLINE = re.compile(
+    r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
+    r"|default_hugepagesz|transparent_hugepage|intel_pstate|amd_pstate|intel_idle\.max_cstate"
+    r"|processor\.max_cstate|idle|nosmt|intel_iommu|amd_iommu|iommu|tsc|clocksource|preempt)"
+    r"(=[A-Za-z0-9_,.:-]*)?"
+)
+FIGURE_OPTIONS = (
+    "CONFIG_IRQ_TIME_ACCOUNTING",
+    "CONFIG_NO_HZ_FULL",
+    "CONFIG_PREEMPT",
+    "CONFIG_PREEMPT_VOLUNTARY",
+    "CONFIG_RPS",
+)
+"""Options of a kernel's build by which figures differ."""
+
+_CPU = "/sys/devices/system/cpu"
+_CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
+_RELEASE, _DISTRIBUTION = "/proc/sys/kernel/osrelease", "/etc/os-release"
+_CONFIG = "/proc/config.gz"
+_MACHINE_ID = "/etc/machine-id"
+_CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_KERNEL_BUILD, _NODES = "/proc/sys/kernel/version", "/sys/devices/system/node/online"
+_TRANSPARENT = "/sys/kernel/mm/transparent_hugepage/enabled"
+_BOOST, _NO_TURBO = f"{_CPU}/cpufreq/boost", f"{_CPU}/intel_pstate/no_turbo"
+_DPDK = ("/usr/lib*/*/pkgconfig/libdpdk.pc", "/usr/local/lib*/*/pkgconfig/libdpdk.pc")
+_VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
+
+
+def host_facts(host: Host) -> dict[str, Any]:
+    """Return the facts of a host, as JSON can hold them."""
+    single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
+    more = (_KERNEL_BUILD, _NODES, _TRANSPARENT, _BOOST, _NO_TURBO, *_DPDK)
+    scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
+    content = host.read_all(
+        *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
+    )
+    files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
+    local = not isinstance(host, SshHost)
+    online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
+    options = kernel_options(host)
+    memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
+    return {
+        "kernel": files.get(_RELEASE) or None,
+        "kernel_build": files.get(_KERNEL_BUILD) or None,
+        "kernel_options": sorted(options.intersection(FIGURE_OPTIONS)) if options else None,
+        "machine": platform.machine() if local else _said(host, "uname", "-m"),
+        "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
+        or None,
+        "cpu_model": cpu.get("model name") or cpu.get("Model"),
+        "microcode": cpu.get("microcode"),
+        "numa_nodes": files.get(_NODES) or None,
+        "cores_online": online,
+        "cores_usable": _usable(host),
+        "cores_isolated": isolated,
+        "smt": smt,
+        "governor": governor,
+        "boost": _boost(files),
+        "clocksource": files.get(_CLOCK) or None,
+        "tsc": _steady_tsc(cpu),
+        "virtual": "hypervisor" in cpu.get("flags", "").split(),
+        "memory_kib": _kib(memory.get("MemTotal")),
+        "hugepages": {
+            "total": _kib(memory.get("HugePages_Total")),
+            "free": _kib(memory.get("HugePages_Free")),
+            "size_kib": _kib(memory.get("Hugepagesize")),
+        },
+        "transparent_hugepages": _chosen(files.get(_TRANSPARENT, "")),
+        "mitigations": {
+            path.rpartition("/")[2]: text or None
+            for path, text in files.items()
+            if fnmatch(path, _VULNERABILITIES)
+        },
+        "kernel_parameters": [
+            word for word in files.get(_COMMANDS, "").split() if _CMDLINE.fullmatch(word)
+        ],
+        "versions": {
+            "switchmark": __version__,
+            "commit": commit() if local else None,
+            "python": platform.python_version() if local else None,
+            "dpdk": _dpdk(files),
+        },
+    }
+
+
+def _usable(host: Host) -> int:
+    """Return how many CPUs a process of a host may be scheduled on."""
+    return len(allowed_there(host) if isinstance(host, SshHost) else os.sched_getaffinity(0))
+
+
+def _said(host: Host, *argv: str) -> str:
+    return host.run(argv).stdout.decode(errors="replace").strip()
+
+
+def _boost(files: Mapping[str, str]) -> bool | None:
+    """Say whether cores may run faster than they do for long, as either driver of frequencies tells
+    it."""
+    told = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
+    return next((means.get(files[path]) for path, means in told.items() if path in files), None)
+
+
+def _chosen(text: str) -> str | None:
+    """Return the word in brackets, as /sys marks which of several values holds."""
+    chosen = re.search(r"\[(\S+)\]", text)
+    return chosen and chosen[1]
+
+
+def _dpdk(files: Mapping[str, str]) -> str | None:
+    """Return the version of the DPDK that is installed to build with."""
+    texts = (text for path, text in files.items() if path.endswith("/libdpdk.pc"))
+    return next((_table(text)["Version"] for text in texts if "Version" in _table(text)), None)
+
+
+def identity(host: Host) -> str:
+    """Return what tells a host from others, as far as it matters to a figure: its processor, its
+    kernel, and what it calls itself."""
+    named = host.read_all(_MACHINE_ID, _RELEASE)
+    texts = {path: content.decode(errors="replace").strip() for path, content in named.items()}
+    return ", ".join(filter(None, (cpu_model(host), texts.get(_RELEASE), texts.get(_MACHINE_ID))))
+
+
+def kernel_options(host: Host) -> frozenset[str]:
+    """Return the options that a host's kernel was built with, such as `CONFIG_RPS`; none where it
+    does not say."""
+    lines = kernel_config(host).splitlines()
+    return frozenset(line.partition("=")[0] for line in lines if line.endswith(("=y", "=m")))
+
+
+def kernel_config(host: Host) -> str:
+    """Return the configuration with which a host's kernel was built: what the kernel itself holds,
+    else the file in /boot; empty where neither tells."""
+    release = host.read_all(_RELEASE).get(_RELEASE, b"").decode(errors="replace").strip()
+    stored = f"/boot/config-{release}"
+    files = host.read_all(_CONFIG, stored)
+    content = files.get(stored, b"")
+    with suppress(KeyError, OSError, EOFError, zlib.error):  # not there, no gzip, or cut off
+        content = gzip.decompress(files[_CONFIG])
+    return content.decode(errors="replace")
+
+
+def cpu_model(host: Host) -> str:
+    """Return the name of a host's processor; empty where the kernel does not know it."""
+    return _table(host.read(_CPUINFO).decode(errors="replace")).get("model name", "")
+
+
+def steady_tsc(host: Host) -> list[str]:
+    """Return what a host's processor says of its time stamp counter, of `constant_tsc` and
+    `nonstop_tsc`."""
+    return _steady_tsc(_table(host.read_all(_CPUINFO).get(_CPUINFO, b"").decode(errors="replace")))
+
+
+def _steady_tsc(cpu: Mapping[str, str]) -> list[str]:
+    return sorted({"constant_tsc", "nonstop_tsc"} & set(cpu.get("flags", "").split()))
+
+
+def _table(text: str, separator: str = ":") -> dict[str, str]:
+    """Return the first value of each key of lines `key: value`."""
+    table: dict[str, str] = {}
+    for line in text.splitlines():
+        key, separated, value = line.partition(separator)
+        if separated:
+            table.setdefault(key.strip(), value.strip())
+    return table
+
+
+def _kib(text: str | None) -> int | None:
+    return int(text.split()[0]) if text else None

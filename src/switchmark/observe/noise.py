@@ -1,0 +1,225 @@
+"""This module measures what else happens on the cores of a test: the host's noise certificate, and
+the counts of the kernel around each trial. What a host does not tell is None."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from switchmark.errors import Unavailable
+from switchmark.hosts.base import Host
+from switchmark.model.noise import BUSY, HostActivity, Jitter, NoiseCertificate
+from switchmark.observe.cpus import format_cpus, read_cpus
+from switchmark.observe.facts import steady_tsc
+from switchmark.observe.taken import Reads
+
+__all__ = [
+    "HZ",
+    "IDLE",
+    "IOWAIT",
+    "IRQ",
+    "JITTER_MS",
+    "LONG_JITTER_MS",
+    "NEEDED_CPUS",
+    "SOFTIRQ",
+    "STAT",
+    "STEAL",
+    "Snapshot",
+    "Steal",
+    "busy_cpus",
+    "certificate",
+    "cpu_times",
+    "parse_cpu_times",
+    "probe_jitter",
+    "snapshot_files",
+    "stolen",
+]
+
+JITTER_MS = 10
+NEEDED_CPUS = 3
+"""Of a test: for the sender, the receiver and the switch."""
+LONG_JITTER_MS = 100
+"""Some turns of the scheduler, which are 4 ms and longer."""
+HZ = 100  # of /proc/stat, whatever the kernel's own
+IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL = 3, 4, 5, 6, 7
+STAT = "/proc/stat"
+_COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
+_FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
+
+
+def certificate(
+    host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
+) -> NoiseCertificate:
+    """Return the noise of some CPUs now: a jitter probe by the traffic program, and
+    what the kernel counted meanwhile. Takes some 10 ms more than the probe."""
+    before = Snapshot.read(host, cpus)
+    jitter = probe_jitter(host, program, cpus, ms)
+    meanwhile = Snapshot.read(host, cpus).since(before)
+    return NoiseCertificate(
+        at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        jitter=jitter,
+        **dict(meanwhile),
+        tsc=tuple(steady_tsc(host)),
+    )
+
+
+def probe_jitter(
+    host: Host,
+    program: str,
+    cpus: Collection[int],
+    ms: int = JITTER_MS,
+    before: tuple[str, ...] = (),
+) -> dict[str, Jitter] | None:
+    """Return what a busy loop on each CPU had to do without; None where the program cannot be run
+    there. `before` begins the command: what is to be done meanwhile."""
+    if not cpus:
+        return None
+    try:
+        done = host.run((*before, program, "jitter", "--cpus", format_cpus(cpus), "--ms", str(ms)))
+    except Unavailable:
+        return None
+    if done.status:
+        return None
+    return {
+        str(cpu["cpu"]): Jitter(
+            lost=round(cpu["lost_ns"] / cpu["elapsed_ns"], 6) if cpu["elapsed_ns"] else None,
+            max_ns=cpu["max_ns"],
+            gaps=cpu["histogram"],
+            skew_ns=cpu.get("skew_ns"),
+            skew_within_ns=cpu.get("skew_within_ns"),
+        )
+        for cpu in json.loads(done.stdout)["cpus"]
+    }
+
+
+def busy_cpus(host: Host, program: str) -> dict[str, float]:
+    """Return what others take of CPUs now, as shares by CPU, where they leave too few quiet ones
+    for a test; nothing where enough are quiet, or the program cannot be run. Takes 0.1 s."""
+    cpus = [cpu.id for cpu in read_cpus(host)]
+    jitter = probe_jitter(host, program, cpus, LONG_JITTER_MS) or {}
+    lost = {cpu: each.lost or 0.0 for cpu, each in jitter.items()}
+    taken = {cpu: share for cpu, share in lost.items() if share > BUSY}
+    return taken if len(cpus) - len(taken) < min(NEEDED_CPUS, len(cpus)) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot holds the kernel's counts at one moment. `times` are clock ticks by CPU and kind,
+    the whole host's under -1; `interrupts` those of devices by CPU; `frequency_khz` by CPU."""
+
+    at_s: float
+    times: Mapping[int, tuple[int, ...]]
+    interrupts: Mapping[int, int]
+    frequency_khz: Mapping[int, int]
+    waited_us: int | None
+
+    @classmethod
+    def read(cls, host: Reads, cpus: Collection[int]) -> Snapshot:
+        """Read the counts of some CPUs of a host, or of its files that were taken."""
+        files = host.read_all(*snapshot_files(cpus))
+        stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
+        return cls(
+            time.monotonic(),
+            parse_cpu_times(stat, cpus),
+            _interrupts(interrupts, cpus),
+            {
+                cpu: int(files[path])
+                for cpu in sorted(cpus)
+                if files.get(path := _FREQUENCY.format(cpu=cpu), b"").strip()
+            },
+            _pressure(pressure),
+        )
+
+    def since(self, before: Snapshot) -> HostActivity:
+        """Return what happened in between."""
+        elapsed = max(self.at_s - before.at_s, 1e-9)
+        all_now, all_then = self.times.get(-1, ()), before.times.get(-1, ())
+        spent = [now - then for now, then in zip(all_now, all_then, strict=False)]
+        waited = None
+        if self.waited_us is not None and before.waited_us is not None:
+            waited = (self.waited_us - before.waited_us) / elapsed / 1e6
+        return HostActivity(
+            elapsed_s=round(elapsed, 4),
+            stolen=spent[STEAL] / max(sum(spent), 1) if len(spent) > STEAL else None,
+            softirq_cores=round(spent[SOFTIRQ] / HZ / elapsed, 4) if spent else None,
+            interrupts_per_s={
+                str(cpu): round((count - before.interrupts.get(cpu, 0)) / elapsed, 1)
+                for cpu, count in self.interrupts.items()
+            },
+            frequency_khz={
+                str(cpu): (before.frequency_khz.get(cpu), khz)
+                for cpu, khz in self.frequency_khz.items()
+            }
+            or None,
+            pressure=None if waited is None else round(waited, 4),
+        )
+
+
+def snapshot_files(cpus: Collection[int]) -> list[str]:
+    """Return the files in which the counts of some CPUs are."""
+    return [*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus)]
+
+
+def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:
+    """Return the clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
+    return parse_cpu_times(host.read(STAT), cpus)
+
+
+def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+    """Return clock ticks by CPU, the whole host's under -1, and by kind, such as IRQ and SOFTIRQ,
+    from /proc/stat."""
+    times = {}
+    for line in stat.decode().splitlines():
+        name, *words = line.split()
+        if name == "cpu":
+            times[-1] = tuple(map(int, words[:8]))
+        elif name.startswith("cpu") and int(name[3:]) in cpus:
+            times[int(name[3:])] = tuple(map(int, words[:8]))
+    return times
+
+
+def stolen(then: Sequence[int], now: Sequence[int]) -> float:
+    """Return the share of a CPU's time between two readings that the hypervisor kept: at least, as
+    the first tick that is counted may be of a time before them."""
+    spent = [after - before for after, before in zip(now, then, strict=True)]
+    return max(0, spent[STEAL] - 1) / max(sum(spent), 1)
+
+
+class Steal:
+    """This object tells the share of all CPU time of a host that its hypervisor kept, since the
+    last call."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._last = self._read()
+
+    def __call__(self) -> float:
+        then, self._last = self._last, self._read()
+        return stolen(then, self._last)
+
+    def _read(self) -> tuple[int, ...]:
+        return cpu_times(self._host)[-1]
+
+
+def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
+    """Return the interrupts of devices, which have a number; timers and calls between CPUs have a
+    name."""
+    head, *rows = text.decode(errors="replace").splitlines() or [""]
+    columns = [int(name.removeprefix("CPU")) for name in head.split()]
+    counts = {cpu: 0 for cpu in columns if cpu in cpus}
+    for row in rows:
+        name, *words = row.split()
+        if name.rstrip(":").isdecimal():
+            for cpu, count in zip(columns, words, strict=False):
+                if cpu in counts and count.isdecimal():
+                    counts[cpu] += int(count)
+    return counts
+
+
+def _pressure(text: bytes) -> int | None:
+    for line in text.decode().splitlines():
+        if line.startswith("some"):
+            return int(line.rpartition("total=")[2])
+    return None

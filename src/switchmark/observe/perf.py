@@ -1,0 +1,154 @@
+"""This module reads the processor's counters by `perf stat`: which of them this host counts, and
+how they are counted for the threads of some processes, or for whole CPUs, in a window of time.
+
+`perf` suffices, so there is no perf_event_open of our own: it takes `enable` and `disable` on its
+stdin within 0.1 ms, and starts in 20 to 50 ms, which the warm-up covers (measured, 6.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from signal import SIGINT
+
+from switchmark.errors import TrialFailed, Unavailable
+from switchmark.hosts.base import Host, Process
+from switchmark.model.plan import Spawn
+from switchmark.observe.cpus import format_cpus
+
+__all__ = [
+    "EVENTS",
+    "MENDED_BY",
+    "Counting",
+    "control",
+    "of_cpus",
+    "of_threads",
+    "parse_counts",
+    "probe",
+]
+
+EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
+"""`ref-cycles` tick as the TSC does, but only while the CPU is not halted."""
+
+_PROGRAM = ("perf", "stat", "-x", ";")
+MENDED_BY = "apt-get install linux-perf"
+_ANSWER_S = 5.0
+_NO_COUNTERS = "no hardware counters on this host"
+_SOURCES = "/sys/bus/event_source/devices/*"
+_SOFTWARE = {"breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"}
+"""Sources of events that every machine has: where there is no other, nothing is counted."""
+
+# A count, its unit and its event, behind whose it is. Hybrid processors name their kind of core
+# (`cpu_core/cycles/`); `:u` says that the kernel's work is not counted.
+_COUNT = re.compile(
+    r"^(?:(?P<whose>.*?);)??(?P<count>[\d.]+|<not counted>|<not supported>);[^;\n]*;"
+    r"(?:cpu_\w+/)?(?P<event>[a-z][\w-]*)/?(?P<modifier>:\w+)?;",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """This record says what can be counted here: `events`, some of EVENTS; `by_cpu` says that those
+    of whole CPUs can, `user_only` that the kernel's work is left out. Where there are none,
+    `missing` says why and `hint` what would mend it, if anything does."""
+
+    events: tuple[str, ...] = ()
+    by_cpu: bool = False
+    user_only: bool = False
+    missing: str | None = None
+    hint: str | None = None
+
+
+def probe(host: Host) -> Counting:
+    """Try every event once, on all CPUs or else on a process of one's own. Takes some 30 ms, and
+    nothing where the kernel has no source of such events, as in many virtual machines."""
+    sources = {PurePath(path).name for path in host.inodes(_SOURCES)}
+    if sources and sources <= _SOFTWARE:
+        return Counting(missing=_NO_COUNTERS)
+    refused = ""
+    for way in (("-a",), ()):
+        try:
+            done = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
+        except Unavailable:
+            return Counting(missing="perf is not installed", hint=MENDED_BY)
+        if done.status:
+            refused = _reason(done.stderr)
+            continue
+        rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
+        counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
+        if not counted:
+            return Counting(missing=_NO_COUNTERS)
+        return Counting(
+            tuple(event for event in EVENTS if event in counted),
+            by_cpu=bool(way),
+            user_only=all(row["modifier"] == ":u" for row in rows),
+        )
+    limited = "access" in refused.lower()
+    return Counting(
+        missing=f"perf cannot count: {refused}",
+        hint="sysctl kernel.perf_event_paranoid=1" if limited else None,
+    )
+
+
+def _reason(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    return next((line.strip() for line in lines if line != "Error:"), "no reason is known")
+
+
+def of_threads(name: str, events: Collection[str], pids: Collection[int], file: str) -> Spawn:
+    """Start perf, waiting to count for every thread that some processes have now."""
+    whom = ("--per-thread", "-p", ",".join(map(str, sorted(pids))))
+    return _counter(name, "counters of the parts' threads", events, whom, file)
+
+
+def of_cpus(name: str, events: Collection[str], cpus: Collection[int], file: str) -> Spawn:
+    """Start perf, waiting to count for some whole CPUs."""
+    return _counter(name, "counters of CPUs", events, ("-A", "-C", format_cpus(cpus)), file)
+
+
+def _counter(
+    name: str, why: str, events: Collection[str], whom: tuple[str, ...], file: str
+) -> Spawn:
+    paused = ("-D", "-1", "--control", "fd:0,1")
+    argv = (*_PROGRAM, *paused, "-o", file, "-e", ",".join(events), *whom)
+    return Spawn(why, name, argv, stop=(SIGINT, _ANSWER_S))
+
+
+def control(process: Process, word: str) -> None:
+    """Send perf `ping`, `enable` or `disable`, and wait until it is done. TrialFailed with perf's
+    last words if it is not."""
+    process.send(word)
+    # The terminating NUL of perf's answer comes with the next one.
+    answer = (process.receive(_ANSWER_S) or "").strip("\0")
+    if answer != "ack":
+        raise TrialFailed(f"perf did not answer to '{word}': {process.last_words(1)}")
+
+
+def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
+    """Return each event's count, by the number of the thread or of the CPU (`comm-TID`, `CPU0`), in
+    ns that of a clock. An event that was not counted is left out, and 0 where the thread had not
+    run."""
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in _COUNT.finditer(text):
+        number = re.search(r"\d+$", row["whose"] or "")
+        if number is None or row["count"] == "<not supported>":
+            continue
+        of_whom = counts[int(number[0])]
+        count = 0.0 if row["count"] == "<not counted>" else float(row["count"])
+        if row["event"].endswith("-clock"):
+            count *= 1e6
+        of_whom[row["event"]] = of_whom.get(row["event"], 0) + round(count)
+    return counts
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of some counts by event, with `_` in names that a record has."""
+    total: dict[str, int] = defaultdict(int)
+    for each in counts:
+        for event, count in each.items():
+            total[event.replace("-", "_")] += count
+    return dict(total)

@@ -1,0 +1,364 @@
+"""This module decides whether a test can ever work, and gives all refusals at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from switchmark.engines import TABLE as ENGINES
+from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.errors import UsageError
+from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.model.axis import ranked
+from switchmark.model.plan import Spawn
+from switchmark.model.refusal import Refusal
+from switchmark.model.spec import AXES, Test
+from switchmark.model.topology import PortKind, Semantics
+from switchmark.noises import parse_noise
+from switchmark.observe.cpus import Cpu
+from switchmark.path.combinations import listed, reasons_of_axes
+from switchmark.path.cores import core_reasons
+from switchmark.path.layout import Layout, lay_out, opened_in
+from switchmark.path.names import TABLES, unknown_names
+from switchmark.path.placement import SHARED_PROCESS, place, unpinned_only, wanted_cpus
+from switchmark.path.roles import (
+    cpu_users_of,
+    engine_of,
+    hosted_parts,
+    parts_in_vms,
+    played_parts,
+    steering_of,
+)
+from switchmark.runs.pci import DRIVERS
+from switchmark.switches import TABLE as SWITCHES
+
+__all__ = ["check", "may_share_process"]
+
+_PATTERN_PREFIX = "sm0000"
+_CPUS = 64
+"""Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
+
+_OF_A_WIRING = ranked(AXES, lambda axis: axis.blame)
+"""The axes that decide which ports a switch or a function has, and how frames go between them. A
+driver may refuse these, without saying by which of them."""
+
+
+def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
+    """Return every reason why this test can never work; none if it can. To find what would do
+    instead of a port takes its time: without `suggest` that is left out."""
+    if unknown := unknown_names(test):
+        return unknown
+    try:
+        layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
+    except UsageError as error:
+        return [_of_error(error)]
+    refusals = [
+        *reasons_of_axes(test),
+        *_driver_reasons(test, layout),
+        *_limit_reasons(test, layout),
+        *_placement_reasons(test, layout),
+        *_noise_reasons(test, layout),
+        *_copy_reasons(test, layout),
+        *core_reasons(test, layout),
+        *_chain_reasons(test, layout),
+    ]
+    if test.outer_ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:
+        why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
+        refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
+    refusal = layout.switch.accepts(layout.wiring)
+    if refusal:
+        refusals.append(_of_driver(refusal))
+    else:
+        refusals += _nic_reasons(layout) or _port_reasons(test, layout, suggest=suggest)
+    for part, named in _named_parts(test).items():
+        if part not in {p.id for p in layout.parts if p.physical}:
+            ends = f" ({named})" if named else ""
+            why = (
+                f"--nic names the physical port {part}{ends}, which scenario {test.scenario} does "
+                "not have"
+            )
+            hint = None if named else "--scenario p2p --nic a0=SWITCH-NIC:GENERATOR-NIC"
+            refusals.append(Refusal(("nic", "scenario"), why, hint))
+    return refusals
+
+
+def _of_error(error: UsageError, *axes: str) -> Refusal:
+    """Return what an error says, about the axes that it names, or else these."""
+    return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
+
+
+def _of_driver(words: str) -> Refusal:
+    """Return what a driver says of a wiring, with a hint in it perhaps."""
+    why, _, hint = words.partition("\n\nhint: ")
+    return Refusal(_OF_A_WIRING, why, hint or None)
+
+
+def may_share_process(test: Test) -> bool:
+    """Say whether the sender and the receiver of a test can be one process of this host, and the
+    test still be the one that was asked for. A process that plays a function in a container would
+    be outside of it."""
+    together = test.model_copy(update={"placement": SHARED_PROCESS})
+    return ENVIRONMENTS[test.environment].shares_host and not check(together)
+
+
+def _named_parts(test: Test) -> dict[str, str]:
+    words = [word.partition("=") for word in (test.nic or "").split(",") if word]
+    return {part.strip(): ends for part, _, ends in words}
+
+
+def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    if steering_of(layout) is None:
+        for name, axis in AXES.items():
+            if axis.of == "chain" and getattr(test, name) != axis.default:
+                yield Refusal(
+                    (name, "scenario"),
+                    f"scenario {test.scenario} has no functions that forward: {axis.option} means "
+                    "nothing to it, its ends are the traffic program",
+                    "--scenario loopback, or p2v with --chain 2",
+                )
+        return
+    engine = ENGINES[test.engine]
+    if any(len(part.ports) > 1 for part in played_parts(layout)) and engine.needs_ip:
+        yield Refusal(
+            ("engine", "function", "chain", "chains", "scenario"),
+            f"engine {engine.name} goes through the IP stack: it cannot forward frames of others",
+            "--engine raw-mmsg, or another --function",
+        )
+    if test.placement == SHARED_PROCESS:
+        yield Refusal(
+            ("placement", "scenario"),
+            "placement shared-process joins a sender and a receiver: it has no place for a chain",
+        )
+    if test.queues > 1:
+        yield Refusal(
+            ("queues", "scenario"), "the functions of a chain have one queue a port: --queues 1"
+        )
+    if test.chains > 1:
+        if engine.needs_ip:
+            yield Refusal(
+                ("engine", "chains"),
+                f"engine {engine.name} leaves source MACs to the kernel, and by them traffic is "
+                "split over chains",
+                "--engine raw-mmsg",
+            )
+        if test.flows > 1 and test.flows_by == "mac":
+            yield Refusal(
+                ("flows_by", "chains"),
+                "the source MAC says which chain a frame takes: flows cannot differ in it too",
+                "--flows-by port",
+            )
+        if test.dimension == "latency":
+            yield Refusal(
+                ("chains", "dimension"), "dimension latency follows one chain: --chains 1"
+            )
+    refusals = (function.accepts(hosted) for _, function, hosted in hosted_parts(layout))
+    yield from map(_of_driver, dict.fromkeys(filter(None, refusals)))
+
+
+def _nic_reasons(layout: Layout) -> list[Refusal]:
+    switch = layout.switch
+    for port in layout.wiring.ports:
+        kind, way = (
+            (PortKind.NIC_PCI, "by its PCI address")
+            if port.pci
+            else (PortKind.NIC_KERNEL, "by its interface")
+        )
+        if port.nic and kind not in switch.port_kinds:
+            usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
+            why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
+            return [Refusal(("nic", "switch"), why, f"--switch {','.join(usable)}")]
+        where = layout.wiring.at.environment
+        if port.pci and not ENVIRONMENTS[where].shares_host:
+            able = [name for name, each in ENVIRONMENTS.items() if each.shares_host]
+            why = f"environment {where} does not give the NIC {port.nic} to {switch.name}"
+            return [Refusal(_OF_A_WIRING, why, f"--switch-environment {','.join(able)}")]
+    return []
+
+
+def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    engine, ends = ENGINES[test.engine], layout.endpoints.values()
+    if test.driver == "auto":
+        return
+    if test.driver not in engine.drivers:
+        yield Refusal(
+            ("driver", "engine"),
+            f"engine {engine.name} has no driver '{test.driver}'",
+            f"--driver {','.join(engine.drivers)}" if engine.drivers else None,
+        )
+        return
+    if test.driver in DRIVERS and not any(end.device or end.guest_device for end in ends):
+        yield Refusal(
+            ("driver", "nic"),
+            f"driver {test.driver} leaves a PCI device to a program, and this test has none: its "
+            f"ports are of kind {layout.wiring.kind}",
+            "--nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses",
+        )
+        return
+    if any(end.kind not in engine.port_kinds for end in ends):
+        return  # refused with its own reason
+    try:
+        for port in layout.wiring.ports:
+            end, node = layout.endpoints[port.id], layout.nodes[port.part]
+            engine.port_options(layout.wiring, node, (end,), 0, test.driver)
+    except UsageError as error:
+        yield _of_error(error, "driver")
+
+
+def _placement_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    who = unpinned_only(test.placement)
+    if who == "switch" and not _has_processes(layout):
+        yield Refusal(
+            ("placement", "switch"),
+            f"switch {test.switch} has no processes of its own that could be pinned, or not",
+        )
+    if who == "function" and all(part.physical for part in layout.parts):
+        yield Refusal(
+            ("placement", "scenario"),
+            f"scenario {test.scenario} has no function that could be pinned, or not",
+        )
+
+
+def _has_processes(layout: Layout) -> bool:
+    """Say whether the switch starts processes, so that their CPUs can be chosen and limited."""
+    return any(isinstance(step, Spawn) for step in layout.switch.start(layout.wiring))
+
+
+def _limit_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    if "switch" in test.limits and not _has_processes(layout):
+        yield Refusal(
+            ("cpu_limit", "switch"),
+            f"switch {test.switch} has no processes of its own whose CPU could be limited",
+            "--cpu-limit function:50",
+        )
+    if "function" in test.limits:
+        if all(part.physical for part in layout.parts):
+            yield Refusal(
+                ("cpu_limit", "scenario"),
+                f"scenario {test.scenario} has no function whose CPU could be limited",
+            )
+        if test.placement == SHARED_PROCESS:
+            yield Refusal(
+                ("cpu_limit", "placement"),
+                "a function that shares its process has no CPU limit: use --placement pinned",
+            )
+
+
+def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    if test.noise is None:
+        return
+    try:
+        kind, where = parse_noise(test.noise)
+    except UsageError as error:
+        yield _of_error(error, "noise")
+        return
+    if isinstance(where, str) and not _has_cpus(test, layout, where):
+        yield Refusal(
+            ("noise", "placement", "switch"),
+            f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
+            f"{where} of this test",
+            f"--noise {kind}:0, or --noise {kind} for wherever the kernel likes",
+        )
+
+
+def _has_cpus(test: Test, layout: Layout, where: str) -> bool:
+    """Say whether a placement gives CPUs to the switch, or to the functions, of a test."""
+    cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
+    pins = place(cpu_users_of(layout), cpus, test.placement).pins
+    return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
+
+
+def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+    if test.copies == 1:
+        return
+    if all(len(layout.copies(flow)) == 1 for flow in layout.flows):
+        yield Refusal(
+            ("copies", "scenario"),
+            f"scenario {test.scenario} has no copies: they are for ends, not for chains",
+            "--scenario p2p, p2v, v2p or v2v",
+        )
+    if test.pairs > 1:
+        yield Refusal(("copies", "pairs"), "copies reach the sinks of every pair: use --pairs 1")
+    if test.direction == "bi" or test.dimension == "latency":
+        yield Refusal(
+            ("copies", "direction", "dimension"),
+            "copies go one way: use --direction uni and --dimension throughput",
+        )
+    if test.placement == SHARED_PROCESS:
+        yield Refusal(
+            ("copies", "placement"),
+            "placement shared-process joins a sender with one receiver, not with copies",
+        )
+    if ENGINES[test.engine].needs_ip:
+        yield Refusal(
+            ("copies", "engine"),
+            f"copies are for a group of MACs, which engine {test.engine} cannot send to",
+            "--engine raw-mmsg",
+        )
+
+
+def _with_changes(refusal: Refusal, test: Test) -> Refusal:
+    """Return a refusal with the values that would do of the first of its axes that has any: the
+    usual value, or else all. With these, only the other refusals of the test are left."""
+    others = {*check(test, suggest=False)} - {refusal}
+    for axis in map(AXES.__getitem__, refusal.axes):
+        names = TABLES[axis.table][1] if axis.table else axis.choices
+        fits = [
+            name
+            for name in (axis.default, *names)
+            if others.issuperset(check(test.model_copy(update={axis.name: name}), suggest=False))
+        ]
+        if fits:
+            chosen = fits[:1] if fits[0] == axis.default else fits
+            hint = f"{axis.option} {','.join(chosen)}"
+            return replace(refusal, hint=hint, changes=tuple((axis.name, name) for name in chosen))
+    return refusal
+
+
+def _port_reasons(test: Test, layout: Layout, *, suggest: bool) -> Iterable[Refusal]:
+    engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
+    name = test.environment
+    if test.listen != "auto" and layout.wiring.kind is not PortKind.VHOST_USER:
+        why = f"nobody chooses which side of a {layout.wiring.kind} port listens: --listen auto"
+        yield Refusal(("listen", "port"), why, f"--port {PortKind.VHOST_USER}")
+    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_vms(layout)):
+        yield Refusal(
+            ("environment", "switch"),
+            f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
+            "a switch between the machines",
+        )
+    # Physical ports are not in the functions' environment.
+    inner = {layout.endpoints[p.id].kind for p in layout.wiring.ports if not p.physical}
+    for who, kinds, accepted in (
+        *(
+            (
+                f"engine {engine_of(layout, part).name}",
+                {layout.endpoints[p.id].kind for p in part.ports},
+                engine_of(layout, part).port_kinds,
+            )
+            for part in played_parts(layout)
+            if part.physical
+        ),
+        (f"engine {engine.name}", inner, opened_in(name, engine.port_kinds)),
+        (f"environment {name}", inner, environment.port_kinds),
+        *(
+            (
+                f"function {part.function}",
+                {layout.endpoints[p.id].kind for p in part.ports},
+                opened_in(name, FUNCTIONS[part.function].port_kinds),
+            )
+            for part in layout.parts
+            if not part.physical
+        ),
+    ):
+        missing = kinds - set(accepted)
+        if missing:
+            takes = f"takes {listed(accepted)}" if accepted else f"has no ports in {name}"
+            takes += "".join(f"\n  {why}" for k, why in environment.without.items() if k in missing)
+            refusal = Refusal(
+                ("engine", "function", "port", "environment", "switch"),
+                f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
+                f"engine {test.engine}\n"
+                f"  {test.switch} offers {listed(kinds)}; {who} {takes}",
+            )
+            yield _with_changes(refusal, test) if suggest else refusal
+            return

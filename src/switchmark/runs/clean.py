@@ -1,0 +1,342 @@
+"""This module cleans up after dead runs: each journal that can be locked is undone, and then
+searched for what a death kept out of it. It touches only what carries the exact id of a dead
+run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from switchmark.errors import SwitchmarkError, Unavailable, UsageError
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.far_undo import runs_there
+from switchmark.hosts.host_file import LOCAL
+from switchmark.hosts.processes import end, marked, open_process, start_time
+from switchmark.hosts.signals import shielded
+from switchmark.hosts.ssh_sockets import sweep
+from switchmark.runs.cgroups import V2
+from switchmark.runs.freezer import thaw_all
+from switchmark.runs.journal import Command, Journal, Lease, Restore, Undo, boot_id
+from switchmark.runs.leases import Leases
+from switchmark.runs.machines import MachineHost
+from switchmark.runs.undo import carry_out, in_words
+from switchmark.runs.workspace import (
+    RUN,
+    claims,
+    default_base,
+    mounts_below,
+    remove_folder,
+    require_own,
+)
+
+__all__ = ["Cleaned", "clean", "clean_there"]
+
+_GRACE_S = 2.0
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """This record says what became of one run. `actions` is what was undone, or would be; what
+    `failures` names is left for another attempt, on hosts `out_of_reach` among others."""
+
+    run: str
+    state: Literal["live", "dead", "cleaned", "incomplete"]
+    actions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    out_of_reach: tuple[str, ...] = ()
+
+
+def clean(
+    base: Path | None = None,
+    *,
+    runs: Collection[str] = (),
+    dry_run: bool = False,
+    hosts: Mapping[str, Host] | None = None,
+    forget: Collection[str] = (),
+) -> list[Cleaned]:
+    """Undo what dead runs left under `base`; a live run is reported and left alone.
+
+    `runs` restricts it to these; a run that was kept counts as dead. A dry run only tells
+    what would be undone. An interruption is held back until the run at hand is done with.
+    """
+    base = base or default_base()
+    if os.path.lexists(base):
+        require_own(base)
+    known = sorted(path.name for path in base.glob("sm*") if RUN.fullmatch(path.name))
+    for run in runs:
+        if run not in known:
+            raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
+    hosts = {LOCAL: LocalHost(), **(hosts or {})}
+    if LOCAL in forget:
+        raise UsageError("this machine is here: what is left on it is not forgotten")
+    sweep()
+    cleaned = []
+    for run in known:
+        if not runs or run in runs:
+            with shielded():
+                cleaned.append(_tried(base, run, dry_run, hosts, forget))
+    if not runs:
+        cleaned += _give_back_of_the_dead(base, dry_run, hosts[LOCAL])
+    return cleaned
+
+
+def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False) -> list[Cleaned]:
+    """Undo what dead runs left on a host that is reached by ssh, whoever led them; nothing is on a
+    machine that is not up."""
+    if isinstance(host, MachineHost) and not host.up:
+        return []
+    cleaned = []
+    for run, folder, dead in runs_there(host):
+        if runs and run not in runs:
+            continue
+        if not dead or dry_run:
+            cleaned.append(Cleaned(run, "dead" if dead else "live"))
+            continue
+        try:
+            with shielded():
+                host.undo_run(run, folder)
+        except SwitchmarkError as error:
+            cleaned.append(Cleaned(run, "incomplete", failures=(str(error),)))
+        else:
+            cleaned.append(Cleaned(run, "cleaned", (f"end the run on host {host.name}",)))
+    return cleaned
+
+
+def _tried(
+    base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
+) -> Cleaned:
+    """Clean up after a run. One that cannot be cleaned does not keep the others from it."""
+    try:
+        return _clean_run(base, run, dry_run, hosts, forget)
+    except OSError as error:
+        return Cleaned(run, "incomplete", failures=(_reason(error, base / run),))
+    except SwitchmarkError as error:
+        return Cleaned(run, "incomplete", failures=(str(error),))
+
+
+def _reason(error: OSError, path: Path) -> str:
+    return f"{error.filename or path}: {error.strerror}"
+
+
+def _clean_run(
+    base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
+) -> Cleaned:
+    require_own(base / run)
+    with claims(base):
+        try:
+            journal = Journal.reopen(base / run / "journal")
+        except FileNotFoundError:
+            # It died, or is ending, between the folder and the journal, and nothing was done yet,
+            # or somebody removed the journal.
+            if dry_run:
+                return Cleaned(run, "dead", tuple(_leftovers(base, run, hosts[LOCAL])))
+            return _without_journal(base, run, hosts)
+    if journal is None:
+        return Cleaned(run, "live")
+    try:
+        forgotten = _forget(journal, Leases(base), forget, dry_run)
+        if dry_run:
+            undos = (in_words(undo) for _, undo in _to_undo(journal) if undo.host not in forget)
+            leftovers = _leftovers(base, run, hosts[LOCAL])
+            return Cleaned(run, "dead", (*_of_spoilt(journal), *forgotten, *undos, *leftovers))
+        cleaned = _undo_all(base, journal, hosts)
+        return replace(cleaned, actions=(*_of_spoilt(journal), *forgotten, *cleaned.actions))
+    finally:
+        journal.close()
+
+
+def _of_spoilt(journal: Journal) -> tuple[str, ...]:
+    """Say that lines of a journal could not be read, if so: what they were about is not undone."""
+    return (f"skip {journal.spoilt} unreadable lines of its journal",) if journal.spoilt else ()
+
+
+def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleaned]:
+    """Give back what dead runs hold of this machine's values whose folders are not here."""
+    if not base.exists():
+        return []
+    leases = Leases(base)
+    try:
+        left = leases.left_by_the_dead(host)
+    except OSError as error:
+        return [Cleaned("leases", "incomplete", failures=(_reason(error, base / "leases"),))]
+    failures: tuple[str, ...] = ()
+    if not dry_run and left:
+        try:
+            leases.give_back_of_the_dead(host)
+        except (SwitchmarkError, OSError) as error:
+            failures = (str(error),)
+    state: Literal["dead", "incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    return [
+        Cleaned(
+            run,
+            "dead" if dry_run else state,
+            tuple(f"give back {path}" for each, path in left if each == run),
+            failures,
+        )
+        for run in dict.fromkeys(run for run, _ in left)
+    ]
+
+
+def _forget(
+    journal: Journal, leases: Leases, hosts: Collection[str], dry_run: bool
+) -> tuple[str, ...]:
+    """Give up what is left on some hosts, or only say what would be; one line a host."""
+    given_up = [each for each in journal.pending.items() if each[1].host in hosts]
+    if not dry_run:
+        for number, undo in given_up:
+            if isinstance(undo, Lease):
+                leases.forget(journal.run, undo.host, undo.path)
+            journal.done(number)
+    counts = Counter(undo.host for _, undo in given_up)
+    return tuple(f"forget what is left on host {host} ({n})" for host, n in counts.items())
+
+
+def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleaned:
+    run = journal.run
+    leases = Leases(base)
+    pending = _to_undo(journal)
+    undos = [each for each in pending if each[1].host in hosts]
+    kept = [each for each in pending if each[1].host not in hosts]
+    actions: list[str] = [in_words(undo) for _, undo in undos]
+    failures: dict[int, str] = {}
+    for _ in range(_ROUNDS):
+        failures = {}
+        for number, undo in undos:
+            try:
+                carry_out(undo, run=run, hosts=hosts, leases=leases)
+            except (SwitchmarkError, OSError) as error:
+                failures[number] = f"could not undo ({in_words(undo)}): {error}"
+        # A command that was under way when its run died may have done its work since.
+        ended = _end_all(run, hosts[LOCAL])
+        actions += ended
+        if not ended and not failures:
+            break
+    failures |= _of_unknown(kept, hosts)
+    for number in [number for number in journal.pending if number not in failures]:
+        journal.done(number)
+    for host, path in leases.held_by(run):
+        with suppress(SwitchmarkError, OSError):
+            carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
+    done, not_done = _sweep_up(base, run, hosts[LOCAL], keep_folder=bool(failures))
+    actions += done
+    failures |= {-1 - number: each for number, each in enumerate(not_done)}
+    state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    far = {undo.host for number, undo in pending if number in failures and undo.host != LOCAL}
+    told = tuple(dict.fromkeys(failures.values()))
+    return Cleaned(run, state, tuple(actions), told, tuple(sorted(far)))
+
+
+def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned:
+    """Remove what carries the id of a run whose folder has no journal."""
+    actions = _end_all(run, hosts[LOCAL])
+    done, failures = _sweep_up(base, run, hosts[LOCAL])
+    state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
+    return Cleaned(run, state, (*actions, *done), tuple(failures))
+
+
+def _sweep_up(
+    base: Path, run: str, host: Host, *, keep_folder: bool = False
+) -> tuple[list[str], list[str]]:
+    """Remove the namespaces, links, control groups and mounts of a run whose processes have ended,
+    and its folder; return what was done, and what failed."""
+    actions, failures = [], []
+    for command in _named(base, run, host):
+        actions.append(in_words(command))
+        try:
+            carry_out(command, run=run, hosts={host.name: host}, leases=Leases(base))
+        except SwitchmarkError as error:
+            failures.append(str(error))
+    if not (keep_folder or failures):
+        try:
+            remove_folder(base / run)
+        except SwitchmarkError as error:
+            failures.append(str(error))
+    return actions, failures
+
+
+def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
+    """Return why undos of hosts that nobody knows here are kept: in one line for each host."""
+    counts = Counter(undo.host for _, undo in kept)
+    known = ", ".join(hosts)
+    return {
+        number: f"the host {undo.host} is not known here (known: {known}), and "
+        f"what is left there is kept ({counts[undo.host]})"
+        for number, undo in kept
+    }
+
+
+def _to_undo(journal: Journal) -> list[tuple[int, Undo]]:
+    """Return what is pending, the latest first; after a boot that is only what lies on a disk."""
+    pending = list(reversed(journal.pending.items()))
+    if journal.boot == boot_id():
+        return pending
+    return [(number, undo) for number, undo in pending if _on_disk(undo)]
+
+
+def _on_disk(undo: Undo) -> bool:
+    kernel = ("/proc/", "/sys/", "/run/", "/dev/")
+    return isinstance(undo, Restore) and not undo.path.startswith(kernel)
+
+
+def _end_all(run: str, host: Host) -> list[str]:
+    """End the processes that carry the mark of a run or are in its control groups: the first one of
+    a container may have an environment of its own. What is frozen would not die of it."""
+    actions = [f"thaw {group}" for group in thaw_all(host, run)]
+    for pid, start in (*marked(run), *_in_groups(run, host)):
+        pidfd = open_process(pid, start)
+        if pidfd is None:
+            continue
+        actions.append(f"end process {pid} of the run")
+        end(pidfd, signal.SIGTERM, _GRACE_S)
+        os.close(pidfd)
+    return actions
+
+
+def _in_groups(run: str, host: Host) -> list[tuple[int, int]]:
+    """Return pid and start time of each process in the run's control groups. One that cannot be
+    seen from this namespace has the number 0 there, and is passed over."""
+    members = host.read_all(*(f"{group}/cgroup.procs" for group in _groups(run, host)))
+    pids = {int(pid) for content in members.values() for pid in content.split()} - {0, os.getpid()}
+    return [(pid, start) for pid in sorted(pids) if (start := start_time(pid)) is not None]
+
+
+def _groups(run: str, host: Host) -> list[str]:
+    """Return the folders of the run's control groups, those above before those below them."""
+    try:
+        paths = host.run(("find", V2, "-type", "d", "-path", f"*/{run}-*"), timeout_s=30)
+    except Unavailable:
+        return []
+    return paths.stdout.decode(errors="replace").splitlines()
+
+
+def _named(base: Path, run: str, host: Host) -> list[Command]:
+    """Return the commands that remove the namespaces, links and control groups of this host with
+    the run's prefix, and what is mounted below its folder. Every one of them has an undo in the
+    journal; this is the net below it."""
+    try:
+        spaces = host.run(("ip", "netns", "list")).stdout.decode().splitlines()
+        links = json.loads(host.run(("ip", "-j", "link")).stdout or b"[]")
+    except Unavailable:
+        return []
+    names = [line.split()[0] for line in spaces if line.startswith(f"{run}-")]
+    removals: list[tuple[str, ...]] = [("ip", "netns", "del", name) for name in names]
+    names = [link["ifname"] for link in links if link["ifname"].startswith(f"{run}-")]
+    removals += [("ip", "link", "del", name) for name in names]
+    removals += [("rmdir", group) for group in reversed(_groups(run, host))]
+    points = [str(point) for point in reversed(mounts_below(base / run))]
+    removals += [("umount", point) for point in points]
+    return [Command(host=host.name, argv=argv) for argv in removals]
+
+
+def _leftovers(base: Path, run: str, host: Host) -> list[str]:
+    processes = sorted({*marked(run), *_in_groups(run, host)})
+    ends = [f"end process {pid} of the run" for pid, _ in processes]
+    return ends + [in_words(command) for command in _named(base, run, host)]

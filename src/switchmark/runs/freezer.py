@@ -1,0 +1,203 @@
+"""A freezer holds all processes of a run still by the control groups that they are in, of version 1
+(`freezer.state`) and 2 (`cgroup.freeze`), and lets them go on.
+
+What is frozen is in the journal of its run before it is: whoever undoes that thaws first, and
+signals then. A process of version 1 that is frozen does not even die of SIGKILL.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.hosts.base import Host
+from switchmark.hosts.processes import marked
+from switchmark.model.plan import Plan, Run, Write
+
+__all__ = ["HIERARCHIES", "Freezer", "Hierarchy", "thaw_all"]
+
+_LONGEST_S = 5.0
+_SELF = "/proc/self/cgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A hierarchy of control groups is mounted at `root`. A group is frozen by writing `frozen` to
+    its `file`, and is so once `told` matches in `tells`; `thawed` lets it go on. Its line in a
+    process's list of groups begins with `line`."""
+
+    name: str
+    root: str
+    line: str
+    file: str
+    frozen: bytes
+    thawed: bytes
+    tells: str
+    told: re.Pattern[bytes]
+
+    def is_there(self, host: Host) -> bool:
+        return host.exists(f"{self.root}/cgroup.procs")
+
+    def group_of(self, listed: bytes) -> str | None:
+        """Return the group in a process's list of groups, from the root of the hierarchy."""
+        for line in listed.decode(errors="replace").splitlines():
+            number, _, rest = line.partition(":")
+            controllers, _, group = rest.partition(":")
+            if self.line in (f"{number}:{controllers}", controllers):
+                return group
+        return None
+
+    def folder(self, group: str) -> str:
+        return str(PurePosixPath(self.root, group.lstrip("/")))
+
+
+def _v2(root: str) -> Hierarchy:
+    told = re.compile(rb"^frozen 1$", re.MULTILINE)
+    return Hierarchy("cgroup v2", root, "0:", "cgroup.freeze", b"1", b"0", "cgroup.events", told)
+
+
+_V1 = Hierarchy(
+    "cgroup v1",
+    "/sys/fs/cgroup/freezer",
+    "freezer",
+    "freezer.state",
+    b"FROZEN",
+    b"THAWED",
+    "freezer.state",
+    re.compile(rb"^FROZEN$", re.MULTILINE),
+)
+
+HIERARCHIES = (_v2("/sys/fs/cgroup"), _v2("/sys/fs/cgroup/unified"), _V1)
+"""The hierarchies that a host may have, the best first: what version 2 freezes can be killed."""
+
+
+class Executing(Protocol):
+    """What a freezer needs of an executor."""
+
+    def execute(self, plan: Plan) -> None: ...
+    def mark(self) -> int: ...
+    def unwind(self, to: int | None = None) -> tuple[str, ...]: ...
+
+
+class Freezer:
+    """A freezer of one run. It is made before the first process that it is to freeze, so that its
+    group goes after the last of them. Unavailable where this host has no freezer, or none that may
+    be written; of several hierarchies the first that can is used."""
+
+    def __init__(
+        self,
+        executor: Executing,
+        host: Host,
+        run: str,
+        hierarchies: Collection[Hierarchy] = HIERARCHIES,
+    ) -> None:
+        self._executor, self._host, self._run = executor, host, run
+        self._mark: int | None = None
+        self._gathered: tuple[str, ...] = ()
+        why = "this host has no freezer of control groups"
+        for hierarchy in hierarchies:
+            if not hierarchy.is_there(host):
+                continue
+            own = hierarchy.group_of(host.read(_SELF))
+            if own is None or ".." in own:
+                continue
+            self._hierarchy, self._own = hierarchy, own
+            self._folder = f"{hierarchy.folder(own)}/{run}-frozen"
+            making = ("mkdir", self._folder)
+            step = Run("the control group that is frozen", making, undo=("rmdir", self._folder))
+            mark = executor.mark()
+            try:
+                executor.execute((step,))
+                if host.exists(f"{self._folder}/{hierarchy.file}"):
+                    return
+                why = f"{hierarchy.name} of this host freezes nothing"
+            except SetupFailed as error:
+                why = f"no control group can be made: {str(error).splitlines()[-1].strip()}"
+            executor.unwind(to=mark)
+        raise Unavailable(why)
+
+    @property
+    def name(self) -> str:
+        return self._hierarchy.name
+
+    def forget(self) -> None:
+        """Look for the run's processes anew before the next freeze: there are others now."""
+        self._gathered = ()
+
+    def freeze(self) -> None:
+        """Hold all processes of the run still. SetupFailed, and they go on, where one is in a group
+        of somebody else, or does not stop."""
+        self._gathered = self._gathered or tuple(self._gather())
+        self._mark = self._executor.mark()
+        hierarchy = self._hierarchy
+        why = "hold still what is not measured"
+        try:
+            self._executor.execute(
+                tuple(
+                    Write(why, f"{group}/{hierarchy.file}", hierarchy.frozen)
+                    for group in self._gathered
+                )
+            )
+        except SetupFailed:
+            self.thaw()
+            raise
+        deadline = time.monotonic() + _LONGEST_S
+        while not all(self._is_frozen(group) for group in self._gathered):
+            if time.monotonic() > deadline:
+                self.thaw()
+                raise SetupFailed(f"its processes do not stop within {_LONGEST_S:g} s")
+            time.sleep(0.0005)
+
+    def thaw(self) -> None:
+        """Let all go on that was frozen."""
+        if self._mark is None:
+            return
+        mark, self._mark = self._mark, None
+        if failures := self._executor.unwind(to=mark):
+            raise SetupFailed("\n".join(failures))
+
+    def _is_frozen(self, group: str) -> bool:
+        tells = f"{group}/{self._hierarchy.tells}"
+        return bool(self._hierarchy.told.search(self._host.read(tells)))
+
+    def _gather(self) -> Iterator[str]:
+        """Yield the groups that hold the run's processes, and nobody else's: those that were made
+        for it, and that into which the others are moved."""
+        listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid, _ in marked(self._run)))
+        every = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
+        yield self._folder
+        groups = dict.fromkeys(group for group in every.values() if group is not None)
+        yield from (self._hierarchy.folder(group) for group in groups)
+        for pid in (pid for pid, group in every.items() if group is None):
+            with suppress(ProcessLookupError):  # it has ended
+                self._host.write(f"{self._folder}/cgroup.procs", pid.encode())
+
+    def _group_of(self, listed: bytes) -> str | None:
+        """Return the run's group that a process is in; None where it is in that of this process."""
+        group = self._hierarchy.group_of(listed)
+        if group is None or group == self._own:
+            return None
+        parts = PurePosixPath(group).parts
+        for depth, part in enumerate(parts):
+            if f"{self._run}-" in part:
+                at = str(PurePosixPath(*parts[: depth + 1]))
+                return None if self._hierarchy.folder(at) == self._folder else at
+        raise SetupFailed(f"its processes are in {group}, which others may be in too")
+
+
+def thaw_all(host: Host, run: str) -> list[str]:
+    """Let go on what the groups with the id of a run hold still; return those that did."""
+    thawed = []
+    for hierarchy in (each for each in HIERARCHIES if each.is_there(host)):
+        for file in Path(hierarchy.root).glob(f"**/*{run}-*/{hierarchy.file}"):
+            with suppress(OSError):
+                if host.read(str(file)).strip() in (hierarchy.frozen, b"FREEZING"):
+                    host.write(str(file), hierarchy.thawed)
+                    thawed.append(str(file.parent))
+    return thawed

@@ -1,0 +1,150 @@
+"""The hosts that commands run on: this one, those of the host file, reached by ssh, and what is
+between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
+
+from switchmark.errors import Unavailable, UsageError
+from switchmark.hosts.base import Host, LocalHost, boot_id
+from switchmark.hosts.carried import Carried
+from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
+from switchmark.hosts.programs import OTHER_PROGRAMS, TRAFFIC, chosen_program, program_path
+from switchmark.hosts.ssh import SshHost
+from switchmark.model.between import NOTHING, Between
+from switchmark.runs.machines import MachineHost, machine_host
+
+__all__ = ["Hosts"]
+
+
+class Hosts(Mapping[str, Host]):
+    """This mapping has this host and, by name, those of the host file, each connected when it is
+    first used, and those that are `given`, which whoever gives them closes. At the end of a `with`
+    block, or by `close`, the connections to the others end."""
+
+    def __init__(self, given: Mapping[str, Host] | None = None) -> None:
+        self._given = given or {}
+        self._known: dict[str, Host] = {LOCAL: LocalHost(), **self._given}
+
+    def __getitem__(self, name: str) -> Host:
+        if name not in self._known:
+            self._known[name] = _reached(name)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in host_entries()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._known, *host_entries())))
+
+    def __len__(self) -> int:
+        return len({*self._known, *host_entries()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections to hosts of the host file; those to machines end with these."""
+        for name, host in self._known.items():
+            if isinstance(host, SshHost) and name not in self._given:
+                if not isinstance(host, MachineHost):
+                    host.close()
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Begin to boot those hosts that are machines, side by side."""
+        for host in (self[name] for name in names):
+            if isinstance(host, MachineHost):
+                host.begin()
+
+    def planned(self, names: Sequence[str]) -> Between:
+        """Return what the host file says to be between two hosts, which are not asked: the NICs
+        that name the same cable. Of fewer than two there is nothing between."""
+        if len(names) < 2:
+            return NOTHING
+        entries = host_entries()
+        if not all(name in entries for name in names):
+            return Between(one_machine=True, doubts=("hosts-share-machine",))
+        near, far = (entries[name].nics.values() for name in names)
+        joined = {nic.cable: nic.name for nic in far if nic.cable is not None}
+        pairs = tuple((nic.name, joined[nic.cable]) for nic in near if nic.cable in joined)
+        sockets = all(entries[name].vm for name in names)
+        return Between(
+            cables=pairs,
+            one_machine=not pairs,
+            emulated=": emulated, a socket between two QEMUs" * sockets,
+            doubts=("hosts-share-machine",) * (sockets or not pairs),
+        )
+
+    def between(self, names: Sequence[str]) -> Between:
+        """Return what is between the hosts of a test, and what is told of each: nothing of this
+        host alone. Unavailable where no cable joins two of them, and none can be made."""
+        if not names:
+            return NOTHING
+        planned = self.planned(names)
+        cables = planned.cables
+        self.begin(names)
+        boots = [boot_id(self[name]) for name in names]
+        here = boot_id(self[LOCAL])
+        if len(names) > 1 and not cables and {*boots} != {here}:
+            raise Unavailable(
+                f"nothing is known to join the hosts {names[0]} and {names[1]}, and a cable can be "
+                "made between networks of this machine alone",
+                hint="name their NICs in the host file, each with the one it is cabled to",
+            )
+        apart = frozenset(name for name, boot in zip(names, boots, strict=True) if boot != here)
+        one_machine = len(names) > 1 and boots[0] == boots[1]
+        return Between(
+            cables,
+            apart,
+            one_machine,
+            planned.emulated,
+            self._programs(names),
+            self._doubts(names, boots),
+        )
+
+    def _doubts(self, names: Sequence[str], boots: Sequence[str]) -> tuple[str, ...]:
+        """Return the doubts that every trial on these hosts has: those of machines share this one
+        with each other, and what their processors do may be emulated."""
+        here = boot_id(self[LOCAL])
+        hosts = [self[name] for name in names]
+        machines = [host for host in hosts if isinstance(host, MachineHost)]
+        on_this = [
+            boot == here or host in machines for host, boot in zip(hosts, boots, strict=True)
+        ]
+        shared = len(names) > 1 and (all(on_this) or len({*boots}) == 1)
+        emulated = any(machine.emulated for machine in machines)
+        return ("hosts-share-machine",) * shared + ("emulated",) * emulated
+
+    def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return where hosts have the traffic program, if it is not where it is here."""
+        own = chosen_program(TRAFFIC)
+        reached = {name: self[name] for name in names}
+        return {
+            name: host.path_of(own)
+            for name, host in reached.items()
+            if own and isinstance(host, SshHost)
+        }
+
+
+def _reached(name: str) -> SshHost:
+    """Return a host of the host file, which is connected when it is first used. UsageError where
+    the file does not name it."""
+    if name == LOCAL:
+        raise UsageError("local is this host, which is not reached by ssh")
+    entry = host_entry(name)
+    there = {
+        program_path(program, setting): entry.programs[setting]
+        for setting, program in OTHER_PROGRAMS.items()
+        if setting in entry.programs
+    }
+    own = chosen_program(TRAFFIC)
+    carried = Carried(own) if own and own not in there else None
+    if entry.vm is not None:
+        return machine_host(name, entry, there, carried)
+    return SshHost(
+        name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
+    )

@@ -1,0 +1,488 @@
+"""This module leases values of the whole host, such as a sysctl: the first run saves, the last
+restores. A count, such as that of hugepages, is raised for each lease by what that one needs, and
+lowered by as much.
+
+A ledger is a file of JSON lines, locked while it is read and a value is changed, and removed when
+it is empty. The ledger of this machine's own values is in /dev: roots that share a kernel may each
+have their /run, and share the file system in /dev. Where it cannot be there, and for other hosts,
+it is with the runs. A change is in it before it is made, and marked when it is made. Who finds one
+that is not marked settles it first. A run that lives has the lock on a byte of the ledger. Values
+of an earlier boot are gone and never restored.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from switchmark.errors import SetupFailed, Unavailable
+from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.signals import shielded
+from switchmark.hosts.ssh import SshHost
+from switchmark.runs.journal import NulFree, boot_id
+from switchmark.runs.jsonl import Entry, append_entry, whole_lines
+
+__all__ = ["MACHINE_WIDE", "Leases"]
+
+MACHINE_WIDE = Path("/dev/switchmark-leases")
+"""The ledger of this machine's own values."""
+
+_OF_A_NETWORK = "/proc/sys/net/"
+_LENGTH = 1 << 62
+
+
+class _About(Entry):
+    """A line is about a value: `space` is the network namespace that the value belongs to, if
+    any. A later version of switchmark, whose runs share the ledger, may say more."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    host: str
+    path: NulFree
+    space: str = ""
+
+    @property
+    def value(self) -> tuple[str, str, str]:
+        return (self.host, self.path, self.space)
+
+
+class _Take(_About):
+    """A run, of the folder of runs `root`, is about to set `path` to `content`; `old` is what the
+    first holder found there. Where it is a count, `old` is what it was just before, and `added` is
+    what is added to it for this lease."""
+
+    entry: Literal["take"] = "take"
+    boot: str
+    run: NulFree
+    old: bytes
+    content: bytes
+    added: int | None = None
+    root: str = ""
+    byte: int = Field(default=-1, ge=-1, lt=_LENGTH)
+
+    @model_validator(mode="after")
+    def _counts(self) -> _Take:
+        for value in () if self.added is None else (self.old, self.content):
+            int(value)
+        return self
+
+
+class _Give(_About):
+    """A run gave its latest take of `path` back; others may hold it still. A count is about to be
+    lowered to `target`."""
+
+    entry: Literal["give"] = "give"
+    run: str
+    root: str = ""
+    target: int | None = None
+
+
+class _Done(_About):
+    """The change of the line before about `path` was made, and `content` was read there then."""
+
+    entry: Literal["done"] = "done"
+    content: bytes
+
+
+class _Free(_About):
+    """`path` has its old value again: nobody holds it."""
+
+    entry: Literal["free"] = "free"
+
+
+_Line = _Take | _Give | _Done | _Free
+_LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="entry")])
+
+
+@dataclass
+class _Ledger:
+    """A ledger is open and locked: who holds what, the changes that may not have been made, and
+    the contents where one was. `unread` is how many of its lines say nothing to this version."""
+
+    descriptor: int
+    takes: list[_Take] = field(default_factory=list)
+    unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
+    contents: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    unread: int = 0
+
+    def append(self, line: _Line) -> None:
+        append_entry(self.descriptor, line)
+        self.apply(line)
+        if not (self.takes or self.unmade or self.unread):
+            os.ftruncate(self.descriptor, 0)
+
+    def apply(self, line: _Line) -> None:
+        self.unmade.pop(line.value, None)
+        match line:
+            case _Take():
+                self.takes.append(line)
+                self.contents.pop(line.value, None)
+                self.unmade[line.value] = line
+            case _Give():
+                mine = [take for take in self.of(line) if _owner(take) == _owner(line)]
+                if mine:
+                    self.takes = [take for take in self.takes if take is not mine[-1]]
+                if line.target is not None:
+                    self.unmade[line.value] = line
+            case _Done():
+                self.contents[line.value] = line.content
+            case _Free():
+                self.takes = [take for take in self.takes if take.value != line.value]
+
+    def of(self, about: _About) -> list[_Take]:
+        return [take for take in self.takes if take.value == about.value]
+
+    def lives(self, take: _Take) -> bool:
+        """Say whether the run that took it lives: its byte is locked."""
+        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.byte, 1, 0)
+        if take.byte < 0:
+            return False
+        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, asked)
+        return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
+
+
+class Leases:
+    """This object holds the leases of all runs under `base`, the folder that holds the runs'
+    folders, as one of them, which lives until this is closed or its process ends."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._bytes: dict[Path, tuple[int, int]] = {}
+
+    def close(self) -> None:
+        """Let go of its bytes: what is still held is held by a dead run."""
+        while self._bytes:
+            _, (descriptor, _) = self._bytes.popitem()
+            os.close(descriptor)
+
+    def take(self, run: str, host: Host, path: str, content: bytes) -> None:
+        """Set `path` for `run`. SetupFailed while a live run needs another value there."""
+        with self._ledger_of(host) as (ledger, byte):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            held = ledger.of(about)
+            for take in held:
+                agreed = take.content.split() == content.split()
+                if _owner(take) != (self._root, run) and not agreed and ledger.lives(take):
+                    raise SetupFailed(
+                        f"{path} cannot be set to {_text(content)}:"
+                        f" run {take.run} needs it to be {_text(take.content)}",
+                        hint="run again when that run has ended",
+                    )
+            old = held[0].old if held else host.read(path)
+            owner = {"run": run, "root": self._root}
+            ledger.append(
+                _Take(**dict(about), **owner, boot=boot_id(), old=old, content=content, byte=byte())
+            )
+            try:
+                host.write(path, content)
+            except OSError:
+                ledger.append(_Give(**dict(about), **owner))
+                raise
+            ledger.append(_Done(**dict(about), content=host.read(path)))
+
+    def add(
+        self,
+        run: str,
+        host: Host,
+        path: str,
+        wanted: int,
+        *,
+        unused: Callable[[], int],
+        intend: Callable[[int], object] = lambda added: None,
+    ) -> int:
+        """Raise the count at `path`, so that `wanted` more of the things are free for `run`.
+
+        What `unused` counts is used up first, but where a live run has a lease: it may
+        be promised to that one. `intend` gets what is about to be added. Returns how many of
+        `wanted` could be had; if fewer, the count is as it was and there is no lease. Unavailable
+        where the count cannot be set.
+        """
+        with self._ledger_of(host) as (ledger, byte):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            _settle(ledger, host, about)
+            held = ledger.of(about)
+            lacking = wanted
+            owner = (self._root, run)
+            if not any(_owner(take) == owner or ledger.lives(take) for take in held):
+                # What dead runs left will be taken away by `clean`.
+                left = sum(take.added or 0 for take in held)
+                lacking -= min(wanted, max(0, unused() - left))
+            before = _count(host, path)
+            raised = b"%d\n" % (before + lacking)
+            intend(lacking)
+            ledger.append(
+                _Take(
+                    **dict(about),
+                    boot=boot_id(),
+                    run=run,
+                    root=self._root,
+                    old=b"%d\n" % before,
+                    content=raised,
+                    added=lacking,
+                    byte=byte(),
+                )
+            )
+            give = _Give(**dict(about), run=run, root=self._root)
+            try:
+                if lacking:
+                    host.write(path, raised)
+            except OSError as error:
+                ledger.append(give)
+                raise Unavailable(
+                    f"{path} cannot be set to {_text(raised)}: {error.strerror or error}",
+                    hint=f"echo {_text(raised)} | sudo tee {path}",
+                ) from error
+            missing = int(raised) - _count(host, path)
+            if lacking and missing > 0:
+                host.write(path, b"%d\n" % before)
+                ledger.append(give)
+                return max(0, wanted - missing)
+            ledger.append(_Done(**dict(about), content=raised))
+            return wanted
+
+    def give_back(self, run: str, host: Host, path: str) -> None:
+        """End the run's latest lease of `path`: a count is lowered by what was added for it,
+        another value restored when nobody holds it, unless somebody else has set it since."""
+        self._give_back((self._root, run), host, path)
+
+    def left_by_the_dead(self, host: Host) -> list[tuple[str, str]]:
+        """Return run and path of each lease of this machine's values that a dead run holds whose
+        folder is not here: that of another root, or one that is gone."""
+        with self._ledger_of(host) as (ledger, _):
+            return [(take.run, take.path) for take in self._orphans(ledger, host)]
+
+    def give_back_of_the_dead(self, host: Host) -> None:
+        """End the leases that `left_by_the_dead` tells."""
+        with self._ledger_of(host) as (ledger, _):
+            orphans = self._orphans(ledger, host)
+        for take in reversed(orphans):
+            self._give_back(_owner(take), host, take.path)
+
+    def forget(self, run: str, host: str, path: str) -> None:
+        """End the run's latest lease of `path` where the value is gone, with the machine that had
+        it."""
+        with self._opened(self._of_runs) as ledger:
+            ledger.append(_Give(run=run, root=self._root, host=host, path=path))
+
+    def held_by(self, run: str) -> list[tuple[str, str]]:
+        """Return the host and path of each lease of a run, the latest first."""
+        takes: list[_Take] = []
+        for file in dict.fromkeys((self._of_runs, self._of_this_machine())):
+            with self._opened(file) as ledger:
+                takes += ledger.takes
+        mine = [take for take in takes if _owner(take) == (self._root, run)]
+        return [(take.host, take.path) for take in reversed(mine)]
+
+    def added(self, host: Host, path: str) -> int:
+        """Return how much of the count at `path` was added for leases."""
+        with self._ledger_of(host) as (ledger, _):
+            about = _About(host=host.name, path=path, space=_space(host, path))
+            return sum(take.added or 0 for take in ledger.of(about))
+
+    def _give_back(self, owner: tuple[str, str], host: Host, path: str) -> None:
+        root, run = owner
+        with self._ledger_of(host) as (ledger, _):
+            here = _About(host=host.name, path=path, space=_space(host, path))
+            _settle(ledger, host, here)
+            places = [take for take in ledger.takes if take.value[:2] == here.value[:2]]
+            mine = [take for take in places if _owner(take) == owner]
+            if not mine:
+                return
+            given = mine[-1]
+            about = _About(host=given.host, path=given.path, space=given.space)
+            give = _Give(**dict(about), run=run, root=root)
+            held = ledger.of(about)
+            if given.space != here.space and (pid := _process_in(given.space, host)):
+                raise SetupFailed(
+                    f"{path} was set in another network namespace",
+                    hint=f"nsenter --net=/proc/{pid}/ns/net switchmark clean",
+                )
+            if given.space != here.space or self._ended_there(host, run):
+                ledger.append(give)
+            elif given.added is not None:
+                _lower(ledger, host, given, give)
+            elif len([take for take in held if _owner(take) == owner]) > 1 or any(
+                ledger.lives(take) for take in held if _owner(take) != owner
+            ):
+                ledger.append(give)
+            else:
+                with suppress(FileNotFoundError):  # it is gone, with its module
+                    if about.value not in ledger.contents or (
+                        host.read(path) == ledger.contents[about.value]
+                    ):
+                        host.write(path, held[0].old)
+                ledger.append(_Free(**dict(about)))
+
+    def _ended_there(self, host: Host, run: str) -> bool:
+        """Say whether what a run left on a host that is reached by ssh was undone there, when the
+        connection ended."""
+        folder = f"{self._base}/{run}"
+        return isinstance(host, SshHost) and not any(
+            host.exists(f"{each}/undo") for each in (folder, f"{folder}/far-{host.name}")
+        )
+
+    def _orphans(self, ledger: _Ledger, host: Host) -> list[_Take]:
+        return [
+            take
+            for take in ledger.takes
+            if take.host == host.name
+            and not ledger.lives(take)
+            and (take.root != self._root or not (self._base / take.run).exists())
+        ]
+
+    @property
+    def _root(self) -> str:
+        """Return what tells this folder of runs from those of other roots."""
+        status = self._base.stat()
+        return f"{status.st_dev}:{status.st_ino}"
+
+    @property
+    def _of_runs(self) -> Path:
+        return self._base / "leases"
+
+    def _of_this_machine(self) -> Path:
+        try:
+            os.close(os.open(MACHINE_WIDE, _FLAGS, 0o600))
+        except OSError:  # not root, or a /dev that is read only
+            return self._of_runs
+        return MACHINE_WIDE
+
+    @contextmanager
+    def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
+        """Yield the ledger of a host's values, locked, and what locks this run's byte of it."""
+        file = self._of_this_machine() if isinstance(host, LocalHost) else self._of_runs
+        with self._opened(file) as ledger:
+            yield ledger, lambda: self._byte_of(file)
+
+    @contextmanager
+    def _opened(self, file: Path) -> Iterator[_Ledger]:
+        with shielded():
+            descriptor = _locked(file)
+            try:
+                yield _parsed(descriptor)
+            finally:
+                if os.fstat(descriptor).st_size == 0:
+                    file.unlink()
+                os.close(descriptor)
+
+    def _byte_of(self, file: Path) -> int:
+        """Return the number of the byte of a ledger that is locked as long as this run lives. The
+        caller has locked the ledger, which may have been removed and made anew since the last
+        call."""
+        if file in self._bytes and not _is_at(self._bytes[file][0], file):
+            os.close(self._bytes.pop(file)[0])
+        if file not in self._bytes:
+            byte = secrets.randbelow(_LENGTH)
+            descriptor = os.open(file, _FLAGS, 0o600)
+            lock = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+            self._bytes[file] = (descriptor, byte)
+        return self._bytes[file][1]
+
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def _locked(file: Path) -> int:
+    """Open a ledger and lock it. Whoever has the lock removes an empty ledger, so a file that was
+    removed while this waited is let go, and the one that is there now is opened."""
+    while True:
+        descriptor = os.open(file, _FLAGS, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_at(descriptor, file):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _parsed(descriptor: int) -> _Ledger:
+    ledger, boot = _Ledger(descriptor), boot_id()
+    for line in whole_lines(descriptor):
+        try:
+            entry = _LINE.validate_json(line)
+        except ValidationError:
+            ledger.unread += 1
+            continue
+        if not isinstance(entry, _Take) or entry.boot == boot:
+            ledger.apply(entry)
+    return ledger
+
+
+def _owner(line: _Take | _Give) -> tuple[str, str]:
+    return line.root, line.run
+
+
+def _count(host: Host, path: str) -> int:
+    """Return a count without the pages that are surplus: those that were given back while a program
+    had them, which go with it."""
+    surplus = path.replace("/nr_", "/surplus_")
+    counts = [path, *([surplus] if surplus != path and host.exists(surplus) else [])]
+    count = 0
+    for file in reversed(counts):
+        content = host.read(file)
+        try:
+            count = int(content) - count
+        except ValueError as error:
+            raise SetupFailed(f"{file} holds no count: {_text(content)[:60]}") from error
+    return count
+
+
+def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
+    """Finish the change of a count whose run died over it: as it was the last, the count still says
+    how far that came. A raise is taken back, and its lease with it; a lowering is completed."""
+    match ledger.unmade.get(about.value):
+        case _Take(added=int(added)) as take:
+            made = min(max(0, _count(host, take.path) - int(take.old)), added)
+            if made:
+                host.write(take.path, b"%d\n" % (_count(host, take.path) - made))
+            ledger.append(_Give(**dict(about), run=take.run, root=take.root))
+        case _Give(target=int(target)):
+            if _count(host, about.path) > target:
+                host.write(about.path, b"%d\n" % target)
+            ledger.append(_Done(**dict(about), content=b"%d\n" % target))
+
+
+def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
+    """Take from a count what was added for `given`, but nothing that the others hold: the
+    administrator may have lowered it."""
+    count, added = _count(host, given.path), given.added or 0
+    others = sum(take.added or 0 for take in ledger.of(given)) - added
+    target = max(count - added, min(count, others))
+    if target == count:  # who only counted on what was free may not be able to set it
+        ledger.append(give)
+        return
+    ledger.append(give.model_copy(update={"target": target}))
+    host.write(given.path, b"%d\n" % target)
+    ledger.append(_Done(host=give.host, path=give.path, space=give.space, content=b"%d\n" % target))
+
+
+def _space(host: Host, path: str) -> str:
+    """Return the network namespace that a value belongs to; empty for one of the whole machine."""
+    if not isinstance(host, LocalHost) or not path.startswith(_OF_A_NETWORK):
+        return ""
+    return str(host.inodes("/proc/self/ns/net")["/proc/self/ns/net"])
+
+
+def _process_in(space: str, host: Host) -> str:
+    """Return a process that is in a network namespace; empty where there is none."""
+    inodes = host.inodes("/proc/[0-9]*/ns/net").items()
+    return next((path.split("/")[2] for path, inode in inodes if str(inode) == space), "")
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="replace").strip()

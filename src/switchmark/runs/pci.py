@@ -1,0 +1,298 @@
+"""This module takes NICs by PCI address from the kernel's driver for one of user space, and gives
+them back.
+
+Probes read only; what is done to a device is a plan. See Documentation/ABI/testing/sysfs-bus-pci
+and Documentation/driver-api/vfio.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from switchmark.errors import Unavailable, UsageError
+from switchmark.hosts.base import Host
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Step, Wait
+from switchmark.model.topology import Endpoint
+from switchmark.runs.nics import unused_link
+
+__all__ = ["DRIVERS", "UIO", "VFIO", "Device", "bind", "find_device", "guest_devices", "hand_over"]
+
+VFIO, UIO = "vfio-pci", "uio_pci_generic"
+DRIVERS = (VFIO, UIO)
+"""Drivers of the kernel that leave a device to a program; the first is used unless another is
+asked for."""
+
+_BUS = "/sys/bus/pci"
+_NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+_UP_AGAIN = (
+    '[ -e "$1" ] || exit 0; for n in $(seq 50) last; do for p in "$1"/net/* "$1"/*/net/*; do '
+    '[ -e "$p" ] || continue; [ "${p##*/}" = "$2" ] || [ "$n" = last ] || continue; '
+    'ip link set "${p##*/}" up 2>/dev/null && exit 0; done; sleep 0.1; done; '
+    'echo "no interface of $1 is up again" >&2; exit 1'
+)
+"""This sets an interface up whose driver has just taken it: the kernel names it, and udev gives it
+its name some milliseconds later. One that never gets that is set up by the name that it has."""
+
+_NETWORK, _BRIDGE = "0x02", "0x06"  # classes of devices
+_IPC_LOCK = 1 << 14
+_UNPROTECTED = (
+    "boot with intel_iommu=on (that of AMD is on by itself); or, if the NIC may write to all "
+    "memory, modprobe vfio enable_unsafe_noiommu_mode=1 where the kernel has it, or "
+    f"--driver {UIO}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """This record is a NIC as it was found: `kind` is vendor and device, `driver` empty where none
+    is bound, `interfaces` are its own, `group` is that of the IOMMU (empty: none)."""
+
+    address: str
+    kind: str
+    driver: str
+    interfaces: tuple[str, ...] = ()
+    group: str = ""
+
+    def __str__(self) -> str:
+        interfaces = f"{', '.join(self.interfaces)} of " if self.interfaces else ""
+        return f"{self.address} [{self.kind}], {interfaces}{self.driver or 'no driver'}"
+
+
+def find_device(host: Host, address: str) -> Device:
+    """Return the NIC with that address. UsageError if there is none, or it is something else."""
+    path = _path(address)
+    if not host.exists(path):
+        raise UsageError(f"there is no PCI device {address}", hint="lspci -D")
+    kind = _word(host, f"{path}/class")
+    if not kind.startswith(_NETWORK):
+        raise UsageError(
+            f"the PCI device {address} is no NIC: its class is {kind}", hint="lspci -D"
+        )
+    vendor, product = (_word(host, f"{path}/{name}")[2:] for name in ("vendor", "device"))
+    # The interface of a virtio device is one level deeper.
+    listing = host.run(("find", f"{path}/", "-maxdepth", "3", "-path", "*/net/*"))
+    paths = [line.split("/") for line in listing.stdout.decode(errors="replace").splitlines()]
+    return Device(
+        address,
+        f"{vendor}:{product}",
+        driver=_link(host, f"{path}/driver"),
+        interfaces=tuple(sorted(parts[-1] for parts in paths if parts[-2] == "net")),
+        group=_link(host, f"{path}/iommu_group"),
+    )
+
+
+def hand_over(
+    host: Host,
+    devices: Sequence[Device],
+    driver: str,
+    memory: Literal["hugepages", "no-huge"],
+) -> Plan:
+    """Return the steps that bind all of them to `driver`, of `DRIVERS`, and whose undos give each
+    back to the driver that it had.
+
+    UsageError if one is in use. Unavailable if this host cannot leave it to a program: no module,
+    no IOMMU, a group with devices that the kernel uses, a limit of locked memory.
+    """
+    up = {device.address: _unused(host, device, driver) for device in devices}
+    if driver == VFIO:
+        unprotected = _refuse_without_iommu(host, devices)
+    else:
+        unprotected = True
+    if unprotected and memory == "no-huge":
+        raise Unavailable(
+            f"without an IOMMU, {devices[0].address} needs memory whose physical addresses are "
+            "known: hugepages",
+            hint="--memory hugepages",
+        )
+    steps: list[Step] = []
+    if not host.exists(f"{_BUS}/drivers/{driver}"):
+        if host.run(("modprobe", "--dry-run", "--quiet", driver)).status:
+            raise Unavailable(
+                f"the kernel of {host.name} has no module {driver}",
+                hint="a kernel that has it, such as that of Debian's linux-image-amd64",
+            )
+        steps.append(Run(f"the driver {driver}; it stays", ("modprobe", driver)))
+    others = [device for device in devices if device.driver != driver]
+    steps += _remember(others, up)
+    for device in others:
+        steps += _give(device, driver)
+    return tuple(steps)
+
+
+def bind(address: str, driver: str, at: Node = HOST, *, has_driver: bool = True) -> Plan:
+    """Return the steps that bind a device, which `has_driver` or not, to another; nothing of it is
+    undone."""
+    override, unbind = f"{_path(address)}/driver_override", f"{_path(address)}/driver/unbind"
+    leave = _tell(f"the kernel's driver leaves {address}", unbind, address, at=at)
+    return (
+        _tell(f"no other driver takes {address}", override, driver, at=at),
+        *((leave,) if has_driver else ()),
+        _tell(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, at=at),
+        _bound(address, driver, at),
+    )
+
+
+def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+    """Return the addresses of the NICs that a program in a virtual machine opens past the guest's
+    kernel; none where it runs on the host's."""
+    return tuple(end.guest_device for end in endpoints if end.guest_device)
+
+
+def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Plan:
+    """Return steps that do nothing, and whose undos, which come last, have the kernel's drivers
+    take the devices again: the one with the first interface first, as the kernel numbers them
+    so. The interfaces that were `up`, by address, are set up again."""
+    ways = [
+        Run(
+            f"{name} is up, and will be again",
+            ("true",),
+            undo=("sh", "-c", _UP_AGAIN, "sh", _path(device.address), name),
+        )
+        for device in devices
+        for name in up[device.address]
+    ]
+    taken = sorted(filter(lambda device: device.driver, devices), key=_by_interface, reverse=True)
+    return (
+        *ways,
+        *(
+            Run(
+                f"{device}: it will be again",
+                ("true",),
+                undo=("tee", f"{_BUS}/drivers_probe"),
+                undo_stdin=device.address.encode(),
+            )
+            for device in taken
+        ),
+    )
+
+
+def _by_interface(device: Device) -> list[tuple[str, int]]:
+    """Return a key that puts eth2 before eth10."""
+    words = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
+    return [(word, int(number or 0)) for word, number in words]
+
+
+def _give(device: Device, driver: str) -> Plan:
+    address, path = device.address, _path(device.address)
+    override, unbind = f"{path}/driver_override", f"{_BUS}/drivers/{driver}/unbind"
+    leave = _tell(f"{device.driver} leaves {address}", f"{path}/driver/unbind", address)
+    return (
+        _tell(f"no other driver takes {address}", override, driver, undo=(override, "\n")),
+        *((leave,) if device.driver else ()),
+        _tell(
+            f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, undo=(unbind, address)
+        ),
+        _bound(address, driver),
+    )
+
+
+def _tell(
+    why: str, path: str, words: str, *, undo: tuple[str, str] | None = None, at: Node = HOST
+) -> Run:
+    """Write words to a file of sysfs that cannot be read back; `undo` is such a file and its
+    words."""
+    return Run(
+        why,
+        ("tee", path),
+        at=at,
+        stdin=words.encode(),
+        undo=("tee", undo[0]) if undo else None,
+        undo_stdin=undo[1].encode() if undo else None,
+    )
+
+
+def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
+    return Wait(
+        f"{address} is left to programs",
+        Check(("readlink", f"{_path(address)}/driver"), at=at, pattern=f"/{re.escape(driver)}$"),
+    )
+
+
+def _unused(host: Host, device: Device, driver: str) -> list[str]:
+    """Return the interfaces of a NIC that are up. UsageError if it is in use."""
+    up = []
+    for name in device.interfaces:
+        try:
+            if "UP" in unused_link(host, name).get("flags", []):
+                up.append(name)
+        except UsageError as error:
+            raise UsageError(f"{device.address}: {error.message}", hint=error.hint) from error
+    if device.driver in DRIVERS and device.driver != driver:
+        # It would go back to the kernel's driver, not to this one.
+        raise UsageError(
+            f"the NIC {device.address} is left to programs by {device.driver}, not by {driver}",
+            hint=f"--driver {device.driver}",
+        )
+    if device.driver and device.driver not in DRIVERS and not device.interfaces:
+        raise UsageError(
+            f"the NIC {device.address} is in use: driver {device.driver} has it, and its interface "
+            "is in another network namespace",
+            hint=f"bring it back, or bind {VFIO} to it yourself",
+        )
+    return up
+
+
+def _refuse_without_iommu(host: Host, devices: Sequence[Device]) -> bool:
+    """Say whether the devices are used without an IOMMU, as the host was told to allow."""
+    if all(device.group for device in devices):
+        for device in devices:
+            _refuse_shared(host, device, {each.address for each in devices})
+        _refuse_locked(host)
+        return False
+    alone = next(device for device in devices if not device.group)
+    if not (host.exists(_NO_IOMMU) and _word(host, _NO_IOMMU) == "Y"):
+        raise Unavailable(
+            f"the NIC {alone.address} has no IOMMU: {VFIO} does not leave it to a program",
+            hint=_UNPROTECTED,
+        )
+    return True
+
+
+def _refuse_shared(host: Host, device: Device, ours: set[str]) -> None:
+    listed = host.run(("ls", f"{_path(device.address)}/iommu_group/devices"))
+    others = []
+    for other in set(listed.stdout.decode(errors="replace").split()) - ours:
+        driver = _link(host, f"{_path(other)}/driver")
+        bridge = _word(host, f"{_path(other)}/class").startswith(_BRIDGE)
+        if driver and driver != VFIO and not bridge:
+            others.append(f"{other} ({driver})")
+    if others:
+        raise Unavailable(
+            f"the NIC {device.address} shares the IOMMU's group {device.group} with devices that "
+            f"the kernel uses: {', '.join(sorted(others))}",
+            hint="use both NICs of such a group, unbind the others, or another slot",
+        )
+
+
+def _refuse_locked(host: Host) -> None:
+    """Refuse where a program may not lock all of its memory for the device, which the kernel counts
+    but for root."""
+    status, limits = (host.read(f"/proc/self/{name}").decode() for name in ("status", "limits"))
+    capable = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    limit = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
+    if (
+        not (capable and int(capable[1], 16) & _IPC_LOCK)
+        and limit is not None
+        and limit[1] != "unlimited"
+    ):
+        raise Unavailable(
+            f"{VFIO} locks all memory of a program, and the limit is {limit[1]} bytes",
+            hint="ulimit -l unlimited",
+        )
+
+
+def _path(address: str) -> str:
+    return f"{_BUS}/devices/{address}"
+
+
+def _word(host: Host, path: str) -> str:
+    return host.read(path).decode(errors="replace").strip()
+
+
+def _link(host: Host, path: str) -> str:
+    """Return the name of what a symbolic link of sysfs leads to; empty if there is none."""
+    done = host.run(("readlink", path))
+    return "" if done.status else done.stdout.decode(errors="replace").strip().rpartition("/")[2]

@@ -1,0 +1,148 @@
+"""This module carries one undo out, for the executor of a live run and for `clean` of a dead one.
+
+Undos are idempotent: what is already gone counts as undone.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import takewhile
+
+from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
+from switchmark.hosts.base import Call, Host, LocalHost, last_lines
+from switchmark.hosts.ssh import SshHost
+from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
+from switchmark.runs.leases import Leases
+from switchmark.runs.machines import MachineHost
+from switchmark.runs.together import commands_together
+
+__all__ = ["carry_out", "in_words", "undone_together"]
+
+_GONE = re.compile(
+    rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE
+)
+"""What `ip`, coreutils, lxc, docker and podman say of a thing that is not there."""
+
+_BUSY = re.compile(rb"resource busy$", re.MULTILINE)
+_BUSY_S = 3.0
+"""A process that was killed, and what it held, takes a moment to go."""
+
+
+def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
+    """Carry the undo out, or raise SetupFailed. A Stop reaches its process by pid and start time; a
+    process that was never journalled is found by its mark, which is `clean`'s work. There is
+    nothing left on a machine that has ended."""
+    if _has_ended(hosts, undo.host):
+        if isinstance(undo, Lease):
+            leases.forget(run, undo.host, undo.path)
+        return
+    match undo:
+        case Stop(pid=int(pid), start=int(start)):
+            if not _host(hosts, undo.host).end(pid, start, undo.number, undo.grace_s):
+                raise CommandTimedOut(f"process {pid} ({undo.name}) survives SIGKILL")
+        case Stop():
+            pass
+        case Command():
+            _run(undo, _host(hosts, undo.host))
+        case Restore():
+            _restore(undo, _host(hosts, undo.host))
+        case Far():
+            _host(hosts, undo.host).undo_run(run, undo.folder)
+        case Lease():
+            try:
+                leases.give_back(run, _host(hosts, undo.host), undo.path)
+            except OSError as error:
+                raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bool]:
+    """Carry out the undos from the first on that are commands of one host: over ssh in one round
+    trip, here those that are about something, side by side. Say of each whether it is done. One
+    that is not is to be carried out by itself; so are all others, the first of which is not
+    done."""
+    if _has_ended(hosts, undos[0].host):
+        return [False]
+    commands = commands_together(undos)
+    host = hosts.get(undos[0].host)
+    if isinstance(host, LocalHost):
+        commands = list(takewhile(lambda undo: undo.about, commands))
+    if len(commands) < 2 or not isinstance(host, SshHost | LocalHost):
+        return [False]
+    done = [False] * len(commands)
+    calls = [
+        Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s, about=undo.about) for undo in commands
+    ]
+    with suppress(SwitchmarkError), closing(host.run_all(calls)) as outcomes:
+        for number, completed in enumerate(outcomes):
+            done[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
+    return done
+
+
+def in_words(undo: Undo) -> str:
+    """Return one line that says what carrying it out does."""
+    match undo:
+        case Command():
+            return shlex.join(undo.argv)
+        case Restore(content=None):
+            return f"remove {undo.path}"
+        case Restore():
+            return f"restore {undo.path}"
+        case Stop():
+            return f"stop {undo.name}" + ("" if undo.pid is None else f" (process {undo.pid})")
+        case Lease():
+            return f"give back {undo.path}"
+        case Far():
+            return f"end the run on host {undo.host}"
+
+
+def _run(undo: Command, host: Host) -> None:
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        completed = host.run(undo.argv, stdin=undo.stdin, timeout_s=undo.timeout_s)
+        if not _BUSY.search(completed.stderr) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    if completed.status != 0 and not _GONE.search(completed.stderr):
+        raise SetupFailed(
+            f"an undo ended with status {completed.status}: {shlex.join(undo.argv)}"
+            f"\n  {last_lines(completed.stderr)}"
+        )
+
+
+def _restore(undo: Restore, host: Host) -> None:
+    try:
+        if undo.content is None:
+            host.remove(undo.path)
+        else:
+            host.write(undo.path, undo.content)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # What could not be written in the first place need not be written back.
+        if not _holds(host, undo):
+            raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
+
+
+def _holds(host: Host, undo: Restore) -> bool:
+    """Say whether a file has the content that is to be restored."""
+    try:
+        return host.exists(undo.path) and host.read(undo.path) == undo.content
+    except OSError:
+        return False
+
+
+def _has_ended(hosts: Mapping[str, Host], name: str) -> bool:
+    if name not in hosts:
+        return False
+    host = hosts[name]
+    return isinstance(host, MachineHost) and not host.up
+
+
+def _host(hosts: Mapping[str, Host], name: str) -> Host:
+    if name not in hosts:
+        raise UsageError(f"the host {name} is not known here; known: {', '.join(hosts)}")
+    return hosts[name]
