@@ -17,9 +17,9 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import LocalHost, Process
+from switchmark.model.addresses import Addressing
 from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.spec import Test
-from switchmark.model.topology import Addressing
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import create_nodes
 from switchmark.path.layout import Layout, lay_out

@@ -14,9 +14,6 @@ from typing import Any, Protocol, TypeVar, get_origin, get_type_hints
 
 from switchmark.errors import Unavailable, UsageError
 
-__all__ = ["Table", "check_contract", "load_plugins"]
-
-
 _MISSPELT = 0.85  # how like two names are of which one is meant for the other
 
 

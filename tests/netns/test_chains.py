@@ -20,9 +20,10 @@ from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
+from switchmark.model.addresses import Addressing
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
-from switchmark.model.topology import Addressing, Wiring
+from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.linux_bridge import LinuxBridge

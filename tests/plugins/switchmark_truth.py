@@ -9,16 +9,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    Port,
-    PortKind,
-    Semantics,
-    Wiring,
-    mac_address,
-)
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import NO_COUNTERS

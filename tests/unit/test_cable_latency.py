@@ -11,7 +11,8 @@ from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
-from switchmark.model.record import Latency, TrialResult
+from switchmark.model.latency import Latency
+from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.cpus import Cpu

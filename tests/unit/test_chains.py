@@ -9,9 +9,11 @@ import pytest
 
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.spec import Test
-from switchmark.model.topology import Flow, Port, Role, Semantics, mac_address
+from switchmark.model.topology import Flow, Port, Role, Semantics
 from switchmark.observe.cpus import Cpu
 from switchmark.path.assembly import build
 from switchmark.path.cables import without_switch
@@ -21,7 +23,6 @@ from switchmark.path.resolve import check
 from switchmark.path.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import PortCounters
 from switchmark.switches.ip_forward import IpForward
 
 OF_MACS = {"function_semantics": "mac"}

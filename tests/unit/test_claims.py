@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from switchmark.papers.claims import Answer, Claim, Facts, Needs
+from switchmark.papers.claims import Claim
+from switchmark.papers.judging import Answer, Facts, Needs
 from switchmark.papers.points import Figure, Point, grouped, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
 

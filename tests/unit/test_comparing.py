@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 
 from switchmark.metrics.family import Results
 from switchmark.model.record import Record
-from switchmark.papers.claims import Answer, Claim
+from switchmark.papers.claims import Claim
+from switchmark.papers.judging import Answer
 from switchmark.papers.points import Point, meaning
 from switchmark.report.paper import measured
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, Write
 from switchmark.model.topology import PortKind, Semantics, Wiring
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters
 from switchmark.switches.fastclick import SWITCH
 from wirings import wiring_of
 

@@ -19,9 +19,10 @@ from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import Balance
 from switchmark.model.gate import GateResult
+from switchmark.model.latency import Latency
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.place import Place, PlaceKind
-from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.cpus import Cpu

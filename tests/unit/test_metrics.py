@@ -29,7 +29,8 @@ from switchmark.metrics.throughput import (
     steady_pps,
 )
 from switchmark.model.evidence import Evidence
-from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
+from switchmark.model.latency import Latency
+from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult
 from switchmark.model.trial import TrialSpec
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"

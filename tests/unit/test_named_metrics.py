@@ -13,13 +13,14 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from switchmark.errors import UsageError
-from switchmark.metrics.distribution import percentile_ns
+from switchmark.metrics.distribution import cdf, percentile_ns
 from switchmark.metrics.latency import from_counts
-from switchmark.metrics.named import METRICS, cdf, figure_of, metric
+from switchmark.metrics.named import METRICS, figure_of, metric
 from switchmark.metrics.repeats import FIGURES
 from switchmark.metrics.throughput import received
 from switchmark.model.cost import InterruptCost, PerfCost, ProcessorCounts, TrialCost
-from switchmark.model.record import Latency, PartReport, Record, TrialResult
+from switchmark.model.latency import Latency
+from switchmark.model.record import PartReport, Record, TrialResult
 from switchmark.report.json import to_object
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Reserve, Run, Spawn, Step
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
-from switchmark.switches.base import PortCounters
 from switchmark.switches.ovs_dpdk import SWITCH
 
 # As OVS 3.1 printed them after a receiver that was too slow: 6780128 = 475296 + 6304832.

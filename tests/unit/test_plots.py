@@ -21,9 +21,10 @@ from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
 from switchmark.plots.latency import thinned
+from switchmark.plots.layers import COLOURS
 from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.scales import in_handy_units
-from switchmark.plots.vega import COLOURS, specification, together
+from switchmark.plots.vega import specification, together
 from synthetic import SyntheticSwitch
 
 SWITCHES = ("linux-bridge", "ovs", "macvlan")

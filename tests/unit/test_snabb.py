@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
 from switchmark.model.spec import Test
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.path.layout import lay_out
 from switchmark.path.needs import switch_needs
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters
 from switchmark.switches.snabb import SWITCH
 from wirings import wiring_of
 

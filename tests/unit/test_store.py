@@ -23,7 +23,8 @@ from switchmark.campaign.store import RunFolder, key, read_campaign, read_record
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.hosts.base import LocalHost
 from switchmark.hosts.recording import RecordingHost
-from switchmark.model.record import FlowCounts, Latency, PartReport, Record, TrialResult
+from switchmark.model.latency import Latency
+from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult
 from switchmark.model.spec import AXES, Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.facts import host_facts

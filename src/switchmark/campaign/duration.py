@@ -24,8 +24,6 @@ from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds, usual_repeats
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["expected_s"]
-
 _START_S = 1.0
 """To begin and to end a run."""
 

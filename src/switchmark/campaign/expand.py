@@ -15,8 +15,6 @@ from typing import Any
 from switchmark.model.spec import AXES, Test
 from switchmark.path.sharing import path_key
 
-__all__ = ["count", "grouped", "product", "run_order"]
-
 
 def count(axes: Mapping[str, Sequence[Any]]) -> int:
     """Return how many tests the product of these axes has."""

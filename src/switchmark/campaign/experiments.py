@@ -22,8 +22,6 @@ from switchmark.model.spec import AXES, Test
 from switchmark.papers.experiment import Experiment
 from switchmark.papers.points import At, Point, Scalar, meaning
 
-__all__ = ["PlannedPoint", "campaign_of", "planned"]
-
 _OF_A_FILE = ("name", "tests")
 
 _value = cache(read_value)

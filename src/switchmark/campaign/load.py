@@ -36,8 +36,6 @@ from switchmark.model.spec import AXES, Test
 from switchmark.path.sides import hosts_of
 from switchmark.searches import TABLE as SEARCHES
 
-__all__ = ["NAME", "Campaign", "Check", "dump", "from_options", "load", "parse"]
-
 _UNNAMED = "run"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """The name of a campaign, and of a run."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from switchmark.errors import UsageError
 
-__all__ = ["Place", "Problems"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:

@@ -16,8 +16,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from switchmark.model.spec import AXES, Test
 from switchmark.path.sides import hosts_of
 
-__all__ = ["groups", "is_independent", "not_in_turn", "order_of_round"]
-
 _FOLLOWS = ("engine",)
 """Axes that may differ with the switch: each switch may have the one that suits it."""
 

@@ -26,8 +26,6 @@ from switchmark.model.visit import Visit
 from switchmark.path.sharing import shares_path
 from switchmark.searches.max import r_plus
 
-__all__ = ["Lab", "Progress", "run", "saturated", "time_left"]
-
 
 class Lab(AbstractContextManager["Lab"], Protocol):
     """A lab measures tests; `lab.measure.Lab` is the real one."""

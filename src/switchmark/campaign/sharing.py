@@ -12,8 +12,6 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
 
-__all__ = ["DOUBT", "OnSharedMachine"]
-
 DOUBT = "shared-machine"
 
 

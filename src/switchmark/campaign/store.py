@@ -32,18 +32,6 @@ from switchmark.model.spec import Test
 from switchmark.path.names import unknown_names
 from switchmark.runs.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 
-__all__ = [
-    "RunFolder",
-    "check_name",
-    "is_run",
-    "key",
-    "read_campaign",
-    "read_host",
-    "read_lab",
-    "read_records",
-]
-
-
 _CAMPAIGN, _LAB = "campaign.yaml", "testbeds.json"
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
 """What every record tells of its host; `host.json` has the rest."""

@@ -10,8 +10,6 @@ import yaml
 from switchmark.errors import UsageError
 from switchmark.model.regular_file import MIB, read_regular
 
-__all__ = ["compose", "read_text"]
-
 _MOST_BYTES = 16 * MIB
 _END_OF_FILE = "<stream end>"
 _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}

@@ -30,20 +30,6 @@ from switchmark.path.names import unknown_names
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = [
-    "REPEATS",
-    "TUNED",
-    "asked_for",
-    "expected_tuning_s",
-    "folders_of",
-    "is_tuning",
-    "keep_asked",
-    "to_compare",
-    "to_try",
-    "with_default_settings",
-    "with_settings_of_its_own",
-]
-
 REPEATS = 5
 """Trials of the default and of the best, at least: so many have an interval. None of them is one
 that the best was chosen by."""

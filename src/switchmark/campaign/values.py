@@ -14,14 +14,6 @@ from pydantic import ValidationError
 from switchmark.errors import UsageError
 from switchmark.model.spec import AXES, Test
 
-__all__ = [
-    "MAX_TESTS",
-    "nearest",
-    "read_value",
-    "read_words",
-    "shortened",
-]
-
 MAX_TESTS = 100_000
 """Of one campaign, and so of the values of one axis."""
 

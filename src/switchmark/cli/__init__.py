@@ -16,8 +16,6 @@ from switchmark.cli.output import OutputLost, give_up_output, open_streams
 from switchmark.errors import Exit, Interrupted, SetupFailed, SwitchmarkError, UsageError
 from switchmark.hosts.signals import check_interrupted, interruptible
 
-__all__ = ["main"]
-
 
 def main() -> NoReturn:
     """Run the command of `sys.argv` and end with its exit status."""

@@ -18,8 +18,6 @@ import switchmark
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
-__all__ = ["COMMANDS", "app", "print_help", "print_version"]
-
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("measuring:run", "Run the tests of a campaign, of axes, or of both."),
     "plan": ("measuring:plan", "Print the tests, their time and their exact steps, no more."),

@@ -8,24 +8,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "CampaignFile",
-    "Cluster",
-    "Json",
-    "JsonLines",
-    "JsonPairs",
-    "JsonRows",
-    "Keep",
-    "Measuring",
-    "Named",
-    "OnHost",
-    "Out",
-    "RunFolderPath",
-    "Spread",
-    "Tune",
-    "Wide",
-]
-
 CampaignFile = Annotated[
     Path | None,
     typer.Argument(metavar="[CAMPAIGN.yaml]", help="a file of axes", show_default=False),

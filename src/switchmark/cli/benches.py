@@ -22,11 +22,9 @@ from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import AXES, Test
 from switchmark.observe.facts import kernel_options
-from switchmark.papers.claims import Facts
+from switchmark.papers.judging import Facts
 from switchmark.path.resolve import check
 from switchmark.runs.hosts import Hosts
-
-__all__ = ["HOW_LONG", "Testbeds", "ThisHost", "bench"]
 
 HOW_LONG = {
     name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from switchmark.report.host_differences import RunFacts
     from switchmark.report.pairing import Sides
 
-__all__ = ["compare"]
-
 _Side = tuple[str, "list[list[Record]]"]
 """What was written for a side, and the records of its runs."""
 

@@ -19,8 +19,6 @@ from switchmark.errors import UsageError
 if TYPE_CHECKING:
     from switchmark.model.axis import Axis
 
-__all__ = ["completer", "enable_completion", "experiments", "print_completion", "things"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 _PROGRAM = "switchmark"

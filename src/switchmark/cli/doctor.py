@@ -26,8 +26,6 @@ from switchmark.observe.perf import probe as probe_counters
 from switchmark.observe.softirq import within_threads
 from switchmark.runs.anchor import privileges
 
-__all__ = ["TOOLS", "Finding", "examine", "print_findings"]
-
 TOOLS = {
     "ip": ("iproute2", True),
     "ethtool": ("ethtool", True),

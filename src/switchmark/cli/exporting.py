@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from switchmark.model.record import Record
 
-__all__ = ["bundle", "export", "query", "report", "schema_"]
-
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
 """What a file's suffix says of the form."""
 

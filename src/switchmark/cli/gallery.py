@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from switchmark.papers.experiment import Experiment
     from switchmark.papers.points import Point
 
-__all__ = ["gallery"]
-
 
 def gallery(
     runs: Annotated[

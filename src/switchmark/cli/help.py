@@ -11,8 +11,6 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
-__all__ = ["Command"]
-
 _GROUPS = {
     "what": "What is measured",
     "where": "Where its parts are, and what they have",

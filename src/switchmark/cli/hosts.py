@@ -18,8 +18,6 @@ from switchmark.cli.options import with_host_file
 from switchmark.cli.running import print_json
 from switchmark.errors import Exit
 
-__all__ = ["clean", "doctor", "list_"]
-
 
 @with_host_file
 def list_(

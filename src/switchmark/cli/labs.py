@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from switchmark.cluster.dask_lab import DaskLab
     from switchmark.model.record import Record
 
-__all__ = ["OpenLab", "check_cluster", "check_same_lab", "measure_on_lab", "open_lab"]
-
 
 def check_cluster(
     cluster: str | None, spread: bool, *, keep: bool, capture: int | None, tune: int | None

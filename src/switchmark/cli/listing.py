@@ -18,8 +18,6 @@ from switchmark.switches.base import Switch
 from switchmark.switches.verified import verified
 from switchmark.switches.versions import Switches, probe_asked
 
-__all__ = ["Thing", "listed", "print_listed", "thing_named"]
-
 
 class Thing(StrEnum):
     """A thing can be listed: each is a plural folder."""

@@ -37,8 +37,6 @@ from switchmark.cli.running import (
 )
 from switchmark.cli.tuning import go_on_tuning, search_settings
 
-__all__ = ["paper", "plan", "resume", "run"]
-
 
 @with_host_file
 @with_axes

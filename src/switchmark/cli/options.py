@@ -17,8 +17,6 @@ from switchmark.cli.completion import completer
 if TYPE_CHECKING:
     from switchmark.model.axis import Axis
 
-__all__ = ["with_axes", "with_host_file", "with_measuring"]
-
 
 def with_axes(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command that takes `axes: dict[str, str]` an option for each axis in its place.

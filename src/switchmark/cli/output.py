@@ -10,8 +10,6 @@ import sys
 from switchmark.errors import Exit
 from switchmark.model.printable import printable
 
-__all__ = ["OutputLost", "give_up_output", "open_streams"]
-
 
 class OutputLost(OSError):
     """Standard output takes no more, for instance because a disk is full."""

@@ -24,8 +24,6 @@ from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 from switchmark.runs.jsonl import to_line
 
-__all__ = ["listed_papers", "print_papers", "run_papers"]
-
 _WIDTH, _SHOWN_REASONS = 100, 5
 
 

@@ -18,8 +18,6 @@ from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
 from switchmark.runs.jsonl import to_line
 
-__all__ = ["JsonObjects", "Watch", "clock", "watch"]
-
 _AGAIN_S = 10.0
 """After so long a line says which of many short visits is made now."""
 

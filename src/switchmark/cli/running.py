@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from switchmark.model.record import Record
     from switchmark.model.spec import Test
 
-__all__ = [
-    "Shown",
-    "campaign_of",
-    "check_keep",
-    "chosen_engines",
-    "measure",
-    "new_run",
-    "print_json",
-    "print_records",
-    "print_report",
-    "show_results",
-    "status_of",
-    "steps_of",
-    "told",
-]
-
 _WIDTH = 100
 """Of what is printed where no terminal says how wide it is."""
 

@@ -34,8 +34,6 @@ from switchmark.runs.workspace import default_base
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import probe_asked
 
-__all__ = ["plan", "script"]
-
 _VALUES = 8
 """Of more values of an axis than these some are counted."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from switchmark.campaign.store import RunFolder
     from switchmark.model.record import Record
 
-__all__ = ["go_on_tuning", "print_tuning", "search_settings"]
-
 
 def search_settings(
     asked: Campaign,

@@ -10,8 +10,6 @@ from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["OF_THE_PATH", "Ability", "ability"]
-
 OF_THE_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
 """The axes on which it depends whether a host can run a test."""
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from switchmark.model.spec import Test
 from switchmark.path.sharing import path_key
 
-__all__ = ["Agenda", "Item"]
-
 
 @dataclass(slots=True, eq=False)
 class Item:

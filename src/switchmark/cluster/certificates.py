@@ -13,8 +13,6 @@ from cryptography.x509.oid import NameOID
 
 from switchmark.cluster.description import Tls
 
-__all__ = ["made_for_a_run"]
-
 _SKEW = timedelta(days=1)
 """Clocks of testbeds may be behind that of this host. `Security.temporary` of Dask allows none."""
 

@@ -14,8 +14,6 @@ from switchmark.model.record import Record
 from switchmark.model.spec import Test
 from switchmark.path.resolve import check
 
-__all__ = ["Rate", "differences", "groups", "rate_of", "shared_tests"]
-
 _REPEATS = 5
 """The fewest of which the lowest and the highest bound the median, 94 times in 100."""
 

@@ -21,8 +21,6 @@ from switchmark.cluster.wire import Content
 from switchmark.errors import Unavailable
 from switchmark.model.spec import Test
 
-__all__ = ["RESOURCE", "DaskLab", "equal_versions"]
-
 RESOURCE = "testbed"
 """Each worker has one of it, and each visit takes it: one test at a time on one testbed."""
 

@@ -35,8 +35,6 @@ from switchmark.errors import UsageError
 from switchmark.hosts.host_file import check_ssh_option
 from switchmark.model.regular_file import read_regular
 
-__all__ = ["Description", "Local", "Slurm", "Ssh", "Tls", "check_address", "described"]
-
 LOOPBACK = "127.0.0.1"
 
 _SSH_HOST = re.compile(r"(?:[^-\s/@][^\s/@]*@)?[^-\s/@.][^\s/@]*")

@@ -27,8 +27,6 @@ from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
-__all__ = ["Lab", "Landed", "run"]
-
 _LOSSES = 3
 """After as many lost testbeds a test is given up: it may be what ends them."""
 

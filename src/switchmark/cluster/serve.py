@@ -20,8 +20,6 @@ from distributed.comm.addressing import get_address_host_port
 from switchmark.cluster.dask_lab import RESOURCE
 from switchmark.cluster.description import Tls, check_address
 
-__all__ = ["main"]
-
 _OF_MEMORY = ("target", "spill", "pause", "terminate")
 """What Dask does as a worker's memory fills up."""
 

@@ -25,9 +25,8 @@ from switchmark.cluster.certificates import made_for_a_run
 from switchmark.cluster.dask_lab import DaskLab, Told
 from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
 from switchmark.errors import CommandFailed, Unavailable, UsageError
-from switchmark.hosts.base import LocalHost, LocalProcess
-
-__all__ = ["connected", "worker_command"]
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local_process import LocalProcess
 
 _SERVE = "switchmark.cluster.serve"
 """What runs on a testbed."""

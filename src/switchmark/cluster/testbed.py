@@ -41,8 +41,6 @@ from switchmark.runs.anchor import anchor
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.measuring import measuring_alone, myself
 
-__all__ = ["Testbed", "main"]
-
 _IDLE_S = 5.0
 _MOST = 1 << 20
 """Bytes of each log file that are sent with an answer: the last ones."""

@@ -10,8 +10,6 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.visit import Visit
 
-__all__ = ["Content", "as_record", "as_request", "as_trials", "as_visit"]
-
 Content = dict[str, Any]
 
 

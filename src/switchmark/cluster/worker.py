@@ -16,9 +16,8 @@ from distributed import get_worker
 
 from switchmark.cluster.wire import Content
 from switchmark.errors import SwitchmarkError, TrialFailed
-from switchmark.hosts.base import LocalHost, LocalProcess
-
-__all__ = ["TOPIC", "ask", "end", "facts", "visit"]
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local_process import LocalProcess
 
 TOPIC = "switchmark"
 """What workers tell of while they measure."""

@@ -23,8 +23,6 @@ from switchmark.engines import (
 from switchmark.engines.base import Engine
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["TABLE"]
-
 TABLE: Table[Engine] = load_plugins(
     "switchmark.engines",
     Engine,

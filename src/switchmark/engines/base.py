@@ -17,8 +17,6 @@ from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version
 
-__all__ = ["KERNEL_PORTS", "Engine", "traffic_program"]
-
 KERNEL_PORTS = frozenset(
     {
         *(PortKind.VETH, PortKind.TAP, PortKind.MACVLAN, PortKind.IPVLAN, PortKind.NETKIT),

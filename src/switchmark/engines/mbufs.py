@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["HEADROOM_BYTES", "pool_megabytes"]
-
 HEADROOM_BYTES = 128
 """Of an mbuf's data room, before the frame (RTE_PKTMBUF_HEADROOM)."""
 

@@ -7,8 +7,6 @@ from switchmark.environments.base import Environment
 from switchmark.model.plan import Node
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["TABLE", "inside"]
-
 TABLE: Table[Environment] = load_plugins(
     "switchmark.environments",
     Environment,  # type: ignore[type-abstract]

@@ -13,8 +13,6 @@ from switchmark.model.plan import Node, Plan
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 
-__all__ = ["Attachment", "Environment", "Needs", "Neighbour"]
-
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:

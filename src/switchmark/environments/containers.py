@@ -26,27 +26,6 @@ from switchmark.model.plan import Node, Plan, Run
 from switchmark.runs.anchor import privileges
 from switchmark.runs.cgroups import PERIOD_US
 
-__all__ = [
-    "ASLEEP",
-    "LOADED",
-    "Container",
-    "Mount",
-    "OfClient",
-    "cgroup_parent",
-    "cgroup_version",
-    "cgroups",
-    "configures_network",
-    "mounts",
-    "network",
-    "outside",
-    "prefix_of",
-    "program_words",
-    "quota_us",
-    "root_folder",
-    "root_of",
-    "version_of",
-]
-
 ASLEEP = ("/usr/bin/sleep", "infinity")
 """The first process of a container: it lasts as long as the container."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from switchmark.environments.base import Attachment
 from switchmark.model.plan import Node, Plan, Run, Step
 
-__all__ = ["set_up"]
-
 
 def set_up(node: Node, a: Attachment) -> Plan:
     """Set the interface up, and for engines that go through the IP stack its address and peers."""

@@ -6,8 +6,6 @@ from switchmark.functions import pcap_bridge, switch, traffic
 from switchmark.functions.base import Function
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["TABLE"]
-
 TABLE: Table[Function] = load_plugins(
     "switchmark.functions",
     Function,  # type: ignore[type-abstract]

@@ -12,8 +12,6 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import Counting
 
-__all__ = ["Function", "Hosted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hosted:

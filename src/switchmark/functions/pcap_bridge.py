@@ -10,11 +10,10 @@ from switchmark.engines.base import KERNEL_PORTS
 from switchmark.functions.base import Function, Hosted
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import OTHER_PROGRAMS, probe_version, program_path
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.version import Version
-from switchmark.switches.base import Counters, Counting, PortCounters
-
-__all__ = ["PcapBridge"]
+from switchmark.switches.base import Counters, Counting
 
 _PROGRAM = OTHER_PROGRAMS["pcap-bridge"]
 _HINT = "apt-get install libpcap-dev, then make setup"

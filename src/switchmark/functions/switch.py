@@ -21,9 +21,6 @@ from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Counting, Switch, program_at
 from switchmark.switches.versions import probe_asked
 
-__all__ = ["FUNCTIONS", "SwitchFunction"]
-
-
 _ONLY_CPU = (0,)
 """Of a machine with a kernel of its own, which is pinned as a whole."""
 

@@ -21,8 +21,6 @@ from switchmark.model.version import Version
 from switchmark.runs.jsonl import parse_line, to_line
 from switchmark.switches.base import NO_COUNTERS
 
-__all__ = ["Forwarder", "Traffic", "TrafficProcess", "Worker", "process_name"]
-
 _NO_SIGNAL = 0
 
 

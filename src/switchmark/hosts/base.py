@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
-from switchmark.hosts.local_process import LocalProcess, evidence, kill_group, last_lines
+from switchmark.hosts.local_process import LocalProcess, evidence, kill_group
 from switchmark.hosts.patterns import matching
 from switchmark.hosts.processes import end, open_process, wait_end
 from switchmark.hosts.signals import shielded
 from switchmark.model.regular_file import MIB, read_regular
-
-__all__ = ["Call", "Completed", "Host", "LocalHost", "LocalProcess", "Process", "last_lines"]
 
 _MOST_BYTES = 1024 * MIB
 """Programs are read, too: what a build is known by is the hash of its file."""

@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_folder", "read_cache", "update_cache"]
-
 
 def cache_folder() -> Path:
     """Return the project's folder in the cache of this user."""

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from switchmark.errors import SetupFailed
-from switchmark.hosts.base import Completed, LocalHost, last_lines
-
-__all__ = ["Carried"]
+from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.local_process import last_lines
 
 _CHECK = ("engines",)
 """What it is asked to see whether it runs: it lists what is built in."""

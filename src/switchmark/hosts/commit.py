@@ -7,8 +7,6 @@ from pathlib import Path
 
 import switchmark
 
-__all__ = ["commit"]
-
 _PACKAGE = Path(switchmark.__file__).parent
 _WRITTEN = "commit.txt"
 """What the build writes beside the package."""

@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from switchmark.errors import SetupFailed
-from switchmark.hosts.base import Completed, last_lines
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.processes import MARK
-
-__all__ = ["UNDO", "runs_there", "undo_there"]
 
 _UNDO_S = 120.0
 

@@ -32,20 +32,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from switchmark.errors import UsageError
 from switchmark.model.regular_file import read_regular
 
-__all__ = [
-    "LOCAL",
-    "VARIABLE",
-    "HostEntry",
-    "MachineEntry",
-    "Nic",
-    "check_names",
-    "check_ssh_option",
-    "host_entries",
-    "host_entry",
-    "host_file",
-    "host_programs",
-]
-
 LOCAL = "local"
 """The name of this host."""
 

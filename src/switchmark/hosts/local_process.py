@@ -15,8 +15,6 @@ from switchmark.errors import CommandFailed, CommandTimedOut
 from switchmark.hosts.processes import end, start_time, wait_end
 from switchmark.model.printable import printable
 
-__all__ = ["LocalProcess", "evidence", "kill_group", "last_lines"]
-
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b]*(\x07|\x1b\\)?|[ -/]*[0-~])")
 """What a terminal obeys: colours, moves of its cursor, its title (ECMA-48)."""
 

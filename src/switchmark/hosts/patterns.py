@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import glob
 
-__all__ = ["matching"]
-
 _UP_TO_LAST_STAR = re.compile(r"(.*\*[^/]*)(.*)")
 
 

@@ -12,15 +12,6 @@ import signal
 import time
 from pathlib import Path
 
-__all__ = [
-    "MARK",
-    "end",
-    "marked",
-    "open_process",
-    "start_time",
-    "wait_end",
-]
-
 MARK = "SWITCHMARK_RUN"
 """The environment variable that every process of a run carries, with the run's id."""
 

@@ -13,28 +13,6 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL, host_entries, host_programs
 
-__all__ = [
-    "OTHER_PROGRAMS",
-    "TRAFFIC",
-    "USUAL_FOLDERS",
-    "beside_python",
-    "chosen_program",
-    "command_path",
-    "find_program",
-    "hint_for",
-    "how_to_name",
-    "installation_of",
-    "named_program",
-    "on_other",
-    "probe_version",
-    "program_in",
-    "program_on",
-    "program_path",
-    "program_variable",
-    "programs_beside",
-    "require_programs",
-]
-
 _OWN = "switchmark-"
 TRAFFIC = f"{_OWN}traffic"
 """The traffic program."""

@@ -9,8 +9,6 @@ from switchmark.hosts.base import Host, boot_id
 from switchmark.hosts.caches import cache_folder
 from switchmark.hosts.programs import OTHER_PROGRAMS, program_path, program_variable
 
-__all__ = ["EMULATED", "KVM", "QEMU_VARIABLE", "accelerator", "processor", "qemu"]
-
 _SETTING = "qemu"
 QEMU_VARIABLE = program_variable(_SETTING)
 """The environment variable that names a QEMU."""

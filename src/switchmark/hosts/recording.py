@@ -12,8 +12,6 @@ from pathlib import PurePath
 from switchmark.errors import CommandFailed
 from switchmark.hosts.base import Completed
 
-__all__ = ["RecordingHost", "RecordingProcess"]
-
 
 @dataclass(eq=False)
 class RecordingProcess:

@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from switchmark.errors import HostLost, SetupFailed, Unavailable
-from switchmark.hosts.base import last_lines
-
-__all__ = ["PREAMBLE", "RemoteShell"]
+from switchmark.hosts.local_process import last_lines
 
 PREAMBLE = 'LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; export LC_ALL PATH; unset ENV'
 """What a shell of a remote host begins with: as commands of the local host are started."""

@@ -9,18 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from switchmark.hosts.base import last_lines
-
-__all__ = [
-    "assignments",
-    "ending",
-    "literal",
-    "os_error",
-    "patterns_of",
-    "quoted",
-    "why_not",
-    "word",
-]
+from switchmark.hosts.local_process import last_lines
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GLOB = re.compile(r"(\*|\?|\[[^]/]+\])")

@@ -14,8 +14,6 @@ from types import FrameType, TracebackType
 
 from switchmark.errors import CommandTimedOut, Interrupted
 
-__all__ = ["check_interrupted", "ending_what_hangs", "interruptible", "shielded"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _HANGS_S = 1.0

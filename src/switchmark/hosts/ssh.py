@@ -16,17 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from switchmark.errors import CommandFailed, CommandTimedOut, HostLost, SwitchmarkError, Unavailable
-from switchmark.hosts.base import Call, Completed, last_lines
+from switchmark.hosts.base import Call, Completed
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.far_undo import undo_there
+from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.programs import program_on
 from switchmark.hosts.remote_shell import RemoteShell
 from switchmark.hosts.shell_words import assignments, ending, literal, quoted, why_not
 from switchmark.hosts.ssh_files import LONG, SshFiles
 from switchmark.hosts.ssh_process import SshProcess, ended, open_session, start
 from switchmark.hosts.ssh_sockets import new_folder, socket_name
-
-__all__ = ["Call", "SshHost"]
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),

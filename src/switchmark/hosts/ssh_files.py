@@ -12,8 +12,6 @@ from functools import partial
 from switchmark.hosts.remote_shell import RemoteShell
 from switchmark.hosts.shell_words import literal, os_error, patterns_of, word
 
-__all__ = ["LONG", "SshFiles"]
-
 LONG = 48 * 1024
 """Longer inputs go through a session of their own, as they are."""
 

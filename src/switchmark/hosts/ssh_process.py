@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from switchmark.errors import CommandTimedOut, SwitchmarkError
-from switchmark.hosts.base import LocalProcess
+from switchmark.hosts.local_process import LocalProcess
 from switchmark.hosts.remote_shell import PREAMBLE
 from switchmark.hosts.shell_words import assignments, quoted, word
 from switchmark.hosts.signals import shielded
-
-__all__ = ["SshProcess", "ended", "open_session", "start"]
 
 _START_S = 30.0
 _GONE_S = 5.0

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from switchmark.hosts.processes import start_time
 
-__all__ = ["new_folder", "socket_name", "sweep"]
-
 _FOLDERS = "sm-ssh-"
 
 

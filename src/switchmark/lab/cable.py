@@ -10,15 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from switchmark.errors import SetupFailed, SwitchmarkError, TrialFailed, Unavailable, UsageError
 from switchmark.metrics.doubts import passing
+from switchmark.model.cable import CABLE
 from switchmark.model.keys import axes_in_key, key_of_content
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
-from switchmark.path.cables import CABLE
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement
-
-__all__ = ["ENDS", "Cable", "Dated", "Drawn", "MeasureOnCable", "OnCable", "key_of", "undisturbed"]
 
 ENDS = "ends"
 """The name of the cable that joins the ends of a test."""

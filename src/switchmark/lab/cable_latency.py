@@ -19,14 +19,12 @@ from switchmark.lab.cable import (
 )
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
-from switchmark.model.cable import CableLatency, NoCableLatency
+from switchmark.model.cable import CABLE, CableLatency, NoCableLatency
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
-from switchmark.path.cables import CABLE, on_cable
+from switchmark.path.cables import on_cable
 from switchmark.path.resolve import check
-
-__all__ = ["CableLatencies"]
 
 _USUAL_PPS = 1000.0
 """The rate of a sender where the test's own is all that it can, or depends on the switch."""

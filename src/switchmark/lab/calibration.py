@@ -28,17 +28,15 @@ from switchmark.lab.cable import (
 )
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
-from switchmark.model.cable import CableFigures, CableRate, Calibration, NoCalibration
+from switchmark.model.cable import CABLE, CableFigures, CableRate, Calibration, NoCalibration
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
-from switchmark.path.cables import CABLE, pins_on_cable, without_switch
+from switchmark.path.cables import pins_on_cable, without_switch
 from switchmark.path.resolve import check
 from switchmark.path.roles import steering_of
 from switchmark.switches import TABLE as SWITCHES
-
-__all__ = ["Calibrations", "Mode"]
 
 Mode = Literal["auto", "never", "again"]
 

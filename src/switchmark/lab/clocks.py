@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["FarClock", "Moment", "moment_of"]
-
 _UNSURE_RATE = 1e-4
 """By how much the rate that a kernel tells of its counter may be wrong: a crystal that nobody
 corrects is off by less. A measured one that is less sure is not taken."""

@@ -22,8 +22,6 @@ from switchmark.runs.anchor import privileges
 from switchmark.runs.cgroups import check_cpu_limit
 from switchmark.runs.workspace import Workspace
 
-__all__ = ["draw", "prepared", "sketch"]
-
 _RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"
 """Every interface has it, where the kernel has it."""
 

@@ -25,8 +25,6 @@ from switchmark.observe.cpus import format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.ways import between_hosts, ways_of
 
-__all__ = ["Gate", "pass_gate"]
-
 Gate = Literal["refuse", "doubt", "off"]
 """What is done with a switch that fails: not measured, measured with a doubt, not even tried."""
 

@@ -31,8 +31,6 @@ from switchmark.path.placement import Placement
 from switchmark.path.roles import forwards
 from switchmark.path.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 
-__all__ = ["JudgedTrials"]
-
 _LOST_CPU = 0.05
 _INTERRUPTS = 1000.0
 

@@ -18,8 +18,6 @@ from switchmark.observe.threads import (
     thread_switches,
 )
 
-__all__ = ["KernelCounts", "Pids"]
-
 Pids = Mapping[str, Collection[int]]
 """The processes of a path by place: `switch`, a function, or the parts that one process plays,
 joined by `+`."""

@@ -53,8 +53,6 @@ from switchmark.runs.workspace import Workspace
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate
 
-__all__ = ["Lab"]
-
 _FIRST_WARMUP_S, _SHORTEST_S = AXES["warmup"].default, 0.01
 
 

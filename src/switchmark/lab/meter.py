@@ -17,16 +17,15 @@ from switchmark.hosts.base import Host
 from switchmark.lab.kernel_counts import KernelCounts, Pids
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
+from switchmark.model.placement import Pin
 from switchmark.model.plan import Spawn
 from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.observe.softirq import within_threads
 from switchmark.observe.threads import switched_since, threads
 from switchmark.path.layout import Layout
-from switchmark.path.placement import Pin, Placement
+from switchmark.path.placement import Placement
 from switchmark.path.roles import hosted_parts, own_kernel, roles_of
 from switchmark.runs.executor import Executor
-
-__all__ = ["Meter", "Window"]
 
 _SWITCH, _FUNCTION = "switch", "function"
 _CPUS = "cpus"

@@ -13,10 +13,11 @@ from switchmark.functions.traffic import Worker
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.evidence import ClockEvidence, Evidence
+from switchmark.model.latency import Latency
 from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
-from switchmark.model.record import FlowCounts, Latency, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.topology import Part, Role
 from switchmark.model.trial import TrialSpec
@@ -28,8 +29,6 @@ from switchmark.path.roles import own_kernel, roles_of
 from switchmark.path.tasks import Job, jobs_of, opened_by, sent_by_flow, unsure_ns
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import least_repeats
-
-__all__ = ["Outcome"]
 
 _SHORT_S, _SHORTEST_S = 1.0, 0.1
 _STEAL = 0.01

@@ -14,7 +14,7 @@ from switchmark.hosts.base import Host, Process
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
-from switchmark.model.counters import PathCounters
+from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
@@ -30,10 +30,8 @@ from switchmark.path.roles import hosted_parts, instances_of, processes_of
 from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import Device
-from switchmark.switches.base import Counters, PortCounters
+from switchmark.switches.base import Counters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
-
-__all__ = ["BuiltPath", "build_path", "entrances"]
 
 _NOT_COUNTED = Counting(missing="perf counts on one host")
 

@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 from switchmark.errors import TrialFailed
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import mac_address
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.spec import Test
-from switchmark.model.topology import mac_address
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct
@@ -26,15 +26,6 @@ from switchmark.runs.executor import Executor
 from switchmark.runs.nics import lend, numa_nodes, spread
 from switchmark.runs.pci import VFIO, Device, find_device, hand_over
 from switchmark.switches.across import named_ends
-
-__all__ = [
-    "PLAN_PREFIX",
-    "check_noise",
-    "find_nics",
-    "followed",
-    "lend_nics",
-    "prepare",
-]
 
 PLAN_PREFIX = "smPLAN"
 """The prefix of names where nothing is to be built."""

@@ -28,8 +28,6 @@ from switchmark.runs.hosts import Hosts
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import is_build, probe_asked
 
-__all__ = ["Probes"]
-
 
 class Probes:
     """This object asks hosts for versions and modes, and keeps the answers."""

@@ -15,7 +15,8 @@ from functools import cache
 from signal import SIGINT
 
 from switchmark.errors import SwitchmarkError, TrialFailed, Unavailable
-from switchmark.hosts.base import Host, last_lines
+from switchmark.hosts.base import Host
+from switchmark.hosts.local_process import last_lines
 from switchmark.model.noise import Jitter
 from switchmark.model.plan import Spawn
 from switchmark.model.profile import Profile, Shares
@@ -25,8 +26,6 @@ from switchmark.observe.noise import probe_jitter
 from switchmark.observe.perf import MENDED_BY, control
 from switchmark.observe.perf import probe as probe_counters
 from switchmark.runs.executor import Executor
-
-__all__ = ["GROUPS", "Profiler", "Sample", "group_of", "parse_report", "probe", "shares"]
 
 _CLOCK = "cpu-clock"
 _RECORD = ("perf", "record", "-q", "--no-buildid", "--no-buildid-cache")

@@ -17,8 +17,6 @@ from switchmark.model.search import OneSearch, SearchResult
 from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
 
-__all__ = ["repeat_search"]
-
 
 def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estimate:
     """Return what a search finds, repeated as often as `bounds` say."""

@@ -15,8 +15,6 @@ from switchmark.path.roles import has_own_memory, steering_of
 from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds
 
-__all__ = ["Paused", "bounds_of", "next_stored", "recorded"]
-
 
 class Paused(Exception):
     """The search wants more trials than this visit may have."""

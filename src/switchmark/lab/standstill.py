@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 
 from switchmark.model.counters import PathCounters
 
-__all__ = ["Standstill"]
-
 _LIMIT_S = 2.0
 _PUSHES = 3
 

@@ -32,8 +32,6 @@ from switchmark.path.sides import hosts_of
 from switchmark.path.tasks import Job, jobs_of
 from switchmark.runs.cgroups import PERIOD_US
 
-__all__ = ["Trials"]
-
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
 _LEAD_AWAY_MAX_NS = 500_000_000

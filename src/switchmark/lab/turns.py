@@ -28,8 +28,6 @@ from switchmark.observe.threads import cpu_ns
 from switchmark.path.sharing import path_key
 from switchmark.runs.freezer import Freezer
 
-__all__ = ["Turns"]
-
 _IDLE = 0.01
 """Of one core: what the processes of an idle path use at most."""
 

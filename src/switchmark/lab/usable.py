@@ -16,8 +16,6 @@ from switchmark.path.sides import hosts_of
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.hugepages import can_reserve
 
-__all__ = ["UsableHere"]
-
 _OF_A_TRIAL = {
     name: axis.default
     for name, axis in AXES.items()

@@ -12,8 +12,6 @@ from switchmark.lab.clocks import FarClock, Moment, moment_of
 from switchmark.model.evidence import ClockEvidence
 from switchmark.model.objects import Message
 
-__all__ = ["OWN_CLOCK", "Workers"]
-
 OWN_CLOCK = ""
 """The name of this host's clock."""
 

@@ -14,9 +14,6 @@ from switchmark.model.evidence import Balance, PastSwitch
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import TrialResult
 
-__all__ = ["Way", "balanced"]
-
-
 _Direction = Literal["rx", "tx"]
 _TO_SWITCH, _FROM_SWITCH = Place(PlaceKind.TO_SWITCH), Place(PlaceKind.FROM_SWITCH)
 _AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.BEYOND)

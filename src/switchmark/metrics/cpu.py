@@ -23,8 +23,6 @@ from switchmark.model.cost import (
 )
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["CPUS", "DISAGREEMENT", "cores_by_role", "cores_in_all", "cost"]
-
 DISAGREEMENT = 0.1
 """Cores by which the scheduler's figure and a cycle counter's differ, for both to be shown."""
 

@@ -27,17 +27,6 @@ from switchmark.metrics.repeats import Figure, Repeats, Values
 from switchmark.metrics.statistics import stepwise
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
-__all__ = [
-    "LEVEL",
-    "MARGIN",
-    "MIN_REPEATS",
-    "Difference",
-    "Family",
-    "Reason",
-    "Word",
-    "differences",
-]
-
 LEVEL = 0.03
 """The odds of chance below which a difference is claimed. What is promised is 0.05: two states that
 a host takes by turns, and noise that is not the same for all, take their part of the rest."""

@@ -16,8 +16,6 @@ from switchmark.metrics.latency import counts_of, value_at
 from switchmark.model.latency import Latency
 from switchmark.model.record import Record
 
-__all__ = ["cdf", "percentile_ns", "stdev_ns"]
-
 _MIN_BEYOND = 10
 """Samples that must lie beyond a percentile, on either side, for it to be told."""
 

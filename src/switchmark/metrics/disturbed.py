@@ -9,8 +9,6 @@ from typing import Any
 from switchmark.model.noise import HostActivity
 from switchmark.model.record import TrialResult
 
-__all__ = ["flooded", "frequency_changed", "past_switch", "slow_path"]
-
 _FREQUENCY = 0.05
 _PAST = 0.01
 _SLOW = 0.1

@@ -19,8 +19,6 @@ from typing import Literal
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["SPOILS", "TABLE", "Doubt", "Spoils", "passing", "spoiled"]
-
 Spoils = Literal["", "lowers", "raises", "both"]
 
 SPOILS: Mapping[Spoils, str] = MappingProxyType(

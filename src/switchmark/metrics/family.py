@@ -11,8 +11,6 @@ from switchmark.metrics.repeats import Figure, main_figure, repeats_of
 from switchmark.model.record import Record
 from switchmark.model.turns import LOOKS
 
-__all__ = ["Results", "further_repeats"]
-
 
 class Results:
     """These are the results of one run, or of several runs that repeat each other: the records of

@@ -22,21 +22,6 @@ from switchmark.model.latency import (
 from switchmark.model.objects import Message
 from switchmark.model.record import Record, TrialResult
 
-__all__ = [
-    "HIGHEST_NS",
-    "PERCENTILES",
-    "cable_latency_ns",
-    "counts_of",
-    "figures_of",
-    "from_counts",
-    "lags_of",
-    "latency_ns",
-    "latency_of",
-    "merged",
-    "stamps_of",
-    "value_at",
-]
-
 HIGHEST_NS = 100_000_000_000
 """The highest latency that the traffic program tells apart (`traffic/src/histogram.h`)."""
 

@@ -9,8 +9,6 @@ from switchmark.model.objects import Printed
 from switchmark.model.place import Place
 from switchmark.model.record import Record
 
-__all__ = ["losses"]
-
 _COUNTS = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
 
 

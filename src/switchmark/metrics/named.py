@@ -16,7 +16,7 @@ from statistics import median, stdev
 
 from switchmark.errors import UsageError
 from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
-from switchmark.metrics.distribution import cdf, percentile_ns, stdev_ns
+from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
@@ -27,8 +27,6 @@ from switchmark.model.latency import Latency
 from switchmark.model.profile import Shares
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
-
-__all__ = ["METRICS", "PATTERNS", "Metric", "cdf", "figure_of", "metric", "scale_of"]
 
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
 _SYMBOL = "profile.symbol."

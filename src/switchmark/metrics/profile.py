@@ -10,8 +10,6 @@ from typing import Any
 from switchmark.model.profile import Profile, Shares
 from switchmark.model.record import TrialResult
 
-__all__ = ["merged", "weighs"]
-
 _WEIGHS = 0.01
 """A share of a CPU, or of the samples."""
 

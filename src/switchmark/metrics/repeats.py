@@ -24,16 +24,6 @@ from switchmark.metrics.throughput import (
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 
-__all__ = [
-    "FIGURES",
-    "Figure",
-    "Repeats",
-    "Values",
-    "figure_of_goal",
-    "main_figure",
-    "repeats_of",
-]
-
 _LEAST_LEFT = 0.02
 
 _TAKEN = ("host-busy", "cpu-stolen", "host")

@@ -19,18 +19,6 @@ from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, OneSearch
 
-__all__ = [
-    "SearchValue",
-    "goals_of",
-    "is_bound",
-    "median_of",
-    "precision_of",
-    "search_values",
-    "searches_of",
-    "values_interval",
-    "values_of_goal",
-]
-
 _LOWEST, _HIGHEST = -math.inf, math.inf
 
 

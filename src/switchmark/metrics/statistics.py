@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "MIN_OF_INTERVAL",
-    "is_drifting",
-    "is_unstable",
-    "median_interval",
-    "mser_start",
-    "stepwise",
-]
-
 MIN_OF_INTERVAL = 5
 """Fewer values than these bound the median of their population less than 93 times in 100."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["range_odds", "range_quantile", "t_odds", "t_quantile"]
-
 _WIDEST = 40.0
 """Of a range in standard deviations: beyond it nothing is found."""
 

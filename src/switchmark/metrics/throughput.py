@@ -16,32 +16,6 @@ from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.spec import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
-__all__ = [
-    "MIN_REPEATS",
-    "confidence",
-    "fairness",
-    "figures",
-    "is_drifting",
-    "is_lower_bound",
-    "is_of_search",
-    "is_uncertain",
-    "is_unstable",
-    "latency_confidence",
-    "loss_ratio",
-    "of_latency",
-    "of_steady_part",
-    "per_flow",
-    "rates_pps",
-    "received",
-    "relative_half_width",
-    "repeated_latencies_ns",
-    "repeated_rates_pps",
-    "sent",
-    "steady_pps",
-    "steady_rate_pps",
-    "trial_rates_pps",
-]
-
 MIN_REPEATS = MIN_OF_INTERVAL
 """Fewer figures have no interval."""
 

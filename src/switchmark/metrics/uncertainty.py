@@ -15,8 +15,6 @@ from switchmark.model.noise import NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["apart_ns", "error_of"]
-
 _KERNEL_NS = 100  # its clock, or a device's, is read beside the cycle counter every 10 ms
 _SUB_BUCKET_BITS = 11  # of the histogram (`traffic/src/histogram.h`)
 

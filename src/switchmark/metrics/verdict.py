@@ -13,8 +13,6 @@ from switchmark.model.evidence import Blamed, VerdictEvidence
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
 
-__all__ = ["judge", "own_ns", "rate_interval", "verdict"]
-
 _KEPT_UP = 0.001
 """A share of frames unsent or lost that still counts as keeping up."""
 

@@ -8,16 +8,6 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-__all__ = [
-    "Addressing",
-    "group_mac_address",
-    "ip6_address",
-    "ip_address",
-    "mac_address",
-    "pci_address",
-    "tunnelled",
-]
-
 _INSIDE = IPv4Address("172.16.0.0")
 _BENCHMARK_6 = IPv6Address("2001:2::")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.IGNORECASE)

@@ -16,8 +16,6 @@ from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["Axis", "Changes", "Group", "Property", "axes_of", "field_name", "key_of", "ranked"]
-
 Property = Literal["switch", "ports", "functions", "chain", "path", "load", "method"]
 """What an axis can be a property of: the switch under test, the ports that are opened, functions,
 functions that stand in a chain, the rest of the path, the load of a trial and what else goes on

@@ -6,16 +6,6 @@ from __future__ import annotations
 from switchmark.model.latency import LatencyFigures
 from switchmark.model.written import Written
 
-__all__ = [
-    "CABLE",
-    "CableFigures",
-    "CableLatency",
-    "CableRate",
-    "Calibration",
-    "NoCableLatency",
-    "NoCalibration",
-]
-
 CABLE = "direct"
 """The cable that every switch is held against, as a switch."""
 

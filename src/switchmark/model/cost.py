@@ -14,21 +14,6 @@ from pydantic import Field
 from switchmark.model.profile import Profile
 from switchmark.model.written import Written
 
-__all__ = [
-    "CostFigures",
-    "Disagreement",
-    "InterruptCost",
-    "InterruptFigures",
-    "InterruptTimes",
-    "PerfCost",
-    "PerfFigures",
-    "ProcessorCounts",
-    "ProcessorFigures",
-    "SchedulerCounts",
-    "SchedulerFigures",
-    "TrialCost",
-]
-
 # --- one trial -------------------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from switchmark.model.place import PortEnd
 
-__all__ = ["LinkCounters", "PathCounters", "PortCounters", "WrittenCounters"]
-
 _Key = TypeVar("_Key")
 
 _SWITCH, _FUNCTION = "switch", "function"

@@ -13,9 +13,6 @@ from switchmark.model.noise import HostActivity
 from switchmark.model.place import WrittenPlace
 from switchmark.model.written import Written, object_schema
 
-__all__ = ["Balance", "Blamed", "Evidence", "HeaderCheck", "PastSwitch", "VerdictEvidence"]
-
-
 Blamed = Literal["switch", "receiver", "function"]
 """Who can be charged with lost frames."""
 

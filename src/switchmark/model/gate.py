@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from switchmark.model.written import Written
 
-__all__ = ["GateResult"]
-
 
 class GateResult(Written):
     """This record says whether the switch does the work that it is to be measured by."""

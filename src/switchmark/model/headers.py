@@ -6,8 +6,6 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv6Address
 
-__all__ = ["differences"]
-
 _VXLAN = (4789).to_bytes(2)
 
 

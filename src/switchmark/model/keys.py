@@ -10,8 +10,6 @@ from typing import Any
 
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["axes_in_key", "key_of_content"]
-
 
 def axes_in_key(test: Test) -> dict[str, Any]:
     """Return the axes of a test as keys have them."""

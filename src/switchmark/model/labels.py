@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from switchmark.model.axis import ranked
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["following", "is_bare", "label", "telling", "varying"]
-
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
     """Return the axes in which these tests differ, in the order of Test's fields."""

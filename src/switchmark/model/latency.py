@@ -13,17 +13,6 @@ from pydantic import BaseModel, ConfigDict
 
 from switchmark.model.written import Written
 
-__all__ = [
-    "Distribution",
-    "Lag",
-    "Latency",
-    "LatencyError",
-    "LatencyFigures",
-    "Stamps",
-    "Variation",
-    "VariationFigures",
-]
-
 
 class Distribution(BaseModel):
     """A distribution tells many times by their histogram, and by what is read of it most."""

@@ -9,8 +9,6 @@ from pydantic import Field
 
 from switchmark.model.written import Written
 
-__all__ = ["BUSY", "HostActivity", "Jitter", "Noise", "NoiseCertificate"]
-
 BUSY = 0.2
 """The share of a CPU's time from which what others take of it spoils what is measured there."""
 

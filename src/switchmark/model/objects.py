@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Message", "Printed"]
-
 Message = dict[str, Any]
 """A command to the traffic program, its answer, or a part of one (`traffic/src/config.c` has their
 members)."""

@@ -12,8 +12,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-__all__ = ["Place", "PlaceKind", "PortEnd", "WrittenEnd", "WrittenPlace", "part_of"]
-
 _AT_SWITCH = "@switch"
 _OF_HOST = ":"
 

@@ -10,8 +10,6 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from switchmark.model.written import Written, object_schema
 
-__all__ = ["Pin", "PlacementRecord"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pin:

@@ -11,23 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
-__all__ = [
-    "HOST",
-    "OWN_DIR",
-    "PORTS_DIR",
-    "Check",
-    "Folder",
-    "Node",
-    "Plan",
-    "Reserve",
-    "Run",
-    "Spawn",
-    "Step",
-    "Wait",
-    "Write",
-    "on_host",
-]
-
 PORTS_DIR, OWN_DIR = "ports", "switch"
 """The folders in a run's folder that programs of a path write to: all of them, and the switch
 alone. What may carry out commands on the host, as the journal, is in neither."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["printable"]
-
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )

@@ -9,8 +9,6 @@ from pydantic import Field
 
 from switchmark.model.written import Written
 
-__all__ = ["Profile", "Shares"]
-
 
 class Shares(Written):
     """These shares say what some CPUs, or the threads of one part, spent their time on."""

@@ -16,7 +16,7 @@ from switchmark.model.cost import TrialCost
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.evidence import Evidence
 from switchmark.model.gate import GateResult
-from switchmark.model.latency import Latency, Variation
+from switchmark.model.latency import Latency
 from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.placement import PlacementRecord
@@ -25,18 +25,6 @@ from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.turns import TurnsRecord
 from switchmark.model.written import OrEmpty
-
-__all__ = [
-    "SCHEMA",
-    "FlowCounts",
-    "Latency",
-    "Origin",
-    "PartReport",
-    "Record",
-    "TrialResult",
-    "Variation",
-    "Verdict",
-]
 
 SCHEMA = 1
 

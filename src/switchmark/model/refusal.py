@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-__all__ = ["Refusal", "unknown_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -11,16 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = [
-    "MIB",
-    "check_regular",
-    "open_no_link",
-    "open_regular",
-    "read_object",
-    "read_regular",
-    "read_within",
-]
-
 MIB = 1 << 20
 
 _NULL = os.makedev(1, 3)

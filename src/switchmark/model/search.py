@@ -6,8 +6,6 @@ from __future__ import annotations
 from switchmark.model.latency import LatencyFigures
 from switchmark.model.written import Written
 
-__all__ = ["Goal", "OneSearch", "SearchResult"]
-
 
 class Goal(Written):
     """A goal of a search has the rate that met it. Rates are those of one sender, frames a

@@ -10,8 +10,6 @@ from typing import Annotated, Literal
 from switchmark.model.axis import Axis
 from switchmark.model.set_up import SetUp
 
-__all__ = ["Sent"]
-
 
 class Sent(SetUp):
     """What is sent is a set-up's, and is as these axes say."""

@@ -13,8 +13,6 @@ from switchmark.model.axis import Axis
 from switchmark.model.topology import Semantics
 from switchmark.model.units import CORES_MAX, parse_cores
 
-__all__ = ["SetUp"]
-
 
 class SetUp(BaseModel):
     """A set-up has the scenario, the switch, the functions and the ports of a test."""

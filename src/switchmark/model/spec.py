@@ -29,8 +29,6 @@ from switchmark.model.units import (
     parse_shares,
 )
 
-__all__ = ["AXES", "Test", "usual_values"]
-
 
 def _usual_burst(axes: dict[str, Any]) -> int:
     """32 frames for throughput; one at a time for latency, unless bursts are asked for."""

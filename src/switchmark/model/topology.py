@@ -13,31 +13,11 @@ from typing import Literal
 
 from switchmark.errors import UsageError
 from switchmark.model.addresses import (
-    Addressing,
-    group_mac_address,
-    ip_address,
     mac_address,
     pci_address,
 )
 from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node
 from switchmark.model.version import Version
-
-__all__ = [
-    "Addressing",
-    "Endpoint",
-    "Flow",
-    "Part",
-    "Port",
-    "PortKind",
-    "Role",
-    "Semantics",
-    "Topology",
-    "Wiring",
-    "group_mac_address",
-    "ip_address",
-    "mac_address",
-    "pci_address",
-]
 
 
 class PortKind(StrEnum):

@@ -6,8 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["TrialSpec"]
-
 _INTERVALS = 50  # at least so many in a trial, for its steady part to be found
 _INTERVALS_MAX = 60_000
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from switchmark.model.written import Written
 
-__all__ = ["Kept", "TurnsRecord", "one_at_a_time"]
-
 Kept = Literal["frozen", "idle", "set-up-again", "one-at-a-time"]
 
 

@@ -14,38 +14,6 @@ from typing import Literal
 
 from switchmark.errors import UsageError
 
-__all__ = [
-    "CORES_MAX",
-    "FCS_BYTES",
-    "FLOWS_MAX",
-    "FLOW_NUMBERS",
-    "FRAME_MAX",
-    "FRAME_MIN",
-    "IMIX_SIZES",
-    "LAYER_2_BYTES",
-    "PPS",
-    "PREAMBLE_AND_GAP_BYTES",
-    "VLAN_USUAL",
-    "CpuLimit",
-    "Rate",
-    "format_pps",
-    "gbps_l1",
-    "gbps_l2",
-    "mean_frame_bytes",
-    "mtu_for",
-    "parse_cores",
-    "parse_count",
-    "parse_cpu_limit",
-    "parse_duration",
-    "parse_frame_size",
-    "parse_line_rate",
-    "parse_rate",
-    "parse_share",
-    "parse_shares",
-    "scaled",
-    "scaled_to",
-]
-
 CORES_MAX = 64
 FCS_BYTES = 4
 FLOWS_MAX = 16_000_000

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Verified", "Version"]
-
 Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from switchmark.model.record import TrialResult
 from switchmark.model.spec import Test
 
-__all__ = ["Visit"]
-
 
 def _unwatched(trial: TrialResult) -> None:
     """Tell nobody of a trial."""

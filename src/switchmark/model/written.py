@@ -20,8 +20,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-__all__ = ["OrEmpty", "Written", "object_schema"]
-
 _T = TypeVar("_T")
 
 

@@ -8,8 +8,6 @@ from switchmark.noises.base import Noise
 from switchmark.observe.cpus import parse_cpus
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["CPUS_OF_PARTS", "TABLE", "parse_noise"]
-
 TABLE: Table[Noise] = load_plugins(
     "switchmark.noises",
     Noise,  # type: ignore[type-abstract]

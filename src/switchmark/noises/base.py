@@ -9,8 +9,6 @@ from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan
 from switchmark.model.version import Version
 
-__all__ = ["Noise", "Site", "on_cpus"]
-
 
 @dataclass(frozen=True, slots=True)
 class Site:

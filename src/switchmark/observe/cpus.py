@@ -11,8 +11,6 @@ from switchmark.errors import UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.ssh import SshHost
 
-__all__ = ["Cpu", "all_but", "allowed_there", "cpu_mask", "format_cpus", "parse_cpus", "read_cpus"]
-
 _LAST_CPU = 1023  # more than any host has here: taskset leaves out those that are not there
 _SYSTEM = "/sys/devices/system"
 _ONLINE, _ISOLATED = f"{_SYSTEM}/cpu/online", f"{_SYSTEM}/cpu/isolated"

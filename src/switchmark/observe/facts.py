@@ -23,16 +23,6 @@ from switchmark.hosts.commit import commit
 from switchmark.hosts.ssh import SshHost
 from switchmark.observe.cpus import allowed_there
 
-__all__ = [
-    "FIGURE_OPTIONS",
-    "cpu_model",
-    "host_facts",
-    "identity",
-    "kernel_config",
-    "kernel_options",
-    "steady_tsc",
-]
-
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
     r"|default_hugepagesz|transparent_hugepage|intel_pstate|amd_pstate|intel_idle\.max_cstate"

@@ -15,28 +15,6 @@ from switchmark.observe.cpus import format_cpus, read_cpus
 from switchmark.observe.facts import steady_tsc
 from switchmark.observe.taken import Reads
 
-__all__ = [
-    "HZ",
-    "IDLE",
-    "IOWAIT",
-    "IRQ",
-    "JITTER_MS",
-    "LONG_JITTER_MS",
-    "NEEDED_CPUS",
-    "SOFTIRQ",
-    "STAT",
-    "STEAL",
-    "Snapshot",
-    "Steal",
-    "busy_cpus",
-    "certificate",
-    "cpu_times",
-    "parse_cpu_times",
-    "probe_jitter",
-    "snapshot_files",
-    "stolen",
-]
-
 JITTER_MS = 10
 NEEDED_CPUS = 3
 """Of a test: for the sender, the receiver and the switch."""

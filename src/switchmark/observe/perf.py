@@ -19,17 +19,6 @@ from switchmark.hosts.base import Host, Process
 from switchmark.model.plan import Spawn
 from switchmark.observe.cpus import format_cpus
 
-__all__ = [
-    "EVENTS",
-    "MENDED_BY",
-    "Counting",
-    "control",
-    "of_cpus",
-    "of_threads",
-    "parse_counts",
-    "probe",
-]
-
 EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
 """`ref-cycles` tick as the TSC does, but only while the CPU is not halted."""
 

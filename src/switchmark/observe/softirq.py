@@ -26,8 +26,6 @@ from switchmark.observe.noise import (
 )
 from switchmark.observe.taken import Reads
 
-__all__ = ["SoftirqTimes", "softirq_files", "within_threads"]
-
 _CMDLINE = "/proc/cmdline"
 _OPTION = re.compile(r"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.MULTILINE)
 

@@ -9,8 +9,6 @@ from fnmatch import translate
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Reads", "ReadsLater", "Taken", "taken_at_once"]
-
 
 class Reads(Protocol):
     """What has files gives those that match a shell's pattern, as `Host` does."""

@@ -9,21 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from switchmark.hosts.base import Host
 from switchmark.observe.taken import Reads
 
-__all__ = [
-    "Switches",
-    "cpu_ns",
-    "cpu_time_files",
-    "in_network",
-    "of_machine",
-    "stopped",
-    "switch_files",
-    "switched_since",
-    "thread_switches",
-    "thread_time_files",
-    "thread_times",
-    "threads",
-]
-
 Switches = Mapping[int, tuple[int, int | None]]
 """By the number of a thread: how often it was taken off a CPU, and moved to another one."""
 

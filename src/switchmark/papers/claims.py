@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from switchmark.papers.judging import Answer, Facts, Needs, Verdict
 from switchmark.papers.orders import (
     Crossover,
     DiffersBy,
@@ -21,8 +20,6 @@ from switchmark.papers.orders import (
     WinnersDiffer,
 )
 from switchmark.papers.series import Flat, Follows, Knee, Monotone, Saturates, Scales, Within
-
-__all__ = ["Answer", "Claim", "Facts", "Needs", "Verdict"]
 
 Claim = Annotated[
     Order

@@ -27,8 +27,6 @@ from switchmark.metrics.named import figure_of, metric, scale_of
 from switchmark.metrics.repeats import FIGURES, Repeats
 from switchmark.papers.points import Figure, Measured, Point, Spoiled
 
-__all__ = ["Compared", "Question", "ratio"]
-
 Word = Literal["above", "below", "same", ""]
 
 _OVERCOMMITTED = "cores-overcommitted"

@@ -21,18 +21,6 @@ from switchmark.model.spec import AXES
 from switchmark.papers.claims import Claim
 from switchmark.papers.points import At, Scalar
 
-__all__ = [
-    "Drawn",
-    "Experiment",
-    "Published",
-    "Quick",
-    "Source",
-    "matching",
-    "names",
-    "read",
-    "source",
-]
-
 _FOLDER = Path(__file__).parent
 _SOURCE = "source"
 _FORM = ConfigDict(

@@ -12,18 +12,6 @@ from switchmark.model.axis import key_of
 from switchmark.papers.comparing import Compared, Question
 from switchmark.papers.points import At, Figure, Point, Spoiled, grouped
 
-__all__ = [
-    "Answer",
-    "BaseClaim",
-    "Facts",
-    "Needs",
-    "Verdict",
-    "in_band",
-    "listed",
-    "together",
-    "undecided",
-]
-
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 
 _FORM = ConfigDict(

@@ -12,18 +12,6 @@ from switchmark.papers.judging import Answer, BaseClaim, in_band, together, unde
 from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
 from switchmark.papers.shapes import slope_weights
 
-__all__ = [
-    "Crossover",
-    "DiffersBy",
-    "Exceeds",
-    "Factor",
-    "Gap",
-    "Order",
-    "Slopes",
-    "WinnersDiffer",
-    "widest",
-]
-
 
 class _Sides(BaseClaim):
     """This is a claim of two sides: each point at `greater` is compared with each at `less`."""

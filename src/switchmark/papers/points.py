@@ -21,8 +21,6 @@ from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 from switchmark.model.units import Rate
 
-__all__ = ["At", "Figure", "Measured", "Point", "Scalar", "Spoiled", "grouped", "meaning", "number"]
-
 Scalar = str | int | float | None
 
 At = dict[str, Scalar | list[Scalar]]

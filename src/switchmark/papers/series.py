@@ -12,8 +12,6 @@ from switchmark.papers.orders import widest
 from switchmark.papers.points import Figure, Point, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
 
-__all__ = ["Flat", "Follows", "Knee", "Monotone", "Saturates", "Scales", "Within"]
-
 _REACHED = 0.99
 """Of the line rate: what counts as reaching it."""
 

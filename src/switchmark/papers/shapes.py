@@ -11,9 +11,6 @@ import numpy as np
 from switchmark.metrics.difference import LEVEL
 from switchmark.metrics.studentized import t_quantile
 
-__all__ = ["break_of", "slope_weights"]
-
-
 _STRAIGHT = 1e-6
 """Of the squares, what is no more than this is no bend."""
 

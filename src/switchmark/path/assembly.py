@@ -27,18 +27,6 @@ from switchmark.runs.together import between
 from switchmark.switches.across import Across
 from switchmark.switches.links import READ_LINKS
 
-__all__ = [
-    "awaits_switch",
-    "build",
-    "construct",
-    "create_nodes",
-    "join",
-    "node_of",
-    "part_counters",
-    "settled",
-    "vm_of",
-]
-
 
 def build(layout: Layout) -> Plan:
     """Return the whole plan: `construct`, then `join` once the ports are being opened, and

@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from switchmark.model.cable import CABLE
+from switchmark.model.placement import Pin
 from switchmark.model.spec import Test, usual_values
 from switchmark.path.layout import Layout, lay_out
-from switchmark.path.placement import PINNED, Pin, Placement, unpinned_only
+from switchmark.path.placement import PINNED, Placement, unpinned_only
 from switchmark.path.resolve import check
 from switchmark.path.roles import cpu_users_of, forwards, steering_of
 from switchmark.switches import TABLE as SWITCHES
-
-__all__ = ["CABLE", "on_cable", "pins_on_cable", "without_switch"]
 
 _ENDS = "p2p"
 """What is left of a chain between physical ports without its functions."""

@@ -12,8 +12,6 @@ from switchmark.path.layout import Layout
 from switchmark.path.needs import network_stack
 from switchmark.path.sides import hosts_of
 
-__all__ = ["captures", "check_capture"]
-
 
 def check_capture(layout: Layout) -> None:
     """Raise UsageError if a port of this path cannot be captured."""

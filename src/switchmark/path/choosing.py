@@ -19,8 +19,6 @@ from switchmark.path.resolve import check
 from switchmark.path.roles import engine_of, played_parts
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["AUTO", "Usable", "candidates", "with_engines"]
-
 AUTO = AXES["engine"].chosen
 _USUAL: str = AXES["engine"].default
 

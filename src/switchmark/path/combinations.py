@@ -20,8 +20,6 @@ from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
-__all__ = ["listed", "reasons_of_axes"]
-
 _VLAN_BYTES = 4
 _IP6_BYTES = 20
 """By which its header is longer."""

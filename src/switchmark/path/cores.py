@@ -15,8 +15,6 @@ from switchmark.path.layout import Layout
 from switchmark.path.roles import played_parts
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["core_reasons"]
-
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
 """Interfaces of the kernel that are made, or set up, with as many pairs of queues as wanted."""
 

@@ -13,19 +13,11 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
+from switchmark.model.addresses import Addressing
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.plan import Node
 from switchmark.model.spec import Test
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    Flow,
-    Part,
-    PortKind,
-    Semantics,
-    Topology,
-    Wiring,
-)
+from switchmark.model.topology import Endpoint, Flow, Part, PortKind, Semantics, Topology, Wiring
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version
 from switchmark.path.placement import SHARED_PROCESS
@@ -35,14 +27,6 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.across import Across, far_switch, side_name, wirings_of
 from switchmark.switches.base import Switch, program_at
-
-__all__ = [
-    "UDP_PORT",
-    "Layout",
-    "frame_sizes",
-    "lay_out",
-    "opened_in",
-]
 
 UDP_PORT = 20000
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})

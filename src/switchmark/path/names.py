@@ -15,8 +15,6 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["TABLES", "unknown_names"]
-
 TABLES: Mapping[str, tuple[str, Table[Any]]] = {
     "engines": ("engine", ENGINES),
     "environments": ("environment", ENVIRONMENTS),

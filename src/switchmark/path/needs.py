@@ -11,21 +11,12 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Attachment, Needs, Neighbour
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.programs import beside_python, installation_of
+from switchmark.model.addresses import Addressing
 from switchmark.model.plan import Node, Spawn
-from switchmark.model.topology import Addressing, Part, Port, Wiring
+from switchmark.model.topology import Part, Port, Wiring
 from switchmark.path.layout import Layout
 from switchmark.path.roles import engine_of, parts_in_vms
 from switchmark.runs.pci import guest_devices
-
-__all__ = [
-    "attachments_of",
-    "needs_of",
-    "netns_of",
-    "network_stack",
-    "stack_of",
-    "switch_needs",
-    "vm_megabytes",
-]
 
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"

@@ -13,8 +13,6 @@ from switchmark.observe.cpus import Cpu, format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement
 
-__all__ = ["noise_beside"]
-
 
 def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
     """Return the noise beside a test's trials, on its CPUs; `cpus` are those that the host

@@ -19,8 +19,6 @@ from switchmark.path.sharing import RX_BURST
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.path.tasks import Job, distinct, jobs_of, opened_by
 
-__all__ = ["expected_of", "load_of", "opening_of"]
-
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _VNI = 100  # of a VXLAN tunnel
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)

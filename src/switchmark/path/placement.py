@@ -15,19 +15,6 @@ from switchmark.model.placement import Pin, PlacementRecord
 from switchmark.observe.cpus import Cpu, format_cpus, parse_cpus
 from switchmark.path.seats import Table, Unit
 
-__all__ = [
-    "AUTO",
-    "PINNED",
-    "POLICIES",
-    "SHARED_PROCESS",
-    "CpuUser",
-    "Pin",
-    "Placement",
-    "place",
-    "unpinned_only",
-    "wanted_cpus",
-]
-
 AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"
 POLICIES = (AUTO, PINNED, UNPINNED, "unpinned:switch", "unpinned:function", SHARED_PROCESS)
 """Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide

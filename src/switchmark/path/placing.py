@@ -13,8 +13,6 @@ from switchmark.path.resolve import may_share_process
 from switchmark.path.roles import cpu_users_of
 from switchmark.switches.across import far_switch
 
-__all__ = ["place_parts"]
-
 
 def place_parts(
     test: Test,

@@ -32,8 +32,6 @@ from switchmark.path.roles import (
 from switchmark.runs.pci import DRIVERS
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["check", "may_share_process"]
-
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
 """Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""

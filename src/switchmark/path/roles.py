@@ -18,26 +18,6 @@ from switchmark.runs.nics import switch_nics
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.across import far_switch
 
-__all__ = [
-    "as_hosted",
-    "clock_of",
-    "cpu_users_of",
-    "engine_of",
-    "forwards",
-    "has_own_memory",
-    "hosted_parts",
-    "instances_of",
-    "is_spread",
-    "own_kernel",
-    "parts_in_vms",
-    "place_of",
-    "played_parts",
-    "processes_of",
-    "rewrites_of",
-    "roles_of",
-    "steering_of",
-]
-
 
 def played_parts(layout: Layout) -> tuple[Part, ...]:
     """Return the parts that the traffic program plays."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from switchmark.errors import UsageError
 from switchmark.observe.cpus import Cpu
 
-__all__ = ["Table", "Unit"]
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:

@@ -8,8 +8,6 @@ from collections.abc import Hashable
 from switchmark.model.spec import AXES, Test
 from switchmark.model.units import mtu_for
 
-__all__ = ["RX_BURST", "path_key", "shares_path"]
-
 RX_BURST = 64
 """Frames that a receiver takes at once: every port has buffers for so many."""
 

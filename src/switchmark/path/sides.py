@@ -10,8 +10,6 @@ from switchmark.model.plan import HOST
 from switchmark.model.spec import Test
 from switchmark.model.topology import Topology
 
-__all__ = ["environments_of", "home_of", "hosts_of", "sides_of"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HINT = "--hosts a,b, by the names of the host file"
 

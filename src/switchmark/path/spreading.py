@@ -12,8 +12,6 @@ from switchmark.path.layout import Layout
 from switchmark.path.needs import network_stack
 from switchmark.path.roles import is_spread
 
-__all__ = ["spread"]
-
 
 def spread(layout: Layout) -> Plan:
     """Spread what comes in at the switch's ports over its CPUs, each flow on one of them; NICs of

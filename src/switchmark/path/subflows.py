@@ -11,8 +11,6 @@ from switchmark.model.objects import Message
 from switchmark.model.refusal import Refusal
 from switchmark.model.spec import Test
 
-__all__ = ["first_subflow", "has_subflows", "reasons_of_flows", "subflows_of"]
-
 _ADDRESSES = IPv4Address("10.0.0.0")
 _MACS = 0x800000
 _MOST = {"ip": 2**24, "mac": 2**23}

@@ -13,16 +13,6 @@ from switchmark.model.topology import Flow, Part, Port, Role
 from switchmark.path.layout import Layout
 from switchmark.path.roles import clock_of, roles_of
 
-__all__ = [
-    "Job",
-    "distinct",
-    "jobs_of",
-    "opened_by",
-    "reads_one_clock",
-    "sent_by_flow",
-    "unsure_ns",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -14,8 +14,6 @@ from switchmark.model.topology import PortKind
 from switchmark.path.layout import Layout
 from switchmark.switches.across import Across
 
-__all__ = ["between_hosts", "cables_of", "feeds_of", "uncounted_ports", "ways_of"]
-
 
 def ways_of(layout: Layout) -> tuple[Way, ...]:
     """Return the way of each flow through the switch, and of its answers, by the ports that have an

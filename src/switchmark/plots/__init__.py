@@ -11,8 +11,6 @@ from switchmark.plots.chart import Chart
 from switchmark.plots.scales import in_handy_units
 from switchmark.plugins import Table, load_plugins
 
-__all__ = ["TABLE", "charts"]
-
 _FEW_PANELS = 4
 
 TABLE: Table[Plot] = load_plugins(

@@ -18,19 +18,6 @@ from switchmark.model.spec import AXES, Test
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.references import Place, references
 
-__all__ = [
-    "Plot",
-    "along",
-    "figure_of",
-    "mark_of",
-    "measured",
-    "place",
-    "scale_of_axis",
-    "scale_of_metric",
-    "split",
-    "words_of",
-]
-
 _SHORTER = {"latency.p50_us": "median latency"}
 """What stands beside a scale, where a metric's own words are too long for it."""
 

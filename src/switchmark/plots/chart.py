@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Chart", "Kind", "Mark", "Reference", "Scale", "spans"]
-
 Kind = Literal["lines", "bars", "points", "curves", "boxes", "stacks", "heat"]
 """Lines through points; bars; points alone; curves of many points without marks; boxes over the
 values of the trials; bars stacked by series; cells whose colour is the value."""

@@ -11,8 +11,6 @@ from switchmark.model.spec import AXES
 from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 
-__all__ = ["CORES", "PARTS"]
-
 _LOADS = [name for name, axis in AXES.items() if axis.of == "load"]
 """Tests that differ in these stand in one picture: the rate tells them apart."""
 

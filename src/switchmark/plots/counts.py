@@ -11,8 +11,6 @@ from switchmark.model.record import Record
 from switchmark.plots.base import along
 from switchmark.plots.chart import Chart
 
-__all__ = ["PLOTS"]
-
 
 @dataclass
 class _Along:

@@ -10,8 +10,6 @@ from switchmark.model.record import Record
 from switchmark.plots.base import measured, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 
-__all__ = ["CDF", "PERCENTILES", "thinned"]
-
 _POINTS, _FEWEST_POINTS, _ALL_POINTS = 300, 20, 9000
 """Points of a curve: more are not seen. Of many curves each has fewer, so that all have not many
 more than the last number."""

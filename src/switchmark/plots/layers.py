@@ -12,8 +12,6 @@ from typing import Any
 
 from switchmark.plots.chart import Chart, Mark, Scale
 
-__all__ = ["COLOURS", "GREY", "Spec", "layers_of", "row_of"]
-
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F00", "#666666"),
     *("#7A3E9D", "#A6761D"),

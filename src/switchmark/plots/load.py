@@ -13,8 +13,6 @@ from switchmark.plots.base import mark_of, measured, scale_of_metric, split, wor
 from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.references import references
 
-__all__ = ["LATENCY", "LOSS", "RECEIVED"]
-
 _OFFERED = metric("offered.mpps")
 _FEWEST = 3
 _FAR_APART = 10

@@ -21,8 +21,6 @@ from switchmark.plots.base import (
 from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.references import references
 
-__all__ = ["BARS", "BOXES", "HEAT"]
-
 _MOST_BARS, _MOST_NAMES, _MOST_PANELS = 60, 30, 12
 """So many bars can be seen, so many with long names, and so many panels of bars."""
 

@@ -10,8 +10,6 @@ from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.plots.chart import Reference
 
-__all__ = ["CABLE", "LINE", "Place", "references"]
-
 CABLE, LINE = "bare cable", "line rate"
 
 Place = tuple[float | str | None, str, str]

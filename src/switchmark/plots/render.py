@@ -18,8 +18,6 @@ from typing import Any
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.model.printable import printable
 
-__all__ = ["pdf", "png", "script", "svg"]
-
 _VERSION = "6.4"
 """The version of Vega-Lite that specifications are written for."""
 

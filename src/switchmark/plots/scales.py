@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
 
-__all__ = ["in_handy_units"]
-
 _SMALLER = {"Mpps": "kpps", "Gbps L1": "Mbps L1", "Gbps L2": "Mbps L2"}
 """The unit for what is less than one of a unit: a thousandth of it."""
 

@@ -9,8 +9,6 @@ from switchmark.model.record import Record
 from switchmark.plots.base import along
 from switchmark.plots.chart import Chart
 
-__all__ = ["GBPS", "RATE"]
-
 
 class _AgainstSize:
     def __init__(self, name: str, summary: str, metric: str) -> None:

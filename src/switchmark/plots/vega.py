@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from switchmark.plots.chart import Chart, Reference, spans
 from switchmark.plots.layers import COLOURS, GREY, Spec, layers_of, row_of
 
-__all__ = ["COLOURS", "specification", "together"]
-
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 _APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"

@@ -38,8 +38,6 @@ from switchmark.report.standing import (
 )
 from switchmark.report.words import NAMED, listed, listed_all, times
 
-__all__ = ["answer"]
-
 _NUMBERS = {3: "three"}
 _SENTENCES = 6
 """Of more cases than these some are counted."""

@@ -10,8 +10,6 @@ from switchmark.model.record import Record
 from switchmark.report.figures import DOUBT_MARK, format_median, rate
 from switchmark.report.json import to_object
 
-__all__ = ["bars"]
-
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _HOLLOW = "░"
 

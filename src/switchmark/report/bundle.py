@@ -29,8 +29,6 @@ from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.schema import SCHEMAS, schema
 
-__all__ = ["packed", "time_of", "write_bundle"]
-
 _SUMS = "SHA256SUMS"
 _LINES = ("records.jsonl", "trials.jsonl")
 _EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # zip knows none before

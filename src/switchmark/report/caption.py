@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["axis_text", "caption"]
-
 _SAID = frozenset(
     {
         *("dimension", "locality", "scenario", "direction", "switch", "environment", "engine"),

@@ -7,8 +7,6 @@ import re
 
 from switchmark.model.printable import printable
 
-__all__ = ["in_csv", "in_markdown"]
-
 _MARKUP = re.compile(r"[\\`*_|<>\[\]#]")
 _FORMULA = re.compile(r"[=+@\t\r]|-(?![0-9.]+$)")
 """What a spreadsheet takes for the beginning of a formula; a negative number is none."""

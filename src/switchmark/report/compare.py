@@ -23,9 +23,6 @@ from switchmark.report.json import origin, plain, to_object
 from switchmark.report.pairing import Sides
 from switchmark.report.undecided import in_the_way, why_undecided
 
-__all__ = ["Comparison", "Failure", "Pair", "Unknown", "as_object", "compared"]
-
-
 State = Literal["passed", "failed", "cannot tell", ""]
 
 

@@ -16,8 +16,6 @@ from switchmark.report.compare_table import (
 )
 from switchmark.report.host_differences import HostDifference
 
-__all__ = ["compare_markdown"]
-
 
 def compare_markdown(
     comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]

@@ -19,18 +19,6 @@ from switchmark.report.notes import version_told
 from switchmark.report.pairing import identity
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
-__all__ = [
-    "Names",
-    "compare_lines",
-    "figure_text",
-    "host_lines",
-    "name_of",
-    "names_of",
-    "notes_of",
-    "result_line",
-    "said",
-]
-
 Names = Sequence[str]
 """The axes that tell the tests of a comparison apart."""
 

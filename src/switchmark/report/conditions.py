@@ -23,8 +23,6 @@ from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import FIGURES
 from switchmark.model.units import parse_share
 
-__all__ = ["GRAMMAR", "Condition", "Holds", "parse_conditions"]
-
 GRAMMAR = "slower:3%, latency:5%, latency-p99:10%, loss, loss:0.1%, undecided"
 """Conditions as they are written."""
 

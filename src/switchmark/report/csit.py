@@ -23,8 +23,6 @@ from switchmark.model.spec import AXES
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.report.json import to_object
 
-__all__ = ["VERSION", "as_csit", "document", "file_name"]
-
 VERSION = "1.5.1"
 
 _LOADS = {"pdr_0": 0.0, "pdr_10": 0.1, "pdr_50": 0.5, "pdr_90": 0.9}

@@ -22,17 +22,6 @@ from switchmark.report.files import picture_of, write_file
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import ODDS, Judged, published_points
 
-__all__ = [
-    "assumptions",
-    "axis_words",
-    "check_drawing",
-    "experiment_charts",
-    "experiment_id",
-    "odds",
-    "paper_page",
-    "write_papers",
-]
-
 _SUFFIXES = (".html", ".htm", ".svg", ".pdf", ".png")
 
 _KINDS: dict[str, Kind] = {

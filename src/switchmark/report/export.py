@@ -20,8 +20,6 @@ from switchmark.report.json import plain
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["as_csv", "as_objects", "rows_as_csv", "write_parquet"]
-
 _ROWS = "select * from tests order by run, number"
 
 

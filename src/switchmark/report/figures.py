@@ -15,30 +15,6 @@ from switchmark.model.search import Goal, SearchResult
 from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
 
-__all__ = [
-    "ABOVE",
-    "BOUND_MARK",
-    "BOUND_NOTE",
-    "DOUBT_MARK",
-    "bound",
-    "cable_latency",
-    "doubt",
-    "format_median",
-    "format_ns",
-    "goal_name",
-    "outcome",
-    "percent",
-    "precision",
-    "rate",
-    "scaled_figure",
-    "searched_figure",
-    "share",
-    "sure_latency",
-    "sure_rate",
-    "with_interval",
-    "with_repeats",
-]
-
 DOUBT_MARK = "○"
 """Stands before a figure that a doubt was raised about."""
 

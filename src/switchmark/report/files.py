@@ -26,8 +26,6 @@ from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.sections import sections
 
-__all__ = ["PICTURES", "Runs", "as_csv", "chosen_charts", "picture_of", "write_file", "writer_of"]
-
 PICTURES = (".svg", ".pdf", ".png")
 """The suffixes of pictures."""
 

@@ -18,8 +18,6 @@ from switchmark.report.files import write_file
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import Judged, published_points
 
-__all__ = ["check_gallery", "gallery_page", "write_gallery"]
-
 _STILL_MARKS = 2500
 """So many marks of all charts have a picture for where scripts are off; what comes after is drawn
 by the page's script."""

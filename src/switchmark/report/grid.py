@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["cell", "grid"]
-
 _GAP = 2
 _NARROWEST = 8
 _CUT = "…"

@@ -13,8 +13,6 @@ from typing import Any
 from switchmark.model.record import Record
 from switchmark.report.notes import version_told
 
-__all__ = ["HostDifference", "RunFacts", "host_differences"]
-
 _CHANGES_BY_ITSELF = {"hugepages.free", "hugepages.total"}
 """What differs between two runs of one host that nobody touched: other runs lease pages, too."""
 

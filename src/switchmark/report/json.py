@@ -29,8 +29,6 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.spec import AXES
 
-__all__ = ["DETAILS", "origin", "plain", "to_object"]
-
 DETAILS = (
     *(
         "evidence",

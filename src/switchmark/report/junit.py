@@ -13,8 +13,6 @@ from switchmark.report.compare_table import figure_text, name_of, names_of, resu
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.undecided import why_undecided
 
-__all__ = ["junit"]
-
 _FAILED, _LACKING = "failure", "error"
 
 

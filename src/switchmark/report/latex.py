@@ -14,8 +14,6 @@ from switchmark.model.search import Goal
 from switchmark.model.spec import AXES
 from switchmark.report.json import to_object
 
-__all__ = ["as_latex", "escape"]
-
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

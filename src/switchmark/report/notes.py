@@ -15,8 +15,6 @@ from switchmark.model.record import Record
 from switchmark.model.search import OneSearch, SearchResult
 from switchmark.report.figures import BOUND_NOTE, DOUBT_MARK, format_ns, goal_name
 
-__all__ = ["SHOWN_CORES", "footnotes", "version_told"]
-
 SHOWN_CORES = 0.005
 """Of the kernel's interrupts: less is not shown."""
 

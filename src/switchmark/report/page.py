@@ -30,8 +30,6 @@ from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections
 from switchmark.report.table import Section
 
-__all__ = ["figure_of_page", "page", "page_of"]
-
 _HERE = Path(__file__).parent
 _STILL_MARKS = 600
 """Of more marks no picture is made beforehand: it would be larger than all else."""

@@ -17,8 +17,6 @@ from switchmark.model.labels import following, telling, varying
 from switchmark.model.record import Record
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["Runs", "Sides", "against", "between", "by_test", "identity", "parted_by", "within"]
-
 Runs = Sequence[Sequence[Record]]
 """The records of one run, or of several that repeat each other."""
 

@@ -20,21 +20,11 @@ from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
-from switchmark.papers.claims import Answer, Claim, Facts
+from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published, source
+from switchmark.papers.judging import Answer, Facts
 from switchmark.papers.points import Figure, Measured, Point
 from switchmark.report.figures import DOUBT_MARK
-
-__all__ = [
-    "ODDS",
-    "Judged",
-    "as_object",
-    "judged",
-    "measured",
-    "print_judged",
-    "print_summary",
-    "published_points",
-]
 
 _WIDTH = 100
 _BESIDE = " " * 18

@@ -34,8 +34,6 @@ from switchmark.report.views import VIEWS
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Answer", "Unreadable", "ask", "columns_of_tables", "counted", "opened"]
-
 _USUAL_LINE = 1 << 20
 """No usual line is longer. DuckDB reads twice as much at once, by as many threads as there are such
 pieces."""

@@ -14,8 +14,6 @@ from switchmark.report.figures import scaled_figure
 from switchmark.report.standing import Figure, figures_of
 from switchmark.report.words import listed, listed_all
 
-__all__ = ["SURE", "cables", "engines", "left_out", "semantics", "sureness"]
-
 SURE = 5
 """So many repeats have an interval, and can show a difference."""
 

@@ -25,8 +25,6 @@ from switchmark.model.latency import LatencyFigures
 from switchmark.model.record import SCHEMA, FlowCounts, Origin, Record, TrialResult
 from switchmark.model.spec import AXES, Test
 
-__all__ = ["SCHEMAS", "as_json", "members_told", "schema"]
-
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

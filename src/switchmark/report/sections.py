@@ -34,8 +34,6 @@ from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
 from switchmark.report.table import Column, Section, folded
 
-__all__ = ["sections"]
-
 _IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
 
 _LAST_ROLES = ("switch",)

@@ -21,8 +21,6 @@ from switchmark.metrics.throughput import is_lower_bound, of_latency, received
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 
-__all__ = ["FUNCTIONAL", "Figure", "Kind", "Relation", "Unit", "figures_of", "ranked", "united"]
-
 FUNCTIONAL = "cores-overcommitted"
 """The doubt of a figure that is left out of rankings."""
 

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialResult
 
-__all__ = ["HOST", "in_sql", "structure"]
-
 HOST: Mapping[str, str] = {
     **dict.fromkeys(("kernel", "machine", "distribution", "cpu_model"), "VARCHAR"),
     **dict.fromkeys(("cores_usable", "memory_kib"), "BIGINT"),

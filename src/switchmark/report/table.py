@@ -9,8 +9,6 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Column", "Section", "folded", "table_lines"]
-
 _GAP = "  "
 _NO_WIDTH = 10_000
 

@@ -15,8 +15,6 @@ from switchmark.report.compare_table import said
 from switchmark.report.figures import BOUND_NOTE, outcome, sure_rate
 from switchmark.report.json import to_object
 
-__all__ = ["command_of", "tuning_lines"]
-
 
 def tuning_lines(
     default: Record,

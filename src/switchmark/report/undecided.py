@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from switchmark.metrics.difference import Difference, Reason
 
-__all__ = ["WHY", "in_the_way", "rounds_that_decide", "why_undecided"]
-
 WHY: Mapping[Reason, str] = {
     "few": "there are fewer than three repeats",
     "zero": "a figure of 0, or none, has no ratio",

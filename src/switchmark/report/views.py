@@ -20,8 +20,6 @@ from switchmark.model.units import mean_frame_bytes
 from switchmark.report.schema import members_told
 from switchmark.report.structure import HOST, structure
 
-__all__ = ["VIEWS", "Column", "View"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-__all__ = ["NAMED", "listed", "listed_all", "times"]
-
 NAMED = 4
 """Of more names than these some are counted."""
 

@@ -18,9 +18,8 @@ from types import FrameType
 from typing import Literal, NoReturn
 
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
-from switchmark.hosts.base import LocalHost, last_lines
-
-__all__ = ["anchor", "privileges"]
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local_process import last_lines
 
 _ANCHORED = "SWITCHMARK_ANCHORED"
 _NEEDED_CAPABILITIES = 1 << 12 | 1 << 21

@@ -10,8 +10,6 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run, Write
 
-__all__ = ["PERIOD_US", "V1", "V2", "check_cpu_limit", "cpu_root", "limited_group"]
-
 V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 """The folder below which groups of the cpu controller lie, by version; of both on a hybrid
 machine the first has the controller."""

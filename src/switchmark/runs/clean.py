@@ -36,8 +36,6 @@ from switchmark.runs.workspace import (
     require_own,
 )
 
-__all__ = ["Cleaned", "clean", "clean_there"]
-
 _GRACE_S = 2.0
 _ROUNDS = 3
 

@@ -26,8 +26,6 @@ from switchmark.runs.script import Inside, command, fill
 from switchmark.runs.together import place_of_step, steps_beside, steps_together
 from switchmark.runs.workspace import Workspace
 
-__all__ = ["Commands", "explained"]
-
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 _SHORTEST_CHECK_S = 1.0
 _CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls

@@ -23,8 +23,6 @@ from switchmark.runs.script import Inside, command, describe, fill, is_host
 from switchmark.runs.undo import carry_out, in_words, undone_together
 from switchmark.runs.workspace import Workspace
 
-__all__ = ["Executor"]
-
 
 class Executor(Commands):
     """An executor carries plans out on `hosts`. `logs_dir` gets the stderr of each Spawn as

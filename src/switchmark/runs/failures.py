@@ -6,11 +6,10 @@ import shlex
 import signal
 
 from switchmark.errors import CommandFailed
-from switchmark.hosts.base import Completed, last_lines
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local_process import last_lines
 from switchmark.model.plan import Node
 from switchmark.runs.script import is_host
-
-__all__ = ["ended", "evidence", "failure", "place_of"]
 
 
 def failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:

@@ -27,8 +27,6 @@ from switchmark.runs.journal import (
     Undo,
 )
 
-__all__ = ["FarRun"]
-
 _WATCH_S = 20.0
 
 _WATCH = f"""\

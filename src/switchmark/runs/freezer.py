@@ -20,8 +20,6 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.processes import marked
 from switchmark.model.plan import Plan, Run, Write
 
-__all__ = ["HIERARCHIES", "Freezer", "Hierarchy", "thaw_all"]
-
 _LONGEST_S = 5.0
 _SELF = "/proc/self/cgroup"
 

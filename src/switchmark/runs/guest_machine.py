@@ -19,15 +19,14 @@ from pathlib import Path
 from signal import SIGTERM
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.base import LocalHost, LocalProcess, last_lines
+from switchmark.hosts.base import LocalHost
 from switchmark.hosts.caches import cache_folder
 from switchmark.hosts.host_file import HostEntry, MachineEntry, Nic
+from switchmark.hosts.local_process import LocalProcess, last_lines
 from switchmark.hosts.qemu import EMULATED, KVM, accelerator, processor, qemu
 from switchmark.hosts.signals import shielded
 from switchmark.runs.journal import Stop
 from switchmark.runs.workspace import Workspace
-
-__all__ = ["SSH_NIC", "Machine", "image_of", "machine_argv"]
 
 _BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on one that eight others keep busy
 _KVM_BOOT_S = 20.0

@@ -15,8 +15,6 @@ from switchmark.hosts.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
 from switchmark.runs.machines import MachineHost, machine_host
 
-__all__ = ["Hosts"]
-
 
 class Hosts(Mapping[str, Host]):
     """This mapping has this host and, by name, those of the host file, each connected when it is

@@ -14,8 +14,6 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import Host
 from switchmark.runs.leases import Leases
 
-__all__ = ["ON_NODE", "Pool", "can_reserve", "find_pool", "reserve"]
-
 ON_NODE = "/sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
 _MEMORY = "/proc/meminfo"
 _ON_MACHINE = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"

@@ -24,24 +24,6 @@ from switchmark.hosts.processes import start_time
 from switchmark.hosts.signals import shielded
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
-__all__ = [
-    "Begin",
-    "Command",
-    "Done",
-    "Far",
-    "Intend",
-    "Journal",
-    "Lease",
-    "NulFree",
-    "Restore",
-    "Started",
-    "Stop",
-    "Undo",
-    "boot_id",
-    "is_locked",
-]
-
-
 NulFree = Annotated[str, Field(pattern="^[^\\x00]*$")]
 """A text that the kernel takes: what a disk spoilt may be JSON, and still nothing to carry out."""
 

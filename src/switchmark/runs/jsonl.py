@@ -18,16 +18,6 @@ from pydantic_core import from_json
 from switchmark.errors import RecordFailed
 from switchmark.model.regular_file import MIB, check_regular
 
-__all__ = [
-    "MOST_BYTES",
-    "Entry",
-    "append_entry",
-    "append_line",
-    "parse_line",
-    "to_line",
-    "whole_lines",
-]
-
 MOST_BYTES = 4096 * MIB
 """No file of lines is larger: the records of the longest campaigns are a tenth of it."""
 

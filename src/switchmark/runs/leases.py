@@ -31,8 +31,6 @@ from switchmark.hosts.ssh import SshHost
 from switchmark.runs.journal import NulFree, boot_id
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
-__all__ = ["MACHINE_WIDE", "Leases"]
-
 MACHINE_WIDE = Path("/dev/switchmark-leases")
 """The ledger of this machine's own values."""
 

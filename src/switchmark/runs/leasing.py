@@ -10,8 +10,6 @@ from switchmark.runs.hugepages import find_pool, reserve
 from switchmark.runs.journal import Lease
 from switchmark.runs.workspace import Workspace
 
-__all__ = ["lease", "reserve_pages"]
-
 
 def lease(workspace: Workspace, host: Host, path: str, content: bytes) -> None:
     """Set a value of a whole host, which the last run that has it set restores."""

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Lifetimes"]
-
 
 class Lifetimes:
     """The times of processes are kept by the name of their Spawn, those of the latest of a name.

@@ -20,8 +20,6 @@ from switchmark.hosts.ssh import SshHost
 from switchmark.hosts.ssh_sockets import new_folder
 from switchmark.runs.guest_machine import Machine
 
-__all__ = ["MachineHost", "cable_peer", "end_machines", "machine_host"]
-
 _EMULATED_PATIENCE = 6.0
 """Programs took four to thirty times as long on an emulated processor of a busy host."""
 

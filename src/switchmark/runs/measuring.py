@@ -19,8 +19,6 @@ from pathlib import Path
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, LocalHost, boot_id
 
-__all__ = ["VARIABLE", "measuring_alone", "measuring_alone_on", "myself"]
-
 VARIABLE = "SWITCHMARK_MACHINE_LOCK"
 """The environment variable that names another file, such as one that containers of one machine
 share; /dev/null: nobody is waited for."""

@@ -10,11 +10,10 @@ from typing import Any
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import pci_address
 from switchmark.model.plan import Plan, Run, Step, Write
-from switchmark.model.topology import Port, Semantics, pci_address
+from switchmark.model.topology import Port, Semantics
 from switchmark.observe.cpus import cpu_mask, format_cpus
-
-__all__ = ["lend", "numa_nodes", "spread", "switch_nics", "unused_link"]
 
 _FEATURES = {
     "tx-checksumming": "tx",

@@ -18,8 +18,6 @@ from switchmark.model.plan import HOST, Check, Node, Plan, Run, Step, Wait
 from switchmark.model.topology import Endpoint
 from switchmark.runs.nics import unused_link
 
-__all__ = ["DRIVERS", "UIO", "VFIO", "Device", "bind", "find_device", "guest_devices", "hand_over"]
-
 VFIO, UIO = "vfio-pci", "uio_pci_generic"
 DRIVERS = (VFIO, UIO)
 """Drivers of the kernel that leave a device to a program; the first is used unless another is

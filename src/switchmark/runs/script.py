@@ -15,8 +15,6 @@ from switchmark.errors import SetupFailed
 from switchmark.model.plan import HOST, Check, Folder, Node, Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.runs.hugepages import ON_NODE
 
-__all__ = ["Inside", "command", "describe", "fill", "is_host"]
-
 Inside = Callable[[Node, tuple[str, ...]], tuple[str, ...]]
 """The argv that runs an argv in a node: `Environment.inside` of the node's environment."""
 

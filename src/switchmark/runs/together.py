@@ -12,8 +12,6 @@ from switchmark.hosts.ssh_files import LONG
 from switchmark.model.plan import Node, Plan, Run, Step, Wait
 from switchmark.runs.journal import Command, Undo
 
-__all__ = ["between", "commands_together", "place_of_step", "steps_beside", "steps_together"]
-
 _MOST = 32
 
 

@@ -13,14 +13,13 @@ from contextlib import closing, suppress
 from itertools import takewhile
 
 from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
-from switchmark.hosts.base import Call, Host, LocalHost, last_lines
+from switchmark.hosts.base import Call, Host, LocalHost
+from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.ssh import SshHost
 from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.runs.leases import Leases
 from switchmark.runs.machines import MachineHost
 from switchmark.runs.together import commands_together
-
-__all__ = ["carry_out", "in_words", "undone_together"]
 
 _GONE = re.compile(
     rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE

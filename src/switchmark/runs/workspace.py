@@ -27,16 +27,6 @@ from switchmark.runs.far_run import FarRun
 from switchmark.runs.journal import Far, Journal
 from switchmark.runs.leases import Leases
 
-__all__ = [
-    "RUN",
-    "Workspace",
-    "claims",
-    "default_base",
-    "mounts_below",
-    "remove_folder",
-    "require_own",
-]
-
 RUN = re.compile("sm[0-9a-f]{4}")
 """The id of a run."""
 

@@ -6,8 +6,6 @@ from switchmark.plugins import Table, load_plugins
 from switchmark.scenarios import loopback, p2p, p2v, v2p, v2v
 from switchmark.scenarios.base import Scenario
 
-__all__ = ["TABLE"]
-
 TABLE: Table[Scenario] = load_plugins(
     "switchmark.scenarios",
     Scenario,  # type: ignore[type-abstract]

@@ -7,20 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import UsageError
+from switchmark.model.addresses import pci_address
 from switchmark.model.spec import AXES, Test
-from switchmark.model.topology import Port, Topology, pci_address
-
-__all__ = [
-    "Nic",
-    "Scenario",
-    "copied",
-    "forwarders",
-    "functions",
-    "nics",
-    "physical",
-    "physical_sinks",
-]
-
+from switchmark.model.topology import Port, Topology
 
 _USUAL = "forwarder"
 _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"

@@ -14,8 +14,6 @@ from switchmark.searches import (
 )
 from switchmark.searches.base import Search
 
-__all__ = ["TABLE"]
-
 TABLE: Table[Search] = load_plugins(
     "switchmark.searches",
     Search,  # type: ignore[type-abstract]

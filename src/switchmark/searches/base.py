@@ -19,29 +19,6 @@ from switchmark.model.record import TrialResult
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.trial import TrialSpec
 
-__all__ = [
-    "LOWEST_SHARE",
-    "MAX_TRIALS",
-    "Estimate",
-    "LoadBounds",
-    "Measure",
-    "Probe",
-    "Saturation",
-    "Search",
-    "bracket",
-    "goal_of",
-    "halvings",
-    "is_enough",
-    "least_repeats",
-    "limit_of",
-    "limit_of_all",
-    "meets",
-    "most_repeats",
-    "repeated",
-    "saturate",
-    "usual_repeats",
-]
-
 Measure = Callable[[TrialSpec], TrialResult]
 Judge = Callable[[Sequence[TrialResult]], str]
 

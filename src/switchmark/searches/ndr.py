@@ -32,8 +32,6 @@ from switchmark.searches.base import (
     saturate,
 )
 
-__all__ = ["SEARCH", "BinarySearch", "RateBounds", "majority", "search_rate", "usual_trials"]
-
 _FIRST_STEP = 4
 """Of the precision: how far from R+ a second rate is tried."""
 

@@ -35,8 +35,6 @@ from switchmark.switches import (
 from switchmark.switches.base import Switch
 from switchmark.switches.versions import Switches
 
-__all__ = ["TABLE"]
-
 _MEMBERS = load_plugins(
     "switchmark.switches",
     Switch,  # type: ignore[type-abstract]

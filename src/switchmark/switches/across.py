@@ -11,20 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from switchmark.hosts.base import Host
-from switchmark.model.addresses import mac_address
+from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.plan import HOST, Node, Plan, Run, on_host
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    Flow,
-    Port,
-    Semantics,
-    Wiring,
-)
+from switchmark.model.topology import Endpoint, Flow, Port, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, Switch, program_at
-
-__all__ = ["Across", "Uplink", "far_switch", "named_ends", "side_name", "wirings_of"]
 
 _OWN = frozenset(
     {"name", "semantics", "port_kinds", "counters", "program", "program_folders", "bound_to"}

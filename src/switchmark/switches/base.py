@@ -13,32 +13,11 @@ from typing import Any, Generic, TypeVar
 from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL
 from switchmark.hosts.programs import USUAL_FOLDERS, chosen_program, named_program
+from switchmark.model.addresses import Addressing, group_mac_address, ip_address, mac_address
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    Flow,
-    Port,
-    PortKind,
-    Semantics,
-    Wiring,
-    group_mac_address,
-    ip_address,
-    mac_address,
-)
+from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
-
-__all__ = [
-    "NO_COUNTERS",
-    "Counters",
-    "Counting",
-    "PortCounters",
-    "Switch",
-    "program_at",
-    "routed_addressing",
-    "wire_refusal",
-]
 
 _Place = TypeVar("_Place")
 

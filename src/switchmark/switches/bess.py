@@ -21,11 +21,13 @@ from dataclasses import replace
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import hint_for, how_to_name, probe_version
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch
+from switchmark.switches.base import Counters, Counting, Switch
 from switchmark.switches.eal_ports import eal_endpoints, functions_listen, socket_path
 
 _HINT = f"build it (https://github.com/NetSys/bess), then {how_to_name('bess', '/its/folder')}"

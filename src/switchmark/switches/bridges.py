@@ -8,8 +8,6 @@ from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Wiring
 from switchmark.switches import links
 
-__all__ = ["add_bridge", "add_bridge_port", "wait_forwarding"]
-
 _TABLES = ("iptables", "ip6tables", "arptables")
 
 

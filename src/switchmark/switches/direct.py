@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import (
-    Endpoint,
-    Flow,
-    Port,
-    PortKind,
-    Semantics,
-    Wiring,
-    mac_address,
-)
+from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import NO_COUNTERS, Switch
 from switchmark.switches.kernel_probes import CABLE, probe_kernel

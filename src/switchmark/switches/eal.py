@@ -25,13 +25,6 @@ from switchmark.runs.pci import UIO, bind, guest_devices
 from switchmark.switches.eal_ports import file_prefix, functions_listen, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 
-__all__ = [
-    "MBUF_BYTES",
-    "pci_options",
-    "probe_program",
-    "start_program",
-]
-
 _PAGE_MB = 2  # a hugepage of a virtual machine
 MBUF_BYTES = 2176
 """The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""

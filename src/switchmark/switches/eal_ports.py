@@ -5,18 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmark.model.topology import Endpoint, Port, PortKind, Wiring, mac_address
-
-__all__ = [
-    "PORT_KINDS",
-    "SOCKET_KINDS",
-    "device_ids",
-    "eal_endpoints",
-    "file_prefix",
-    "functions_listen",
-    "port_mac",
-    "socket_path",
-]
+from switchmark.model.addresses import mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 
 SOCKET_KINDS = (PortKind.VHOST_USER, PortKind.MEMIF)
 PORT_KINDS = (*SOCKET_KINDS, PortKind.NIC_PCI)

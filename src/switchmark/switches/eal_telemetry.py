@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from switchmark.engines.base import traffic_program
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.topology import PortKind, Wiring
 from switchmark.runs.jsonl import parse_line
 from switchmark.runs.pci import guest_devices
-from switchmark.switches.base import Counters, Counting, PortCounters
+from switchmark.switches.base import Counters, Counting
 from switchmark.switches.eal_ports import device_ids, file_prefix, functions_listen, socket_path
-
-__all__ = ["COUNTERS", "eal_counters", "parse_eal_counters", "wait_linked", "wait_listening"]
 
 _LINKED_S = 30.0
 """How long a link may take: that of an emulated machine's NIC came after 10 s on a busy host."""

@@ -23,16 +23,16 @@ from switchmark.hosts.programs import (
     how_to_name,
     on_other,
 )
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch, wire_refusal
+from switchmark.switches.base import Counters, Counting, Switch, wire_refusal
 from switchmark.switches.eal import MBUF_BYTES, start_program
 from switchmark.switches.eal_ports import PORT_KINDS, device_ids, eal_endpoints, file_prefix
 from switchmark.switches.eal_telemetry import wait_linked
-
-__all__ = ["FastClick"]
 
 _HINT = f"build it (https://github.com/tbarbette/fastclick), then {how_to_name('fastclick')}"
 _VERSION = re.compile(rb"^version:\n(\S+)", re.MULTILINE)

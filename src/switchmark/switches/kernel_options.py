@@ -14,8 +14,6 @@ from switchmark.hosts.base import Host
 from switchmark.observe.facts import kernel_config
 from switchmark.switches.kernel_probes import kernel_release
 
-__all__ = ["require_options"]
-
 
 def require_options(host: Host, *options: str) -> None:
     """Raise Unavailable where a kernel was built without one of these options, such as

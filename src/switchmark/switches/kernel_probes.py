@@ -8,9 +8,8 @@ import re
 import shlex
 
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import Host, last_lines
-
-__all__ = ["CABLE", "kernel_release", "probe_kernel"]
+from switchmark.hosts.base import Host
+from switchmark.hosts.local_process import last_lines
 
 _RELEASE = "/proc/sys/kernel/osrelease"
 _REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")

@@ -8,33 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Check, Node, Plan, Run, Step, Wait, Write
-from switchmark.model.topology import Endpoint, Port, PortKind, Wiring, mac_address
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch
-
-__all__ = [
-    "COUNTERS",
-    "OFFLOADS_OFF",
-    "PORT_KINDS",
-    "READ_LINKS",
-    "KernelSwitch",
-    "add_port",
-    "add_tap",
-    "add_veth",
-    "interface_mac",
-    "kernel_counters",
-    "kernel_endpoints",
-    "link_counters",
-    "offloads_off",
-    "parse_link_counters",
-    "parse_socket_counters",
-    "removal",
-    "set_sysctls",
-    "silence",
-    "socket_counters",
-    "switch_ifname",
-    "wait_running",
-]
+from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
+from switchmark.switches.base import Counters, Counting, Switch
 
 OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
 """Features that would let one skb carry several frames, or leave a checksum to be filled in."""

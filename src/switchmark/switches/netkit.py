@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.kernel_options import require_options

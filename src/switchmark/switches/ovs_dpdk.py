@@ -15,18 +15,13 @@ from collections.abc import Mapping
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import probe_version
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
-from switchmark.model.topology import (
-    Endpoint,
-    Port,
-    PortKind,
-    Semantics,
-    Wiring,
-    mac_address,
-)
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.observe.cpus import all_but
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch
+from switchmark.switches.base import Counters, Counting, Switch
 from switchmark.switches.eal import pci_options
 from switchmark.switches.links import add_port
 from switchmark.switches.ovs_instance import (

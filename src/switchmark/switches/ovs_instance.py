@@ -16,22 +16,6 @@ from switchmark.hosts.programs import programs_beside, require_programs
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
 
-__all__ = [
-    "add_static_rules",
-    "appctl",
-    "bridge_name",
-    "daemon",
-    "daemon_name",
-    "database",
-    "instance_dir",
-    "on_host",
-    "pidfile",
-    "port_number",
-    "require_instance",
-    "static_refusal",
-    "vsctl",
-]
-
 _PROGRAMS = {
     "ovsdb-tool": "openvswitch-common",
     "ovsdb-server": "openvswitch-common",

@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from switchmark.model.addresses import Addressing, ip_address, mac_address
 from switchmark.model.plan import Plan
-from switchmark.model.topology import (
-    Addressing,
-    Endpoint,
-    PortKind,
-    Semantics,
-    Wiring,
-    ip_address,
-    mac_address,
-)
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.switches.base import Switch
 from switchmark.switches.eal_ports import PORT_KINDS, device_ids, eal_endpoints, port_mac
 from switchmark.switches.eal_telemetry import wait_linked
-
-__all__ = ["PairedSwitch", "are_neighbours", "pairs"]
 
 _PORTS = 32  # RTE_MAX_ETHPORTS
 

@@ -13,8 +13,6 @@ from switchmark.engines.base import traffic_program
 from switchmark.model.topology import Port, Wiring
 from switchmark.switches.links import KernelSwitch, switch_ifname
 
-__all__ = ["RedirectingSwitch", "redirect", "wires"]
-
 
 def redirect(hook: Literal["xdp", "tc"], near: str, far: str) -> tuple[str, ...]:
     """Return the command after which all that comes in at one interface goes out at another."""

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from switchmark.model.addresses import Addressing, ip_address, mac_address
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import (
-    Addressing,
-    Port,
-    Semantics,
-    Wiring,
-    ip_address,
-    mac_address,
-)
+from switchmark.model.topology import Port, Semantics, Wiring
 from switchmark.switches.base import routed_addressing
 from switchmark.switches.links import (
     COUNTERS,
@@ -25,8 +19,6 @@ from switchmark.switches.links import (
     set_sysctls,
     switch_ifname,
 )
-
-__all__ = ["FORWARDING", "KernelRouter", "table_of", "through_functions"]
 
 _NETWORKS = 255
 _FIRST_TABLE = 1000  # the kernel's own are below 256

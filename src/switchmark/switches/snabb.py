@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import USUAL_FOLDERS, how_to_name, probe_version
+from switchmark.model.addresses import mac_address
+from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
-from switchmark.switches.base import Counters, Counting, PortCounters, Switch, wire_refusal
-
-__all__ = ["Snabb"]
+from switchmark.switches.base import Counters, Counting, Switch, wire_refusal
 
 _HINT = f"build it (https://github.com/snabbco/snabb), then {how_to_name('snabb')}"
 _VERSION = r"(?m)^snabb\S* (\d.*)$"

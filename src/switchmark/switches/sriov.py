@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import host_entries
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Check, Plan, Run, Wait, Write
-from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.runs.nics import unused_link
 from switchmark.runs.pci import VFIO, bind

@@ -8,8 +8,9 @@ pool alone is made to measure: all rings and caches can be full at once.
 from __future__ import annotations
 
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Plan
-from switchmark.model.topology import Semantics, Wiring, mac_address
+from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.eal import MBUF_BYTES, probe_program, start_program
 from switchmark.switches.eal_ports import PORT_KINDS

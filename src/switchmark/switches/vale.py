@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import hint_for, how_to_name, on_other
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Check, Plan, Run, Wait
-from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring, mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.units import LAYER_2_BYTES
 from switchmark.model.version import Version
 from switchmark.switches import links

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from switchmark.model.version import Verified
 
-__all__ = ["FILE", "Verification", "key_of", "verifications", "verified"]
-
 FILE = Path(__file__).with_name("verified.toml")
 
 _LEAST: Verified = "not verified"

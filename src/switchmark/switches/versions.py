@@ -27,8 +27,6 @@ from switchmark.plugins import Table
 from switchmark.switches.base import Switch
 from switchmark.switches.verified import verified
 
-__all__ = ["Switches", "is_build", "probe_asked"]
-
 _AT = "@"
 
 

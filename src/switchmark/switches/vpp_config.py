@@ -5,28 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from switchmark.model.topology import (
-    Endpoint,
-    Port,
-    PortKind,
-    Semantics,
-    Wiring,
-    ip_address,
-    mac_address,
-)
+from switchmark.model.addresses import ip_address, mac_address
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.switches import links
-
-__all__ = [
-    "BUFFERS",
-    "home",
-    "interface",
-    "kind_of",
-    "main_core",
-    "number",
-    "process",
-    "script",
-    "startup",
-]
 
 BUFFERS = 16384
 """Of a NUMA node, without those that NICs hold."""

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from switchmark.hosts.base import Host
+from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Semantics, Wiring, mac_address
+from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.bridges import add_bridge, add_bridge_port, wait_forwarding
