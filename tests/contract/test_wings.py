@@ -16,7 +16,7 @@ from switchmark.cli.app import app
 from switchmark.lab.trial import Trials
 
 PACKAGE = str(Path(switchmark.__file__).parent) + "/"
-WINGS = {"campaign": 0, "lab": 1, "layout": 2}
+WINGS = {"campaign": 0, "lab": 1, "path": 2}
 """From the highest to the lowest. Drivers and the machine are below; who watches a run, as the
 command line does, is told of it by the campaign."""
 
@@ -80,6 +80,6 @@ def test_no_call_of_a_run_goes_up(
     monkeypatch.setattr(Trials, "_phase", first_frame)
     found = calls_between_wings((*RUN, "--out", str(tmp_path / "runs")))
     ways = {(above, to) for above, to, _ in found}
-    assert ways >= {("campaign", "lab"), ("lab", "layout")}
+    assert ways >= {("campaign", "lab"), ("lab", "path")}
     up = [call for call in sorted(found) if call[0] in WINGS and WINGS[call[0]] > WINGS[call[1]]]
     assert up == []
