@@ -19,8 +19,6 @@ from bench.report import Row, compared
 from switchmark.errors import SwitchmarkError
 from switchmark.metrics.throughput import steady_pps
 
-__all__ = ["BEST", "RAW_MMSG", "parse_periods"]
-
 _BURST = 32
 _RATE = 100_000_000  # more than it can: it has no other word for "as fast as it goes"
 _SENDERS = ("raw-mmsg", "mmap", "xdp", "xdp-live")

@@ -29,8 +29,6 @@ from switchmark.path.roles import cpu_users_of
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 
-__all__ = ["Bed", "RxCounter", "Track", "require_root"]
-
 
 @dataclass(frozen=True, slots=True)
 class Track:

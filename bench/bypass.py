@@ -24,8 +24,6 @@ from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Check, Run, Wait
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["BYPASS"]
-
 _BURST = 32
 _RX_BURST = 64  # our receivers ask for so many
 _SETTLE_S = 0.3

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from bench.bed import Bed
 from bench.report import Row
 
-__all__ = ["Comparison", "Session"]
-
 
 @dataclass(frozen=True, slots=True)
 class Session:

@@ -15,8 +15,6 @@ from bench.pairs import Limit, interleaved
 from bench.peers import TRAFGEN, XDP_TRAFFICGEN, find
 from bench.report import Row, compared
 
-__all__ = ["GENERATORS", "frame"]
-
 _BURST = {"xdp-live": 1024}
 """Frames of one call where it is not 256. trafgen asks the kernel once a ring, and xdp-trafficgen
 once for all frames; a call of xdp-live costs as much as 25 frames."""

@@ -15,8 +15,6 @@ from bench.pairs import Limit
 from bench.report import Row, compared
 from switchmark.errors import Unavailable
 
-__all__ = ["LABS"]
-
 _TESTS = 50
 _CAMPAIGN = f"""
 name: labs

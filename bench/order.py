@@ -20,8 +20,6 @@ from switchmark.model.cable import CABLE
 from switchmark.model.topology import PortKind
 from switchmark.path.choosing import candidates
 
-__all__ = ["ORDER", "contradicted", "in_order"]
-
 _BURST = 32
 _AS_MUCH = 1.0
 """What stands first carries at least what stands next: a row is missed if the whole interval of

@@ -27,8 +27,6 @@ from switchmark.path.assembly import join, settled
 from switchmark.path.roles import processes_of
 from switchmark.path.tasks import Job
 
-__all__ = ["FRAME_BYTES", "Sender", "address", "run_alone", "sender", "trial"]
-
 FRAME_BYTES = 64
 """With the FCS; 60 in memory."""
 

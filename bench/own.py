@@ -25,8 +25,6 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["NULL", "PACING", "SETUP", "SETUP_SWITCHES", "set_up", "worst_interval"]
-
 _BURST = 32
 _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
 """Frames a second, and in bursts of how many: 32 would not divide 1000."""

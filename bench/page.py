@@ -14,8 +14,6 @@ from bench.pairs import Limit
 from bench.records import lines
 from bench.report import Row, absolute
 
-__all__ = ["PAGE", "tests"]
-
 _TESTS = 1000
 _SWITCHES = ("linux-bridge", "ovs", "vpp", "ovs-dpdk")
 _MOST_MB = 6.0

@@ -9,8 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Interval", "Limit", "Verdict", "interleaved", "median_interval", "ratios", "verdict"]
-
 Verdict = Literal["met", "missed", "not shown either way"]
 
 _DRAWS = 10_000

@@ -8,18 +8,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "NFV_TESTPERF",
-    "PKTGEN",
-    "SOCKPERF",
-    "TESTPMD",
-    "TRAFGEN",
-    "XDP_TRAFFICGEN",
-    "MissingPeer",
-    "Peer",
-    "find",
-]
-
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 

@@ -20,8 +20,6 @@ from switchmark.path.assembly import create_nodes, node_of
 from switchmark.path.layout import Layout, lay_out
 from switchmark.path.needs import attachments_of
 
-__all__ = ["PLACED"]
-
 _OFF = 0.03
 """How far from those in a namespace the frames that arrive in a container may be."""
 

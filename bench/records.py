@@ -17,8 +17,6 @@ from bench.comparison import Comparison, Session
 from bench.pairs import Limit
 from bench.report import Row, absolute
 
-__all__ = ["QUERY", "RECORDS", "lines"]
-
 _RECORDS = 10_000
 _INTERVALS = 150
 _STORED = Path(__file__).parents[1] / "tests" / "unit" / "data" / "records-0.1.0.jsonl"

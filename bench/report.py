@@ -14,8 +14,6 @@ from typing import Any
 
 from bench.pairs import Interval, Limit, Verdict, median_interval, ratios, verdict
 
-__all__ = ["Machine", "Row", "absolute", "compared", "table", "write_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -16,8 +16,6 @@ from bench.peers import SOCKPERF, find
 from bench.report import Row, compared
 from switchmark.model.plan import Check, Run, Wait
 
-__all__ = ["RTT", "parse_median_us"]
-
 _PORT = 11111
 _PACE = 10_000
 

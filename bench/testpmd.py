@@ -14,17 +14,6 @@ from switchmark.errors import TrialFailed
 from switchmark.hosts.base import Process
 from switchmark.model.plan import Check, Run, Wait
 
-__all__ = [
-    "DESCRIPTORS",
-    "MBUFS",
-    "Telemetry",
-    "devices",
-    "eal",
-    "received",
-    "telemetry",
-    "testpmd",
-]
-
 DESCRIPTORS = 1024
 """As engine dpdk has them."""
 

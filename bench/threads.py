@@ -22,8 +22,6 @@ from switchmark.model.plan import HOST
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.orders import opening_of
 
-__all__ = ["THREADS"]
-
 _BURST = 32
 _LEAST = 1.8
 _LONGEST_S = 10.0

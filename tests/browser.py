@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["asked", "chromium", "painted_ms", "picture"]
-
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["CONTRIBUTING", "REPOSITORY", "example", "source_of_example"]
-
 REPOSITORY = Path(__file__).parents[1]
 CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
 

@@ -21,18 +21,6 @@ from switchmark.runs.clean import clean
 from switchmark.runs.journal import is_locked
 from switchmark.runs.leases import Leases
 
-__all__ = [
-    "AREAS",
-    "QUICK",
-    "VOLATILE",
-    "Snapshot",
-    "differences",
-    "hugepages",
-    "left_as_it_was",
-    "run_of",
-    "state_of_the_host",
-]
-
 RUNS = Path("/run/switchmark")
 Snapshot = Mapping[str, frozenset[str]]
 """Lines by area."""

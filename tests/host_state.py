@@ -10,18 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from host_snapshot import hugepages, run_of
-
-__all__ = [
-    "COMMAND",
-    "hugepages",
-    "marked",
-    "of_run",
-    "records",
-    "start",
-    "traffic_processes",
-    "wait_for",
-]
+from host_snapshot import run_of
 
 COMMAND = [sys.executable, "-m", "switchmark"]
 

@@ -19,15 +19,6 @@ from switchmark.model.spec import Test
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = [
-    "Measure",
-    "assert_every_frame_is_accounted_for",
-    "measuring",
-    "only",
-    "skip_refused",
-    "skip_unpackaged",
-]
-
 
 class Measure:
     """This runs the test of some axes in a lab, short and slow unless they say otherwise. After it

@@ -16,8 +16,6 @@ from switchmark.model.spec import Test
 from switchmark.model.trial import TrialSpec
 from synthetic import SyntheticSwitch
 
-__all__ = ["FACTS", "fresh", "kept", "latency_trial", "stored_lines", "written"]
-
 DATA = Path(__file__).parent / "unit" / "data"
 FACTS = {"kernel": "6.1", "cpu_model": "a_cpu", "cores_usable": 2, "virtual": False}
 

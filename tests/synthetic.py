@@ -10,8 +10,6 @@ from switchmark.model.record import TrialResult
 from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Measure
 
-__all__ = ["SyntheticSwitch", "answers_of"]
-
 _INTERVALS = 50
 
 

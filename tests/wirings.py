@@ -8,8 +8,6 @@ from typing import Any
 from switchmark.model.plan import HOST
 from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
 
-__all__ = ["wiring_of"]
-
 
 def wiring_of(ports: int = 2, *, both_ways: bool = False, **more: Any) -> Wiring:
     """Return a wiring of so many functions with a port each, and a flow from the first to the

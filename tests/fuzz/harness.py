@@ -33,8 +33,6 @@ import switchmark
 from switchmark.cli import main
 from switchmark.errors import Exit
 
-__all__ = ["Ended", "Found", "Tally", "Target", "command", "environment", "hunt", "seeds_of"]
-
 HANG_S = 60.0
 """No command on a small input takes as long, on a busy machine either."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TEXTS", "any_value", "endless", "spoilt_bytes", "spoilt_json", "spoilt_text"]
-
 TEXTS = (
     *("", " ", "-", "--", "0", "-1", "1e999", "nan", "inf", "none", "null", "true", "max", "auto"),
     *("1..", "1..1..9", "9..1", "1,1", ",", "64,", "0x10", "1_000", "1%", "-5%", "1e-400"),

@@ -19,8 +19,6 @@ import switchmark
 from fuzz.harness import HANG_S, Ended, environment
 from fuzz.stored import put_sound_run
 
-__all__ = ["interruptions", "surroundings"]
-
 _SOURCE = str(Path(switchmark.__file__).parents[1])
 
 _COMMANDS: tuple[tuple[str, ...], ...] = (

@@ -24,8 +24,6 @@ from switchmark.errors import SetupFailed
 from switchmark.model.spec import Test
 from switchmark.runs.journal import boot_id
 
-__all__ = ["journals", "put_sound_run", "run_folders"]
-
 _LAB = {
     "testbeds": {"bed1": {"facts": {"kernel": "6.1", "cpu_model": "a"}, "versions": {}}},
     "rates_pps": {"raw": {"bed1": [1.0, 2.0, 3.0]}},

@@ -9,8 +9,6 @@ from fuzz.outside import interruptions, surroundings
 from fuzz.stored import journals, run_folders
 from fuzz.written import arguments, campaigns, host_files, lab_files
 
-__all__ = ["TARGETS"]
-
 TARGETS: Mapping[str, Target] = {
     "campaigns": campaigns,
     "host-files": host_files,

@@ -16,8 +16,6 @@ from switchmark.errors import SwitchmarkError
 from switchmark.model.spec import AXES
 from switchmark.switches import TABLE as SWITCHES
 
-__all__ = ["arguments", "campaigns", "host_files", "lab_files"]
-
 _CAMPAIGNS = Path(__file__).parents[2] / "campaigns"
 
 _CAMPAIGN = """\

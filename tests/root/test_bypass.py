@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from host_state import hugepages
+from host_snapshot import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
 from switchmark.lab.trial import Trials
 from switchmark.metrics.cpu import DISAGREEMENT, cost

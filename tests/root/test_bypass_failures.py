@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from host_snapshot import hugepages
 from host_state import (
     COMMAND,
-    hugepages,
     marked,
     records,
     start,

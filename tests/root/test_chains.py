@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from host_state import hugepages
+from host_snapshot import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "engine": "dpdk", "rate": "1k"}

@@ -16,7 +16,8 @@ import pytest
 from scapy.layers.inet import UDP  # GPL: tests only
 from scapy.utils import rdpcap
 
-from host_state import COMMAND, hugepages, marked, of_run, records, start, wait_for
+from host_snapshot import hugepages
+from host_state import COMMAND, marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
