@@ -5,7 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-C_FILES = $(wildcard traffic/src/*.[ch] traffic/engines/*.[ch] traffic/tests/*.[ch] traffic/fuzz/*.[ch])
+C_FILES = $(wildcard traffic/src/*.[ch] traffic/engines/*.[ch] traffic/tests/*.[ch] traffic/fuzz/*.[ch] agent/*/*.[ch])
 PYTHON_DIRS = $(wildcard src tests tools bench)
 
 FUZZ = -runs=100000 -max_total_time=30 -max_len=4096 -verbosity=0 -print_final_stats=1
@@ -60,13 +60,13 @@ check-types:
 check-c:
 	$(CLANG_FORMAT) --dry-run -Werror $(C_FILES)
 check-tidy: build/strict
-	cd build/strict && grep -oP '"file": "\K[^"]+' compile_commands.json | grep -E 'traffic/(src|engines)/' | \
+	cd build/strict && grep -oP '"file": "\K[^"]+' compile_commands.json | grep -E '(traffic|agent)/(src|engines)/' | \
 		sort -u | xargs -n 1 -P $$(nproc) $(CLANG_TIDY) --quiet -p .
 check-fuzz: build/strict
 	@mkdir -p build/corpus/{frame,command,control,wire}
 	build/strict/traffic/fuzz_frame $(FUZZ) build/corpus/frame
 	build/strict/traffic/fuzz_command $(FUZZ) build/corpus/command traffic/fuzz/commands
-	build/strict/traffic/fuzz_wire $(FUZZ) build/corpus/wire
+	build/strict/agent/fuzz_wire $(FUZZ) build/corpus/wire
 	@$(call LONG_ROWS,build/corpus/control)
 	build/strict/traffic/fuzz_control $(FUZZ) -len_control=0 -max_len=1024 build/corpus/control
 check-threads: build/thread

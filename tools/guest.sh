@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts the guest of the environment `vm` into the folder GUEST: `kernel`, that of Debian's
 # linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below, the traffic
-# program PROGRAM, what is built beside it, and dpdk-testpmd where it is installed. The kernel's package is downloaded once for each version; the image is made
+# program PROGRAM, the agent and what else is built beside it, and dpdk-testpmd where it is installed. The kernel's package is downloaded once for each version; the image is made
 # when one of its inputs changes. Nothing of the host's own kernel is used or changed.
 # Progress is on stdout, the tools' output on stderr; on failure, the last line is the reason.
 set -euo pipefail
@@ -9,8 +9,8 @@ set -euo pipefail
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
 export LC_ALL=C # what apt says is looked through
 program=$(realpath "$1")
-# Where their libraries were there to build them.
-beside=("$(dirname "$program")"/{switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
+# The agent, and those whose libraries were there to build them.
+beside=("$(dirname "$program")"/{switchmark-agent,switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
 guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
 drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
@@ -43,11 +43,11 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 
 # --- the image -------------------------------------------------------------------------------
 
-copy_as() # PLACE FILE: into the image, with the libraries that it is linked with
+copy_as() # PLACE FILE: into the image, with the libraries that it is linked with, if any
 {
 	local library
 	[ -e "$1" ] || install -D "$2" "$1"
-	{ ldd "$2" 2>/dev/null || true; } | grep -oE '/[^ ]+' | while read -r library; do
+	{ ldd "$2" 2>/dev/null | grep -oE '/[^ ]+' || true; } | while read -r library; do
 		# What a program finds in the drivers' folder is loaded from there, needed or not.
 		case $library in */dpdk/pmds-*) library=/lib/$multiarch/$(basename "$library") ;; esac
 		[ -e "$image$library" ] || install -D "$library" "$image$library"

@@ -14,7 +14,7 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
-from switchmark.hosts.programs import program_variable
+from switchmark.hosts.programs import AGENT, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run
@@ -36,7 +36,7 @@ Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
-_TRAFFIC = re.compile(rf"'{PROGRAMS}/switchmark-traffic'(?= (boot|enter|redirect|serve|telemetry))")
+_OURS = re.compile(rf"'{PROGRAMS}/(switchmark-\w+)'(?= (boot|enter|redirect|serve|telemetry))")
 
 # The nodes of p2p that stand where the functions of these scenarios do.
 ENDS = {
@@ -234,7 +234,8 @@ def plans() -> Iterator[tuple[str, Test]]:
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put every program at a path that is the same on every host."""
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
-    monkeypatch.setenv(program_variable("switchmark-traffic"), f"{PROGRAMS}/switchmark-traffic")
+    for name in (AGENT, TRAFFIC):
+        monkeypatch.setenv(program_variable(name), f"{PROGRAMS}/{name}")
     for name in ("vpp", "bess", "t4p4s"):
         monkeypatch.setenv(program_variable(name), name)
     monkeypatch.setenv(QEMU_VARIABLE, "qemu-system-x86_64")
@@ -244,10 +245,10 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_file(plan: Plan) -> str:
-    """Return a plan as it is kept: the traffic program stands there by its name alone, but for
+    """Return a plan as it is kept: our programs stand there by their names alone, but for
     control groups and mounts, and the guest's files in a folder that is the same on every host."""
     text = "\n".join(describe(plan, inside)) + "\n"
-    return _TRAFFIC.sub("switchmark-traffic", text).replace(f"{sys.prefix}/{GUEST}", "/guest")
+    return _OURS.sub(r"\1", text).replace(f"{sys.prefix}/{GUEST}", "/guest")
 
 
 def steps(test: Test) -> str:

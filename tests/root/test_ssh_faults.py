@@ -35,7 +35,7 @@ def host(ssh_host: SshdHost) -> Iterator[SshHost]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """Make a program that is carried: it answers what the traffic program is asked."""
+    """Make a program that is carried: it says its version, as the traffic program does."""
     path = tmp_path / "switchmark-traffic"
     path.write_text("#!/bin/sh\necho carried\n")
     path.chmod(0o755)
@@ -136,7 +136,7 @@ def test_a_host_runs_what_it_is_given_under_the_name_of_plans(
         f"root@{ssh_host.address}",
         ssh_host.options,
         there={"/opt/here": "/bin/echo"},
-        carried=Carried(str(program)),
+        carried=(Carried(str(program)),),
     )
     assert host.run((str(program),)).stdout == b"carried\n"
     assert host.run(("env", str(program))).stdout == b"carried\n"

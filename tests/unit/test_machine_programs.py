@@ -95,6 +95,7 @@ def test_programs_of_one_installation_are_found_by_each_other(tmp_path: Path) ->
     ("name", "variable"),
     [
         ("switchmark-traffic", "SWITCHMARK_TRAFFIC"),
+        ("switchmark-agent", "SWITCHMARK_AGENT"),
         ("pcap-bridge", "SWITCHMARK_PCAP_BRIDGE"),
         ("ovs-dpdk", "SWITCHMARK_OVS_DPDK"),
     ],

@@ -47,13 +47,17 @@ def test_the_wheel_holds_every_file_of_the_package(
     assert [name for name in wanted if packed[name] != wanted[name]] == []
 
 
-def test_the_wheel_holds_both_commands(installed: importlib.metadata.Distribution) -> None:
+def test_the_wheel_holds_the_commands(installed: importlib.metadata.Distribution) -> None:
     commands = {file.name for file in installed.files or () if file.parts[-2:-1] == ("bin",)}
     # The bridge needs libpcap, without which it is left out.
-    assert commands - {"switchmark-pcap-bridge"} == {"switchmark", "switchmark-traffic"}
+    assert commands - {"switchmark-pcap-bridge"} == {
+        "switchmark",
+        "switchmark-agent",
+        "switchmark-traffic",
+    }
 
 
-def test_both_commands_tell_the_same_version(installed: importlib.metadata.Distribution) -> None:
+def test_all_commands_tell_the_same_version(installed: importlib.metadata.Distribution) -> None:
     for file in installed.files or ():
         if file.parts[-2:-1] == ("bin",):
             command = str(installed.locate_file(file))

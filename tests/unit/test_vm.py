@@ -41,7 +41,7 @@ def test_without_its_guest_it_is_unavailable() -> None:
 
 def test_kvm_is_used_only_if_a_guest_boots_on_it_and_that_is_found_out_once() -> None:
     boots: dict[tuple[str, ...], bytes | Completed] = {
-        ("qemu-system-x86_64",): b"...\nswitchmark-traffic 0.1.0\n",
+        ("qemu-system-x86_64",): b"...\nswitchmark-agent 0.1.0\n",
         **QEMU,
     }
     host = RecordingHost(boots, files={**GUEST, "/dev/kvm": b""})
@@ -117,11 +117,11 @@ def test_a_machine_is_started_where_the_taps_are_on_the_cpu_of_its_part() -> Non
     assert "switchmark.nic=02:53:4d:00:00:00,sm0000-e0" in " ".join(spawn.argv)
 
 
-def test_the_guest_has_a_traffic_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWITCHMARK_TRAFFIC", "/a b/switchmark-traffic")
+def test_the_guest_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_AGENT", "/a b/switchmark-agent")
     words = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
     socket = "/run/switchmark/sm0000/sm0000-f0.sock"
-    enter = ("/a b/switchmark-traffic", "enter", socket, "--")
+    enter = ("/a b/switchmark-agent", "enter", socket, "--")
     assert words == (*enter, "switchmark-traffic", "serve")
     assert vm.ENVIRONMENT.inside(NODE, ("ip", "link")) == (*enter, "ip", "link")
 

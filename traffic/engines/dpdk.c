@@ -37,6 +37,7 @@
 #include "engine.h"
 #include "frames.h"
 #include "socket.h"
+#include "socket_clear.h"
 
 enum {
 	DEVICES_MAX = 32,

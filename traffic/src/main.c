@@ -2,7 +2,6 @@
 /* switchmark-traffic: serves commands on stdin, or says what this build can do. */
 #include "control.h"
 #include "jitter.h"
-#include "machine.h"
 #include "redirect.h"
 #include "telemetry.h"
 
@@ -21,10 +20,7 @@ static const char usage[] =
 	"       switchmark-traffic in-cgroup DIR -- ARGV...    a command, as a member of a cgroup\n"
 	"       switchmark-traffic redirect xdp|tc NEAR FAR    what comes in at one interface goes out at another\n"
 	"       switchmark-traffic telemetry SOCKET QUESTION...    what a DPDK program answers\n"
-	"       switchmark-traffic version\n"
-	"       switchmark-traffic init       the first process of a virtual machine\n"
-	"       switchmark-traffic boot SOCKET -- QEMU...    a machine that is entered by SOCKET\n"
-	"       switchmark-traffic enter SOCKET -- ARGV...   a command in that machine\n";
+	"       switchmark-traffic version\n";
 
 /* Joins a cgroup (v1 or v2: to both, process 0 is who writes) and becomes the command. */
 static int in_cgroup(const char *dir, char **argv)
@@ -88,12 +84,6 @@ int main(int argc, char **argv)
 		puts("switchmark-traffic " SWITCHMARK_VERSION);
 		return 0;
 	}
-	if (argc == 2 && !strcmp(verb, "init"))
-		return guest_init();
-	if (argc > 4 && !strcmp(argv[3], "--") && !strcmp(verb, "boot"))
-		return boot(argv[2], argv + 4);
-	if (argc > 4 && !strcmp(argv[3], "--") && !strcmp(verb, "enter"))
-		return enter(argv[2], argv + 4);
 	if (argc == 2 && (!strcmp(verb, "help") || !strcmp(verb, "--help"))) {
 		fputs(usage, stdout);
 		return 0;

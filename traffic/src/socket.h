@@ -70,10 +70,6 @@ void socket_rx_failed(struct port *port);
 /* Does the interface run (up, with carrier)? Looked up in the port's network namespace. */
 bool interface_running(struct port *port);
 
-/* Removes a socket at a path that nobody listens at any more. What else is there stays. 0 where there is
- * nothing now, or an errno. */
-int socket_clear(const char *path);
-
 /* Enters the port's namespace; namespace_leave takes what it returned. -1: nothing to do. */
 int namespace_enter(struct port *port);
 void namespace_leave(int saved);

@@ -1,7 +1,7 @@
 """QEMU runs a virtual machine: it has a kernel of its own, and is reached over one virtio port.
 
 The guest is Debian's kernel with an image that `tools/guest.sh` makes; its first process is the
-traffic program, which starts what `inside` sends (traffic/src/guest.c).
+agent, which starts what `inside` sends (agent/src/guest.c).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from switchmark.engines.base import traffic_program
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.errors import CommandTimedOut, Unavailable, UsageError
 from switchmark.hosts.base import Host
-from switchmark.hosts.programs import probe_version
+from switchmark.hosts.programs import AGENT, probe_version, program_path
 from switchmark.hosts.qemu import KVM, QEMU_VARIABLE, accelerator, processor, qemu
 from switchmark.model.plan import PORTS_DIR, Check, Node, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Endpoint, PortKind
@@ -30,7 +29,7 @@ _VHOST = ", vhost-net"
 _SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
 _HINT = "make setup PARTS=vm"
 _FIRST_SLOT = 0x10  # of PCI, of those that a machine's other devices do not get
-_FD = 3  # BOOT_FD of traffic/src/machine.h
+_FD = 3  # BOOT_FD of agent/src/machine.h
 _OFFLOADS = (
     *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"),
     *("host_tso4", "host_tso6", "host_ecn", "host_ufo"),
@@ -83,7 +82,7 @@ class Vm(Environment):
                 _process_name(node),
                 (
                     *pinned,
-                    *(traffic_program(), "boot", _socket(node), "--"),
+                    *(program_path(AGENT), "boot", _socket(node), "--"),
                     *_machine(needs.mode, needs.megabytes, nics, image=_image(needs.image)),
                 ),
                 at=source,
@@ -108,7 +107,7 @@ class Vm(Environment):
         # The guest has our programs of its own.
         name = Path(argv[0]).name
         words = (name, *argv[1:]) if name.startswith("switchmark-") else argv
-        return (traffic_program(), "enter", _socket(node), "--", *words)
+        return (program_path(AGENT), "enter", _socket(node), "--", *words)
 
 
 def _guest(file: str) -> str:
@@ -132,7 +131,7 @@ def _image(named: str | None) -> tuple[str, str]:
     if not kernel or not initramfs:
         raise UsageError(
             f"the image of a virtual machine is KERNEL:INITRAMFS, not '{named}': a disk is not "
-            "booted, as the first process must be switchmark-traffic",
+            "booted, as the first process must be switchmark-agent",
             hint=f"--image KERNEL:{_guest('initramfs')}, with a kernel that needs no modules",
         )
     return kernel, initramfs
@@ -153,7 +152,7 @@ def _machine(
     # ciphers take another when emulated.
     words = [
         *("console=ttyS0", "quiet", "panic=-1", "ipv6.disable=1", "cryptomgr.notests"),
-        *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-traffic"),
+        *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-agent"),
         *(f"switchmark.nic={nic.mac},{nic.ifname}" for nic in nics if nic.ifname),
         *("--", then),
     ]
@@ -219,7 +218,7 @@ def _boots_on_kvm(host: Host) -> bool:
         done = host.run(argv, timeout_s=_KVM_BOOT_S)
     except CommandTimedOut:
         return False
-    return b"switchmark-traffic " in done.stdout
+    return b"switchmark-agent " in done.stdout
 
 
 ENVIRONMENT = Vm()

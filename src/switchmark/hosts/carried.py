@@ -14,8 +14,8 @@ from switchmark.errors import SetupFailed
 from switchmark.hosts.base import Completed, LocalHost
 from switchmark.hosts.local_process import last_lines
 
-_CHECK = ("engines",)
-"""What it is asked to see whether it runs: it lists what is built in."""
+_CHECK = ("version",)
+"""What it is asked to see whether it runs."""
 
 _CACHE = (
     'umask 077; c="${XDG_CACHE_HOME:-$HOME/.cache}/switchmark"; mkdir -p "$c" && cd "$c" && pwd'

@@ -17,8 +17,12 @@ _OWN = "switchmark-"
 TRAFFIC = f"{_OWN}traffic"
 """The traffic program."""
 
+AGENT = f"{_OWN}agent"
+"""The program that runs commands where processes of this host cannot be."""
+
 OTHER_PROGRAMS = {
     "traffic": TRAFFIC,
+    "agent": AGENT,
     "pcap-bridge": f"{_OWN}pcap-bridge",
     "qemu": "qemu-system-x86_64",
 }

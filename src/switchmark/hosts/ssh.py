@@ -46,8 +46,8 @@ class SshHost(SshFiles):
     `-o`. It is connected when it is first used, and again after its connection was lost.
 
     `there` are the paths of programs on that host, or of folders with them, by what plans call
-    them; `carried` is put there when it is first run. `cpus` are those that runs may have of it.
-    All that has its time there may take `patience` times as long.
+    them; each of `carried` is put there when it is first run. `cpus` are those that runs may have
+    of it. All that has its time there may take `patience` times as long.
 
     The socket of the connection is in `folder`, or in a folder of its own, until `close`.
     """
@@ -60,14 +60,14 @@ class SshHost(SshFiles):
         folder: Path | None = None,
         *,
         there: Mapping[str, str] = {},
-        carried: Carried | None = None,
+        carried: Sequence[Carried] = (),
         cpus: str | None = None,
     ) -> None:
         self.name = name
         self.cpus = cpus
         self._named = dict(there)
         self._there: dict[str, str] = {}
-        self._carried = carried
+        self._carried = list(carried)
         self.address = address or name
         self._options = tuple(options)
         self._folder = folder
@@ -202,12 +202,12 @@ class SshHost(SshFiles):
 
     def _as_there(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return a command with the programs that this host has elsewhere."""
-        if self._carried is not None and self._carried.path in argv:
-            carried, self._carried = self._carried, None
+        for carried in [each for each in self._carried if each.path in argv]:
+            self._carried.remove(carried)
             try:
                 self._there[carried.path] = carried.to(self)
             except BaseException:
-                self._carried = carried
+                self._carried.append(carried)
                 raise
         for word in self._named.keys() & set(argv):
             named = self._named.pop(word)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from switchmark.errors import HostLost, UsageError
@@ -45,11 +45,11 @@ class MachineHost(SshHost):
         folder: Path | None = None,
         *,
         there: Mapping[str, str] = {},
-        carried: Carried | None = None,
+        carried: Sequence[Carried] = (),
     ) -> None:
         super().__init__(name, folder=folder, there=there, carried=carried, cpus=entry.cpus)
         self._entry = entry
-        self._at_first = (dict(there), carried)
+        self._at_first = (dict(there), tuple(carried))
         self._machine: Machine | None = None
 
     def is_for(self, entry: HostEntry, there: Mapping[str, str]) -> bool:
@@ -100,13 +100,13 @@ class MachineHost(SshHost):
             self._machine = machine
             self.patience = _EMULATED_PATIENCE if machine.emulated else 1.0
             self.address, self._options = machine.address, machine.options
-            self._named, self._carried = dict(self._at_first[0]), self._at_first[1]
+            self._named, self._carried = dict(self._at_first[0]), list(self._at_first[1])
             self._there = {}
         return super()._shell()
 
 
 def machine_host(
-    name: str, entry: HostEntry, there: Mapping[str, str], carried: Carried | None
+    name: str, entry: HostEntry, there: Mapping[str, str], carried: Sequence[Carried]
 ) -> MachineHost:
     """Return the host that a machine is. Its connection ends with the machine."""
     known = _hosts.get(name)

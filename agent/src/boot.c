@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
-#include "socket.h"
+#include "socket_clear.h"
 #include "wire.h"
 
 #include <errno.h>

@@ -763,8 +763,7 @@ static void init_of_a_namespace_changes_nothing(void)
 	read_all(said[0], text, sizeof(text));
 	close(said[0]);
 	EXPECT_EQ(WEXITSTATUS(machine_pid_end(pid)), 2);
-	EXPECT(!strcmp(text,
-		       "switchmark-traffic init is the first process of a virtual machine\n"));
+	EXPECT(!strcmp(text, "switchmark-agent init is the first process of a virtual machine\n"));
 }
 
 static bool namespaces_allowed(void)
