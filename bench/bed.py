@@ -19,7 +19,7 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import LocalHost, Process
 from switchmark.model.addresses import Addressing
 from switchmark.model.plan import Node, Plan, Run, Spawn
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import create_nodes
 from switchmark.path.layout import Layout, lay_out

@@ -18,7 +18,7 @@ from bench.report import Row, absolute
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.units import IMIX_SIZES
 from switchmark.observe.cpus import read_cpus

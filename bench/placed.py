@@ -15,7 +15,7 @@ from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.assembly import create_nodes, node_of
 from switchmark.path.layout import Layout, lay_out
 from switchmark.path.needs import attachments_of

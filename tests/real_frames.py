@@ -15,7 +15,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES
 

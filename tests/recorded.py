@@ -12,7 +12,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.metrics.latency import from_counts
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from synthetic import SyntheticSwitch
 

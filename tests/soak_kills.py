@@ -33,7 +33,7 @@ from host_state import COMMAND
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import LocalHost
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES

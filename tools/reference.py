@@ -115,7 +115,7 @@ def parts_of_record() -> Iterator[tuple[str, type[BaseModel]]]:
     """Yield each part of a record with its place, such as `trials[].evidence`, but for the axes of
     the test, which have a page of their own."""
     from switchmark.model.record import Record
-    from switchmark.model.spec import Test
+    from switchmark.model.test import Test
 
     waiting: list[tuple[str, type[BaseModel]]] = [("", Record)]
     seen: set[type[BaseModel]] = {Test}
@@ -177,7 +177,7 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
 
 def followed(switch: Any) -> str:
     """List the axes that a switch follows and others do not."""
-    from switchmark.model.spec import AXES
+    from switchmark.model.test import AXES
 
     return listed(AXES[name].option for name in switch.resources)
 
@@ -237,7 +237,7 @@ def doubts() -> Iterator[tuple[str, ...]]:
 
 def axes() -> Iterator[tuple[str, ...]]:
     """Yield every axis, as its record and the type of its field say."""
-    from switchmark.model.spec import AXES
+    from switchmark.model.test import AXES
 
     yield (
         "axis",

@@ -41,7 +41,7 @@ from switchmark.hosts.host_file import LOCAL, VARIABLE, host_entries
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Verified
 from switchmark.observe.facts import host_facts

@@ -13,7 +13,7 @@ from bench.page import tests as lines_of_tests
 from browser import asked, chromium, painted_ms, picture
 from recorded import fresh, latency_trial
 from switchmark.campaign.store import read_records
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.page import page
 
 AXE = Path(sys.prefix) / "share/switchmark/axe.min.js"

@@ -8,7 +8,7 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.choosing import AUTO, candidates, with_engines
 from switchmark.path.resolve import check
 from switchmark.scenarios import TABLE as SCENARIOS

@@ -22,7 +22,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.hosts.base import Completed, LocalHost
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES

@@ -25,7 +25,7 @@ from switchmark.metrics.family import Results
 from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, OneSearch, SearchResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.papers.orders import Order
 from switchmark.papers.points import Point

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from switchmark.cli.listing import Thing, listed
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.resolve import check
 from switchmark.plugins import Table, load_plugins
 from switchmark.switches import TABLE as SWITCHES

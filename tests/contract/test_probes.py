@@ -21,7 +21,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Plan, Run, Wait
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES

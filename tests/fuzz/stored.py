@@ -21,7 +21,7 @@ from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
 from recorded import fresh, kept, latency_trial, written
 from switchmark.errors import SetupFailed
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs.journal import boot_id
 
 _LAB = {

@@ -13,7 +13,7 @@ from fuzz.odd import TEXTS, endless, spoilt_bytes, spoilt_text
 from switchmark.cli.app import COMMANDS
 from switchmark.cluster.description import described
 from switchmark.errors import SwitchmarkError
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.switches import TABLE as SWITCHES
 
 _CAMPAIGNS = Path(__file__).parents[2] / "campaigns"

@@ -18,7 +18,7 @@ from switchmark.hosts.programs import AGENT, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters

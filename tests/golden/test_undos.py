@@ -15,7 +15,7 @@ import pytest
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.model.plan import HOST, Folder, Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build

@@ -22,7 +22,7 @@ from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
 from switchmark.model.addresses import Addressing
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES

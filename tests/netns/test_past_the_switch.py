@@ -36,7 +36,7 @@ from pathlib import Path
 from switchmark.lab import gate
 from switchmark.lab.measure import Lab
 from switchmark.path.resolve import check
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 gate._LAG_S = 0.01  # counters of a veth are those of the moment
 axes = json.loads(sys.argv[2])

@@ -20,7 +20,7 @@ from switchmark.lab.workers import Workers
 from switchmark.metrics.latency import PERCENTILES, counts_of, merged
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.observe import perf
 from switchmark.path.resolve import check

@@ -11,7 +11,7 @@ import pytest
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import Plan, Run
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.runs.clean import clean
 from switchmark.switches import TABLE as SWITCHES

@@ -15,7 +15,7 @@ from host_state import COMMAND, records
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.usable import UsableHere
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.choosing import AUTO, with_engines
 from switchmark.switches import TABLE as SWITCHES
 

@@ -35,7 +35,7 @@ from switchmark.hosts.base import Completed, LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import PORTS_DIR
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from traffic_program import ADDRESS, Program
 
 QUICK = ["--engine", "dpdk", "--duration", "0.15", "--warmup", "0.05", "--rate", "5k", "--json"]

@@ -28,7 +28,7 @@ from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import PORTS_DIR, Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.threads import in_network
 from switchmark.path.layout import UDP_PORT
 from switchmark.path.resolve import check

@@ -19,7 +19,7 @@ from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.programs import TRAFFIC
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs import measuring
 from switchmark.runs.hosts import Hosts
 

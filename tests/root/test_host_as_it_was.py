@@ -22,7 +22,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.path.resolve import check
 from switchmark.runs.clean import clean

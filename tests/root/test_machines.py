@@ -20,7 +20,7 @@ from switchmark.hosts.processes import marked
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs.clean import clean, clean_there
 from switchmark.runs.guest_machine import image_of
 from switchmark.runs.hosts import Hosts

@@ -18,7 +18,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs.guest_machine import image_of
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.machines import MachineHost, end_machines

@@ -19,7 +19,7 @@ from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs.clean import clean
 
 Try = Callable[..., Record]

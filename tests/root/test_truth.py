@@ -28,7 +28,7 @@ from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.placement import Pin
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Role
 from switchmark.model.trial import TrialSpec
 from switchmark.observe import noise

@@ -16,7 +16,7 @@ from switchmark.cli.running import told
 from switchmark.cli.tuning import go_on_tuning, search_settings
 from switchmark.errors import Interrupted
 from switchmark.lab.measure import Lab
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.path.resolve import check
 

@@ -25,7 +25,7 @@ from switchmark.lab.measure import Lab
 from switchmark.lab.turns import Turns
 from switchmark.model.plan import Spawn
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.resolve import check
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor

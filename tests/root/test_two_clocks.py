@@ -15,7 +15,7 @@ from switchmark.cli.steps import plan
 from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 AHEAD_S = 1000
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

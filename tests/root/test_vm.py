@@ -20,7 +20,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES

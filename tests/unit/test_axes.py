@@ -19,8 +19,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.lab.searching import bounds_of
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
-from switchmark.model.keys import axes_in_key
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test, axes_in_key
 from switchmark.path.cables import on_cable, without_switch
 from switchmark.path.layout import lay_out
 from switchmark.path.names import TABLES
@@ -179,6 +178,23 @@ def test_results_of_earlier_versions_keep_their_keys() -> None:
     assert key(full, {"a": "b"}) == "7bab782d9f3b512c"
 
 
+def test_results_on_two_hosts_keep_their_key() -> None:
+    """With axes that came later, in the order of no file."""
+    test = Test(
+        switch="vpp",
+        engine="memif",
+        rate="2.5Gbps",
+        vlan=7,
+        arrivals="poisson",
+        switch_cores=2,
+        hosts="a,b",
+        locality="remote",
+        dimension="latency",
+        loads="10,50",
+    )
+    assert key(test, {"vpp": "24.02"}) == "b598cc684a740c41"
+
+
 def test_an_axis_that_came_later_is_in_keys_once_it_has_another_value() -> None:
     later = {name for name, axis in AXES.items() if axis.later}
     assert later == {
@@ -268,7 +284,7 @@ from switchmark.path.resolve import check
 from switchmark.path.sharing import shares_path
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.json import to_object
 
 campaign = from_options({"hop_limit": "3..5,none"}, check)
@@ -290,7 +306,7 @@ print(json.dumps({
 def test_a_new_axis_is_one_field_with_its_record(tmp_path: Path) -> None:
     """In a copy of the package fields are added to `Test`, and nothing else is edited."""
     shutil.copytree(PACKAGE, tmp_path / "switchmark", ignore=shutil.ignore_patterns("*.pyc"))
-    spec = tmp_path / "switchmark/model/spec.py"
+    spec = tmp_path / "switchmark/model/test.py"
     text, before = spec.read_text(), "\n    @property\n    def limits"
     assert text.count(before) == 1
     spec.write_text(text.replace(before, NEW_AXES + before))

@@ -21,7 +21,7 @@ from bench.testpmd import devices, received
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement
 

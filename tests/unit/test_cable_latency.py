@@ -13,7 +13,7 @@ from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.latency import Latency
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import lay_out

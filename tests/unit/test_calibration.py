@@ -15,7 +15,7 @@ from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.record import PartReport, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import lay_out

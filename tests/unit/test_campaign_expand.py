@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from switchmark.campaign.expand import grouped, product, run_order
 from switchmark.model.labels import label, telling, varying
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.sharing import shares_path
 
 TESTS = grouped(

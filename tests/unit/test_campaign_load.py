@@ -16,7 +16,7 @@ from switchmark.campaign.load import Campaign, dump, from_options, load
 from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.resolve import check
 
 REPOSITORY = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from switchmark.metrics.family import Results, further_repeats
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.turns import TurnsRecord
 from switchmark.model.visit import Visit

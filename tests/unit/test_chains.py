@@ -12,7 +12,7 @@ from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Run, Spawn
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics
 from switchmark.observe.cpus import Cpu
 from switchmark.path.assembly import build

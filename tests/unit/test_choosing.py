@@ -20,7 +20,7 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import LocalHost
 from switchmark.model.labels import following
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.choosing import AUTO, candidates, with_engines
 from switchmark.path.resolve import check
 from switchmark.report.answer import answer

@@ -31,7 +31,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
 from switchmark.path.choosing import with_engines
 from switchmark.path.resolve import check

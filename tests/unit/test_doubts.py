@@ -6,7 +6,7 @@ import pytest
 
 from switchmark.metrics.doubts import SPOILS, TABLE, spoiled
 from switchmark.model.record import Record, TrialResult, Verdict
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 
 

@@ -13,7 +13,7 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Semantics
 from switchmark.path.layout import lay_out
 from switchmark.runs.nics import lend, spread

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.load import from_options
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds
 from synthetic import SyntheticSwitch

@@ -8,7 +8,7 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.model.plan import Reserve
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.layout import lay_out
 
 Memory = Literal["hugepages", "no-huge"]

@@ -30,7 +30,7 @@ from switchmark.errors import UsageError
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.trial import TrialSpec
 from switchmark.report import query
 from switchmark.report.csit import VERSION, as_csit

@@ -13,7 +13,7 @@ from switchmark.lab.trial import Trials
 from switchmark.model.gate import GateResult
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.path.layout import Layout, lay_out
 

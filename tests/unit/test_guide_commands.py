@@ -13,7 +13,7 @@ import pytest
 
 from switchmark.campaign.load import from_options
 from switchmark.cli.app import COMMANDS, _Commands
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.path.choosing import with_engines
 from switchmark.path.resolve import check
 

@@ -20,7 +20,7 @@ from switchmark.campaign.store import RunFolder, read_host, read_lab, read_recor
 from switchmark.errors import UsageError
 from switchmark.metrics.latency import latency_of
 from switchmark.model.cost import TrialCost
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.plots import charts
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification

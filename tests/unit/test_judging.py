@@ -23,7 +23,7 @@ from switchmark.model.latency import Latency
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.cpus import Cpu
 from switchmark.observe.noise import Snapshot

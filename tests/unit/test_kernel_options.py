@@ -15,7 +15,7 @@ from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.facts import kernel_options
 from switchmark.path.resolve import check
 from switchmark.switches import TABLE as SWITCHES

@@ -26,7 +26,7 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.report.answer import answer
 from switchmark.report.notes import footnotes

@@ -23,7 +23,7 @@ from switchmark.hosts.processes import start_time
 from switchmark.hosts.recording import RecordingHost
 from switchmark.hosts.signals import interruptible, shielded
 from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
-from switchmark.model.spec import Test as SwitchmarkTest
+from switchmark.model.test import Test as SwitchmarkTest
 from switchmark.path.layout import lay_out
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor

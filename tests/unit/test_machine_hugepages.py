@@ -17,7 +17,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.prepare import prepare
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.hugepages import can_reserve, find_pool

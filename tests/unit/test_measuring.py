@@ -15,7 +15,7 @@ from switchmark.campaign.sharing import DOUBT, OnSharedMachine
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.runs import measuring
 from switchmark.runs.measuring import VARIABLE, measuring_alone, myself

@@ -11,7 +11,7 @@ from switchmark.environments import TABLE, inside
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.hosts.base import Host
 from switchmark.model.plan import Node, Plan, Run, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 from switchmark.path.assembly import build

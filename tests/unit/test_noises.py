@@ -14,7 +14,7 @@ from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Completed, LocalHost
 from switchmark.model.plan import Spawn, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.noises import TABLE, parse_noise
 from switchmark.noises.base import Site
 from switchmark.observe.cpus import read_cpus

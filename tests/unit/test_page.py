@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from recorded import fresh, latency_trial
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.page import page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"

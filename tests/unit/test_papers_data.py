@@ -17,7 +17,7 @@ from switchmark.campaign.values import read_words
 from switchmark.metrics.named import metric
 from switchmark.model.axis import field_name
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.facts import FIGURE_OPTIONS
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, names, read, source

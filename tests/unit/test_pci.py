@@ -17,7 +17,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.addresses import pci_address
 from switchmark.model.plan import Node, Run
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.resolve import check
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import UIO, VFIO, Device, _remember, find_device, hand_over

@@ -13,7 +13,7 @@ import pytest
 from recorded import fresh
 from switchmark.model.cable import Calibration
 from switchmark.model.record import Origin, Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 REPOSITORY = Path(__file__).parents[2]
 PICTURES = REPOSITORY / "docs" / "pictures"

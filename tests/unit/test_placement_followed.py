@@ -17,7 +17,7 @@ from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.version import Version
 from switchmark.observe.cpus import Cpu

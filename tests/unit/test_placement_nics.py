@@ -10,7 +10,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import prepare as preparing
 from switchmark.lab.prepare import prepare
 from switchmark.model.plan import Reserve
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Port
 from switchmark.observe.cpus import read_cpus
 from switchmark.runs.nics import numa_nodes

@@ -22,7 +22,7 @@ from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.plan import Reserve, Wait
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.papers.experiment import read
 from switchmark.path.assembly import build

@@ -26,7 +26,7 @@ from switchmark.metrics.searched import (
 from switchmark.metrics.throughput import confidence, is_uncertain, latency_confidence
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal, OneSearch
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.path.resolve import check
 from switchmark.report.answer import answer

@@ -16,7 +16,7 @@ from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.placement import PlacementRecord
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.bars import bars
 from switchmark.report.figures import format_ns, outcome, rate, share, with_interval
 from switchmark.report.files import writer_of

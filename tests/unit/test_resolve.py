@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path import resolve
 from switchmark.path.resolve import check, may_share_process
 from switchmark.switches import TABLE as SWITCHES

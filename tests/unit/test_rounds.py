@@ -17,7 +17,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted
 from switchmark.lab.outcome import _is_short
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.observe.noise import stolen

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.report.json import to_object
 from switchmark.report.schema import SCHEMAS, schema

@@ -15,7 +15,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.path.layout import lay_out
 from switchmark.path.needs import switch_needs

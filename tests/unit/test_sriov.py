@@ -12,7 +12,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Run, Write
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.path.layout import lay_out
 from switchmark.path.resolve import check

@@ -25,7 +25,7 @@ from switchmark.hosts.base import LocalHost
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.latency import Latency
 from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.trial import TrialSpec
 from switchmark.observe.facts import host_facts
 from switchmark.report.json import to_object

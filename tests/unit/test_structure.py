@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
@@ -64,7 +64,7 @@ PLAIN_WORDS = {"direct"}
 """Names of switches that are words of English, too."""
 
 NAMED_ELSEWHERE: dict[tuple[str, str], str] = {
-    ("model/set_up.py", "linux-bridge"): "the default of the axis `switch`",
+    ("model/test.py", "linux-bridge"): "the default of the axis `switch`",
     ("model/cable.py", "direct"): "the cable that every switch is held against",
 }
 """(file, name of a switch): why the name may stand there."""

@@ -19,7 +19,7 @@ from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures, Stamps
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.figures import format_median
 from switchmark.report.notes import footnotes
 

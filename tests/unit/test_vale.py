@@ -12,7 +12,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Run
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import Layout, lay_out

@@ -17,7 +17,7 @@ from switchmark.hosts.programs import beside_python, program_variable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Run, Spawn
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.version import Version
 from switchmark.path.assembly import build
 from switchmark.path.cables import without_switch

@@ -15,7 +15,7 @@ from switchmark.campaign.rounds import groups, is_independent
 from switchmark.campaign.run import saturated
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test, usual_values
+from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import Topology
 from switchmark.model.units import parse_shares
 from switchmark.path.sharing import path_key

@@ -18,7 +18,7 @@ from switchmark.campaign.load import Campaign, Check
 from switchmark.campaign.values import read_value, read_words
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.papers.experiment import Experiment
 from switchmark.papers.points import At, Point, Scalar, meaning
 

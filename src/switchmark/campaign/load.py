@@ -32,7 +32,7 @@ from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.sides import hosts_of
 from switchmark.searches import TABLE as SEARCHES
 

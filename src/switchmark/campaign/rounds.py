@@ -13,7 +13,7 @@ import random
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.sides import hosts_of
 
 _FOLLOWS = ("engine",)

@@ -9,7 +9,7 @@ from typing import Self
 
 from switchmark.campaign.run import Lab
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 
 DOUBT = "shared-machine"

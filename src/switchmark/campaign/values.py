@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 MAX_TESTS = 100_000
 """Of one campaign, and so of the values of one axis."""

@@ -20,7 +20,7 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
 from switchmark.path.resolve import check

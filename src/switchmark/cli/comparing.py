@@ -148,7 +148,7 @@ def _axes(written: str | None) -> tuple[str, ...]:
     from switchmark.campaign.values import nearest
     from switchmark.errors import UsageError
     from switchmark.model.axis import field_name
-    from switchmark.model.spec import AXES
+    from switchmark.model.test import AXES
 
     keys = [key.strip() for key in (written or "").split(",")] if written else []
     for key in keys:

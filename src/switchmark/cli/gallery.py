@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from switchmark.campaign.experiments import PlannedPoint
     from switchmark.model.record import Record
     from switchmark.model.refusal import Refusal
-    from switchmark.model.spec import Test
+    from switchmark.model.test import Test
     from switchmark.papers.experiment import Experiment
     from switchmark.papers.points import Point
 

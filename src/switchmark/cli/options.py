@@ -23,7 +23,7 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
 
     The command gets what was written for the axes that were given, by the names of the fields.
     """
-    from switchmark.model.spec import AXES
+    from switchmark.model.test import AXES
 
     own = inspect.signature(command, eval_str=True)
     kept = [parameter for name, parameter in own.parameters.items() if name != "axes"]

@@ -17,7 +17,7 @@ from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import UsageError
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.papers.experiment import Experiment, matching, names, read
 from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers

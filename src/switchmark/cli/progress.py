@@ -13,7 +13,7 @@ from switchmark.campaign.run import Progress
 from switchmark.model.labels import label, telling
 from switchmark.model.printable import printable
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.figures import outcome
 from switchmark.report.json import to_object
 from switchmark.runs.jsonl import to_line

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from switchmark.campaign.store import RunFolder
     from switchmark.cli.arguments import Measuring
     from switchmark.model.record import Record
-    from switchmark.model.spec import Test
+    from switchmark.model.test import Test
 
 _WIDTH = 100
 """Of what is printed where no terminal says how wide it is."""
@@ -64,7 +64,7 @@ def campaign_of(
 def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaign) -> str:
     """Return which engine was chosen for which switches of a campaign; nothing where each was
     named."""
-    from switchmark.model.spec import AXES
+    from switchmark.model.test import AXES
 
     axis = AXES["engine"]
     usual = axis.chosen if path is None else axis.default

@@ -18,7 +18,7 @@ from switchmark.hosts.host_file import host_entry
 from switchmark.lab.prepare import PLAN_PREFIX, find_nics, lend_nics, prepare
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from switchmark.errors import SwitchmarkError
 from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 OF_THE_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
 """The axes on which it depends whether a host can run a test."""

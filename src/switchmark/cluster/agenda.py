@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.sharing import path_key
 
 

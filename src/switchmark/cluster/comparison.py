@@ -11,7 +11,7 @@ from switchmark.metrics.difference import Family
 from switchmark.metrics.repeats import FIGURES, Repeats, repeats_of
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.resolve import check
 
 _REPEATS = 5

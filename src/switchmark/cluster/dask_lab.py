@@ -19,7 +19,7 @@ from switchmark.cluster.agenda import Item
 from switchmark.cluster.dispatch import Landed
 from switchmark.cluster.wire import Content
 from switchmark.errors import Unavailable
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 RESOURCE = "testbed"
 """Each worker has one of it, and each visit takes it: one test at a time on one testbed."""

@@ -21,7 +21,7 @@ from switchmark.cluster.wire import Content, as_record, as_request, as_trials
 from switchmark.errors import Interrupted, Unavailable
 from switchmark.hosts.signals import interruptible
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.turns import one_at_a_time
 from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES

@@ -35,7 +35,7 @@ from switchmark.lab import measure
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import HOST
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.facts import host_facts, kernel_options
 from switchmark.runs.anchor import anchor
 from switchmark.runs.hosts import Hosts

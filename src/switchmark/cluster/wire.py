@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 
 Content = dict[str, Any]

@@ -12,7 +12,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import TRAFFIC, program_path
 from switchmark.model.plan import Node, Plan
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.model.units import FRAME_MAX
 from switchmark.model.version import Version

@@ -30,7 +30,7 @@ from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.cable import CABLE, CableFigures, CableRate, Calibration, NoCalibration
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test, usual_values
+from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
 from switchmark.path.cables import pins_on_cable, without_switch

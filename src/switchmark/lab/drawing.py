@@ -11,7 +11,7 @@ from switchmark.hosts.base import Host
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.path.capture import check_capture
 from switchmark.path.layout import Layout
 from switchmark.path.needs import vm_megabytes

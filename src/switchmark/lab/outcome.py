@@ -18,7 +18,7 @@ from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Part, Role
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES

@@ -18,7 +18,7 @@ from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import Counting
 from switchmark.observe.threads import in_network, of_machine, stopped

@@ -13,7 +13,7 @@ from switchmark.model.addresses import mac_address
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct

@@ -17,7 +17,7 @@ from switchmark.hosts.base import Host, boot_id
 from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise

@@ -21,7 +21,7 @@ from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.record import Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.turns import Kept, TurnsRecord
 from switchmark.model.visit import Visit
 from switchmark.observe.threads import cpu_ns

@@ -10,7 +10,7 @@ from switchmark.hosts.base import Host
 from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan, Reserve
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.assembly import construct
 from switchmark.path.sides import hosts_of
 from switchmark.runs.hosts import Hosts

@@ -13,7 +13,7 @@ from switchmark.metrics.latency import merged
 from switchmark.metrics.statistics import MIN_OF_INTERVAL, median_interval, mser_start
 from switchmark.model.objects import Printed
 from switchmark.model.record import FlowCounts, Record, TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
 MIN_REPEATS = MIN_OF_INTERVAL

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from switchmark.model.latency import LatencyError, LatencyFigures, Stamps
 from switchmark.model.noise import NoiseCertificate
 from switchmark.model.record import TrialResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 _KERNEL_NS = 100  # its clock, or a device's, is read beside the cycle counter every 10 ms
 _SUB_BUCKET_BITS = 11  # of the histogram (`traffic/src/histogram.h`)

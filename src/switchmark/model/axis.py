@@ -1,7 +1,7 @@
 """The record of an axis says all that there is to say of a field of `Test`, in one place.
 
 The command line, campaign files, the reference, paths, cables, JSON and tables read it from here.
-This module knows no axis; `model.spec` has them.
+This module knows no axis; `model.test` has them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from switchmark.model.axis import ranked
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.placement import PlacementRecord
 from switchmark.model.search import SearchResult
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.turns import TurnsRecord
 from switchmark.model.written import OrEmpty

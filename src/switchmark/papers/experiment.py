@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.papers.claims import Claim
 from switchmark.papers.points import At, Scalar
 

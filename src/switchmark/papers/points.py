@@ -18,7 +18,7 @@ from switchmark.errors import UsageError
 from switchmark.metrics.family import Results
 from switchmark.model.axis import field_name
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.units import Rate
 
 Scalar = str | int | float | None

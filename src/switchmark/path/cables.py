@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from switchmark.model.cable import CABLE
 from switchmark.model.placement import Pin
-from switchmark.model.spec import Test, usual_values
+from switchmark.model.test import Test, usual_values
 from switchmark.path.layout import Layout, lay_out
 from switchmark.path.placement import PINNED, Placement, unpinned_only
 from switchmark.path.resolve import check

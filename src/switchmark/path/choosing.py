@@ -12,7 +12,7 @@ from functools import cache
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.layout import lay_out, opened_in
 from switchmark.path.names import unknown_names
 from switchmark.path.resolve import check

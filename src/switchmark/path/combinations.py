@@ -11,7 +11,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.units import FRAME_MIN
 from switchmark.path.layout import frame_sizes
 from switchmark.path.placement import SHARED_PROCESS, wanted_cpus

@@ -9,7 +9,7 @@ from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.path.layout import Layout
 from switchmark.path.roles import played_parts

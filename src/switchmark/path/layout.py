@@ -16,7 +16,7 @@ from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.plan import Node
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Endpoint, Flow, Part, PortKind, Semantics, Topology, Wiring
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version

@@ -9,7 +9,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.refusal import Refusal, unknown_name
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.plugins import Table
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import Layout
 from switchmark.path.placement import AUTO, Placement, place

@@ -12,7 +12,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.axis import ranked
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
 from switchmark.observe.cpus import Cpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.units import mtu_for
 
 RX_BURST = 64

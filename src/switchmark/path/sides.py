@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from switchmark.errors import UsageError
 from switchmark.model.plan import HOST
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Topology
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

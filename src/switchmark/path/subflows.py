@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from switchmark.engines import TABLE as ENGINES
 from switchmark.model.objects import Message
 from switchmark.model.refusal import Refusal
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 
 _ADDRESSES = IPv4Address("10.0.0.0")
 _MACS = 0x800000

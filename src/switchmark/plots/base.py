@@ -14,7 +14,7 @@ from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.axis import field_name
 from switchmark.model.labels import is_bare, telling
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.references import Place, references
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.plots.base import mark_of, measured, scale_of_metric, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.references import references

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.plots.base import (
     figure_of,
     mark_of,

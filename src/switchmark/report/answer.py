@@ -18,7 +18,7 @@ from switchmark.metrics.throughput import is_of_search
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.report import remarks
 from switchmark.report.figures import (
     format_median,

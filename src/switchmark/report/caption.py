@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 _SAID = frozenset(
     {

@@ -17,7 +17,7 @@ from switchmark.metrics.family import Results
 from switchmark.metrics.repeats import FIGURES, Figure, main_figure, repeats_of
 from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.report.conditions import Condition
 from switchmark.report.json import origin, plain, to_object
 from switchmark.report.pairing import Sides

@@ -19,7 +19,7 @@ from switchmark.metrics.latency import counts_of, merged, value_at
 from switchmark.metrics.throughput import rates_pps
 from switchmark.model.latency import Latency
 from switchmark.model.record import Record, TrialResult
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.report.json import to_object
 

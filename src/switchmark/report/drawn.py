@@ -12,7 +12,7 @@ from switchmark.errors import UsageError
 from switchmark.metrics.distribution import cdf
 from switchmark.model.axis import field_name
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.papers.experiment import Drawn, Experiment, source
 from switchmark.papers.points import Point, number
 from switchmark.plots.base import scale_of_metric

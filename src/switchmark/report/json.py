@@ -27,7 +27,7 @@ from switchmark.metrics.throughput import (
 )
 from switchmark.model.objects import Printed
 from switchmark.model.record import SCHEMA, Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 
 DETAILS = (
     *(

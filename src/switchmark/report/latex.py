@@ -11,7 +11,7 @@ from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.report.json import to_object
 
 _SPECIAL = {

@@ -15,7 +15,7 @@ from switchmark.errors import UsageError
 from switchmark.model.axis import key_of
 from switchmark.model.labels import following, telling, varying
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 Runs = Sequence[Sequence[Record]]
 """The records of one run, or of several that repeat each other."""

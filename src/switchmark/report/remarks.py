@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.report.figures import scaled_figure
 from switchmark.report.standing import Figure, figures_of
 from switchmark.report.words import listed, listed_all

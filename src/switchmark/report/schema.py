@@ -23,7 +23,7 @@ from switchmark.model.cost import CostFigures
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures
 from switchmark.model.record import SCHEMA, FlowCounts, Origin, Record, TrialResult
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ from switchmark.model.labels import telling
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.report.caption import axis_text, caption
 from switchmark.report.figures import (
     BOUND_MARK,

@@ -10,7 +10,7 @@ from switchmark.metrics.difference import Difference
 from switchmark.metrics.family import Results
 from switchmark.model.labels import label
 from switchmark.model.record import Record
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.report.compare_table import said
 from switchmark.report.figures import BOUND_NOTE, outcome, sure_rate
 from switchmark.report.json import to_object

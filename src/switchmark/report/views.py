@@ -14,7 +14,7 @@ from typing import Any
 
 from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.search import Goal
-from switchmark.model.spec import AXES
+from switchmark.model.test import AXES
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import mean_frame_bytes
 from switchmark.report.schema import members_told

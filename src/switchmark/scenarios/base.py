@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from switchmark.errors import UsageError
 from switchmark.model.addresses import pci_address
-from switchmark.model.spec import AXES, Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Port, Topology
 
 _USUAL = "forwarder"

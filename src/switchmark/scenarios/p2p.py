@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Topology
 from switchmark.scenarios.base import Scenario, copied, physical, physical_sinks
 

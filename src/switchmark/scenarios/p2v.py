@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchmark.errors import UsageError
-from switchmark.model.spec import Test
+from switchmark.model.test import Test
 from switchmark.model.topology import Port, Topology
 from switchmark.scenarios.base import Scenario, copied, forwarders, functions, physical
 
