@@ -80,7 +80,7 @@ def _run(engine: str, session: Session) -> list[Row]:
     program = find(TRAFGEN)
     bed = session.bed
     track = bed.track("direct", engine)
-    napi = track.layout.wiring.napi
+    napi = track.layout.wiring.functions.napi
     counter = _counter(bed, track, "holder")
     ours = partial(_ours, session, track, counter, engine)
     slots: dict[str, Callable[[], float]] = {

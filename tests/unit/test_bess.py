@@ -16,7 +16,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Reserve, Run, Spawn, Write
-from switchmark.model.topology import PortKind, Wiring
+from switchmark.model.topology import Memory, PortKind, Tuning, Wiring
 from switchmark.switches.bess import SWITCH
 from wirings import wiring_of
 
@@ -93,7 +93,7 @@ def test_hugepages_are_taken_where_they_are_meant() -> None:
         return spawn.argv[spawn.argv.index("-m") + 1]
 
     assert memory(wiring()) == "512"
-    assert memory(wiring(memory="no-huge")) == "0"
+    assert memory(wiring(memory=Memory("no-huge"))) == "0"
 
 
 def test_it_sees_no_hugepages_but_those_of_a_mount_that_ends_with_it() -> None:
@@ -106,11 +106,11 @@ def test_it_sees_no_hugepages_but_those_of_a_mount_that_ends_with_it() -> None:
     assert script.startswith("umount --all --lazy --types hugetlbfs && mount -t hugetlbfs ")
     assert (folder, size) == ("/run/x/switch/sm0000-bess/huge", "512")
     assert daemon == f"{ROOT}/core/bessd"
-    assert "unshare" not in started(wiring(memory="no-huge"))
+    assert "unshare" not in started(wiring(memory=Memory("no-huge")))
 
 
-@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
-def test_what_it_writes_of_its_memory_is_thrown_away(memory: str) -> None:
+@pytest.mark.parametrize("memory", [Memory("hugepages"), Memory("no-huge")])
+def test_what_it_writes_of_its_memory_is_thrown_away(memory: Memory) -> None:
     """It would fill a pipe that nobody reads, and wait."""
     plan = SWITCH.start(wiring(memory=memory))
     daemon = next(step for step in plan if isinstance(step, Spawn))
@@ -129,8 +129,8 @@ def test_buffers_are_as_many_as_are_asked_for_and_have_room() -> None:
         return " ".join(spawn.argv), reserve.megabytes
 
     assert "-m 512 -buffers 16384" in started()[0]
-    assert "-m 512 -buffers 8192" in started(buffers=8192)[0]
-    words, reserved = started(buffers=1 << 20)
+    assert "-m 512 -buffers 8192" in started(tuning=Tuning(buffers=8192))[0]
+    words, reserved = started(tuning=Tuning(buffers=1 << 20))
     assert "-m 3072 -buffers 1048576" in words
     assert reserved == 3072
 

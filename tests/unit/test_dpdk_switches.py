@@ -19,7 +19,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.programs import program_variable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import HOST, Plan, Reserve, Run, Spawn, Wait
-from switchmark.model.topology import PortKind, Semantics, Wiring
+from switchmark.model.topology import Memory, PortKind, Semantics, Tuning, Wiring
 from switchmark.switches import basicfwd, eal_ports, eal_telemetry, l2fwd, testpmd
 from switchmark.switches.base import Switch
 from wirings import wiring_of
@@ -61,16 +61,16 @@ def answers(*stats: dict[str, Any]) -> tuple[bytes, ...]:
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_hugepages_are_reserved_where_the_memory_is_taken(switch: Switch) -> None:
-    plan = switch.start(wiring(node=1))
+    plan = switch.start(wiring(memory=Memory(node=1)))
     assert isinstance(plan[0], Reserve)
     assert plan[0].node == 1
-    options, _ = eal_and_own(switch, wiring(node=1))
+    options, _ = eal_and_own(switch, wiring(memory=Memory(node=1)))
     assert f"--in-memory --single-file-segments --socket-mem 0,{plan[0].megabytes} " in options
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_no_hugepages_are_reserved_without_need(switch: Switch) -> None:
-    w = wiring(memory="no-huge")
+    w = wiring(memory=Memory("no-huge"))
     assert not [step for step in switch.start(w) if isinstance(step, Reserve)]
     options, _ = eal_and_own(switch, w)
     assert " --no-huge -m " in options
@@ -148,7 +148,7 @@ def test_testpmd_follows_queues_and_descriptors() -> None:
 
 def test_testpmd_follows_bursts_and_buffers() -> None:
     usual, _ = eal_and_own(testpmd.SWITCH, wiring())
-    options, own = eal_and_own(testpmd.SWITCH, wiring(switch_burst=64, buffers=65536))
+    options, own = eal_and_own(testpmd.SWITCH, wiring(tuning=Tuning(64, 65536)))
     assert "--burst=64" in own
     assert "--total-num-mbufs=65536" in own
     assert options != usual  # it has more memory
@@ -157,9 +157,9 @@ def test_testpmd_follows_bursts_and_buffers() -> None:
 
 def test_testpmd_refuses_fewer_buffers_than_its_rings_can_hold() -> None:
     needed = 2 * 2 * 4096 + 2 * 512
-    asked = wiring(descriptors=4096, buffers=needed)
+    asked = wiring(descriptors=4096, tuning=Tuning(buffers=needed))
     assert testpmd.SWITCH.accepts(asked) is None
-    refusal = testpmd.SWITCH.accepts(replace(asked, buffers=needed - 1)) or ""
+    refusal = testpmd.SWITCH.accepts(replace(asked, tuning=Tuning(buffers=needed - 1))) or ""
     assert f"hint: --buffers {needed}" in refusal
 
 
@@ -190,7 +190,9 @@ def test_an_mbuf_fills_a_page_where_there_are_no_hugepages() -> None:
         words = options.split()
         return int(words[words.index("-m" if "-m" in words else "--socket-mem") + 1])
 
-    assert 2 * 8191 * 4096 < (megabytes(memory="no-huge") << 20) < 2 * 8191 * 4096 + (68 << 20)
+    assert (
+        2 * 8191 * 4096 < (megabytes(memory=Memory("no-huge")) << 20) < 2 * 8191 * 4096 + (68 << 20)
+    )
     assert megabytes() < 112
     assert megabytes(ports=32) < 16 * megabytes()
 

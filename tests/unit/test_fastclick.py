@@ -15,7 +15,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, Write
-from switchmark.model.topology import PortKind, Semantics, Wiring
+from switchmark.model.topology import Memory, PortKind, Semantics, Tuning, Wiring
 from switchmark.switches.base import Counters
 from switchmark.switches.fastclick import SWITCH
 from wirings import wiring_of
@@ -121,7 +121,7 @@ def test_ports_are_shared_out_among_threads(
 def test_its_mbufs_are_on_its_node_and_hold_a_frame_each() -> None:
     assert "DPDKInfo(NB_SOCKET_MBUF 65535);" in configuration(wiring())
     assert "DPDKInfo(NB_SOCKET_MBUF 0, NB_SOCKET_MBUF 65535, MBUF_SIZE 9152);" in configuration(
-        wiring(node=1, mtu=9000)
+        wiring(memory=Memory(node=1), mtu=9000)
     )
     (small,) = (step for step in SWITCH.start(wiring()) if isinstance(step, Reserve))
     (large,) = (step for step in SWITCH.start(wiring(mtu=9000)) if isinstance(step, Reserve))
@@ -129,7 +129,7 @@ def test_its_mbufs_are_on_its_node_and_hold_a_frame_each() -> None:
 
 
 def test_bursts_and_mbufs_are_those_that_are_asked_for() -> None:
-    usual, asked = wiring(), wiring(switch_burst=64, buffers=8192)
+    usual, asked = wiring(), wiring(tuning=Tuning(64, 8192))
     assert len([line for line in configuration(usual) if "BURST 32" in line]) == 2
     lines = configuration(asked)
     assert "DPDKInfo(NB_SOCKET_MBUF 8192);" in lines
@@ -141,7 +141,7 @@ def test_bursts_and_mbufs_are_those_that_are_asked_for() -> None:
         if isinstance(step, Reserve)
     )
     assert few < many
-    veth = wiring(kind=PortKind.VETH, switch_burst=64)
+    veth = wiring(kind=PortKind.VETH, tuning=Tuning(64))
     assert "not at a veth" in (SWITCH.accepts(veth) or "")
 
 

@@ -13,7 +13,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Reserve, Run, Spawn, Step
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import Memory, PortKind, Semantics, Topology, Tuning, Wiring
 from switchmark.switches.ovs_dpdk import SWITCH
 
 # As OVS 3.1 printed them after a receiver that was too slow: 6780128 = 475296 + 6304832.
@@ -115,7 +115,7 @@ def test_the_function_listens_and_is_the_virtio_side() -> None:
 
 
 def test_hugepages_come_first_and_on_its_node() -> None:
-    first: Step = SWITCH.start(replace(wiring(), node=1))[0]
+    first: Step = SWITCH.start(replace(wiring(), memory=Memory(node=1)))[0]
     assert isinstance(first, Reserve)
     assert (first.megabytes, first.node, first.at) == (808, 1, HOST)
 
@@ -127,7 +127,7 @@ def test_sockets_of_before_go_and_its_own_too() -> None:
 
 
 def test_the_settings_stand_before_dpdk_is_initialized() -> None:
-    w = replace(wiring(), cores=(1, 3), node=1)
+    w = replace(wiring(), cores=(1, 3), memory=Memory(node=1))
     step = run_of(w, "ovs-vsctl", "other_config:dpdk-init=true")
     assert step is not None
     assert step.argv[1] == "--timeout=10"
@@ -188,21 +188,23 @@ def test_jumbo_frames_are_asked_for() -> None:
 
 
 def test_receive_queues_stay_with_cpus_in_turn_where_that_is_asked_for() -> None:
-    asked = replace(wiring(), rx_affinity="fixed", cores=(3, 5, 7), queues=2)
+    asked = replace(wiring(), tuning=Tuning(fixed_queues=True), cores=(3, 5, 7), queues=2)
     bridge = run_of(asked, "ovs-vsctl", "add-br")
     assert bridge is not None
     assert [word for word in bridge.argv if "affinity" in word] == [
         'other_config:pmd-rxq-affinity="0:3,1:5"',
         'other_config:pmd-rxq-affinity="0:7,1:3"',
     ]
-    for other in (replace(asked, rx_affinity="auto"), replace(asked, cores=())):
+    for other in (replace(asked, tuning=Tuning()), replace(asked, cores=())):
         assert not any("affinity" in str(step) for step in SWITCH.join(other))
 
 
 def test_what_it_cannot_make_is_refused() -> None:
     w = wiring()
     assert SWITCH.accepts(w) is None
-    assert "hint: --memory hugepages" in (SWITCH.accepts(replace(w, memory="no-huge")) or "")
+    assert "hint: --memory hugepages" in (
+        SWITCH.accepts(replace(w, memory=Memory("no-huge"))) or ""
+    )
     fan = wiring(2, Semantics.STATIC)
     fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], index=2, sink="f2")))
     assert "port f0 must have one peer, not 2" in (SWITCH.accepts(fan) or "")

@@ -57,7 +57,7 @@ def test_a_polling_switch_and_its_memory_are_on_the_node_of_its_nics(
 ) -> None:
     layout, placement = prepared(**PCI, scenario="p2v", nic=nic and f"a0={nic}")
     assert tuple(pin.cpus[0] for pin in placement.pins.values()) == cpus
-    assert layout.wiring.node == node
+    assert layout.wiring.memory.node == node
     steps = SWITCHES["testpmd"].start(layout.wiring)
     assert {step.node for step in steps if isinstance(step, Reserve)} == {node}
     assert placement.doubts == ()
@@ -84,6 +84,6 @@ def test_a_placement_by_hand_is_obeyed_and_doubted(
 def test_the_ends_of_cables_of_the_kernel_are_on_the_node_of_their_nics(prepared: Any) -> None:
     layout, placement = prepared(nic="a0=eth0:eth1,b0=eth2:eth3", scenario="p2p")
     assert [pin.cpus for pin in placement.pins.values()] == [(), (1,), (2,)]
-    assert layout.wiring.node == 0
+    assert layout.wiring.memory.node == 0
     _, without = prepared(scenario="p2p")
     assert [pin.cpus for pin in without.pins.values()] == [(), (4,), (5,)]

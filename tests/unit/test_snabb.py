@@ -16,7 +16,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
 from switchmark.model.test import Test
-from switchmark.model.topology import PortKind, Semantics, Wiring
+from switchmark.model.topology import Memory, PortKind, Semantics, Wiring
 from switchmark.path.layout import lay_out
 from switchmark.path.needs import switch_needs
 from switchmark.switches.base import Counters
@@ -101,8 +101,8 @@ def test_its_frames_are_in_hugepages_that_are_reserved_or_in_none() -> None:
     assert megabytes(wiring()) == [34]  # 3000 frames, 186 to a page: 2046 fit into two links
     assert megabytes(wiring(semantics=Semantics.LEARNING)) == [76]  # 7000, for four of them
     assert megabytes(wiring(18)) == [334]
-    assert megabytes(wiring(memory="no-huge")) == []
-    assert "hugetlb" not in script(SWITCH.start(wiring(memory="no-huge"))).replace(
+    assert megabytes(wiring(memory=Memory("no-huge"))) == []
+    assert "hugetlb" not in script(SWITCH.start(wiring(memory=Memory("no-huge")))).replace(
         "allocate_hugetlb_chunk", ""
     )
 

@@ -22,7 +22,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Wait, Write
-from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
+from switchmark.model.topology import Endpoint, Memory, PortKind, Semantics, Tuning, Wiring
 from switchmark.observe.cpus import all_but
 from switchmark.switches.vpp import SWITCH
 from wirings import wiring_of
@@ -166,17 +166,17 @@ def test_workers_on_every_cpu_are_refused_before_anything_is_made() -> None:
 
 
 def test_hugepages_are_reserved_where_it_takes_them() -> None:
-    plan = SWITCH.start(wiring(node=1))
+    plan = SWITCH.start(wiring(memory=Memory(node=1)))
     (reserved,) = (step for step in plan if isinstance(step, Reserve))
     assert (reserved.megabytes, reserved.node) == (40, 1)
     assert "buffers { buffers-per-numa 16384 page-size default-hugepage }" in configured(wiring())
-    plain = wiring(memory="no-huge")
+    plain = wiring(memory=Memory("no-huge"))
     assert not [step for step in SWITCH.start(plain) if isinstance(step, Reserve)]
     assert "page-size default }" in configured(plain)
 
 
 def test_buffers_are_as_many_as_are_asked_for() -> None:
-    asked = wiring(buffers=65536)
+    asked = wiring(tuning=Tuning(buffers=65536))
     assert "buffers { buffers-per-numa 65536 page-size" in configured(asked)
     (reserved,) = (step for step in SWITCH.start(asked) if isinstance(step, Reserve))
     assert reserved.megabytes == 160

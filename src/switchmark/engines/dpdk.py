@@ -10,7 +10,7 @@ from typing import Any
 from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.engines.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.errors import UsageError
-from switchmark.model.plan import Node, Plan, Reserve, Run
+from switchmark.model.plan import Node, Plan, Run
 from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.runs import pci
 
@@ -55,9 +55,7 @@ class Dpdk(Engine):
             for address in guest:
                 steps += pci.bind(address, pci.UIO, at=node)
             return steps
-        if wiring.memory == "no-huge":
-            return ()
-        return (Reserve(f"memory for the frames of {node.name}", megabytes, node=wiring.node),)
+        return wiring.memory.reserve(f"memory for the frames of {node.name}", megabytes)
 
     def vm_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
         guest = pci.guest_devices(endpoints)
@@ -71,8 +69,8 @@ class Dpdk(Engine):
             "device": _device(wiring, endpoints[index], index, driver),
             "queues": wiring.queues,
             "descriptors": wiring.descriptors or _DESCRIPTORS,
-            "offload": wiring.offload,
-            "memory": "hugepages" if guest else wiring.memory,
+            "offload": wiring.functions.offload,
+            "memory": "hugepages" if guest else wiring.memory.kind,
             "megabytes": self._megabytes(wiring, len(endpoints), guest=guest),
             "prefix": node.name,
             "directory": wiring.ports_dir,
@@ -90,9 +88,9 @@ class Dpdk(Engine):
         """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes
         it."""
         rings = 4 * wiring.queues * (wiring.descriptors or _DESCRIPTORS)
-        held = 4 * max(wiring.burst, _BURST) + 4 * _CACHE  # by each core
-        mbufs = rings + held * wiring.function_cores
-        memory = "hugepages" if guest else wiring.memory
+        held = 4 * max(wiring.functions.burst, _BURST) + 4 * _CACHE  # by each core
+        mbufs = rings + held * wiring.functions.cores
+        memory = "hugepages" if guest else wiring.memory.kind
         pool = pool_megabytes(mbufs, HEADROOM_BYTES + _room(wiring), memory)
         return _BASE_MB + devices * pool
 

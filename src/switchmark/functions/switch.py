@@ -15,7 +15,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Function, Hosted
 from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
-from switchmark.model.topology import Flow, Port, Semantics, Wiring
+from switchmark.model.topology import Flow, Port, Semantics, Tuning, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Counters, Counting, Switch, program_at
@@ -68,8 +68,7 @@ class SwitchFunction(Function):
             queues=1,
             # The rings of a machine's NIC are as long as QEMU makes them.
             descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
-            switch_burst=None,
-            buffers=None,
+            tuning=Tuning(),
             given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
         if environment.own_kernel:  # a machine has its own programs, by their usual names

@@ -181,8 +181,8 @@ class JudgedTrials:
 
     def _small_pages(self) -> str | None:
         wiring, engine = self.layout.wiring, self.layout.engine
-        small = engine.own_memory and wiring.memory == "no-huge"
-        return wiring.memory if small and self.layout.test.memory == "auto" else None
+        small = engine.own_memory and not wiring.memory.huge
+        return wiring.memory.kind if small and self.layout.test.memory == "auto" else None
 
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":

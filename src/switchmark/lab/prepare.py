@@ -48,7 +48,7 @@ def lend_nics(
                 steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
     if devices:
         driver = VFIO if layout.test.driver == "auto" else layout.test.driver
-        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory)
+        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory.kind)
     return steps
 
 

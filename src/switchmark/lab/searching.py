@@ -70,7 +70,7 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: Judged
             "semantics": layout.wiring.semantics,
             "steering": steering_of(layout),
             "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
-            "memory": layout.wiring.memory if has_own_memory(layout) else None,
+            "memory": layout.wiring.memory.kind if has_own_memory(layout) else None,
             "engine_mode": " | ".join(modes) or None,
             "cables": cables_of(layout),
             "nics": {end: str(nic) for end, nic in path.nics.items()},

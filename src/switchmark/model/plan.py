@@ -1,7 +1,7 @@
 """A plan says what is to be done to a host, as data.
 
 A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only
-`machine.executor` carries them out. `${name}` in an argv, a path or a content stands for a value
+`runs.executor` carries them out. `${name}` in an argv, a path or a content stands for a value
 that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
 """
 
@@ -18,19 +18,18 @@ alone. What may carry out commands on the host, as the journal, is in neither.""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node is one place where commands run: an instance of an environment, or a host itself.
-
-    `name` carries the run's prefix (`sm3f2a-f0`), but for a host, whose name is `host`.
-    `environment` is a name in the table of environments; `host` names the host that the node is on.
-    `run_dir` is the run's folder, where the way into some nodes is; `image` is the user's own, of
-    which the node is made.
-    """
+    """A place where commands run: an instance of an environment, or a host itself."""
 
     name: str
+    """With the prefix of the run (`sm3f2a-f0`); that of a host is `host`."""
     environment: str
+    """The name of its environment."""
     host: str = "local"
+    """The name of the host that it is on."""
     run_dir: str = ""
+    """The folder of the run, where the way into some nodes is."""
     image: str | None = None
+    """The image of the user's that it is made of; None for what the environment makes."""
 
 
 HOST = Node("host", "host")

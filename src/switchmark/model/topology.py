@@ -1,7 +1,7 @@
-"""This module holds what a scenario draws and a switch is given.
+"""What a scenario draws (parts, ports, flows), and what the driver of a switch gets (`Wiring`).
 
-All of it is data; nothing here is alive. A *port* is one attachment to the switch; its far end is
-held by a *part* (the traffic program in a role, or another function).
+All of it is data. A *port* is one attachment to the switch; a *part* (the traffic program in a
+role, or another function) has its far end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from switchmark.model.addresses import (
     mac_address,
     pci_address,
 )
-from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node
+from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node, Plan, Reserve
 from switchmark.model.version import Version
 
 
@@ -60,20 +60,23 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port is one attachment to a switch: `id` is unique in the topology, `index` counts from 0.
-
-    `nic` names the switch's end when the port is a real NIC, by its interface or its PCI address;
-    `nic_peer` the NIC at the other end of its cable, which the traffic program opens. An `uplink`
-    leads to another host, by a cable that is `made` for the test or `named`: `nic` is its end here.
-    """
+    """One attachment to a switch."""
 
     id: str
+    """Unique in the topology, such as `f0` or `f1.0`."""
     index: int
+    """Its number in the topology, from 0."""
     part: str
+    """The id of the part at its far end."""
     physical: bool = False
+    """It stands for a real NIC, whatever it is attached by."""
     nic: str | None = None
+    """The NIC at the switch, by interface or PCI address; None where it is no real NIC."""
     nic_peer: str | None = None
+    """The NIC at the other end of that cable, which the traffic program opens."""
     uplink: Literal["", "made", "named"] = ""
+    """It leads to another host, by a cable that is `made` for the test or `named`: `nic` is the end
+    here."""
 
     @property
     def pci(self) -> bool:
@@ -83,30 +86,36 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part is a program with ports: `id` as in a record (`f0`, `a0`), its function, its ports."""
+    """A program with ports: the traffic program in a role, or another function."""
 
     id: str
+    """As records name it, such as `f0` or `a0`."""
     function: str
+    """The name of its function."""
     physical: bool
+    """Its ports are physical."""
     ports: tuple[Port, ...]
+    """Its ports, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flow is frames from one port to another; `index` is the flow number carried by its frames.
-    Flows of one index are copies of the same frames, which the switch makes.
-
-    `hops` are the ports of functions between, in order: in at one, out at the next. `split` is the
-    number (from 0) of the chain that it takes, where several share its ends; its frames then have a
-    source MAC of their own.
-    """
+    """Frames from one port to another."""
 
     id: str
+    """As records name it, such as `f0-f1`."""
     index: int
+    """The number that its frames carry. Flows of one number are copies of the same frames, which
+    the switch makes."""
     source: str
+    """The id of the port that the frames come from."""
     sink: str
+    """The id of the port that they are for."""
     hops: tuple[str, ...] = ()
+    """The ports of the functions between, in order: in at one, out at the next."""
     split: int | None = None
+    """The number (from 0) of the chain that it takes, where several share its ends; its frames then
+    have a source MAC of their own."""
 
     @property
     def crossings(self) -> tuple[tuple[str, str], ...]:
@@ -206,93 +215,138 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint is the function's end of a port, and the switch's, as it is counted.
-
-    `ifname` is the interface in the function's node, `switch_ifname` the one at the switch (empty
-    where the switch has none); `path` is a socket for vhost-user and memif and `server` says that
-    the function's side listens on it, `backend` that it is the vhost side of a vhost-user port,
-    where it is else the virtio side. `device` is the PCI address of the host's NIC that the
-    function opens past the kernel, `guest_device` that of its virtual machine's. A kernel interface
-    is created at the switch under `staged` and moved into the function's node by the environment,
-    but where it was made `in_place`.
-    """
+    """The function's end of a port."""
 
     kind: PortKind
+    """What the function opens."""
     mac: str
+    """The MAC of this end."""
     ifname: str = ""
+    """The interface in the node of the function, if it is one."""
     switch_ifname: str = ""
+    """The interface at the switch; empty where the switch has none."""
     staged: str = ""
+    """The name of the interface at the switch until the environment moves it into the function's
+    node; empty for one that is not moved."""
     in_place: bool = False
+    """The switch makes the interface in the function's node: nobody has to move it."""
     path: str = ""
+    """The socket of a vhost-user port or a memif."""
     server: bool = False
+    """The function listens on the socket; else the switch does."""
     backend: bool = False
+    """The function has the vhost side of a vhost-user port; else the virtio side."""
     device: str = ""
+    """The PCI address of a NIC of the host that the function opens past the kernel."""
     guest_device: str = ""
+    """The PCI address of a NIC of the function's virtual machine."""
     mtu: int = 1500
+    """The longest IP packet that the port carries, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where programs of user space keep their frames."""
+
+    kind: Literal["hugepages", "no-huge"] = "hugepages"
+    """What its pages are."""
+    node: int = 0
+    """The NUMA node of the CPUs of the switch."""
+
+    @property
+    def huge(self) -> bool:
+        """Say whether its pages are hugepages."""
+        return self.kind == "hugepages"
+
+    def reserve(self, why: str, megabytes: int) -> Plan:
+        """Return the step that reserves hugepages for a program; none where it has no hugepages."""
+        return (Reserve(why, megabytes, node=self.node),) if self.huge else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Settings of a switch's program that its driver names in `resources` if it follows them."""
+
+    burst: int | None = None
+    """The most frames that it takes from a port at once; None for its own default."""
+    buffers: int | None = None
+    """Frames that its pool has room for; None for its own default."""
+    fixed_queues: bool = False
+    """Each receive queue stays with one of the switch's CPUs, in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What the functions do at their ends of the ports, where it matters to who makes the ports."""
+
+    napi: bool = False
+    """They send by XDP redirect, which a veth takes only if its peer polls (NAPI)."""
+    ip_stack: bool = False
+    """Their frames go through the IP stacks of their nodes."""
+    listen: bool = False
+    """They create the sockets of vhost-user ports, and the switch connects to these."""
+    queues: int = 1
+    """Pairs of queues of a veth."""
+    cores: int = 1
+    """CPUs of each function that the traffic program plays."""
+    burst: int = 32
+    """The most frames that a function sends at once."""
+    offload: Literal["auto", "off"] = "auto"
+    """Whether they use the checksums and timestamps of their devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A wiring is all that a switch is told: its ports, flows, node and resources.
-
-    `flows` say where frames are sent to; `ways` also where their answers go, which a switch of
-    fixed rules must let through. Of a flow through functions a switch sees each crossing from port
-    to port as a flow: it knows of no chain. `given` is empty but where the switch is a function
-    itself: then it holds the endpoints that it is to open, by port.
-
-    `prefix` begins the name of everything made (`sm3f2a`); `run_dir` is the run's folder, of which
-    programs have two: `ports_dir` and `own_dir`. `nodes` maps a part's id to the node that it runs
-    in. `kind` is how ports are attached and `semantics` what the switch is to do with a frame.
-    `mode` is what its probe told (the datapath, for instance). `napi` says that the functions send
-    by XDP redirect, which a veth takes only if its peer polls (NAPI), `ip_stack` that their frames
-    go through the IP stacks of their nodes. `isolated`: the switch's node has a network stack of
-    its own. `cores` are the CPUs of one that polls, `node` their NUMA node; `queues` the pairs of
-    queues of a port, `descriptors` the length of each (None: the default of who makes them).
-    `program` is the path of the switch's, empty for the kernel's, and `beside` are those of other
-    files of its installation, by name; `probed` has what probes found on the hosts, by host and by
-    name of switch or function. `burst` is the most frames that a function sends at once, `memory`
-    what DPDK lives in, `offload` whether functions use their devices' checksums and times.
-    `switch_burst` is the most frames that the switch is to take at once, `buffers` what its memory
-    is to have room for (None: its own default). `listen`: which side of vhost-user ports does.
-    `function_cores` are those of each function that the traffic program plays, `veth_queues` the
-    pairs of queues of a veth. `rx_affinity`: whether each receive queue stays with one of its
-    `cores`, in turn. `next_macs` is empty but where the switch is a function that writes MACs: then
-    it says, by port, for whom the frames are that leave there. `reaches` are the environments in
-    whose nodes interfaces can be made from the switch's.
-    """
+    """Everything that the driver of a switch needs to know of one test."""
 
     prefix: str
+    """The beginning of every name that is made, such as `sm3f2a`."""
     run_dir: str
+    """The folder of the run; programs write to its `ports_dir` and `own_dir`."""
     at: Node
+    """The node of the switch."""
     ports: tuple[Port, ...]
+    """The ports, in the order in which the scenario draws them."""
     flows: tuple[Flow, ...]
+    """Where frames go, from port to port; `ways` has their answers too. A flow through functions is
+    several here: the switch knows of no chain."""
     nodes: Mapping[str, Node]
+    """The node of each part, by the id of the part."""
     kind: PortKind
+    """How ports are attached that are no real NICs."""
     semantics: Semantics
+    """What the switch is to do with a frame."""
     mode: str | None = None
+    """The variant that a probe found, such as the datapath."""
     mtu: int = 1500
-    napi: bool = False
-    ip_stack: bool = False
+    """The longest IP packet that the ports carry, in bytes."""
     isolated: bool = False
+    """The node of the switch has a network stack of its own."""
     cores: tuple[int, ...] = ()
-    node: int = 0
+    """The CPUs of a switch that polls."""
     queues: int = 1
-    function_cores: int = 1
-    veth_queues: int = 1
+    """Pairs of queues of each port."""
     descriptors: int | None = None
+    """The length of each queue; None for the default of the program that makes it."""
     program: str = ""
+    """The path of the program of the switch; empty for the kernel."""
     beside: Mapping[str, str] = field(default_factory=dict)
+    """Paths of other files of its installation, by name."""
     probed: Mapping[tuple[str, str], Version] = field(default_factory=dict)
-    burst: int = 32
-    memory: Literal["hugepages", "no-huge"] = "hugepages"
-    offload: Literal["auto", "off"] = "auto"
-    switch_burst: int | None = None
-    buffers: int | None = None
+    """What probes found, by host and name of switch or function."""
+    memory: Memory = Memory()
+    """Where the switch and the functions keep frames."""
+    tuning: Tuning = Tuning()
+    """Settings of the program of the switch."""
+    functions: Functions = Functions()
+    """What the functions do at their ends of the ports."""
     given: Mapping[str, Endpoint] = field(default_factory=dict)
-    listen: Literal["auto", "switch", "functions"] = "auto"
-    rx_affinity: Literal["auto", "fixed"] = "auto"
+    """The ends that the switch opens where it is a function itself, by port; else empty."""
     next_macs: Mapping[str, str] = field(default_factory=dict)
+    """The destination of frames that leave by a port, where the switch is a function that writes
+    MACs; else empty."""
     reaches: frozenset[str] = frozenset()
+    """Environments in whose nodes interfaces can be made from the node of the switch."""
 
     @property
     def ports_dir(self) -> str:

@@ -17,7 +17,18 @@ from switchmark.model.addresses import Addressing
 from switchmark.model.between import NOTHING, Between
 from switchmark.model.plan import Node
 from switchmark.model.test import Test
-from switchmark.model.topology import Endpoint, Flow, Part, PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import (
+    Endpoint,
+    Flow,
+    Functions,
+    Memory,
+    Part,
+    PortKind,
+    Semantics,
+    Topology,
+    Tuning,
+    Wiring,
+)
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version
 from switchmark.path.placement import SHARED_PROCESS
@@ -172,26 +183,25 @@ def lay_out(
         semantics=_semantics(test, chained),
         mode=mode,
         mtu=mtu_for(test.frame_size),
-        napi=engine.napi,
-        ip_stack=engine.needs_ip,
         isolated=ENVIRONMENTS[test.switch_environment].isolated,
         reaches=ENVIRONMENTS[test.switch_environment].reaches,
         cores=cores,
-        node=node,
         queues=max(
             test.queues, engine.device_queues(test.function_cores) if engine.own_memory else 1
         ),
-        function_cores=test.function_cores,
-        veth_queues=1 if engine.own_memory else engine.device_queues(test.function_cores),
         descriptors=test.descriptors,
         probed=probed,
-        burst=test.burst,
-        memory=memory if test.memory == "auto" else test.memory,
-        offload=test.offload,
-        switch_burst=test.switch_burst,
-        buffers=test.buffers,
-        listen=test.listen,
-        rx_affinity=test.rx_affinity,
+        memory=Memory(memory if test.memory == "auto" else test.memory, node),
+        tuning=Tuning(test.switch_burst, test.buffers, test.rx_affinity == "fixed"),
+        functions=Functions(
+            napi=engine.napi,
+            ip_stack=engine.needs_ip,
+            listen=test.listen == "functions",
+            queues=1 if engine.own_memory else engine.device_queues(test.function_cores),
+            cores=test.function_cores,
+            burst=test.burst,
+            offload=test.offload,
+        ),
     )
     wiring = program_at(wiring, switch)
     by_crossing = switch.addressing(wiring)

@@ -79,7 +79,7 @@ def switch_needs(layout: Layout, wiring: Wiring | None = None) -> Needs:
         programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | layout.switch.capabilities,
         devices=(_TUN, *layout.switch.devices),
-        hugepages=layout.engine.own_memory and layout.wiring.memory == "hugepages",
+        hugepages=layout.engine.own_memory and layout.wiring.memory.huge,
         cpu_limit=layout.test.limits.get("switch"),
         mode=layout.modes.get(wiring.at.environment),
     )
@@ -99,7 +99,7 @@ def needs_of(layout: Layout, part: Part) -> Needs:
         megabytes=_GUEST_MB + more,
         capabilities=_capabilities(layout, part),
         devices=tuple(dict.fromkeys((*engine.devices, *FUNCTIONS[part.function].devices))),
-        hugepages=engine.own_memory and layout.wiring.memory == "hugepages",
+        hugepages=engine.own_memory and layout.wiring.memory.huge,
         cpu_limit=None if part.physical else layout.test.limits.get("function"),
         cpus=layout.cpus.get(part.id, ()),
         image=layout.nodes[part.id].image,

@@ -23,7 +23,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import hint_for, how_to_name, probe_version
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
@@ -237,7 +237,7 @@ class Bess(Switch):
 
     def start(self, wiring: Wiring) -> Plan:
         home, name = _home(wiring), _process(wiring)
-        huge, buffers = wiring.memory == "hugepages", wiring.buffers or _BUFFERS
+        huge, buffers = wiring.memory.huge, wiring.tuning.buffers or _BUFFERS
         megabytes = max(_MEMORY_MB, buffers * _BUFFER_BYTES >> 20)
         sockets = [end.path for end in self.endpoints(wiring).values() if end.path]
         nics = [port.nic for port in wiring.ports if port.nic]
@@ -256,8 +256,7 @@ class Bess(Switch):
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
             made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
-        if huge:
-            made += (Reserve("hugepages for the switch's frames", megabytes, node=wiring.node),)
+        made += wiring.memory.reserve("hugepages for the switch's frames", megabytes)
         return (
             *made,
             Run("nothing is left of an instance before", left, undo=left),

@@ -91,7 +91,7 @@ class Direct(Switch):
                 continue
             near, far = wiring.name(f"e{a.index}"), wiring.name(f"e{b.index}")
             macs = (interface_mac(wiring, a), interface_mac(wiring, b))
-            steps += add_veth(wiring, near, far, *macs, far_gro=wiring.napi)
+            steps += add_veth(wiring, near, far, *macs, far_gro=wiring.functions.napi)
         return steps
 
     def _end_of_cable(self, wiring: Wiring, port: Port, uplink: Port) -> Plan:

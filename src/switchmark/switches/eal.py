@@ -13,9 +13,10 @@ from signal import SIGTERM
 from switchmark.engines.mbufs import pool_megabytes
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import probe_version
-from switchmark.model.plan import Plan, Reserve, Run, Spawn, Step
+from switchmark.model.plan import Plan, Run, Spawn, Step
 from switchmark.model.topology import (
     Endpoint,
+    Memory,
     Port,
     PortKind,
     Wiring,
@@ -69,7 +70,7 @@ def start_program(
     itself beside all that.
     """
     beside = _BASE_MB + own_mb + _QUEUE_MB * len(wiring.ports) * (queues - 1)
-    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory)
+    memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory.kind)
     guest = guest_devices(wiring.given.values())
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
@@ -78,7 +79,7 @@ def start_program(
     whose = who if wiring.given else "a switch"
     steps: list[Step] = []
     if guest:
-        argv0, wiring = _basename(argv0), replace(wiring, memory="hugepages", node=0)
+        argv0, wiring = _basename(argv0), replace(wiring, memory=Memory())
         count = f"vm.nr_hugepages={-(-memory_mb // _PAGE_MB)}"
         steps.append(
             Run(f"hugepages in {wiring.at.name}", ("sysctl", "-q", "-w", count), at=wiring.at)
@@ -86,8 +87,7 @@ def start_program(
         for address in guest:
             steps += bind(address, UIO, at=wiring.at)
     else:
-        if wiring.memory == "hugepages":
-            steps.append(Reserve(f"hugepages for {who}'s frames", memory_mb, node=wiring.node))
+        steps += wiring.memory.reserve(f"hugepages for {who}'s frames", memory_mb)
         remove = ("rm", "-rf", *left)
         steps.append(Run(f"no sockets of {whose} before", remove, undo=remove))
     return (
@@ -120,9 +120,9 @@ def pci_options(wiring: Wiring) -> tuple[str, ...]:
 
 
 def _memory(wiring: Wiring, memory_mb: int) -> tuple[str, ...]:
-    if wiring.memory == "no-huge":
+    if not wiring.memory.huge:
         return ("--no-huge", "-m", str(memory_mb))
-    by_node = ",".join([*("0" for _ in range(wiring.node)), str(memory_mb)])
+    by_node = ",".join([*("0" for _ in range(wiring.memory.node)), str(memory_mb)])
     return ("--in-memory", "--single-file-segments", "--socket-mem", by_node)
 
 

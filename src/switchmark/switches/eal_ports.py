@@ -28,7 +28,7 @@ def _bus_order(port: Port) -> tuple[int, str]:
 def functions_listen(wiring: Wiring) -> bool:
     """Say whether the switch connects to the sockets of vhost-user ports, at which functions
     listen."""
-    return wiring.kind is PortKind.VHOST_USER and wiring.listen == "functions"
+    return wiring.kind is PortKind.VHOST_USER and wiring.functions.listen
 
 
 def socket_path(wiring: Wiring, port: Port) -> str:

@@ -99,14 +99,14 @@ def _configuration(wiring: Wiring) -> str:
 
 
 def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
-    sockets = [*(0 for _ in range(wiring.node)), wiring.buffers or _MBUFS]
+    sockets = [*(0 for _ in range(wiring.memory.node)), wiring.tuning.buffers or _MBUFS]
     size = f", MBUF_SIZE {_mbuf_bytes(wiring)}" if _mbuf_bytes(wiring) > MBUF_BYTES else ""
     yield f"DPDKInfo({', '.join(f'NB_SOCKET_MBUF {count}' for count in sockets)}{size});"
     # It is there to tell how many cycles a second has, in which it counts the busy ones.
     yield "clock :: TSCClock(INSTALL false);"
     cores = max(1, len(wiring.cores))
     threads = max(1, min(wiring.queues, cores // len(wiring.ports)))
-    burst = wiring.switch_burst or _BURST
+    burst = wiring.tuning.burst or _BURST
     length = f", NDESC {wiring.descriptors}" if wiring.descriptors else ""
     for port in wiring.ports:
         number, first = device_ids(wiring)[port.id], port.index * threads % cores
@@ -233,7 +233,7 @@ class FastClick(Switch):
             return f"fastclick serves {what} with one thread, not {len(wiring.cores)}"
         if wiring.queues > 1 and not _bypass(wiring):
             return "fastclick has one queue at a veth: --queues 1"
-        if (wiring.switch_burst or wiring.buffers) and not _bypass(wiring):
+        if (wiring.tuning.burst or wiring.tuning.buffers) and not _bypass(wiring):
             return "fastclick has bursts and buffers of its own with DPDK, not at a veth"
         return None if learns else wire_refusal(wiring, self.name)
 
@@ -257,7 +257,7 @@ class FastClick(Switch):
                 (file,),
                 before=("--dpdk",),
                 lcores=("--lcores", lcores) if lcores else (),
-                mbufs=wiring.buffers or _MBUFS,
+                mbufs=wiring.tuning.buffers or _MBUFS,
                 mbuf_bytes=_mbuf_bytes(wiring) + _ANNOTATIONS,
                 queues=wiring.queues,
             )

@@ -47,7 +47,7 @@ class Ipvlan(KernelSwitch):
         return Version(probe_kernel(host, CABLE, child))
 
     def accepts(self, wiring: Wiring) -> str | None:
-        if not wiring.ip_stack:
+        if not wiring.functions.ip_stack:
             return (
                 "ipvlan finds a function by the IP address of its interface: past the IP stack it "
                 "has none\n\nhint: --engine udp-mmsg"

@@ -72,7 +72,7 @@ def interface_mac(wiring: Wiring, port: Port) -> str:
     then drops each copy at once (it is for another host), where else it would look up a route for
     it, in the sender's context.
     """
-    return mac_address(port.index, unheard=not wiring.ip_stack)
+    return mac_address(port.index, unheard=not wiring.functions.ip_stack)
 
 
 def offloads_off(
@@ -108,8 +108,8 @@ def add_veth(
 ) -> Plan:
     """Add a veth pair at the switch; `near` is the switch's end, `far` the function's, which is
     made in the node `far_at`: to move it there takes the kernel some 20 ms."""
-    count = str(wiring.veth_queues)
-    queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.veth_queues > 1)
+    count = str(wiring.functions.queues)
+    queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.functions.queues > 1)
     near_link = ("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac, *queues)
     there = () if far_at is None else ("netns", far_at.name)
     far_link = ("name", far, *there, "mtu", str(wiring.mtu), "address", far_mac, *queues)
@@ -121,7 +121,7 @@ def add_veth(
             undo=removal(wiring, near),
             about=near,
         ),
-        offloads_off(wiring, near, gro=wiring.napi, about=near),
+        offloads_off(wiring, near, gro=wiring.functions.napi, about=near),
         offloads_off(wiring, far, gro=far_gro, at=far_at, about=near),
     )
 

@@ -17,7 +17,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import probe_version
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import Check, Plan, Reserve, Run, Wait
+from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.observe.cpus import all_but
@@ -143,7 +143,7 @@ class OvsDpdk(Switch):
         return True  # by a packet socket, which its PMD threads poll
 
     def accepts(self, wiring: Wiring) -> str | None:
-        if wiring.memory == "no-huge":
+        if not wiring.memory.huge:
             return (
                 f"{self.name} needs hugepages: its pool of frames takes {_POOL_MB} MB of them"
                 "\n\nhint: --memory hugepages"
@@ -168,10 +168,8 @@ class OvsDpdk(Switch):
     def start(self, wiring: Wiring) -> Plan:
         sockets = tuple(_socket(wiring, port) for port in wiring.ports if not port.nic)
         return (
-            Reserve(
-                "hugepages for the switch's frames",
-                _POOL_MB + _PORT_MB * len(wiring.ports),
-                node=wiring.node,
+            *wiring.memory.reserve(
+                "hugepages for the switch's frames", _POOL_MB + _PORT_MB * len(wiring.ports)
             ),
             *_no_sockets(sockets),
             *(step for port in wiring.ports if port.uplink for step in add_port(wiring, port)),
@@ -265,7 +263,7 @@ def _settings(wiring: Wiring) -> tuple[str, ...]:
     # The pool's pages are taken now, not when the first front end comes: zeroing them then, next
     # to functions that poll, took up to 5 s. One file for all pages, or the daemon holds a
     # descriptor for each (433 of a limit that is usually 1024).
-    by_node = ",".join([*("0" for _ in range(wiring.node)), str(_POOL_MB)])
+    by_node = ",".join([*("0" for _ in range(wiring.memory.node)), str(_POOL_MB)])
     extra = (
         f"--in-memory --single-file-segments --socket-mem={by_node} {' '.join(pci_options(wiring))}"
         f" --file-prefix={wiring.prefix}"
@@ -305,7 +303,7 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
 def _affinity(wiring: Wiring, port: Port) -> tuple[str, ...]:
     """Return the option by which each receive queue of a port stays with one PMD thread: those of
     all ports take the CPUs in turn."""
-    if wiring.rx_affinity == "auto" or not wiring.cores:
+    if not wiring.tuning.fixed_queues or not wiring.cores:
         return ()
     first, count = wiring.ports.index(port) * wiring.queues, len(wiring.cores)
     pairs = (f"{q}:{wiring.cores[(first + q) % count]}" for q in range(wiring.queues))

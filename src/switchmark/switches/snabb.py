@@ -16,7 +16,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import USUAL_FOLDERS, how_to_name, probe_version
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import HOST, Check, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import HOST, Check, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
@@ -105,7 +105,7 @@ def _socket(wiring: Wiring, port: Port) -> str:
 def _script(wiring: Wiring) -> str:
     """Return the script: apps and links between them, made before the engine runs."""
     vhost = wiring.kind is PortKind.VHOST_USER
-    pages = ", hugetlb" if wiring.memory == "hugepages" else ""
+    pages = ", hugetlb" if wiring.memory.huge else ""
     lines = [_MEMORY % pages, _VHOST if vhost else ""]
     names = ", ".join(f'"{_app(port)}"' for port in wiring.ports)
     lines += [f"local ports = {{{names}}}\n", "local c = config.new()\n"]
@@ -218,10 +218,7 @@ class Snabb(Switch):
 
     def start(self, wiring: Wiring) -> Plan:
         home, script = _home(wiring), f"{_home(wiring)}/switch.lua"
-        steps: Plan = ()
-        if wiring.memory == "hugepages":
-            need = _megabytes(wiring)
-            steps += (Reserve("hugepages for the switch's frames", need, node=wiring.node),)
+        steps = wiring.memory.reserve("hugepages for the switch's frames", _megabytes(wiring))
         if wiring.kind is PortKind.VHOST_USER:
             remove = ("rm", "-f", *(_socket(wiring, port) for port in wiring.ports))
             steps += (Run("no sockets of before", remove, undo=remove),)

@@ -52,10 +52,10 @@ class Testpmd(PairedSwitch):
                 f"testpmd has at most {_RINGS} pairs of queues here, not {wiring.queues} at each "
                 f"of {len(wiring.ports)} ports"
             )
-        if wiring.buffers is not None and wiring.buffers < self._mbufs(wiring):
+        if wiring.tuning.buffers is not None and wiring.tuning.buffers < self._mbufs(wiring):
             return (
                 f"testpmd can hold {self._mbufs(wiring)} frames in the rings and caches of these "
-                f"ports: {wiring.buffers} buffers are too few"
+                f"ports: {wiring.tuning.buffers} buffers are too few"
                 f"\n\nhint: --buffers {self._mbufs(wiring)}"
             )
         return super().accepts(wiring)
@@ -64,7 +64,7 @@ class Testpmd(PairedSwitch):
         # One frame is one mbuf, of whatever size.
         mbuf_bytes = max(MBUF_BYTES, -(-(wiring.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
         polling = max(1, len(wiring.cores))
-        mbufs = wiring.buffers or self._mbufs(wiring)
+        mbufs = wiring.tuning.buffers or self._mbufs(wiring)
         return start_program(
             wiring,
             wiring.program,
@@ -76,7 +76,7 @@ class Testpmd(PairedSwitch):
                 *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
                 *self._order(wiring),
                 *self._descriptors(wiring),
-                *((f"--burst={wiring.switch_burst}",) if wiring.switch_burst else ()),
+                *((f"--burst={wiring.tuning.burst}",) if wiring.tuning.burst else ()),
                 *self._peers(wiring),
             ),
             lcores=self._lcores(wiring),

@@ -18,7 +18,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import how_to_name, probe_version, require_programs
 from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import Check, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import Check, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.observe.cpus import all_but
@@ -221,9 +221,8 @@ class Vpp(Switch):
         typed = script(wiring, wiring.given or self.endpoints(wiring))
         who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
         made = tuple(step for port in _sockets(wiring) for step in links.add_port(wiring, port))
-        if wiring.memory == "hugepages":
-            megabytes = -(-(wiring.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
-            made += (Reserve(f"hugepages for {who}'s buffers", megabytes, node=wiring.node),)
+        megabytes = -(-(wiring.tuning.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
+        made += wiring.memory.reserve(f"hugepages for {who}'s buffers", megabytes)
         return (
             *_room_for_main(wiring),
             *made,
