@@ -1,13 +1,16 @@
 """These tests hold every kind of host to one contract: commands that end, processes that live on,
-how both are ended, and files. A test host is reached by ssh."""
+how both are ended, and files. A test host is reached by ssh; a cell is a kind of host that this
+file adds."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,17 +18,101 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ssh_hosts
-from switchmark.errors import CommandFailed, CommandTimedOut, Unavailable
-from switchmark.hosts.base import Completed, Host, LocalHost, Process
+from switchmark.errors import CommandFailed, CommandTimedOut, SetupFailed, Unavailable
+from switchmark.hosts.base import Call, Completed, Host, LocalHost, Process
 from switchmark.hosts.shell_words import assignments
+from switchmark.model.plan import Check, Folder, Node, Run, Spawn, Wait, Write
+from switchmark.observe.cpus import read_cpus
+from switchmark.observe.facts import host_facts
+from switchmark.observe.taken import taken_at_once
+from switchmark.runs.clean import clean
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
 
 
-@pytest.fixture(scope="module", params=("local", "ssh"))
+class Cell(Host):
+    """A cell is a mount namespace of this machine: that of the process `init`. This class is all
+    that a new kind of host takes."""
+
+    def __init__(self, name: str, init: int) -> None:
+        self.name = name
+        self._here = LocalHost()
+        self._root = f"/proc/{init}/root"
+        self._way = ("nsenter", f"--mount=/proc/{init}/ns/mnt", "--")
+
+    def run(
+        self,
+        argv: tuple[str, ...],
+        *,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] = {},
+        timeout_s: float = 10.0,
+    ) -> Completed:
+        done = self._here.run((*self._way, *argv), stdin=stdin, env=env, timeout_s=timeout_s)
+        if done.stderr.startswith(f"nsenter: failed to execute {argv[0]}: ".encode()):
+            why = "may not be executed" if done.status == 126 else "is not installed"
+            raise Unavailable(f"the program '{argv[0]}' {why} in the cell {self.name}")
+        return done
+
+    def spawn(
+        self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
+    ) -> Process:
+        if self.run(("sh", "-c", 'command -v "$1"', "sh", argv[0])).status:
+            raise Unavailable(f"the program '{argv[0]}' is not installed in the cell {self.name}")
+        return self._here.spawn((*self._way, *argv), stderr_path=stderr_path, env=env)
+
+    def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
+        return self._here.end(pid, started, number, grace_s)
+
+    def read(self, path: str) -> bytes:
+        return self._here.read(self._root + path)
+
+    def write(self, path: str, content: bytes) -> None:
+        self._here.write(self._root + path, content)
+
+    def exists(self, path: str) -> bool:
+        return self._here.exists(self._root + path)
+
+    def remove(self, path: str) -> None:
+        self._here.remove(self._root + path)
+
+    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
+        files = self._here.read_all(*(self._root + each for each in patterns))
+        return {path.removeprefix(self._root): content for path, content in files.items()}
+
+    def inodes(self, *patterns: str) -> Mapping[str, int]:
+        numbers = self._here.inodes(*(self._root + each for each in patterns))
+        return {path.removeprefix(self._root): number for path, number in numbers.items()}
+
+
+@contextmanager
+def opened_cell() -> Iterator[Cell]:
+    """Make a cell, which has a /mnt of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("mount namespaces are made as root")
+    script = "mount -t tmpfs tmpfs /mnt && echo up && exec cat"
+    with subprocess.Popen(
+        ("unshare", "--mount", "sh", "-c", script),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as init:
+        assert init.stdout is not None
+        assert init.stdout.readline() == b"up\n"
+        yield Cell("cell", init.pid)
+        assert init.stdin is not None
+        init.stdin.close()
+
+
+@pytest.fixture(scope="module", params=("local", "ssh", "cell"))
 def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Host]:
     if request.param == "local":
         yield LocalHost()
+        return
+    if request.param == "cell":
+        with opened_cell() as cell:
+            yield cell
         return
     ssh_hosts.require()
     with ssh_hosts.one_host(tmp_path_factory.mktemp("hosts")) as remote:
@@ -133,6 +220,18 @@ def test_programs_of_the_administrator_are_found(
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert host.run(("sh", "-c", "echo $PATH")).stdout.strip().endswith(b"/usr/sbin:/sbin")
+
+
+def test_behind_a_command_that_fails_none_is_begun(host: Host, tmp_path: Path) -> None:
+    calls = [
+        Call(("echo", "first"), ok=(0,)),
+        Call(("sh", "-c", "exit 3"), ok=(0, 1)),
+        Call(("touch", f"{tmp_path}/third")),
+    ]
+    assert [done.status for done in host.run_all(calls)] == [0, 3]
+    assert not (tmp_path / "third").exists()
+    every = [Call(("sh", "-c", f"exit {status}")) for status in (3, 0)]
+    assert [done.status for done in host.run_all(every)] == [3, 0]
 
 
 # --- processes -------------------------------------------------------------------------------
@@ -402,3 +501,77 @@ def test_patterns_are_words_of_a_shell_but_for_their_stars(host: Host, tmp_path:
     (tmp_path / "a $(touch x)b").write_text("1")
     assert host.read_all(f"{tmp_path}/a $(touch x)*") == {f"{tmp_path}/a $(touch x)b": b"1"}
     assert len(list(tmp_path.iterdir())) == 1
+
+
+# --- a new kind of host ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cell() -> Iterator[Cell]:
+    with opened_cell() as made:
+        yield made
+
+
+def test_a_new_kind_of_host_has_facts_and_cpus(cell: Cell) -> None:
+    facts, here = host_facts(cell), host_facts(LocalHost())
+    of_switchmark = {"versions"}
+    assert {key: facts[key] for key in here.keys() - of_switchmark} == {
+        key: here[key] for key in here.keys() - of_switchmark
+    }
+    assert facts["versions"]["python"] is None  # switchmark is not run there
+    assert cell.allowed_cpus() == LocalHost().allowed_cpus()
+    assert read_cpus(cell) == read_cpus(LocalHost())
+
+
+def test_files_of_several_kinds_of_hosts_are_taken_at_once(cell: Cell) -> None:
+    cell.write("/mnt/own", b"of the cell")
+    taken = taken_at_once({cell: ["/mnt/*"], LocalHost(): ["/mnt/own"]})
+    assert [dict(each.read_all("/mnt/*")) for each in taken.values()] == [
+        {"/mnt/own": b"of the cell"},
+        {},
+    ]
+
+
+def test_a_plan_is_carried_out_and_undone_on_a_new_kind_of_host(cell: Cell, tmp_path: Path) -> None:
+    at = Node("cell", "host", host="cell")
+    cell.write("/mnt/old", b"before")
+    with Workspace(tmp_path / "runs") as workspace:
+        executor = Executor(
+            {"cell": cell}, workspace, inside=lambda node, argv: argv, logs_dir=tmp_path / "logs"
+        )
+        executor.execute(
+            (
+                Folder("a folder", "/mnt/a/b", at=at),
+                Run("a file", ("touch", "/mnt/a/b/c"), at, undo=("rm", "/mnt/a/b/c")),
+                Run("its name", ("ls", "/mnt/a/b"), at, save="name"),
+                Write("a file that was there", "/mnt/old", b"now: ${name}", at=at),
+                Spawn("a process", "echo", ("cat",), at),
+                Wait("it is there", Check(("test", "-e", "/mnt/a/b/${name}"), at)),
+            )
+        )
+        assert cell.read("/mnt/old") == b"now: c"
+        assert not Path("/mnt/a").exists()
+        process = executor.process("echo")
+        process.send("to the cell")
+        assert process.receive(5) == "to the cell"
+        with pytest.raises(SetupFailed, match=r"on cell: ls /nowhere"):
+            executor.execute((Run("none", ("ls", "/nowhere"), at),))
+        assert executor.unwind() == ()
+    assert cell.read("/mnt/old") == b"before"
+    assert not cell.exists("/mnt/a")
+    assert not lives(cell, process.pid)
+    assert not list((tmp_path / "runs").glob("sm*"))
+
+
+def test_what_a_dead_run_left_on_a_new_kind_of_host_is_cleaned(cell: Cell, tmp_path: Path) -> None:
+    at = Node("cell", "host", host="cell")
+    hosts = {"cell": cell}
+    workspace = Workspace(tmp_path / "runs")
+    executor = Executor(
+        hosts, workspace, inside=lambda node, argv: argv, logs_dir=tmp_path / "logs"
+    )
+    executor.execute((Run("a file", ("touch", "/mnt/c"), at, undo=("rm", "/mnt/c")),))
+    workspace.close()
+    (cleaned,) = clean(tmp_path / "runs", hosts=hosts)
+    assert (cleaned.state, cleaned.actions) == ("cleaned", ("rm /mnt/c",))
+    assert not cell.exists("/mnt/c")

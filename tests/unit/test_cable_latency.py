@@ -11,11 +11,11 @@ from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
+from switchmark.model.cpus import Cpu
 from switchmark.model.latency import Latency
 from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
-from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
 from switchmark.path.roles import cpu_users_of

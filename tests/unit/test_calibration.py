@@ -14,10 +14,10 @@ from switchmark.errors import TrialFailed
 from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
+from switchmark.model.cpus import Cpu
 from switchmark.model.record import PartReport, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
-from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
 from switchmark.path.roles import cpu_users_of

@@ -11,10 +11,10 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.pcap_bridge import FUNCTION as PCAP_BRIDGE
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
+from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics
-from switchmark.observe.cpus import Cpu
 from switchmark.path.assembly import build
 from switchmark.path.cables import without_switch
 from switchmark.path.layout import Layout, lay_out

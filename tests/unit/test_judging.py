@@ -17,6 +17,7 @@ from switchmark.metrics.throughput import is_drifting, is_uncertain
 from switchmark.metrics.verdict import judge, rate_interval, verdict
 from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
+from switchmark.model.cpus import Cpu
 from switchmark.model.evidence import Balance
 from switchmark.model.gate import GateResult
 from switchmark.model.latency import Latency
@@ -25,7 +26,6 @@ from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, PartReport, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
-from switchmark.observe.cpus import Cpu
 from switchmark.observe.noise import Snapshot
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import place

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from switchmark.errors import UsageError
 from switchmark.hosts.base import LocalHost
 from switchmark.hosts.recording import RecordingHost
-from switchmark.observe.cpus import Cpu, cpu_mask, format_cpus, parse_cpus, read_cpus
+from switchmark.model.cpus import Cpu, cpu_mask, format_cpus, parse_cpus
+from switchmark.observe.cpus import read_cpus
 
 
 def machine(files: Mapping[str, str]) -> RecordingHost:

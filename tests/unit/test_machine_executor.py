@@ -364,13 +364,23 @@ def test_a_value_that_could_not_be_set_needs_no_undoing(executor: Executor) -> N
     assert executor.unwind() == ()
 
 
+def test_what_was_not_begun_behind_a_failure_is_not_undone(workspace: Workspace) -> None:
+    host = RecordingHost({("do", "b"): Completed(1, b"", b"no")})
+    executor = recorded(host, workspace)
+    with pytest.raises(CommandFailed):
+        executor.execute(tuple(Run(n, ("do", n), undo=("undo", n)) for n in "abc"))
+    assert executor.unwind() == ()
+    assert host.ran == [("do", "a"), ("do", "b"), ("undo", "b"), ("undo", "a")]
+
+
 def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -> None:
     host = RecordingHost({("undo", "b"): Completed(1, b"", b"busy")})
     executor = recorded(host, workspace)
     executor.execute(tuple(Run(n, ("do", n), undo=("undo", n)) for n in "abc"))
     (failure,) = executor.unwind()
     assert failure == ("could not undo (undo b): an undo ended with status 1: undo b\n  busy")
-    assert host.ran[3:] == [("undo", "c"), ("undo", "b"), ("undo", "a")]
+    # What fails among others is tried once more by itself.
+    assert host.ran[3:] == [("undo", each) for each in "cbab"]
     assert len(workspace.journal.pending) == 1  # left to `clean`
     workspace.journal.done(1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.cpus import Cpu
 from switchmark.observe import noise
-from switchmark.observe.cpus import Cpu
 from switchmark.observe.noise import busy_cpus
 
 

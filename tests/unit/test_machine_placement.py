@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
-from switchmark.observe.cpus import Cpu
+from switchmark.model.cpus import Cpu
 from switchmark.path.placement import CpuUser, Placement, place
 
 KERNEL = CpuUser("switch", "switch", polls=False)

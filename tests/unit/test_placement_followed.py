@@ -16,11 +16,11 @@ from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
+from switchmark.model.cpus import Cpu
 from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 from switchmark.model.trial import TrialSpec
 from switchmark.model.version import Version
-from switchmark.observe.cpus import Cpu
 from switchmark.path.roles import processes_of
 from switchmark.runs.executor import Executor
 from switchmark.runs.hosts import Hosts

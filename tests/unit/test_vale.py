@@ -11,10 +11,10 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Run
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
-from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import Layout, lay_out
 from switchmark.path.needs import needs_of, switch_needs
 from switchmark.path.orders import opening_of

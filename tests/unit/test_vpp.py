@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.cpus import all_but
 from switchmark.model.plan import Plan, Reserve, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Memory, PortKind, Semantics, Tuning, Wiring
-from switchmark.observe.cpus import all_but
 from switchmark.switches.vpp import SWITCH
 from wirings import wiring_of
 

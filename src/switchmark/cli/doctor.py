@@ -18,8 +18,9 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host, LocalHost
 from switchmark.hosts.programs import command_path, find_program
+from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import BUSY
-from switchmark.observe.cpus import format_cpus, read_cpus
+from switchmark.observe.cpus import read_cpus
 from switchmark.observe.facts import host_facts
 from switchmark.observe.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
 from switchmark.observe.perf import probe as probe_counters

@@ -13,7 +13,6 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import CommandFailed, TrialFailed
 from switchmark.functions.base import Function, Hosted
 from switchmark.hosts.base import Host, Process
-from switchmark.hosts.ssh_process import SshProcess
 from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
 from switchmark.model.topology import Part, PortKind
@@ -78,7 +77,7 @@ class TrafficProcess:
     @property
     def slow(self) -> bool:
         """Say whether it is on a host that may take longer than others."""
-        return isinstance(self._process, SshProcess) and self._process.patience > 1
+        return self._process.patience > 1
 
     def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> Message:
         """Send a command and return its answer.

@@ -1,5 +1,5 @@
-"""A host is where commands are run; the local one is this one. This and `remote_shell` are the only
-modules that start the processes of a run.
+"""A host is where commands are run: what every kind of host has, and the local one.
+This and `remote_shell` are the only modules that start the processes of a run.
 
 Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
 Ctrl-C of a terminal reaches the orchestrator alone.
@@ -12,9 +12,11 @@ import select
 import shlex
 import subprocess
 import time
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -23,6 +25,7 @@ from switchmark.hosts.local_process import LocalProcess, evidence, kill_group
 from switchmark.hosts.patterns import matching
 from switchmark.hosts.processes import end, open_process, wait_end
 from switchmark.hosts.signals import shielded
+from switchmark.model.cpus import LAST_CPU, listed_cpus
 from switchmark.model.regular_file import MIB, read_regular
 
 _MOST_BYTES = 1024 * MIB
@@ -36,6 +39,8 @@ _KEPT_BEGINNINGS = ("LC_", "SWITCHMARK_", "CONTAINERS_")
 """A process that is spawned gets these of the user's variables and no others: a switch needs
 neither the tokens of a shell nor its LD_PRELOAD. CONTAINERS_* and STORAGE_* say where a container's
 client finds the user's images."""
+
+_ISOLATED = "/sys/devices/system/cpu/isolated"
 
 _AT_ONCE = min(8, len(os.sched_getaffinity(0)))
 
@@ -70,6 +75,11 @@ class Process(Protocol):
     pid: int
     started: int
 
+    @property
+    def patience(self) -> float:
+        """Return how many times as long as usual it may take (see `Host`)."""
+        ...
+
     def send(self, line: str) -> None:
         """Write a line to its stdin; CommandFailed when it no longer reads."""
         ...
@@ -95,14 +105,38 @@ class Process(Protocol):
         ...
 
 
-class Host(Hashable, Protocol):
-    """A host runs commands and keeps files. `run` kills what outlives `timeout_s` and raises
-    CommandTimedOut; a program that is not there is Unavailable. `read`, `write` and `remove` raise
-    OSError; `remove` of a file that is not there is no error. What the kernel tells in /proc and
-    /sys is read by `read_all`, many files at once."""
+class Host(ABC):
+    """A host runs commands and keeps files. This is all that a run needs of one: a new kind of
+    host is a class of its own, which implements the abstract methods and changes what does not
+    fit of the rest.
+
+    `run` kills what outlives `timeout_s` and raises CommandTimedOut; a program that is not there is
+    Unavailable. `read`, `write` and `remove` raise OSError; `remove` of a file that is not there is
+    no error. Files of the kernel, in /proc and /sys, are read by `read_all`, many at once.
+    """
 
     name: str
 
+    is_local = False
+    """Whether switchmark itself runs there: its Python, its network namespace, its affinity."""
+
+    is_far = False
+    """Whether the connection to the host can be lost. A run then has a folder, a journal and a
+    watcher there too, which undoes what is left when the connection ends."""
+
+    is_machine = False
+    """Whether it is a virtual machine of the local host."""
+
+    in_order = True
+    """Whether `run_all` begins a command only when the one before it has ended as it may: after a
+    failure nothing of those behind it was done."""
+
+    patience: float = 1.0
+    """How many times as long as usual everything may take there."""
+
+    # --- commands and processes ---------------------------------------------------------------
+
+    @abstractmethod
     def run(
         self,
         argv: tuple[str, ...],
@@ -112,38 +146,109 @@ class Host(Hashable, Protocol):
         timeout_s: float = 10.0,
     ) -> Completed: ...
 
+    def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
+        """Run commands; yield how each ended, in order. After one that ends with none of the
+        statuses that are fine, or in an error, which is raised in its turn, none is begun."""
+        for call in calls:
+            completed = self.run(
+                call.argv, stdin=call.stdin, env=call.env, timeout_s=call.timeout_s
+            )
+            yield completed
+            if _is_failure(call, completed):
+                return
+
+    @abstractmethod
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
     ) -> Process:
         """Start a process. It gets `env` and the few variables that every program may see, not the
         environment of the user's shell."""
-        ...
 
+    def expect(self, stderr_path: str) -> None:  # noqa: B027
+        """Prepare for a process that will be spawned soon with this `stderr_path`."""
+
+    @abstractmethod
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
         """Signal the process of this number and start time, SIGKILL it after `grace_s`; say whether
         it has ended. One that is gone has."""
-        ...
 
-    def undo_run(self, run: str, folder: str) -> None:
-        """Undo what a run left here that is led from another host."""
-        ...
+    def path_of(self, program: str) -> str:
+        """Return where a program of the local host is on this one, which has it afterwards."""
+        return program
 
+    def allowed_cpus(self) -> frozenset[int]:
+        """Return the CPUs that runs may use, isolated ones too."""
+        # The kernel grants what of these there is.
+        done = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
+        return listed_cpus(done.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
+
+    # --- files --------------------------------------------------------------------------------
+
+    @abstractmethod
     def read(self, path: str) -> bytes: ...
+
+    @abstractmethod
     def write(self, path: str, content: bytes) -> None: ...
+
+    @abstractmethod
     def exists(self, path: str) -> bool: ...
+
+    @abstractmethod
     def remove(self, path: str) -> None: ...
 
+    @abstractmethod
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
         """Return the content of every file that matches a shell's pattern and can be read."""
-        ...
 
+    def read_later(self, *patterns: str) -> Callable[[], Mapping[str, bytes]]:
+        """Begin to read what matches patterns, where that is done elsewhere; return what gives it,
+        which is called before anything else is asked."""
+        return partial(self.read_all, *patterns)
+
+    @abstractmethod
     def inodes(self, *patterns: str) -> Mapping[str, int]:
         """Return the numbers of the files that matching paths lead to, once for each path."""
-        ...
+
+    # --- the connection, and what a run has there ------------------------------------------------
+
+    @property
+    def up(self) -> bool:
+        """Say whether anything can be on the host: not on a machine that is not booted."""
+        return True
+
+    @property
+    def emulated(self) -> str:
+        """Return what emulates its processor, if anything does."""
+        return ""
+
+    @property
+    def connected(self) -> int:
+        """Return how many times it was connected."""
+        return 1
+
+    def begin(self) -> None:  # noqa: B027
+        """Begin to bring it up: others can be brought up meanwhile."""
+
+    def lives(self) -> bool:
+        """Say whether the connection is up, as far as this side knows."""
+        return True
+
+    def post(self, script: str) -> None:
+        """Run a shell's script that prints nothing and is not waited for."""
+        self.run(("sh", "-c", script))
+
+    def undo_run(self, run: str, folder: str) -> None:  # noqa: B027
+        """Undo what a run left there that is led from another host."""
+
+    def close(self) -> None:  # noqa: B027
+        """End the connection, and all that goes through it."""
 
 
-class LocalHost:
+class LocalHost(Host):
     """The local host is this one. Messages of tools are untranslated (LC_ALL=C), for drivers."""
+
+    is_local = True
+    in_order = False
 
     def __init__(self, name: str = "local") -> None:
         self.name = name
@@ -211,8 +316,21 @@ class LocalHost:
         finally:
             os.close(pidfd)
 
-    def undo_run(self, run: str, folder: str) -> None:
-        pass  # a run here is led from here
+    def allowed_cpus(self) -> frozenset[int]:
+        """Return the CPUs that this process may be scheduled on, and those that are isolated."""
+        usual = os.sched_getaffinity(0)
+        isolated = listed_cpus(b"".join(self.read_all(_ISOLATED).values()))
+        if isolated <= usual:
+            return frozenset(usual)
+        # Isolated CPUs are in nobody's affinity until they are asked for; the kernel then grants
+        # those of them that the cpuset holds.
+        try:
+            os.sched_setaffinity(0, usual | isolated)
+            return frozenset(os.sched_getaffinity(0))
+        except OSError:
+            return frozenset(usual)
+        finally:
+            os.sched_setaffinity(0, usual)
 
     def read(self, path: str) -> bytes:
         return read_regular(path, _MOST_BYTES)

@@ -25,6 +25,8 @@ class LocalProcess:
     """A local process is a child of the orchestrator with pipes. It is reaped by `stop` alone:
     until then its zombie keeps pid and process group from being given to somebody else."""
 
+    patience = 1.0
+
     def __init__(self, child: subprocess.Popen[bytes], command: str, stderr_path: str) -> None:
         assert child.stdin is not None and child.stdout is not None
         self.pid = child.pid

@@ -5,12 +5,13 @@ It is for tests, and the tutorial for a new kind of host.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from switchmark.errors import CommandFailed
-from switchmark.hosts.base import Completed
+from switchmark.hosts.base import Completed, Host
 
 
 @dataclass(eq=False)
@@ -26,6 +27,7 @@ class RecordingProcess:
     words: str = ""
     # No process of a real machine started at the tick 0, so none is ever taken for this one.
     started: int = 0
+    patience: float = 1.0
 
     def send(self, line: str) -> None:
         self.sent.append(line)
@@ -47,7 +49,7 @@ class RecordingProcess:
         return self.status
 
 
-class RecordingHost:
+class RecordingHost(Host):
     """A recording host plays a host: `ran` holds every argv, of commands and processes alike, in
     order; `files` its disk.
 
@@ -108,8 +110,9 @@ class RecordingHost:
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
         return True  # no process of a real machine is a recording's
 
-    def undo_run(self, run: str, folder: str) -> None:
-        pass
+    def allowed_cpus(self) -> frozenset[int]:
+        """Return the CPUs of this process."""
+        return frozenset(os.sched_getaffinity(0))
 
     def read(self, path: str) -> bytes:
         if path not in self.files:

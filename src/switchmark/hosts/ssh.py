@@ -26,6 +26,7 @@ from switchmark.hosts.shell_words import assignments, ending, literal, quoted, w
 from switchmark.hosts.ssh_files import LONG, SshFiles
 from switchmark.hosts.ssh_process import SshProcess, ended, open_session, start
 from switchmark.hosts.ssh_sockets import new_folder, socket_name
+from switchmark.model.cpus import parse_cpus
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),
@@ -52,6 +53,8 @@ class SshHost(SshFiles):
     The socket of the connection is in `folder`, or in a folder of its own, until `close`.
     """
 
+    is_far = True
+
     def __init__(
         self,
         name: str,
@@ -75,7 +78,7 @@ class SshHost(SshFiles):
         self._connection: RemoteShell | None = None
         self._refused: tuple[float, SwitchmarkError] | None = None
         self._expected: dict[str, subprocess.Popen[bytes]] = {}
-        self.connected = 0
+        self._connected = 0
 
     # --- commands and processes ---------------------------------------------------------------
 
@@ -161,6 +164,11 @@ class SshHost(SshFiles):
     def undo_run(self, run: str, folder: str) -> None:
         undo_there(self, run, folder)
 
+    def allowed_cpus(self) -> frozenset[int]:
+        """Return the CPUs that runs may use, of those that the user lets them have."""
+        granted = super().allowed_cpus()
+        return granted if self.cpus is None else granted & frozenset(parse_cpus(self.cpus))
+
     # --- the connection ------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -190,11 +198,15 @@ class SshHost(SshFiles):
             self._connection = RemoteShell(self.name, self._ssh("ControlMaster=yes"), self.patience)
         except SwitchmarkError as error:
             # Of a host that was there once nothing is to be refused: it was lost.
-            told = HostLost(error.message, hint=error.hint) if self.connected else error
+            told = HostLost(error.message, hint=error.hint) if self._connected else error
             self._refused = (time.monotonic(), told)
             raise told from error
-        self.connected += 1
+        self._connected += 1
         return self._connection
+
+    @property
+    def connected(self) -> int:
+        return self._connected
 
     def path_of(self, program: str) -> str:
         """Return where a program of this side is on that host, which has it afterwards."""

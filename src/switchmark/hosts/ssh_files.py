@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from switchmark.hosts.base import Host
 from switchmark.hosts.remote_shell import RemoteShell
 from switchmark.hosts.shell_words import literal, os_error, patterns_of, word
 
@@ -32,10 +33,8 @@ fi
 Few are handed to `cat` by the shell itself, which starts one process for all."""
 
 
-class SshFiles(ABC):
-    """The files of a host, as `Host` has them. It may take `patience` times as long as others."""
-
-    patience = 1.0
+class SshFiles(Host):
+    """The files of a host, as `Host` has them."""
 
     def read(self, path: str) -> bytes:
         shell = self._shell()

@@ -15,13 +15,13 @@ from typing import Literal
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.trial import Trials
 from switchmark.metrics.balance import balanced
+from switchmark.model.cpus import format_cpus
 from switchmark.model.gate import GateResult
 from switchmark.model.headers import differences
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind
 from switchmark.model.trial import TrialSpec
-from switchmark.observe.cpus import format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.ways import between_hosts, ways_of
 

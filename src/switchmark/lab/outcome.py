@@ -12,6 +12,7 @@ from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import Worker
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
+from switchmark.model.cpus import format_cpus
 from switchmark.model.evidence import ClockEvidence, Evidence
 from switchmark.model.latency import Latency
 from switchmark.model.noise import BUSY
@@ -22,7 +23,6 @@ from switchmark.model.test import Test
 from switchmark.model.topology import Part, Role
 from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES
-from switchmark.observe.cpus import format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement
 from switchmark.path.roles import own_kernel, roles_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from switchmark.errors import UsageError
+from switchmark.model.cpus import parse_cpus
 from switchmark.noises import stress, web
 from switchmark.noises.base import Noise
-from switchmark.observe.cpus import parse_cpus
 from switchmark.plugins import Table, load_plugins
 
 TABLE: Table[Noise] = load_plugins(

@@ -8,7 +8,6 @@ parameters are kept: the rest may hold secrets.
 from __future__ import annotations
 
 import gzip
-import os
 import platform
 import re
 import zlib
@@ -20,8 +19,6 @@ from typing import Any
 from switchmark import __version__
 from switchmark.hosts.base import Host
 from switchmark.hosts.commit import commit
-from switchmark.hosts.ssh import SshHost
-from switchmark.observe.cpus import allowed_there
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -60,7 +57,6 @@ def host_facts(host: Host) -> dict[str, Any]:
         *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
     )
     files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
-    local = not isinstance(host, SshHost)
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
     options = kernel_options(host)
     memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
@@ -68,14 +64,14 @@ def host_facts(host: Host) -> dict[str, Any]:
         "kernel": files.get(_RELEASE) or None,
         "kernel_build": files.get(_KERNEL_BUILD) or None,
         "kernel_options": sorted(options.intersection(FIGURE_OPTIONS)) if options else None,
-        "machine": platform.machine() if local else _said(host, "uname", "-m"),
+        "machine": platform.machine() if host.is_local else _said(host, "uname", "-m"),
         "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
         "cpu_model": cpu.get("model name") or cpu.get("Model"),
         "microcode": cpu.get("microcode"),
         "numa_nodes": files.get(_NODES) or None,
         "cores_online": online,
-        "cores_usable": _usable(host),
+        "cores_usable": len(host.allowed_cpus()),
         "cores_isolated": isolated,
         "smt": smt,
         "governor": governor,
@@ -100,16 +96,11 @@ def host_facts(host: Host) -> dict[str, Any]:
         ],
         "versions": {
             "switchmark": __version__,
-            "commit": commit() if local else None,
-            "python": platform.python_version() if local else None,
+            "commit": commit() if host.is_local else None,
+            "python": platform.python_version() if host.is_local else None,
             "dpdk": _dpdk(files),
         },
     }
-
-
-def _usable(host: Host) -> int:
-    """Return how many CPUs a process of a host may be scheduled on."""
-    return len(allowed_there(host) if isinstance(host, SshHost) else os.sched_getaffinity(0))
 
 
 def _said(host: Host, *argv: str) -> str:

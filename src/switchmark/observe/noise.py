@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
+from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import BUSY, HostActivity, Jitter, NoiseCertificate
-from switchmark.observe.cpus import format_cpus, read_cpus
+from switchmark.observe.cpus import read_cpus
 from switchmark.observe.facts import steady_tsc
 from switchmark.observe.taken import Reads
 

@@ -16,8 +16,8 @@ from signal import SIGINT
 
 from switchmark.errors import TrialFailed, Unavailable
 from switchmark.hosts.base import Host, Process
+from switchmark.model.cpus import format_cpus
 from switchmark.model.plan import Spawn
-from switchmark.observe.cpus import format_cpus
 
 EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
 """`ref-cycles` tick as the TSC does, but only while the CPU is not halted."""

@@ -4,10 +4,11 @@ what is in them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import translate
-from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol
+
+from switchmark.hosts.base import Host
 
 
 class Reads(Protocol):
@@ -16,27 +17,10 @@ class Reads(Protocol):
     def read_all(self, *patterns: str) -> Mapping[str, bytes]: ...
 
 
-@runtime_checkable
-class ReadsLater(Protocol):
-    """What is far away begins to read, and gives the files when that is called which it returns,
-    before anything else is asked of it."""
-
-    def read_later(self, *patterns: str) -> Callable[[], Mapping[str, bytes]]: ...
-
-
-_Host = TypeVar("_Host", bound=Reads)
-
-
-def taken_at_once(wanted: Mapping[_Host, Sequence[str]]) -> dict[_Host, Taken]:
+def taken_at_once(wanted: Mapping[Host, Sequence[str]]) -> dict[Host, Taken]:
     """Take the files of several hosts, side by side: by host those that match its patterns."""
-    begun = {host: _begun(host, tuple(dict.fromkeys(each))) for host, each in wanted.items()}
+    begun = {host: host.read_later(*dict.fromkeys(each)) for host, each in wanted.items()}
     return {host: Taken(files()) for host, files in begun.items()}
-
-
-def _begun(host: Reads, patterns: Sequence[str]) -> Callable[[], Mapping[str, bytes]]:
-    if isinstance(host, ReadsLater):
-        return host.read_later(*patterns)
-    return partial(host.read_all, *patterns)
 
 
 class Taken:

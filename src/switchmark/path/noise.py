@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from switchmark.errors import UsageError
+from switchmark.model.cpus import Cpu, format_cpus
 from switchmark.model.plan import Plan
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
-from switchmark.observe.cpus import Cpu, format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement
 

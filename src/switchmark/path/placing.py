@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
-from switchmark.observe.cpus import Cpu
 from switchmark.path.layout import Layout
 from switchmark.path.placement import AUTO, Placement, place
 from switchmark.path.resolve import may_share_process

@@ -10,12 +10,12 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.axis import ranked
+from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
-from switchmark.observe.cpus import Cpu
 from switchmark.path.combinations import listed, reasons_of_axes
 from switchmark.path.cores import core_reasons
 from switchmark.path.layout import Layout, lay_out, opened_in

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from switchmark.errors import UsageError
-from switchmark.observe.cpus import Cpu
+from switchmark.model.cpus import Cpu
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ over several what comes in at an interface, by flow.
 
 from __future__ import annotations
 
+from switchmark.model.cpus import cpu_mask, format_cpus
 from switchmark.model.plan import Plan, Write
-from switchmark.observe.cpus import cpu_mask, format_cpus
 from switchmark.path.layout import Layout
 from switchmark.path.needs import network_stack
 from switchmark.path.roles import is_spread

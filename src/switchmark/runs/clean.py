@@ -25,7 +25,6 @@ from switchmark.runs.cgroups import V2
 from switchmark.runs.freezer import thaw_all
 from switchmark.runs.journal import Command, Journal, Lease, Restore, Undo, boot_id
 from switchmark.runs.leases import Leases
-from switchmark.runs.machines import MachineHost
 from switchmark.runs.undo import carry_out, in_words
 from switchmark.runs.workspace import (
     RUN,
@@ -89,7 +88,7 @@ def clean(
 def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False) -> list[Cleaned]:
     """Undo what dead runs left on a host that is reached by ssh, whoever led them; nothing is on a
     machine that is not up."""
-    if isinstance(host, MachineHost) and not host.up:
+    if not host.up:
         return []
     cleaned = []
     for run, folder, dead in runs_there(host):

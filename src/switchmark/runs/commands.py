@@ -16,8 +16,7 @@ from switchmark.errors import (
     SetupFailed,
     Unavailable,
 )
-from switchmark.hosts.base import Call, Completed, Host, LocalHost, Process
-from switchmark.hosts.ssh import SshHost
+from switchmark.hosts.base import Call, Completed, Host, Process
 from switchmark.model.plan import HOST, Node, Plan, Run, Step, Wait, on_host
 from switchmark.runs.failures import ended, evidence, failure, place_of
 from switchmark.runs.journal import Command
@@ -86,20 +85,14 @@ class Commands:
 
     def _together(self, steps: Plan) -> Plan:
         """Return the first of some steps, with those that are carried out at once with it."""
-        match self.host(place_of_step(steps[0])):
-            case SshHost():
-                return steps_together(steps)
-            case LocalHost():
-                return steps_beside(steps)
-        return steps[:1]
+        host = self.host(place_of_step(steps[0]))
+        return steps_together(steps) if host.in_order else steps_beside(steps)
 
     def _carry_out_together(self, steps: Plan) -> Sequence[Completed]:
         """Carry out commands of a host, and what is waited for then: over ssh in one round trip,
         where what a failure kept from being done needs no undo; here those side by side that are
         about different things."""
         host = self.host(place_of_step(steps[0]))
-        if not isinstance(host, SshHost | LocalHost):
-            return [self._run(step) for step in steps if isinstance(step, Run)]
         prepared = [self._prepared(step) for step in steps]
         calls, undos = [call for call, _ in prepared], [undo for _, undo in prepared]
         ran: list[Completed] = []
@@ -118,7 +111,7 @@ class Commands:
                         ran.append(self._ended(step, call.argv, completed))
                     except (CommandFailed, Unavailable):
                         for undo in undos[number:]:
-                            if undo is not None and isinstance(host, SshHost):
+                            if undo is not None and host.in_order:
                                 self._journal.done(undo)
                         raise
         for wait, first in tried:
@@ -169,13 +162,12 @@ class Commands:
     def _poll(self, step: Wait, completed: Completed | None) -> None:
         argv = self._filled(command(step.check, self._inside), step.why)
         host = self.host(step.check.at)
-        patience = host.patience if isinstance(host, SshHost) else 1.0
-        limit_s = step.timeout_s * patience
+        limit_s = step.timeout_s * host.patience
         deadline = time.monotonic() + limit_s
         interval_s = _SHORTEST_S
         while True:
             last_try = time.monotonic() >= deadline
-            left_s = max((deadline - time.monotonic()) / patience, _SHORTEST_CHECK_S)
+            left_s = max((deadline - time.monotonic()) / host.patience, _SHORTEST_CHECK_S)
             try:
                 completed = completed or self._call(step.why, step.check.at, argv, None, left_s)
             except CommandTimedOut as error:
@@ -190,7 +182,7 @@ class Commands:
                     f"{self._last_words(step)}"
                 )
             time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
-            interval_s, completed = min(1.5 * interval_s, _LONGEST_S * patience), None
+            interval_s, completed = min(1.5 * interval_s, _LONGEST_S * host.patience), None
 
     def _refuse_dead(self, step: Wait) -> None:
         if step.unless_dead is None:

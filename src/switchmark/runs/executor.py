@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.signals import ending_what_hangs, shielded
-from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import Folder, Plan, Reserve, Run, Spawn, Wait, Write, on_host
 from switchmark.runs.commands import Commands, explained
 from switchmark.runs.failures import failure
@@ -40,8 +39,8 @@ class Executor(Commands):
         Unavailable, for a program that is missing); what was done is left for `unwind`."""
         steps = on_host(plan, self.home)
         for step in steps:
-            if isinstance(step, Spawn) and isinstance(far := self.host(step.at), SshHost):
-                far.expect(self._log_of(step))
+            if isinstance(step, Spawn):
+                self.host(step.at).expect(self._log_of(step))
         while steps:
             some = self._together(steps)
             with (self._logs_dir / "steps.sh").open("a") as log:

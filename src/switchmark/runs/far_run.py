@@ -10,10 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.base import Process
+from switchmark.hosts.base import Host, Process
 from switchmark.hosts.far_undo import UNDO
 from switchmark.hosts.shell_words import ending, literal, quoted, word
-from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import OWN_DIR, PORTS_DIR
 from switchmark.runs.journal import (
     Begin,
@@ -53,7 +52,7 @@ set -- "$d" "$r"
 class FarRun:
     """A run `run`, whose folder is `folder` here and there, has something on `host`."""
 
-    def __init__(self, host: SshHost, run: str, folder: str) -> None:
+    def __init__(self, host: Host, run: str, folder: str) -> None:
         self._host = host
         self._run = run
         self._folder = folder

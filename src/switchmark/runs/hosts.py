@@ -13,7 +13,7 @@ from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
 from switchmark.hosts.programs import AGENT, OTHER_PROGRAMS, TRAFFIC, chosen_program, program_path
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
-from switchmark.runs.machines import MachineHost, machine_host
+from switchmark.runs.machines import machine_host
 
 
 class Hosts(Mapping[str, Host]):
@@ -48,15 +48,13 @@ class Hosts(Mapping[str, Host]):
     def close(self) -> None:
         """End the connections to hosts of the host file; those to machines end with these."""
         for name, host in self._known.items():
-            if isinstance(host, SshHost) and name not in self._given:
-                if not isinstance(host, MachineHost):
-                    host.close()
+            if name not in self._given and not host.is_machine:
+                host.close()
 
     def begin(self, names: Iterable[str]) -> None:
         """Begin to boot those hosts that are machines, side by side."""
         for host in (self[name] for name in names):
-            if isinstance(host, MachineHost):
-                host.begin()
+            host.begin()
 
     def planned(self, names: Sequence[str]) -> Between:
         """Return what the host file says to be between two hosts, which are not asked: the NICs
@@ -109,23 +107,16 @@ class Hosts(Mapping[str, Host]):
         with each other, and what their processors do may be emulated."""
         here = boot_id(self[LOCAL])
         hosts = [self[name] for name in names]
-        machines = [host for host in hosts if isinstance(host, MachineHost)]
-        on_this = [
-            boot == here or host in machines for host, boot in zip(hosts, boots, strict=True)
-        ]
+        on_this = [boot == here or host.is_machine for host, boot in zip(hosts, boots, strict=True)]
         shared = len(names) > 1 and (all(on_this) or len({*boots}) == 1)
-        emulated = any(machine.emulated for machine in machines)
+        emulated = any(host.emulated for host in hosts)
         return ("hosts-share-machine",) * shared + ("emulated",) * emulated
 
     def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return where hosts have the traffic program, if it is not where it is here."""
         own = chosen_program(TRAFFIC)
         reached = {name: self[name] for name in names}
-        return {
-            name: host.path_of(own)
-            for name, host in reached.items()
-            if own and isinstance(host, SshHost)
-        }
+        return {name: host.path_of(own) for name, host in reached.items() if own and host.is_far}
 
 
 def _reached(name: str) -> SshHost:

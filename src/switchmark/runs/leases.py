@@ -25,9 +25,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
 from switchmark.hosts.signals import shielded
-from switchmark.hosts.ssh import SshHost
 from switchmark.runs.journal import NulFree, boot_id
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
@@ -321,10 +320,9 @@ class Leases:
                 ledger.append(_Free(**dict(about)))
 
     def _ended_there(self, host: Host, run: str) -> bool:
-        """Say whether what a run left on a host that is reached by ssh was undone there, when the
-        connection ended."""
+        """Say whether what a run left on a far host was undone there, when the connection ended."""
         folder = f"{self._base}/{run}"
-        return isinstance(host, SshHost) and not any(
+        return host.is_far and not any(
             host.exists(f"{each}/undo") for each in (folder, f"{folder}/far-{host.name}")
         )
 
@@ -357,7 +355,7 @@ class Leases:
     @contextmanager
     def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
         """Yield the ledger of a host's values, locked, and what locks this run's byte of it."""
-        file = self._of_this_machine() if isinstance(host, LocalHost) else self._of_runs
+        file = self._of_this_machine() if host.is_local else self._of_runs
         with self._opened(file) as ledger:
             yield ledger, lambda: self._byte_of(file)
 
@@ -471,7 +469,7 @@ def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
 
 def _space(host: Host, path: str) -> str:
     """Return the network namespace that a value belongs to; empty for one of the whole machine."""
-    if not isinstance(host, LocalHost) or not path.startswith(_OF_A_NETWORK):
+    if not host.is_local or not path.startswith(_OF_A_NETWORK):
         return ""
     return str(host.inodes("/proc/self/ns/net")["/proc/self/ns/net"])
 

@@ -38,6 +38,8 @@ class MachineHost(SshHost):
     """This host is a machine; it is booted when something is first asked of it. Should it end, that
     is said once, and then it is booted anew."""
 
+    is_machine = True
+
     def __init__(
         self,
         name: str,

@@ -11,9 +11,9 @@ from typing import Any
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host
 from switchmark.model.addresses import pci_address
+from switchmark.model.cpus import cpu_mask, format_cpus
 from switchmark.model.plan import Plan, Run, Step, Write
 from switchmark.model.topology import Port, Semantics
-from switchmark.observe.cpus import cpu_mask, format_cpus
 
 _FEATURES = {
     "tx-checksumming": "tx",

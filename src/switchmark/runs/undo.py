@@ -13,12 +13,10 @@ from contextlib import closing, suppress
 from itertools import takewhile
 
 from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
-from switchmark.hosts.base import Call, Host, LocalHost
+from switchmark.hosts.base import Call, Host
 from switchmark.hosts.local_process import last_lines
-from switchmark.hosts.ssh import SshHost
 from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.runs.leases import Leases
-from switchmark.runs.machines import MachineHost
 from switchmark.runs.together import commands_together
 
 _GONE = re.compile(
@@ -67,9 +65,9 @@ def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bo
         return [False]
     commands = commands_together(undos)
     host = hosts.get(undos[0].host)
-    if isinstance(host, LocalHost):
+    if host is not None and not host.in_order:
         commands = list(takewhile(lambda undo: undo.about, commands))
-    if len(commands) < 2 or not isinstance(host, SshHost | LocalHost):
+    if host is None or len(commands) < 2:
         return [False]
     done = [False] * len(commands)
     calls = [
@@ -135,10 +133,7 @@ def _holds(host: Host, undo: Restore) -> bool:
 
 
 def _has_ended(hosts: Mapping[str, Host], name: str) -> bool:
-    if name not in hosts:
-        return False
-    host = hosts[name]
-    return isinstance(host, MachineHost) and not host.up
+    return name in hosts and not hosts[name].up
 
 
 def _host(hosts: Mapping[str, Host], name: str) -> Host:

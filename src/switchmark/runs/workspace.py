@@ -21,7 +21,6 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.processes import MARK
 from switchmark.hosts.signals import shielded
-from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import OWN_DIR, PORTS_DIR
 from switchmark.runs.far_run import FarRun
 from switchmark.runs.journal import Far, Journal
@@ -67,7 +66,7 @@ class Workspace:
     def reach(self, host: Host) -> None:
         """Let the run have something on a host: one that is reached by ssh gets its folder and its
         journal there, again where its connection was lost."""
-        if not isinstance(host, SshHost):
+        if not host.is_far:
             return
         if host.name not in self._far:
             self.journal.intend(Far(host=host.name, folder=str(self.folder)))

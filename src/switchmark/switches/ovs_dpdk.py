@@ -17,10 +17,10 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import probe_version
 from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PortCounters
+from switchmark.model.cpus import all_but
 from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.observe.cpus import all_but
 from switchmark.switches.base import Counters, Counting, Switch
 from switchmark.switches.eal import pci_options
 from switchmark.switches.links import add_port

@@ -18,10 +18,10 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import how_to_name, probe_version, require_programs
 from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.counters import PortCounters
+from switchmark.model.cpus import all_but
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
-from switchmark.observe.cpus import all_but
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch, routed_addressing, wire_refusal
 from switchmark.switches.eal_ports import eal_endpoints
