@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from switchmark.model.plan import HOST
-from switchmark.model.topology import PortKind, Semantics, Topology, Wiring
+from switchmark.model.topology import Endpoint, PortKind, Semantics, Topology, Wiring
+from switchmark.model.version import Version
 
 
-def wiring_of(ports: int = 2, *, both_ways: bool = False, **more: Any) -> Wiring:
+def wiring_of(
+    ports: int = 2,
+    *,
+    both_ways: bool = False,
+    program: str = "",
+    mode: str | None = None,
+    given: Mapping[str, Endpoint] = MappingProxyType({}),
+    **more: Any,
+) -> Wiring:
     """Return a wiring of so many functions with a port each, and a flow from the first to the
-    second of each pair, or `both_ways`; `more` are members that it has instead."""
+    second of each pair, or `both_ways`. A probe has found its `program` and `mode`; `given` are the
+    ends that it opens as a function, by port; `more` are members that it has instead."""
     topology = Topology()
     ends = [topology.function(f"f{i}")[0] for i in range(ports)]
     for source, sink in zip(ends[::2], ends[1::2], strict=False):
@@ -22,11 +34,11 @@ def wiring_of(ports: int = 2, *, both_ways: bool = False, **more: Any) -> Wiring
         prefix="sm0000",
         run_dir="/run/x",
         at=HOST,
-        ports=topology.ports,
+        ports=tuple(replace(port, given=given.get(port.id)) for port in topology.ports),
         flows=tuple(topology.flows),
-        nodes={},
         kind=PortKind.VHOST_USER,
         semantics=Semantics.PATCH,
+        version=Version("", mode, program=program),
         cores=(3,),
     )
     return replace(usual, **more)

@@ -127,7 +127,7 @@ def plans() -> Iterator[tuple[str, Any, Plan]]:
                 run_dir="/run/x",
             ).wiring
             for mode in (None, "kernel"):
-                w = replace(w, mode=mode)
+                w = replace(w, version=replace(w.version, mode=mode))
                 steps = (*switch.start(w), *switch.join(w), *switch.settled(w))
                 yield name, switch, (*steps, *switch.counters.commands(w))
     for name, environment in ENVIRONMENTS.items():

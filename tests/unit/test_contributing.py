@@ -24,7 +24,7 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
     t = Topology()
     (a,), (b,) = t.function("f0"), t.function("f1")
     t.flow(a, b)
-    wiring = Wiring("sm", "/run", HOST, t.ports, tuple(t.flows), {}, PortKind.VETH, Semantics.PATCH)
+    wiring = Wiring("sm", "/run", HOST, t.ports, tuple(t.flows), PortKind.VETH, Semantics.PATCH)
     switch = example().SWITCH
     assert switch.accepts(wiring) is None
     queue, rule, queue_back, rule_back = (" ".join(step.argv) for step in switch.join(wiring))

@@ -89,7 +89,6 @@ def wiring(pairs: int = 1, semantics: Semantics = Semantics.LEARNING) -> Wiring:
         at=Node("sm0000-sw", "netns"),
         ports=t.ports,
         flows=tuple(t.flows),
-        nodes={},
         kind=PortKind.VHOST_USER,
         semantics=semantics,
         cores=(1,),

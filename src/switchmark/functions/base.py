@@ -15,16 +15,23 @@ from switchmark.switches.base import Counting
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """This record is a function with where it runs: its node, its ports with their ends, and the
-    CPUs of one that polls. `wiring` is that of the switch under test. `next_macs` says, by port,
-    for whom the frames are that leave there, where the function writes MACs; else it is empty."""
+    """A function with where it runs."""
 
     node: Node
+    """Its node."""
     ports: tuple[Port, ...]
+    """Its ports."""
     ends: tuple[Endpoint, ...]
+    """What it opens at each port."""
     wiring: Wiring
+    """The wiring of the switch under test."""
     cores: tuple[int, ...] = ()
+    """The CPUs of a function that polls."""
     next_macs: Mapping[str, str] = field(default_factory=dict)
+    """The destination of frames that leave by a port, where the function writes MACs; else
+    empty."""
+    version: Version | None = None
+    """What a probe of the function found on its host; None where nobody has probed it."""
 
 
 class Function(ABC):

@@ -45,7 +45,15 @@ class SwitchFunction(Function):
     def _wiring(self, hosted: Hosted) -> Wiring:
         """Return the wiring that the switch has as a function: two ports, joined both ways."""
         ports = tuple(
-            Port(id=port.id, index=index, part=port.part) for index, port in enumerate(hosted.ports)
+            Port(
+                id=port.id,
+                index=index,
+                part=port.part,
+                node=hosted.node,
+                given=end,
+                next_mac=hosted.next_macs.get(port.id, ""),
+            )
+            for index, (port, end) in enumerate(zip(hosted.ports, hosted.ends, strict=True))
         )
         ways = ((ports[0], ports[1]), (ports[1], ports[0]))
         environment = ENVIRONMENTS[hosted.node.environment]
@@ -58,29 +66,26 @@ class SwitchFunction(Function):
                 Flow(f"{source.id}-{sink.id}", index, source.id, sink.id)
                 for index, (source, sink) in enumerate(ways)
             ),
-            nodes={port.part: hosted.node for port in ports},
             kind=hosted.ends[0].kind,
             semantics=Semantics.STATIC if hosted.next_macs else self._switch.semantics[0],
-            next_macs=hosted.next_macs,
-            mode=None,
-            isolated=environment.isolated,
+            version=Version(""),
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
             # The rings of a machine's NIC are as long as QEMU makes them.
             descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
             tuning=Tuning(),
-            given={port.id: end for port, end in zip(ports, hosted.ends, strict=True)},
         )
         if environment.own_kernel:  # a machine has its own programs, by their usual names
-            return replace(wiring, program=PurePath(self._switch.program).name, beside={})
-        return program_at(wiring, self._switch)
+            return replace(wiring, version=Version("", program=PurePath(self._switch.program).name))
+        found = {} if hosted.version is None else {(wiring.at.host, self.name): hosted.version}
+        return program_at(wiring, self._switch, found)
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""
         return probe_asked(self._switch, host)
 
     def accepts(self, hosted: Hosted) -> str | None:
-        if self._switch.own_stack and not ENVIRONMENTS[hosted.node.environment].isolated:
+        if self._switch.own_stack and not hosted.node.isolated:
             return f"{self.name} does not run in environment {hosted.node.environment}"
         return self._switch.accepts(self._wiring(hosted))
 

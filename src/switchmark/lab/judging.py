@@ -104,7 +104,7 @@ class JudgedTrials:
         trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.layout.test))
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
         own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
-            self.layout.wiring.mode
+            self.layout.wiring.version.mode
         )
         cable = calibration is not None and calibration.switch == self.layout.switch.name
         ran = {"own_core": own_core, "cable": cable, "together": self.layout.together}

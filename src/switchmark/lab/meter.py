@@ -212,7 +212,7 @@ def _whose_counters(
     by_thread = []
     sharing: dict[tuple[int, ...], list[str]] = defaultdict(list)
     guests = {part.id for part in layout.parts if own_kernel(layout, part)}
-    in_kernel = not layout.switch.own_core(layout.wiring.mode)
+    in_kernel = not layout.switch.own_core(layout.wiring.version.mode)
     for place in pids:
         first = place.partition("+")[0]
         pin = meter.placement.pins.get(first, Pin())

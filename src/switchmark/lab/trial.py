@@ -184,7 +184,7 @@ class Trials:
         polls a chain's ports they stand still, and `push` sends what empties its queues."""
         if self.lag_s:
             time.sleep(self.lag_s)
-        polls = self._layout.switch.own_core(self._layout.wiring.mode)
+        polls = self._layout.switch.own_core(self._layout.wiring.version.mode)
         apart_s = self._apart_ms() / 1000 if polls else 0
         try:
             return self._standstill.counters(apart_s, push if polls else None)

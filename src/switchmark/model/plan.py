@@ -30,6 +30,10 @@ class Node:
     """The folder of the run, where the way into some nodes is."""
     image: str | None = None
     """The image of the user's that it is made of; None for what the environment makes."""
+    isolated: bool = False
+    """It has a network stack of its own."""
+    reaches: frozenset[str] = frozenset()
+    """The environments in whose nodes interfaces can be made from here."""
 
 
 HOST = Node("host", "host")

@@ -7,7 +7,7 @@ role, or another function) has its far end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -16,8 +16,10 @@ from switchmark.model.addresses import (
     mac_address,
     pci_address,
 )
-from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node, Plan, Reserve
+from switchmark.model.plan import HOST, OWN_DIR, PORTS_DIR, Node, Plan, Reserve
 from switchmark.model.version import Version
+
+_UNPROBED = Version("")
 
 
 class PortKind(StrEnum):
@@ -77,6 +79,12 @@ class Port:
     uplink: Literal["", "made", "named"] = ""
     """It leads to another host, by a cable that is `made` for the test or `named`: `nic` is the end
     here."""
+    node: Node = HOST
+    """The node of the part at its far end."""
+    given: Endpoint | None = None
+    """What the switch opens where it is a function itself."""
+    next_mac: str = ""
+    """The destination MAC of what leaves here, where the switch is a function that writes MACs."""
 
     @property
     def pci(self) -> bool:
@@ -184,6 +192,13 @@ class Topology:
     @property
     def ports(self) -> tuple[Port, ...]:
         return tuple(port for part in self.parts for port in part.ports)
+
+    def place(self, nodes: Mapping[str, Node]) -> None:
+        """Note at each port the node of its part, by the id of the part."""
+        self.parts = [
+            replace(part, ports=tuple(replace(p, node=nodes[part.id]) for p in part.ports))
+            for part in self.parts
+        ]
 
     def _part(
         self,
@@ -310,43 +325,37 @@ class Wiring:
     flows: tuple[Flow, ...]
     """Where frames go, from port to port; `ways` has their answers too. A flow through functions is
     several here: the switch knows of no chain."""
-    nodes: Mapping[str, Node]
-    """The node of each part, by the id of the part."""
     kind: PortKind
     """How ports are attached that are no real NICs."""
     semantics: Semantics
     """What the switch is to do with a frame."""
-    mode: str | None = None
-    """The variant that a probe found, such as the datapath."""
+    version: Version = _UNPROBED
+    """What a probe of the switch found: its variant and the paths of its program and files."""
     mtu: int = 1500
     """The longest IP packet that the ports carry, in bytes."""
-    isolated: bool = False
-    """The node of the switch has a network stack of its own."""
     cores: tuple[int, ...] = ()
     """The CPUs of a switch that polls."""
     queues: int = 1
     """Pairs of queues of each port."""
     descriptors: int | None = None
     """The length of each queue; None for the default of the program that makes it."""
-    program: str = ""
-    """The path of the program of the switch; empty for the kernel."""
-    beside: Mapping[str, str] = field(default_factory=dict)
-    """Paths of other files of its installation, by name."""
-    probed: Mapping[tuple[str, str], Version] = field(default_factory=dict)
-    """What probes found, by host and name of switch or function."""
     memory: Memory = Memory()
     """Where the switch and the functions keep frames."""
     tuning: Tuning = Tuning()
     """Settings of the program of the switch."""
     functions: Functions = Functions()
     """What the functions do at their ends of the ports."""
-    given: Mapping[str, Endpoint] = field(default_factory=dict)
-    """The ends that the switch opens where it is a function itself, by port; else empty."""
-    next_macs: Mapping[str, str] = field(default_factory=dict)
-    """The destination of frames that leave by a port, where the switch is a function that writes
-    MACs; else empty."""
-    reaches: frozenset[str] = frozenset()
-    """Environments in whose nodes interfaces can be made from the node of the switch."""
+
+    @property
+    def program(self) -> str:
+        """Return the path of the program of the switch; empty for the kernel."""
+        return self.version.program
+
+    @property
+    def given(self) -> Mapping[str, Endpoint]:
+        """Return the ends that the switch opens where it is a function itself, by port; else
+        none."""
+        return {port.id: port.given for port in self.ports if port.given}
 
     @property
     def ports_dir(self) -> str:

@@ -51,7 +51,7 @@ class Layout:
     from end to end, `crossings` one for each pair of ports between which frames cross the switch.
     `receivers` is the engine of parts that only receive, or forward. `policy` is the placement that
     is followed, `modes` are what the probes of environments found, `cpus` the CPUs of each part
-    (none: any).
+    (none: any), `probed` what probes found, by host and name of switch or function.
     """
 
     test: Test
@@ -70,6 +70,7 @@ class Layout:
     modes: Mapping[str, str | None] = field(default_factory=dict)
     cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     between: Between = NOTHING
+    probed: Mapping[tuple[str, str], Version] = field(default_factory=dict)
 
     @property
     def wirings(self) -> tuple[Wiring, ...]:
@@ -155,12 +156,12 @@ def lay_out(
 
     def node_on(side: int | None, suffix: str, environment: str, image: str | None = None) -> Node:
         """Return a node of this run; in the environment `host` it is a name only."""
-        if side is None:
-            name, home = f"{prefix}-{suffix}", home_of(test)
-            return Node(name, environment, host=home, run_dir=run_dir, image=image)
-        letter = side_name(side)
-        name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
-        return Node(name, environment, host=hosts[side], run_dir=folder, image=image)
+        name, home, folder = f"{prefix}-{suffix}", home_of(test), run_dir
+        if side is not None:
+            letter, home = side_name(side), hosts[side]
+            name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
+        where = ENVIRONMENTS[environment]
+        return Node(name, environment, home, folder, image, where.isolated, where.reaches)
 
     nodes = {
         part.id: node_on(sides.get(part.id), part.id, "netns")
@@ -168,29 +169,26 @@ def lay_out(
         else node_on(sides.get(part.id), part.id, test.environment, test.image)
         for part in topology.parts
     }
+    topology.place(nodes)
     if two:
         far = node_on(1, "sw", test.switch_environment)
         theirs = cpus.get(far_switch(hosts[1]), ())
-        switch = Across(switch, far, named=between.cables, far_cores=theirs)
+        switch = Across(switch, far, named=between.cables, far_cores=theirs, probed=probed)
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
         at=node_on(0 if two else None, "sw", test.switch_environment),
         ports=topology.ports,
         flows=topology.crossings,
-        nodes=nodes,
         kind=_kind(test, chained),
         semantics=_semantics(test, chained),
-        mode=mode,
+        version=Version("", mode=mode),
         mtu=mtu_for(test.frame_size),
-        isolated=ENVIRONMENTS[test.switch_environment].isolated,
-        reaches=ENVIRONMENTS[test.switch_environment].reaches,
         cores=cores,
         queues=max(
             test.queues, engine.device_queues(test.function_cores) if engine.own_memory else 1
         ),
         descriptors=test.descriptors,
-        probed=probed,
         memory=Memory(memory if test.memory == "auto" else test.memory, node),
         tuning=Tuning(test.switch_burst, test.buffers, test.rx_affinity == "fixed"),
         functions=Functions(
@@ -203,7 +201,7 @@ def lay_out(
             offload=test.offload,
         ),
     )
-    wiring = program_at(wiring, switch)
+    wiring = program_at(wiring, switch, probed)
     by_crossing = switch.addressing(wiring)
     crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}
     return Layout(
@@ -229,6 +227,7 @@ def lay_out(
         modes=modes,
         cpus=cpus,
         between=between,
+        probed=probed,
     )
 
 
@@ -238,7 +237,7 @@ def _endpoints(
     """Return the function's end of each port: the switch's, as the part's node shows it."""
     ends = dict(switch.endpoints(wiring))
     for part in parts:
-        environment = ENVIRONMENTS[wiring.nodes[part.id].environment]
+        environment = ENVIRONMENTS[part.ports[0].node.environment]
         function = FUNCTIONS[part.function]
         past_kernel = (
             engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds

@@ -45,6 +45,7 @@ def as_hosted(layout: Layout, node: Node, parts: Sequence[Part]) -> Hosted:
         layout.wiring_of(parts[0]),
         cores,
         {port.id: macs["dst_mac"] for port, macs in zip(ports, written, strict=True) if macs},
+        layout.probed.get((node.host, parts[0].function)),
     )
 
 
@@ -125,7 +126,7 @@ def cpu_users_of(layout: Layout) -> list[CpuUser]:
         )
         for part in layout.parts
     ]
-    busy = layout.switch.own_core(layout.wiring.mode)
+    busy = layout.switch.own_core(layout.wiring.version.mode)
     cores, spread = layout.test.switch_core_count, is_spread(layout)
     names = ("switch", *(far_switch(each.at.host) for each in layout.wirings[1:]))
     switches = [
@@ -151,7 +152,7 @@ def instances_of(layout: Layout) -> list[tuple[str, Wiring, Plan]]:
 def is_spread(layout: Layout) -> bool:
     """Say whether a switch in the kernel is to work on CPUs that the test asks for."""
     asked = layout.test.switch_cores != "auto"
-    return asked and not layout.switch.own_core(layout.wiring.mode)
+    return asked and not layout.switch.own_core(layout.wiring.version.mode)
 
 
 def _kind_of_cpu_user(layout: Layout, part: Part) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from switchmark.hosts.base import Host
 from switchmark.model.addresses import Addressing, mac_address
@@ -47,6 +48,7 @@ class Across(Switch):
         *,
         named: Sequence[tuple[str, str]] = (),
         far_cores: tuple[int, ...] = (),
+        probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
     ) -> None:
         for name in _OF_DRIVER:
             setattr(self, name, getattr(switch, name))
@@ -55,6 +57,7 @@ class Across(Switch):
         self._far = far
         self._named = tuple(named)
         self._far_cores = far_cores
+        self._probed = probed
 
     @property
     def path(self) -> str:
@@ -165,7 +168,7 @@ class Across(Switch):
         pairs = {}
         for flow in wiring.flows:
             ends = [wiring.port(flow.source), wiring.port(flow.sink)]
-            ends.sort(key=lambda port: wiring.nodes[port.part].host == self._far.host)
+            ends.sort(key=lambda port: port.node.host == self._far.host)
             pairs[ends[0].id, ends[1].id] = (ends[0], ends[1])
         return list(pairs.values())
 
@@ -186,6 +189,7 @@ class Across(Switch):
                 physical=True,
                 nic=uplink.ends[side],
                 uplink="made" if uplink.made else "named",
+                node=at,
             )
             behind[pair[1 - side].id] = ups.setdefault(uplink.name, own)
         flows: dict[tuple[str, str], Flow] = {}
@@ -200,10 +204,9 @@ class Across(Switch):
             at=at,
             ports=(*here, *ups.values()),
             flows=tuple(flows.values()),
-            nodes={**wiring.nodes, **{up.part: at for up in ups.values()}},
             cores=self._far_cores if side else wiring.cores,
         )
-        return program_at(half, self.instance)
+        return program_at(half, self.instance, self._probed)
 
     def _cables(self, wiring: Wiring) -> Plan:
         """Return the steps that make the cables: veth pairs, one end on each host, whose network is

@@ -74,7 +74,8 @@ class Switch(ABC):
 
     program: str = ""
     """The usual name of its program, or its usual path where that is not on PATH; empty where the
-    kernel is the switch. `probe` asks `path`, plans start `Wiring.program`."""
+    kernel is the switch. `probe` asks `path`, plans start that of
+    `Wiring.version`."""
 
     program_folders: tuple[str, ...] = USUAL_FOLDERS
     """Where its program lies in a folder that the user names: of an installation, or of a tree in
@@ -108,12 +109,12 @@ class Switch(ABC):
     then it brings frames from function to function, if these write MACs."""
 
     function_kinds: frozenset[PortKind] = frozenset()
-    """The kinds of ports that it can be given as a network function (`Wiring.given`); none if it
+    """The kinds of ports that it can be given as a network function (`Port.given`); none if it
     cannot be one."""
 
     writes_next_macs: bool = False
     """As a network function it can write its own source MAC, and as destination what it is told for
-    each port (`Wiring.next_macs`)."""
+    each port (`Port.next_mac`)."""
 
     @property
     def path(self) -> str:
@@ -185,14 +186,17 @@ def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
 
 
-def program_at(wiring: Wiring, switch: Switch) -> Wiring:
-    """Return a wiring with the program of a switch as a probe found it on the wiring's host. Where
-    none has asked there it is what the host file names for that host, else the one of this host."""
+def program_at(wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], Version]) -> Wiring:
+    """Return a wiring with the program of a switch as a probe found it on the wiring's host, by
+    `probed`, which has versions by host and name. Where nobody has probed it there, it is what the
+    host file names for that host, else the program of this host."""
     host = wiring.at.host
-    if version := wiring.probed.get((host, switch.name)):
-        return replace(wiring, program=version.program, beside=version.beside)
-    named = named_program(host, switch.name) if switch.program and host != LOCAL else None
-    return replace(wiring, program=named or switch.path, beside={})
+    if found := probed.get((host, switch.name)):
+        program, beside = found.program, found.beside
+    else:
+        named = named_program(host, switch.name) if switch.program and host != LOCAL else None
+        program, beside = named or switch.path, {}
+    return replace(wiring, version=replace(wiring.version, program=program, beside=beside))
 
 
 def wire_refusal(wiring: Wiring, name: str) -> str | None:

@@ -127,8 +127,8 @@ def _memory(wiring: Wiring, memory_mb: int) -> tuple[str, ...]:
 
 
 def _device(wiring: Wiring, port: Port, queues: int) -> str:
-    if wiring.given:
-        return _given_device(wiring.given[port.id], port)
+    if port.given:
+        return _given_device(port.given, port)
     if wiring.kind is PortKind.MEMIF:
         return (
             f"net_memif{port.index},role=server,id=0,socket={socket_path(wiring, port)},"

@@ -226,7 +226,7 @@ class FastClick(Switch):
         learns = wiring.semantics is Semantics.LEARNING
         wanted = ["FromDPDKDevice"] * _bypass(wiring) + ["EtherSwitch"] * learns
         for name in wanted:
-            if wiring.mode and name not in wiring.mode.split():
+            if wiring.version.mode and name not in wiring.version.mode.split():
                 return f"{wiring.program} was built without {name} (configure {_NEEDED[name]})"
         if len(wiring.cores) > 1 and (learns or not _bypass(wiring)):
             what = "EtherSwitch" if learns else "a packet socket"

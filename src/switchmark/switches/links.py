@@ -30,8 +30,8 @@ _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MU
 def switch_ifname(wiring: Wiring, port: Port) -> str:
     """Return the name of the switch's end of a port: its NIC, its end of the veth pair, or the tap;
     as a function the interface that it is given."""
-    if wiring.given:
-        return wiring.given[port.id].ifname
+    if port.given:
+        return port.given.ifname
     return port.nic or wiring.name(f"p{port.index}")
 
 
@@ -60,9 +60,8 @@ def _kind(wiring: Wiring, port: Port) -> PortKind:
 
 def _in_reach(wiring: Wiring, port: Port) -> Node | None:
     """Return the node of a port's function where its end of a veth pair can be made right there."""
-    node = wiring.nodes.get(port.part)
-    reached = node is not None and node.environment in wiring.reaches
-    return node if reached and _kind(wiring, port) is PortKind.VETH else None
+    reached = port.node.environment in wiring.at.reaches
+    return port.node if reached and _kind(wiring, port) is PortKind.VETH else None
 
 
 def interface_mac(wiring: Wiring, port: Port) -> str:
@@ -93,7 +92,7 @@ def offloads_off(
 def removal(wiring: Wiring, ifname: str) -> tuple[str, ...] | None:
     """Return the command that removes what was made at the switch; none where that goes with the
     switch's node, at once with all that is in it: one by one the kernel takes 20 ms for each."""
-    return None if wiring.isolated else ("ip", "link", "del", ifname)
+    return None if wiring.at.isolated else ("ip", "link", "del", ifname)
 
 
 def add_veth(
@@ -154,7 +153,7 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
     near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
     steps: list[Step] = []
     if port.nic:
-        if wiring.isolated:
+        if wiring.at.isolated:
             back = ("ip", "-n", wiring.at.name, "link", "set", near, "netns", "1")
             steps.append(
                 Run(
@@ -183,7 +182,7 @@ def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
     """Set the kernel's parameters of the switch's network stack: its node's own, or leased on the
     host. One that a kernel does not have, such as those of br_netfilter where it is not loaded, is
     passed over."""
-    if not wiring.isolated:
+    if not wiring.at.isolated:
         return tuple(
             Write(
                 why,
@@ -201,7 +200,7 @@ def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
 def silence(wiring: Wiring, ifname: str) -> Plan:
     """Turn off IPv6 on an interface of the host's own stack; the nodes of a run have none
     anyway."""
-    if wiring.isolated:
+    if wiring.at.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
     return (

@@ -38,11 +38,11 @@ _HINT = "apt-get install openvswitch-switch"
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     # The userspace datapath reads AF_PACKET sockets.
-    return link_counters(wiring) if wiring.mode == "kernel" else socket_counters(wiring)
+    return link_counters(wiring) if wiring.version.mode == "kernel" else socket_counters(wiring)
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    parse = kernel_counters if wiring.mode == "kernel" else parse_socket_counters
+    parse = kernel_counters if wiring.version.mode == "kernel" else parse_socket_counters
     return parse(wiring, outputs)
 
 
@@ -82,7 +82,7 @@ class Ovs(KernelSwitch):
         return ("taskset", "-c", ",".join(map(str, wiring.cores)), *argv) if wiring.cores else argv
 
     def start(self, wiring: Wiring) -> Plan:
-        datapath = "system" if wiring.mode == "kernel" else "netdev"
+        datapath = "system" if wiring.version.mode == "kernel" else "netdev"
         ports: Plan = ()
         for port in wiring.ports:
             ports += add_port(wiring, port)
@@ -101,7 +101,7 @@ class Ovs(KernelSwitch):
             *database(wiring),
             *daemon(
                 wiring,
-                f"the switch ({wiring.mode or 'userspace'} datapath)",
+                f"the switch ({wiring.version.mode or 'userspace'} datapath)",
                 self._pinned(wiring, (wiring.program,)),
             ),
             Run(

@@ -46,7 +46,7 @@ def require_instance(host: Host, daemon: str, hint: str) -> Mapping[str, str]:
 
 def _tool(wiring: Wiring, name: str) -> str:
     """Return the path of a program of the same version as the daemon."""
-    return wiring.beside.get(name, name)
+    return wiring.version.beside.get(name, name)
 
 
 def instance_dir(wiring: Wiring) -> str:
@@ -87,7 +87,7 @@ def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
 def bridge_name(wiring: Wiring) -> str:
     """Return the name of the instance's bridge, which is an interface too: on the host's own
     network stack one of this run."""
-    return "br0" if wiring.isolated else wiring.name("br0")
+    return "br0" if wiring.at.isolated else wiring.name("br0")
 
 
 def on_host(wiring: Wiring, datapath: str) -> Plan:
@@ -98,7 +98,7 @@ def on_host(wiring: Wiring, datapath: str) -> Plan:
     The datapath has an interface of one name in every instance, which outlives its daemon. That of
     the kernel is the daemon's to make; it takes all such datapaths for its own.
     """
-    if wiring.isolated:
+    if wiring.at.isolated:
         return ()
     name, bridge = f"ovs-{datapath}", bridge_name(wiring)
     if datapath == "system":
@@ -135,7 +135,7 @@ def _tap(why: str, name: str) -> Run:
 def database(wiring: Wiring) -> Plan:
     """Make the folder, and start a server with an empty configuration."""
     home, env, server = instance_dir(wiring), _env(wiring), f"{wiring.prefix}-ovsdb"
-    schema = wiring.beside.get(_SCHEMA, _USUAL_SCHEMA)
+    schema = wiring.version.beside.get(_SCHEMA, _USUAL_SCHEMA)
     create = (_tool(wiring, "ovsdb-tool"), "create", f"{home}/conf.db", schema)
     return (
         Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),

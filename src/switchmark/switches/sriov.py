@@ -80,7 +80,7 @@ class Sriov(Switch):
                 "sriov joins functions; at the other end of its wire is whatever the NIC is cabled "
                 "to\n\nhint: --scenario v2v"
             )
-        known = _MODE.fullmatch(wiring.mode or "")
+        known = _MODE.fullmatch(wiring.version.mode or "")
         if known and wiring.kind is PortKind.VF_PCI and not known[3]:
             return (
                 f"the NIC {known[1]} has no IOMMU: {VFIO} does not leave its virtual functions to "
@@ -117,7 +117,7 @@ class Sriov(Switch):
         }
 
     def start(self, wiring: Wiring) -> Plan:
-        known = _MODE.fullmatch(wiring.mode or "")
+        known = _MODE.fullmatch(wiring.version.mode or "")
         nic = known[1] if known else "NIC"
         device, count = _device(nic), len(wiring.ports)
         past_kernel = wiring.kind is PortKind.VF_PCI
@@ -156,7 +156,7 @@ class Sriov(Switch):
                     ),
                 ),
             )
-            if wiring.isolated:
+            if wiring.at.isolated:
                 steps += (
                     Run(
                         f"{name} goes to the switch's node",
@@ -174,7 +174,7 @@ class Sriov(Switch):
                 f"{name} has its link",
                 Check(
                     ("ip", "-o", "link", "show", "dev", name),
-                    at=wiring.nodes[port.part],
+                    at=port.node,
                     pattern="[<,]LOWER_UP[,>]",
                 ),
             )
@@ -230,7 +230,7 @@ def _addresses(host: Host, nic: str) -> str:
 
 def _address(wiring: Wiring, number: int) -> str:
     """Return the PCI address of a virtual function; its number where no NIC is known."""
-    known = _MODE.fullmatch(wiring.mode or "")
+    known = _MODE.fullmatch(wiring.version.mode or "")
     if known is None or known[3] is None:
         return f"VF{number}"
     at = _ADDRESS.fullmatch(known[3])

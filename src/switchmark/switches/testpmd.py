@@ -112,9 +112,7 @@ class Testpmd(PairedSwitch):
         """Return the options that say for whom the frames that leave a port are."""
         if wiring.semantics is not Semantics.STATIC:
             return ()
-        macs = {
-            port: wiring.next_macs.get(port.id, mac_address(port.index)) for port in wiring.ports
-        }
+        macs = {port: port.next_mac or mac_address(port.index) for port in wiring.ports}
         return tuple(f"--eth-peer={port.index},{mac}" for port, mac in macs.items())
 
 

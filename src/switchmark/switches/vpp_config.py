@@ -67,10 +67,10 @@ def _vhost_number(wiring: Wiring, port: Port) -> int:
 def startup(wiring: Wiring) -> str:
     """Return the program's configuration, before it has any port but NICs."""
     folder, nics = home(wiring), [port for port in wiring.ports if port.pci]
-    rings = 2 * len(nics) * wiring.queues * (wiring.descriptors or _RING)
-    buffers = wiring.tuning.buffers or BUFFERS
+    length = wiring.descriptors or _RING
+    buffers = (wiring.tuning.buffers or BUFFERS) + 2 * len(nics) * wiring.queues * length
     page = "default-hugepage" if wiring.memory.huge else "default"
-    ring = f"num-rx-desc {wiring.descriptors or _RING} num-tx-desc {wiring.descriptors or _RING}"
+    ring = f"num-rx-desc {length} num-tx-desc {length}"
     queues = f"num-rx-queues {wiring.queues} num-tx-queues {wiring.queues}"
     devices = [f"dev {port.nic} {{ name nic{port.index} {queues} {ring} }}" for port in nics]
     cores = ",".join(map(str, sorted(wiring.cores)))
@@ -80,7 +80,7 @@ def startup(wiring: Wiring) -> str:
         f" pidfile {folder}/vpp.pid }}",
         f"api-segment {{ prefix {process(wiring)} }}",
         f"statseg {{ socket-name {folder}/stats.sock }}",
-        f"buffers {{ buffers-per-numa {buffers + rings} page-size {page} }}",
+        f"buffers {{ buffers-per-numa {buffers} page-size {page} }}",
         f"cpu {{ {workers} }}" if workers else "",
         "plugins { plugin default { disable }"
         + "".join(f" plugin {name}_plugin.so {{ enable }}" for name in _PLUGINS)
