@@ -170,6 +170,16 @@ def traffic_program() -> str:
 
 
 @pytest.fixture(scope="session")
+def tool_program() -> str:
+    """Return the path of the built `switchmark-tool`."""
+    built = REPOSITORY / ".venv/bin/switchmark-tool"
+    path = str(built) if built.exists() else shutil.which("switchmark-tool")
+    if path is None:
+        pytest.skip("switchmark-tool is not built: run make setup")
+    return path
+
+
+@pytest.fixture(scope="session")
 def sanitized_traffic_program() -> str:
     """Return the path of the same program under ASan and UBSan; `make test` builds it."""
     path = REPOSITORY / "build/sanitize/traffic/switchmark-traffic"

@@ -9,8 +9,8 @@ set -euo pipefail
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
 export LC_ALL=C # what apt says is looked through
 program=$(realpath "$1")
-# The agent, and those whose libraries were there to build them.
-beside=("$(dirname "$program")"/{switchmark-agent,switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
+# The agent, the tool, and those whose libraries were there to build them.
+beside=("$(dirname "$program")"/{switchmark-agent,switchmark-tool,switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
 guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
 drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it

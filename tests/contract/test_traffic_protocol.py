@@ -26,6 +26,7 @@ from traffic_program import ADDRESS, Program
 REPOSITORY = Path(__file__).parents[2]
 BUILD = os.environ.get("SWITCHMARK_TRAFFIC_BUILD", "build/sanitize")
 SANITIZED = REPOSITORY / BUILD / "traffic/switchmark-traffic"
+SANITIZED_TOOL = SANITIZED.with_name("switchmark-tool")
 
 
 @pytest.fixture
@@ -672,13 +673,13 @@ def test_what_it_executed_would_have_no_more_privileges(program: Program) -> Non
     assert all("NoNewPrivs:\t1\n" in (each / "status").read_text() for each in threads)
 
 
-def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None:
-    usage = subprocess.run([traffic_program, "help"], capture_output=True, text=True, check=True)
+def test_the_jitter_probe_is_in_the_usage_and_ends(tool_program: str) -> None:
+    usage = subprocess.run([tool_program, "help"], capture_output=True, text=True, check=True)
     assert "jitter --cpus" in usage.stdout
     cpu = min(os.sched_getaffinity(0))
     begin = time.monotonic()
     done = subprocess.run(
-        [traffic_program, "jitter", "--cpus", str(cpu), "--ms", "30"],
+        [tool_program, "jitter", "--cpus", str(cpu), "--ms", "30"],
         capture_output=True,
         check=True,
     )
@@ -686,11 +687,11 @@ def test_the_jitter_probe_is_in_the_usage_and_ends(traffic_program: str) -> None
     assert 29 * 10**6 < found["elapsed_ns"] < (time.monotonic() - begin) * 10**9
 
 
-def test_the_counters_of_two_cpus_are_held_against_each_other(traffic_program: str) -> None:
+def test_the_counters_of_two_cpus_are_held_against_each_other(tool_program: str) -> None:
     first, *others = sorted(os.sched_getaffinity(0))
     if not others:
         pytest.skip("there is one CPU")
-    words = [traffic_program, "jitter", "--cpus", f"{first},{others[0]}", "--ms", "1"]
+    words = [tool_program, "jitter", "--cpus", f"{first},{others[0]}", "--ms", "1"]
     for _ in range(20):  # where others have a CPU all the time, it does not answer
         done = subprocess.run(words, capture_output=True, check=True)
         own, other = json.loads(done.stdout)["cpus"]
@@ -711,17 +712,17 @@ def test_the_counters_of_two_cpus_are_held_against_each_other(traffic_program: s
     ],
 )
 def test_a_redirection_says_what_is_missing(
-    traffic_program: str, words: tuple[str, ...], status: int, reason: str
+    tool_program: str, words: tuple[str, ...], status: int, reason: str
 ) -> None:
-    done = subprocess.run([traffic_program, "redirect", *words], capture_output=True, text=True)
+    done = subprocess.run([tool_program, "redirect", *words], capture_output=True, text=True)
     assert done.returncode == status
     assert reason in done.stderr
 
 
-def test_telemetry_is_asked_and_answers_are_lines(traffic_program: str, tmp_path: Path) -> None:
+def test_telemetry_is_asked_and_answers_are_lines(tool_program: str, tmp_path: Path) -> None:
     """Of a DPDK program of our own making: it says who it is, answers once, and is gone."""
     path = str(tmp_path / "dpdk_telemetry.v2")
-    words = [str(SANITIZED) if SANITIZED.exists() else traffic_program, "telemetry", path]
+    words = [str(SANITIZED_TOOL) if SANITIZED_TOOL.exists() else tool_program, "telemetry", path]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()

@@ -14,7 +14,7 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
-from switchmark.hosts.programs import AGENT, TRAFFIC, program_variable
+from switchmark.hosts.programs import AGENT, TOOL, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run
@@ -234,7 +234,7 @@ def plans() -> Iterator[tuple[str, Test]]:
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put every program at a path that is the same on every host."""
     monkeypatch.setattr(sys, "executable", f"{PROGRAMS}/python")
-    for name in (AGENT, TRAFFIC):
+    for name in (AGENT, TOOL, TRAFFIC):
         monkeypatch.setenv(program_variable(name), f"{PROGRAMS}/{name}")
     for name in ("vpp", "bess", "t4p4s"):
         monkeypatch.setenv(program_variable(name), name)

@@ -117,14 +117,14 @@ def test_a_check_that_does_not_answer_in_time_does_not_hold(host: SshHost, tmp_p
 def test_the_traffic_program_is_carried_once_and_an_older_copy_is_replaced(
     host: SshHost, program: Path
 ) -> None:
-    carried = Carried(str(program)).to(host)
+    carried = Carried(str(program)).to(host)[str(program)]
     digest = hashlib.sha256(program.read_bytes()).hexdigest()[:16]
     assert carried.endswith(f"/.cache/switchmark/{digest}/switchmark-traffic")
     inode = host.inodes(carried)
-    assert Carried(str(program)).to(host) == carried
+    assert Carried(str(program)).to(host) == {str(program): carried}
     assert host.inodes(carried) == inode
     host.write(carried, b"#!/bin/sh\necho old\n")
-    assert Carried(str(program)).to(host) == carried
+    assert Carried(str(program)).to(host) == {str(program): carried}
     assert host.run((carried,)).stdout == b"carried\n"
 
 
@@ -155,7 +155,7 @@ def test_a_program_goes_with_its_libraries_where_it_does_not_run_without(
     path = tmp_path / "switchmark-traffic"
     subprocess.run(("cc", "-o", path, source, f"-Wl,--dynamic-linker={loader}"), check=True)
     carried = Carried(str(path))
-    plain = carried.to(host)
+    plain = carried.to(host)[str(path)]
     assert host.run((plain,)).stdout == b"by its own\n"
 
     class Other(SshHost):
@@ -167,7 +167,7 @@ def test_a_program_goes_with_its_libraries_where_it_does_not_run_without(
             return super().run((*hidden, script, "sh", *argv), **more)
 
     other = Other("a", host.address, ssh_host.options)
-    there = Carried(str(path)).to(other)
+    there = Carried(str(path)).to(other)[str(path)]
     assert host.exists(f"{there.rpartition('/')[0]}/lib/libc.so.6")
     assert other.run((there,)).stdout == b"by its own\n"
     other.close()

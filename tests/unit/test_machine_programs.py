@@ -96,6 +96,7 @@ def test_programs_of_one_installation_are_found_by_each_other(tmp_path: Path) ->
     [
         ("switchmark-traffic", "SWITCHMARK_TRAFFIC"),
         ("switchmark-agent", "SWITCHMARK_AGENT"),
+        ("switchmark-tool", "SWITCHMARK_TOOL"),
         ("pcap-bridge", "SWITCHMARK_PCAP_BRIDGE"),
         ("ovs-dpdk", "SWITCHMARK_OVS_DPDK"),
     ],

@@ -53,6 +53,7 @@ def test_the_wheel_holds_the_commands(installed: importlib.metadata.Distribution
     assert commands - {"switchmark-pcap-bridge"} == {
         "switchmark",
         "switchmark-agent",
+        "switchmark-tool",
         "switchmark-traffic",
     }
 

@@ -176,7 +176,7 @@ int jitter_main(int argc, char **argv, FILE *out)
 	if (argc % 2 == 0 && count && ms && ms <= 10000)
 		status = jitter_run(spinners, count, ms, out);
 	else
-		fputs("usage: switchmark-traffic jitter --cpus 0,2-3 [--ms 10]\n", stderr);
+		fputs("usage: switchmark-tool jitter --cpus 0,2-3 [--ms 10]\n", stderr);
 	free(spinners);
 	return status;
 }

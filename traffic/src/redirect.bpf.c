@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The programs of `switchmark-traffic redirect`: all that comes in at an interface goes out at
+ * The programs of `switchmark-tool redirect`: all that comes in at an interface goes out at
  * another one. Nothing is looked up in the frame.
  */
 #include <linux/bpf.h>

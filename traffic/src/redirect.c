@@ -24,7 +24,7 @@ __attribute__((format(printf, 1, 2))) static int fail(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	fputs("switchmark-traffic: ", stderr);
+	fputs("switchmark-tool: ", stderr);
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
 	va_end(args);

@@ -14,13 +14,13 @@ enum {
 	PATIENCE_S = 5,
 };
 
-static int failed(const char *path, const char *what)
+static int report_error(const char *path, const char *what)
 {
-	fprintf(stderr, "switchmark-traffic: %s: %s: %s\n", path, what, strerror(errno));
+	fprintf(stderr, "switchmark-tool: %s: %s: %s\n", path, what, strerror(errno));
 	return 1;
 }
 
-static int connected(const char *path)
+static int connect_to(const char *path)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	struct timeval patience = { .tv_sec = PATIENCE_S };
@@ -44,8 +44,8 @@ static int connected(const char *path)
 	return fd;
 }
 
-/* One answer, or what the program says of itself once it is connected to. */
-static bool heard(int fd, char *answer)
+/* Receives one answer, or the greeting that the program sends to each new connection. */
+static bool receive_answer(int fd, char *answer)
 {
 	ssize_t got = recv(fd, answer, ANSWER_MAX, 0);
 
@@ -58,19 +58,19 @@ static bool heard(int fd, char *answer)
 int telemetry_ask(const char *path, char *const questions[], FILE *out)
 {
 	char answer[ANSWER_MAX + 1];
-	int fd = connected(path);
+	int fd = connect_to(path);
 
 	if (fd < 0)
-		return failed(path, "cannot connect");
-	if (!heard(fd, answer)) {
+		return report_error(path, "cannot connect");
+	if (!receive_answer(fd, answer)) {
 		close(fd);
-		return failed(path, "does not say who it is");
+		return report_error(path, "does not say who it is");
 	}
 	for (; *questions; questions++) {
 		if (send(fd, *questions, strlen(*questions), MSG_NOSIGNAL) < 0 ||
-		    !heard(fd, answer)) {
+		    !receive_answer(fd, answer)) {
 			close(fd);
-			return failed(path, *questions);
+			return report_error(path, *questions);
 		}
 		fprintf(out, "%s\n", answer);
 	}

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from switchmark.cli.listing import Thing, listed
-from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host, LocalHost
-from switchmark.hosts.programs import command_path, find_program
+from switchmark.hosts.programs import command_path, find_program, tool_program
 from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import BUSY
 from switchmark.observe.cpus import read_cpus
@@ -226,9 +225,9 @@ def _cores(host: Host) -> Iterator[Finding]:
 def _noise(host: Host) -> Iterator[Finding]:
     """Return the noise certificate of every CPU that may be used, as a test keeps it."""
     cpus = [cpu.id for cpu in read_cpus(host)]
-    noise = certificate(host, traffic_program(), cpus, LONG_JITTER_MS)
+    noise = certificate(host, tool_program(), cpus, LONG_JITTER_MS)
     if noise.jitter is None:
-        yield Finding("noise", "jitter", False, "switchmark-traffic cannot be run", "make setup")
+        yield Finding("noise", "jitter", False, "switchmark-tool cannot be run", "make setup")
     for cpu, jitter in (noise.jitter or {}).items():
         lost, longest = jitter.lost or 0.0, jitter.max_ns / 1e6
         quiet = lost < _LOST_LIMIT

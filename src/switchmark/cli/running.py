@@ -224,11 +224,11 @@ def _told_of_waiting(holder: str) -> None:
 
 def _warn_of_others() -> None:
     """Say that this host has too few quiet CPUs, before any time is spent on measuring there."""
-    from switchmark.engines.base import traffic_program
     from switchmark.hosts.base import LocalHost
+    from switchmark.hosts.programs import tool_program
     from switchmark.observe.noise import busy_cpus
 
-    if taken := busy_cpus(LocalHost(), traffic_program()):
+    if taken := busy_cpus(LocalHost(), tool_program()):
         shares = ", ".join(f"{share:.0%} of CPU {cpu}" for cpu, share in taken.items())
         print(
             f"warning: this host is too busy to measure: others take {shares}\n"

@@ -1,5 +1,5 @@
-"""A program of this host is carried to others that do not have it: into the cache of the user
-there, by its hash; with its libraries and their loader where it does not run without them."""
+"""Programs of this host are carried to others that do not have them: into the cache of the user
+there, by their hash. Their libraries and the loader go with them where they do not run without."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import hashlib
 import io
 import re
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from switchmark.errors import SetupFailed
 from switchmark.hosts.base import Completed, LocalHost
 from switchmark.hosts.local_process import last_lines
+from switchmark.hosts.programs import setting_of
 
 _CHECK = ("version",)
-"""What it is asked to see whether it runs."""
+"""What a program is asked to see whether it runs."""
 
 _CACHE = (
     'umask 077; c="${XDG_CACHE_HOME:-$HOME/.cache}/switchmark"; mkdir -p "$c" && cd "$c" && pwd'
@@ -42,34 +44,38 @@ class Far(Protocol):
 
 
 class Carried:
-    """A program is at `path` on this host. `to` puts it on another one, and says where it is."""
+    """Programs are at `paths` on this host. `to` puts them into one folder of another host."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, *paths: str) -> None:
+        self.paths = paths
 
-    def to(self, host: Far) -> str:
-        """Return the path of the program on a host, which has it afterwards. SetupFailed where it
+    def to(self, host: Far) -> dict[str, str]:
+        """Return where each program is on a host, which has it afterwards. SetupFailed where it
         cannot be put there, or does not run there."""
-        content = Path(self.path).read_bytes()
-        name = Path(self.path).name
+        contents = {path: Path(path).read_bytes() for path in self.paths}
         cache = self._cache(host)
-        plain = f"{cache}/{_digest(content)}/{name}"
-        self._put(host, plain, content)
-        if host.run((plain, *_CHECK)).status == 0:
-            return plain
-        packed = _with_libraries(self.path)
+        folder = f"{cache}/{_digest(b''.join(contents.values()))}"
+        there = {path: f"{folder}/{Path(path).name}" for path in self.paths}
+        for path, content in contents.items():
+            self._put(host, there[path], content)
+        if all(host.run((plain, *_CHECK)).status == 0 for plain in there.values()):
+            return there
+        packed = _with_libraries(self.paths)
         folder = f"{cache}/{_digest(packed)}"
         self._put(host, f"{folder}/all.tar", packed)
         self._call(host, ("tar", "-xf", f"{folder}/all.tar", "-C", folder))
-        wrapped = f"{folder}/{name}"
-        done = host.run((wrapped, *_CHECK))
-        if done.status:
-            raise SetupFailed(
-                f"{name} does not run on host {host.name}, not with its own libraries either\n"
-                f"  {last_lines(done.stderr, 1)}",
-                hint=f"build switchmark there, and name it: [hosts.{host.name}.programs] traffic",
-            )
-        return wrapped
+        there = {path: f"{folder}/{Path(path).name}" for path in self.paths}
+        for path, wrapped in there.items():
+            done = host.run((wrapped, *_CHECK))
+            if done.status:
+                name = Path(path).name
+                raise SetupFailed(
+                    f"{name} does not run on host {host.name}, not with its own libraries either\n"
+                    f"  {last_lines(done.stderr, 1)}",
+                    hint="build switchmark there, and name it: "
+                    f"[hosts.{host.name}.programs] {setting_of(name)}",
+                )
+        return there
 
     def _cache(self, host: Far) -> str:
         done = self._call(host, ("sh", "-c", _CACHE))
@@ -89,7 +95,7 @@ class Carried:
         except OSError as error:
             host.run(("rm", "-rf", folder))
             raise SetupFailed(
-                f"{Path(self.path).name} cannot be copied to host {host.name}: {error.strerror}\n"
+                f"{Path(path).name} cannot be copied to host {host.name}: {error.strerror}\n"
                 f"  {path}",
                 hint=f"on {host.name}: df -h {folder}",
             ) from error
@@ -97,8 +103,9 @@ class Carried:
     def _call(self, host: Far, argv: tuple[str, ...]) -> Completed:
         done = host.run(argv, timeout_s=_UPLOAD_S)
         if done.status:
+            names = " and ".join(Path(path).name for path in self.paths)
             raise SetupFailed(
-                f"{Path(self.path).name} cannot be put into the cache of host {host.name}\n"
+                f"{names} cannot be put into the cache of host {host.name}\n"
                 f"  {last_lines(done.stderr, 1)}",
                 hint=f"on {host.name}: df -h ~/.cache",
             )
@@ -109,19 +116,20 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _with_libraries(path: str) -> bytes:
-    """Return an archive of a program, the libraries that it is linked with, and their loader;
-    what has the program's name in it starts it by that loader."""
-    name = Path(path).name
-    done = LocalHost().run(("ldd", path))
-    libraries = sorted(set(_LIBRARY.findall(done.stdout.decode())))
-    loader = next((each for each in libraries if Path(each).name.startswith("ld-")), None)
-    contents = {f"lib/{Path(each).name}": Path(each).read_bytes() for each in libraries}
-    contents[f"lib/{name}"] = Path(path).read_bytes()
-    contents[name] = contents[f"lib/{name}"]
-    if loader is not None:
-        start = _START.replace("LOADER", Path(loader).name).replace("NAME", name)
-        contents[name] = start.encode()
+def _with_libraries(paths: Sequence[str]) -> bytes:
+    """Return an archive of programs, the libraries that they are linked with, and their loader. A
+    script with the name of a program starts it by that loader."""
+    contents: dict[str, bytes] = {}
+    for path in paths:
+        name = Path(path).name
+        done = LocalHost().run(("ldd", path))
+        libraries = sorted(set(_LIBRARY.findall(done.stdout.decode())))
+        loader = next((each for each in libraries if Path(each).name.startswith("ld-")), None)
+        contents |= {f"lib/{Path(each).name}": Path(each).read_bytes() for each in libraries}
+        contents[f"lib/{name}"] = contents[name] = Path(path).read_bytes()
+        if loader is not None:
+            start = _START.replace("LOADER", Path(loader).name).replace("NAME", name)
+            contents[name] = start.encode()
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for member, content in sorted(contents.items()):

@@ -20,9 +20,13 @@ TRAFFIC = f"{_OWN}traffic"
 AGENT = f"{_OWN}agent"
 """The program that runs commands where processes of this host cannot be."""
 
+TOOL = f"{_OWN}tool"
+"""The program for what plans do that no command of the system does: it moves no traffic."""
+
 OTHER_PROGRAMS = {
     "traffic": TRAFFIC,
     "agent": AGENT,
+    "tool": TOOL,
     "pcap-bridge": f"{_OWN}pcap-bridge",
     "qemu": "qemu-system-x86_64",
 }
@@ -72,6 +76,11 @@ def program_path(name: str, setting: str | None = None) -> str:
     """Return the path of a program as a plan has it: the bare name where it is nowhere, which a
     probe refuses."""
     return find_program(name, setting) or name
+
+
+def tool_program() -> str:
+    """Return the path of `switchmark-tool`, which SWITCHMARK_TOOL may name."""
+    return program_path(TOOL)
 
 
 def named_program(host: str, setting: str) -> str | None:

@@ -214,10 +214,10 @@ class SshHost(SshFiles):
 
     def _as_there(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """Return a command with the programs that this host has elsewhere."""
-        for carried in [each for each in self._carried if each.path in argv]:
+        for carried in [each for each in self._carried if not {*each.paths}.isdisjoint(argv)]:
             self._carried.remove(carried)
             try:
-                self._there[carried.path] = carried.to(self)
+                self._there.update(carried.to(self))
             except BaseException:
                 self._carried.append(carried)
                 raise

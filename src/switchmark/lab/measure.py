@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from switchmark.engines.base import traffic_program
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.hosts.base import Host
+from switchmark.hosts.programs import tool_program
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
@@ -417,7 +417,7 @@ class Lab:
         polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
         but = polling if self._up or self.kept else ()
         cpus = placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
-        return certificate(self._host, traffic_program(), cpus)
+        return certificate(self._host, tool_program(), cpus)
 
     def _without_switch(
         self,

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from switchmark.engines.base import traffic_program
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
+from switchmark.hosts.programs import tool_program
 from switchmark.lab.kernel_counts import KernelCounts, Pids
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
@@ -95,7 +95,7 @@ class Window:
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
         where = (meter.host, meter.executor, meter.folder, meter.cpus)
-        self._profiler = Profiler(*where, hz, traffic_program())
+        self._profiler = Profiler(*where, hz, tool_program())
 
     def ready(self) -> None:
         """Wait until the counters have started."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from switchmark.engines.base import traffic_program
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.hosts.programs import tool_program
 from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait, on_host
 from switchmark.model.topology import Part, PortKind
 from switchmark.path.layout import Layout
@@ -118,7 +118,7 @@ def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
         return steps
     folder, made = limited_group(layout.cgroups, node.name, percent)
     made = on_host(made, node.host)
-    within = (traffic_program(), "in-cgroup", folder, "--")
+    within = (tool_program(), "in-cgroup", folder, "--")
     return made + tuple(
         replace(step, within=within) if isinstance(step, Spawn) else step for step in steps
     )

@@ -10,7 +10,14 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host, LocalHost, boot_id
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
-from switchmark.hosts.programs import AGENT, OTHER_PROGRAMS, TRAFFIC, chosen_program, program_path
+from switchmark.hosts.programs import (
+    AGENT,
+    OTHER_PROGRAMS,
+    TOOL,
+    TRAFFIC,
+    chosen_program,
+    program_path,
+)
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.between import NOTHING, Between
 from switchmark.runs.machines import machine_host
@@ -130,8 +137,9 @@ def _reached(name: str) -> SshHost:
         for setting, program in OTHER_PROGRAMS.items()
         if setting in entry.programs
     }
-    own = [chosen_program(name) for name in (TRAFFIC, AGENT)]
-    carried = tuple(Carried(path) for path in own if path and path not in there)
+    own = [[chosen_program(name) for name in names] for names in ((TRAFFIC, TOOL), (AGENT,))]
+    lacking = [[path for path in paths if path and path not in there] for paths in own]
+    carried = tuple(Carried(*paths) for paths in lacking if paths)
     if entry.vm is not None:
         return machine_host(name, entry, there, carried)
     return SshHost(

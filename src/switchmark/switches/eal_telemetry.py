@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from switchmark.engines.base import traffic_program
+from switchmark.hosts.programs import tool_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
 from switchmark.model.topology import PortKind, Wiring
@@ -25,7 +25,7 @@ def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     it runs in a virtual machine."""
     socket = f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
     at = wiring.at if guest_devices(wiring.given.values()) else replace(HOST, host=wiring.at.host)
-    return (traffic_program(), "telemetry", socket, *questions), at
+    return (tool_program(), "telemetry", socket, *questions), at
 
 
 def wait_listening(wiring: Wiring) -> Plan:

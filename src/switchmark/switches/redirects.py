@@ -1,5 +1,5 @@
 """This family of kernel switches is wires made of BPF: what comes in at one interface goes out at
-another, by a program that `switchmark-traffic redirect` loads (traffic/src/redirect.bpf.c).
+another, by a program that `switchmark-tool redirect` loads (traffic/src/redirect.bpf.c).
 
 Knows no switch: each says in its own file at which hook of the kernel the program is.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from switchmark.engines.base import traffic_program
+from switchmark.hosts.programs import tool_program
 from switchmark.model.topology import Port, Wiring
 from switchmark.switches.links import KernelSwitch, switch_ifname
 
 
 def redirect(hook: Literal["xdp", "tc"], near: str, far: str) -> tuple[str, ...]:
     """Return the command after which all that comes in at one interface goes out at another."""
-    return (traffic_program(), "redirect", hook, near, far)
+    return (tool_program(), "redirect", hook, near, far)
 
 
 def wires(wiring: Wiring) -> Iterator[tuple[Port, str, str]]:
