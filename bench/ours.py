@@ -20,8 +20,7 @@ from switchmark.lab.trial import Trials
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
-from switchmark.model.record import TrialResult
-from switchmark.model.trial import TrialSpec
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.observe.perf import Counting
 from switchmark.path.assembly import join, settled
 from switchmark.path.roles import processes_of

@@ -11,9 +11,8 @@ from typing import Any
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.metrics.latency import from_counts
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from synthetic import SyntheticSwitch
 
 DATA = Path(__file__).parent / "unit" / "data"

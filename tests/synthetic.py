@@ -6,8 +6,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from switchmark.model.record import TrialResult
-from switchmark.model.trial import TrialSpec
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.searches.base import Measure
 
 _INTERVALS = 50

@@ -23,10 +23,9 @@ from switchmark.cli.running import print_report
 from switchmark.cluster.comparison import groups, rate_of
 from switchmark.metrics.family import Results
 from switchmark.metrics.repeats import main_figure, repeats_of
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal, OneSearch, SearchResult
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.papers.orders import Order
 from switchmark.papers.points import Point
 from switchmark.report.figures import BOUND_MARK

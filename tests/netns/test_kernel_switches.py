@@ -12,7 +12,7 @@ import pytest
 from real_frames import Measure, assert_every_frame_is_accounted_for
 from switchmark.lab import path
 from switchmark.model.counters import PathCounters
-from switchmark.model.placement import Pin
+from switchmark.model.cpus import Pin
 from switchmark.model.record import Record
 from switchmark.path.layout import Layout
 from switchmark.runs.executor import Executor

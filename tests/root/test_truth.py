@@ -24,13 +24,12 @@ from switchmark.hosts.base import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
+from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
-from switchmark.model.placement import Pin
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Role
-from switchmark.model.trial import TrialSpec
 from switchmark.observe import noise
 from switchmark.observe.cpus import read_cpus
 from switchmark.path import resolve

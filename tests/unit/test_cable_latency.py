@@ -13,9 +13,8 @@ from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.cpus import Cpu
 from switchmark.model.latency import Latency
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
 from switchmark.path.roles import cpu_users_of

@@ -15,9 +15,8 @@ from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.cpus import Cpu
-from switchmark.model.record import PartReport, TrialResult
+from switchmark.model.record import PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
 from switchmark.path.roles import cpu_users_of

@@ -22,11 +22,9 @@ from switchmark.lab.searching import next_stored
 from switchmark.metrics.difference import Difference
 from switchmark.metrics.family import Results, further_repeats
 from switchmark.model.evidence import Evidence
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec, TurnsRecord
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
-from switchmark.model.turns import TurnsRecord
 from switchmark.model.visit import Visit
 from switchmark.searches.base import LoadBounds
 from switchmark.searches.fixed import SEARCH as FIXED

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from switchmark.metrics.doubts import SPOILS, TABLE, spoiled
-from switchmark.model.record import Record, TrialResult, Verdict
+from switchmark.model.record import Record, TrialResult, TrialSpec, Verdict
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 
 
 def trial(*doubts: str, verdict: Verdict = "switch") -> TrialResult:

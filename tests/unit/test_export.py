@@ -28,10 +28,9 @@ from switchmark.cli import main
 from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
 from switchmark.model.evidence import Evidence
-from switchmark.model.record import Record
+from switchmark.model.record import Record, TrialSpec
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import AXES, Test
-from switchmark.model.trial import TrialSpec
 from switchmark.report import query
 from switchmark.report.csit import VERSION, as_csit
 from switchmark.report.export import as_csv, as_objects, rows_as_csv, write_parquet

@@ -10,11 +10,9 @@ import pytest
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.gate import pass_gate
 from switchmark.lab.trial import Trials
-from switchmark.model.gate import GateResult
 from switchmark.model.place import Place, PlaceKind
-from switchmark.model.record import FlowCounts, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.path.layout import Layout, lay_out
 
 IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}

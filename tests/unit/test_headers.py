@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchmark.model.headers import differences
+from switchmark.lab.gate import differences
 
 MACS = bytes.fromhex("020000000002020000000001")
 IP = bytes.fromhex("4500 0060 0000 4000 4011 ae65 c6120001 c6120002".replace(" ", ""))

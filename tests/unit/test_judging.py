@@ -19,13 +19,11 @@ from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.counters import PathCounters
 from switchmark.model.cpus import Cpu
 from switchmark.model.evidence import Balance
-from switchmark.model.gate import GateResult
 from switchmark.model.latency import Latency
 from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.place import Place, PlaceKind
-from switchmark.model.record import FlowCounts, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.observe.noise import Snapshot
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import place

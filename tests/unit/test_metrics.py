@@ -30,8 +30,7 @@ from switchmark.metrics.throughput import (
 )
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import Latency
-from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult
-from switchmark.model.trial import TrialSpec
+from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult, TrialSpec
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])

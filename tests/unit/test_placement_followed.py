@@ -17,9 +17,8 @@ from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
 from switchmark.lab.probes import Probes
 from switchmark.model.cpus import Cpu
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.model.version import Version
 from switchmark.path.roles import processes_of
 from switchmark.runs.executor import Executor

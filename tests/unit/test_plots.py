@@ -13,10 +13,9 @@ import pytest
 
 from recorded import fresh, latency_trial
 from switchmark.model.cable import Calibration
-from switchmark.model.record import PartReport, Record
+from switchmark.model.record import PartReport, Record, TrialSpec
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale

@@ -15,8 +15,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.profile import GROUPS, group_of, parse_report, probe, sample_ns, shares
 from switchmark.metrics.named import METRICS, metric
 from switchmark.metrics.profile import weighs
-from switchmark.model.cost import InterruptCost, PerfCost, TrialCost
-from switchmark.model.profile import Profile, Shares
+from switchmark.model.cost import InterruptCost, PerfCost, Profile, Shares, TrialCost
 from switchmark.model.record import Record, TrialResult
 from switchmark.report.json import to_object
 

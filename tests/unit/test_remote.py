@@ -16,14 +16,13 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.metrics.balance import balanced
-from switchmark.model.between import NOTHING, Between
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.plan import Reserve, Wait
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
+from switchmark.model.topology import NOTHING, Between
 from switchmark.papers.experiment import read
 from switchmark.path.assembly import build
 from switchmark.path.layout import Layout, lay_out

@@ -24,10 +24,9 @@ from switchmark.metrics.searched import (
     values_of_goal,
 )
 from switchmark.metrics.throughput import confidence, is_uncertain, latency_confidence
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal, OneSearch
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.path.resolve import check
 from switchmark.report.answer import answer
 from switchmark.report.notes import footnotes

@@ -13,8 +13,7 @@ import pytest
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.cable import CableLatency, NoCableLatency
-from switchmark.model.placement import PlacementRecord
-from switchmark.model.record import Record
+from switchmark.model.record import PlacementRecord, Record
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import Test
 from switchmark.report.bars import bars

@@ -16,9 +16,8 @@ from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
 from switchmark.errors import Interrupted
 from switchmark.lab.outcome import _is_short
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.observe.noise import stolen
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from switchmark.model.record import SCHEMA, Record
+from switchmark.model.record import SCHEMA, Record, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.report.json import to_object
 from switchmark.report.schema import SCHEMAS, schema
 from synthetic import SyntheticSwitch

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from switchmark.lab.repeating import repeat_search
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import is_uncertain, loss_ratio
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.searches import TABLE
 from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, most_repeats
 from synthetic import SyntheticSwitch, answers_of

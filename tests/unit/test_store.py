@@ -24,9 +24,8 @@ from switchmark.errors import RecordFailed, UsageError
 from switchmark.hosts.base import LocalHost
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.latency import Latency
-from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult
+from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult, TrialSpec
 from switchmark.model.test import AXES, Test
-from switchmark.model.trial import TrialSpec
 from switchmark.observe.facts import host_facts
 from switchmark.report.json import to_object
 

@@ -19,9 +19,8 @@ from switchmark.campaign.rounds import groups, is_independent, not_in_turn, orde
 from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.hosts.signals import interruptible
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import LOOKS, Record, TrialResult, one_at_a_time
 from switchmark.model.test import Test
-from switchmark.model.turns import LOOKS, one_at_a_time
 from switchmark.model.visit import Visit
 from switchmark.path.sharing import shares_path
 from switchmark.searches.max import r_plus

@@ -20,9 +20,8 @@ from switchmark.cluster.agenda import Agenda, Item
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
 from switchmark.errors import Interrupted, Unavailable
 from switchmark.hosts.signals import interruptible
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, one_at_a_time
 from switchmark.model.test import Test
-from switchmark.model.turns import one_at_a_time
 from switchmark.model.visit import Visit
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus

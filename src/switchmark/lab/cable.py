@@ -11,9 +11,8 @@ from typing import Any, Generic, TypeVar
 from switchmark.errors import SetupFailed, SwitchmarkError, TrialFailed, Unavailable, UsageError
 from switchmark.metrics.doubts import passing
 from switchmark.model.cable import CABLE
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test, axes_in_key, key_of_content
-from switchmark.model.trial import TrialSpec
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement
 

@@ -20,9 +20,8 @@ from switchmark.lab.cable import (
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import of_latency
 from switchmark.model.cable import CABLE, CableLatency, NoCableLatency
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.path.cables import on_cable
 from switchmark.path.resolve import check
 

@@ -29,10 +29,9 @@ from switchmark.lab.cable import (
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.verdict import own_ns, rate_interval
 from switchmark.model.cable import CABLE, CableFigures, CableRate, Calibration, NoCalibration
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import PortKind
-from switchmark.model.trial import TrialSpec
 from switchmark.path.cables import pins_on_cable, without_switch
 from switchmark.path.resolve import check
 from switchmark.path.roles import steering_of

@@ -19,10 +19,8 @@ from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.cpus import Cpu, parse_cpus
-from switchmark.model.gate import GateResult
 from switchmark.model.noise import HostActivity, NoiseCertificate
-from switchmark.model.record import TrialResult
-from switchmark.model.trial import TrialSpec
+from switchmark.model.record import GateResult, TrialResult, TrialSpec
 from switchmark.observe.noise import Snapshot, snapshot_files
 from switchmark.observe.taken import taken_at_once
 from switchmark.observe.threads import thread_time_files, thread_times

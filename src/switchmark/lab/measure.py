@@ -32,9 +32,8 @@ from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
 from switchmark.lab.trial import Trials
 from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.plan import HOST
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import AXES, Test
-from switchmark.model.trial import TrialSpec
 from switchmark.model.visit import Visit
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.noise import certificate

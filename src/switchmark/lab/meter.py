@@ -17,7 +17,7 @@ from switchmark.hosts.programs import tool_program
 from switchmark.lab.kernel_counts import KernelCounts, Pids
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
-from switchmark.model.placement import Pin
+from switchmark.model.cpus import Pin
 from switchmark.model.plan import Spawn
 from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.observe.softirq import within_threads

@@ -18,10 +18,9 @@ from switchmark.model.latency import Latency
 from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
-from switchmark.model.record import FlowCounts, PartReport, TrialResult
+from switchmark.model.record import FlowCounts, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.topology import Part, Role
-from switchmark.model.trial import TrialSpec
 from switchmark.model.units import FCS_BYTES
 from switchmark.path.layout import Layout
 from switchmark.path.placement import Placement

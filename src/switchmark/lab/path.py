@@ -15,9 +15,9 @@ from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
 from switchmark.model.counters import PathCounters, PortCounters
-from switchmark.model.gate import GateResult
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
+from switchmark.model.record import GateResult
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import Counting

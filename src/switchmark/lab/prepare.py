@@ -10,10 +10,10 @@ from types import MappingProxyType
 from switchmark.errors import TrialFailed
 from switchmark.hosts.base import Host
 from switchmark.model.addresses import mac_address
-from switchmark.model.between import NOTHING, Between
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.test import Test
+from switchmark.model.topology import NOTHING, Between
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct

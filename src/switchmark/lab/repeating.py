@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from switchmark.metrics.searched import goals_of, median_of
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import OneSearch, SearchResult
-from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
 
 

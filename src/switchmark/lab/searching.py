@@ -7,9 +7,8 @@ from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.path import BuiltPath
 from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
-from switchmark.model.record import Record, TrialResult
+from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
 from switchmark.model.units import parse_shares
 from switchmark.path.roles import has_own_memory, steering_of
 from switchmark.path.ways import cables_of

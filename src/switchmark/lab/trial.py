@@ -20,9 +20,8 @@ from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Workers
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.topology import Endpoint
-from switchmark.model.trial import TrialSpec
 from switchmark.path.assembly import awaits_switch
 from switchmark.path.layout import Layout
 from switchmark.path.orders import expected_of, load_of, opening_of

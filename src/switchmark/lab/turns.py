@@ -20,9 +20,8 @@ from switchmark.hosts.base import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import of_latency
-from switchmark.model.record import Record
+from switchmark.model.record import Kept, Record, TurnsRecord
 from switchmark.model.test import Test
-from switchmark.model.turns import Kept, TurnsRecord
 from switchmark.model.visit import Visit
 from switchmark.observe.threads import cpu_ns
 from switchmark.path.sharing import path_key

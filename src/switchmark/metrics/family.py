@@ -8,8 +8,7 @@ from itertools import combinations
 
 from switchmark.metrics.difference import Difference, Family
 from switchmark.metrics.repeats import Figure, main_figure, repeats_of
-from switchmark.model.record import Record
-from switchmark.model.turns import LOOKS
+from switchmark.model.record import LOOKS, Record
 
 
 class Results:

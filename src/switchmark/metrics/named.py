@@ -23,8 +23,8 @@ from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, is_of_search, loss_ratio, rates_pps, sent
+from switchmark.model.cost import Shares
 from switchmark.model.latency import Latency
-from switchmark.model.profile import Shares
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from switchmark.model.profile import Profile, Shares
+from switchmark.model.cost import Profile, Shares
 from switchmark.model.record import TrialResult
 
 _WEIGHS = 0.01

@@ -1,4 +1,5 @@
-"""A CPU of a host, and sets of CPU numbers as text, as the kernel and its tools write them."""
+"""A CPU of a host, where a part runs, and sets of CPU numbers as text, as the kernel and its tools
+write them."""
 
 from __future__ import annotations
 
@@ -21,6 +22,17 @@ class Cpu:
     node: int = 0
     siblings: tuple[int, ...] = ()
     isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A seat is where a part runs; a record says `cpus` and `yield`."""
+
+    cpus: tuple[int, ...] = ()
+    """Its CPUs; none: wherever the kernel likes."""
+
+    yield_: bool = False
+    """It must yield, because somebody shares them."""
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

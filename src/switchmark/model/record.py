@@ -1,4 +1,4 @@
-"""This module says what a trial yields and what a record has: schema 1 of
+"""A trial, as it is asked for and as it came out, and the record of a test: schema 1 of
 docs/guide/reading-a-record.md.
 
 Counts are integers and exact; rates are derived by whoever prints them.
@@ -6,33 +6,80 @@ Counts are integers and exact; rates are derived by whoever prints them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from switchmark.model.cable import CableLatency, Calibration, NoCableLatency, NoCalibration
 from switchmark.model.cost import TrialCost
 from switchmark.model.counters import PathCounters, WrittenCounters
+from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Evidence
-from switchmark.model.gate import GateResult
 from switchmark.model.latency import Latency
 from switchmark.model.noise import Noise
 from switchmark.model.place import WrittenEnd, WrittenPlace
-from switchmark.model.placement import PlacementRecord
 from switchmark.model.search import SearchResult
 from switchmark.model.test import Test
-from switchmark.model.trial import TrialSpec
-from switchmark.model.turns import TurnsRecord
-from switchmark.model.written import OrEmpty
+from switchmark.model.written import OrEmpty, Written, object_schema
 
 SCHEMA = 1
+
+_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
+_INTERVALS_MAX = 60_000
 
 Verdict = Literal["offered-load", "sender", "receiver", "switch", "function", "host", "unknown"]
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TrialSpec(BaseModel):
+    """A trial that is asked for is one run of the traffic, at a load for a time."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rate_pps: float | None
+    """Frames per second of each sender; None for as fast as it can."""
+    duration_s: float
+    """Seconds that are measured."""
+    warmup_s: float
+    """Seconds of traffic before them, which are not."""
+    frames: int | None = None
+    """The frames of each sender after which the trial ends, if that is before its time."""
+    repeat: int = 1
+    """The repeat of its search that it belongs to, from 1; 1 where each trial is a repeat."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write it as before there were repeats of searches, where it is none."""
+        written: dict[str, Any] = write(self)
+        if self.repeat == 1:
+            written.pop("repeat", None)
+        return written
+
+    @property
+    def longest_ns(self) -> int:
+        """Return how long its longer phase lasts."""
+        return round(max(self.duration_s, self.warmup_s) * 1e9)
+
+    @property
+    def interval_ns(self) -> int:
+        """Return the intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
+        wanted = max(1_000_000, min(100_000_000, round(self.duration_s * 1e9) // _INTERVALS))
+        return max(wanted, self.longest_ns // _INTERVALS_MAX)
 
 
 class FlowCounts(_Frozen):
@@ -203,6 +250,113 @@ class TrialResult(_Frozen):
     @property
     def unaccounted(self) -> int:
         return self.lost - sum(self.lost_at.values())
+
+
+class GateResult(Written):
+    """This record says whether the switch does the work that it is to be measured by."""
+
+    passed: bool
+    """It does."""
+
+    tries: int
+    """Trials that counted."""
+
+    starved: int = 0
+    """Trials that were void, as the sender had no turn at its CPU."""
+
+    frames: int
+    """Frames that were sent in the last of them."""
+
+    headers: int = 0
+    """Of how many of those the headers were compared."""
+
+    unseen: str | None = None
+    """Why of none, where they could not be."""
+
+    lag_s: float = 0.0
+    """How late the counters of devices are, in seconds."""
+
+    wrong: tuple[str, ...] = ()
+    """What was wrong in the last trial, in sentences."""
+
+
+Kept = Literal["frozen", "idle", "set-up-again", "one-at-a-time"]
+
+
+class TurnsRecord(Written):
+    """This record says what became of a test's path while others that it is compared with were
+    measured."""
+
+    kept: Kept
+    """It stayed up, its processes `frozen`; or `idle`, as none of them works without frames; it was
+    `set-up-again` for each round; or the tests were run `one-at-a-time`, without rounds."""
+
+    why: str | None = None
+    """Why it was set up again, or why tests were run one at a time."""
+
+    freezer: str | None = None
+    """What froze it: `cgroup v1` or `cgroup v2`."""
+
+    rested_s: float | None = None
+    """Seconds for which it was up and others were measured."""
+
+    rested_cpu_s: float | None = None
+    """The CPU time that its processes used meanwhile, in seconds."""
+
+    frames_after: int | None = None
+    """The frames of the functional trial after it had rested for the first time."""
+
+    looks: int = 1
+    """How often the run was judged, to see whether its results are decided (`until_decided`)."""
+
+
+LOOKS = 3
+"""As often at most is a run judged that goes on until its results are decided."""
+
+
+def one_at_a_time(why: str) -> TurnsRecord:
+    """Return the record of a test that was not measured in turn with those that it is compared
+    with, and why."""
+    return TurnsRecord(kept="one-at-a-time", why=why)
+
+
+def _pin(value: object) -> object:
+    if isinstance(value, Mapping):
+        return Pin(tuple(value["cpus"]), value["yield"])
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _cpus_and_yield(pin: Pin | tuple[int, ...]) -> dict[str, Any] | list[int]:
+    if isinstance(pin, Pin):
+        return {"cpus": list(pin.cpus), "yield": pin.yield_}
+    return list(pin)
+
+
+_CPUS = {"type": "array", "items": {"type": "integer"}}
+
+_WrittenPin = Annotated[
+    Pin | tuple[int, ...],
+    BeforeValidator(_pin),
+    PlainSerializer(_cpus_and_yield),
+    WithJsonSchema({"anyOf": [object_schema(cpus=_CPUS, **{"yield": {"type": "boolean"}}), _CPUS]}),
+]
+"""A seat as a member of a record; in early ones its CPUs alone."""
+
+
+class PlacementRecord(Written):
+    """This record says where the parts of a test ran."""
+
+    policy: str
+    """The policy that was followed, never `auto`."""
+
+    seats: dict[str, _WrittenPin]
+    """By part: its `cpus`, and whether it must `yield` to a neighbour."""
+
+    orchestrator: int | None = None
+    """The CPU left for switchmark itself; None where none is."""
+
+    doubts: tuple[str, ...] = ()
+    """What is to be doubted of it."""
 
 
 class Origin(_Frozen):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from switchmark.model.cable import CABLE
-from switchmark.model.placement import Pin
+from switchmark.model.cpus import Pin
 from switchmark.model.test import Test, usual_values
 from switchmark.path.layout import Layout, lay_out
 from switchmark.path.placement import PINNED, Placement, unpinned_only

@@ -14,10 +14,11 @@ from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
-from switchmark.model.between import NOTHING, Between
 from switchmark.model.plan import Node
 from switchmark.model.test import Test
 from switchmark.model.topology import (
+    NOTHING,
+    Between,
     Endpoint,
     Flow,
     Functions,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from switchmark.engines.base import Engine
 from switchmark.model.addresses import ip6_address, tunnelled
 from switchmark.model.objects import Message
+from switchmark.model.record import TrialSpec
 from switchmark.model.topology import Flow, Part, Port, PortKind, Role, Semantics
-from switchmark.model.trial import TrialSpec
 from switchmark.model.units import LAYER_2_BYTES
 from switchmark.path.layout import UDP_PORT, Layout, frame_sizes
 from switchmark.path.needs import netns_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from switchmark.errors import UsageError
-from switchmark.model.cpus import Cpu, format_cpus, parse_cpus
-from switchmark.model.placement import Pin, PlacementRecord
+from switchmark.model.cpus import Cpu, Pin, format_cpus, parse_cpus
+from switchmark.model.record import PlacementRecord
 from switchmark.path.seats import Table, Unit
 
 AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"

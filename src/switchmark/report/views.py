@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from switchmark.model.record import FlowCounts, Record, TrialResult
+from switchmark.model.record import FlowCounts, Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
-from switchmark.model.trial import TrialSpec
 from switchmark.model.units import mean_frame_bytes
 from switchmark.report.schema import members_told
 from switchmark.report.structure import HOST, structure

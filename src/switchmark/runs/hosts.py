@@ -19,7 +19,7 @@ from switchmark.hosts.programs import (
     program_path,
 )
 from switchmark.hosts.ssh import SshHost
-from switchmark.model.between import NOTHING, Between
+from switchmark.model.topology import NOTHING, Between
 from switchmark.runs.machines import machine_host
 
 

@@ -15,9 +15,8 @@ from statistics import median
 from switchmark.metrics.latency import latency_of
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.place import PlaceKind
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.trial import TrialSpec
 
 Measure = Callable[[TrialSpec], TrialResult]
 Judge = Callable[[Sequence[TrialResult]], str]

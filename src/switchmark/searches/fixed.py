@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchmark.model.trial import TrialSpec
+from switchmark.model.record import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, repeated
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from statistics import median
 
 from switchmark.metrics.throughput import steady_pps
-from switchmark.model.record import Record
+from switchmark.model.record import Record, TrialSpec
 from switchmark.model.search import SearchResult
-from switchmark.model.trial import TrialSpec
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal_of, repeated
 
 
