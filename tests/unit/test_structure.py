@@ -21,7 +21,7 @@ from switchmark.model.test import AXES
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
-BASE = {"", "errors", "model"}
+BASE = {"", "errors", "model", "regular_file"}
 DRIVERS = {
     *("engines", "environments", "functions", "noises", "scenarios", "searches", "switches"),
 }
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": set(),
     "errors": set(),
     "plugins": {"errors"},
+    "regular_file": set(),
     "model": {"errors"},
     "hosts": BASE,
     "observe": BASE | {"hosts"},

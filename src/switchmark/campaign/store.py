@@ -26,9 +26,9 @@ from pydantic import BaseModel, ValidationError
 from switchmark.campaign.load import NAME, Campaign, Check, dump, load
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
-from switchmark.model.regular_file import open_no_link, read_object, read_regular
 from switchmark.model.test import Test, axes_in_key, key_of_content
 from switchmark.path.names import unknown_names
+from switchmark.regular_file import open_no_link, read_object, read_regular
 from switchmark.runs.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 
 _CAMPAIGN, _LAB = "campaign.yaml", "testbeds.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from switchmark.errors import UsageError
-from switchmark.model.regular_file import MIB, read_regular
+from switchmark.regular_file import MIB, read_regular
 
 _MOST_BYTES = 16 * MIB
 _END_OF_FILE = "<stream end>"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from switchmark.errors import Exit
-from switchmark.model.regular_file import read_within
+from switchmark.regular_file import read_within
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign

@@ -33,7 +33,7 @@ from pydantic import (
 
 from switchmark.errors import UsageError
 from switchmark.hosts.host_file import check_ssh_option
-from switchmark.model.regular_file import read_regular
+from switchmark.regular_file import read_regular
 
 LOOPBACK = "127.0.0.1"
 

@@ -26,7 +26,7 @@ from switchmark.hosts.patterns import matching
 from switchmark.hosts.processes import end, open_process, wait_end
 from switchmark.hosts.signals import shielded
 from switchmark.model.cpus import LAST_CPU, listed_cpus
-from switchmark.model.regular_file import MIB, read_regular
+from switchmark.regular_file import MIB, read_regular
 
 _MOST_BYTES = 1024 * MIB
 """Programs are read, too: what a build is known by is the hash of its file."""

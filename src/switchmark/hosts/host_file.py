@@ -30,7 +30,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from switchmark.errors import UsageError
-from switchmark.model.regular_file import read_regular
+from switchmark.regular_file import read_regular
 
 LOCAL = "local"
 """The name of this host."""

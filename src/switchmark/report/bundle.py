@@ -21,7 +21,7 @@ from switchmark.errors import RecordFailed, UsageError
 from switchmark.metrics.throughput import confidence
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.model.regular_file import read_within
+from switchmark.regular_file import read_within
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import sure_rate
 from switchmark.report.files import write_file

@@ -24,8 +24,8 @@ from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import fairness, steady_rate_pps
 from switchmark.model.latency import Latency
 from switchmark.model.record import SCHEMA, Record, TrialResult
-from switchmark.model.regular_file import open_regular, read_object
 from switchmark.model.test import Test
+from switchmark.regular_file import open_regular, read_object
 from switchmark.report.json import plain
 from switchmark.report.schema import as_json
 from switchmark.report.structure import HOST, in_sql, structure

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
 from switchmark.errors import RecordFailed
-from switchmark.model.regular_file import MIB, check_regular
+from switchmark.regular_file import MIB, check_regular
 
 MOST_BYTES = 4096 * MIB
 """No file of lines is larger: the records of the longest campaigns are a tenth of it."""
