@@ -146,12 +146,12 @@ def test_a_driver_follows_axes_that_drivers_can_follow() -> None:
 
 def test_the_greatest_rank_is_first_and_of_equal_ones_the_last() -> None:
     class Model(BaseModel):
-        a: Annotated[int, Axis("path", "", blame=1)] = 0
-        b: Annotated[int, Axis("path", "", blame=2)] = 0
+        a: Annotated[int, Axis("path", "", blame_rank=1)] = 0
+        b: Annotated[int, Axis("path", "", blame_rank=2)] = 0
         c: Annotated[int, Axis("path", "")] = 0
-        d: Annotated[int, Axis("path", "", blame=1)] = 0
+        d: Annotated[int, Axis("path", "", blame_rank=1)] = 0
 
-    assert ranked(axes_of(Model), lambda axis: axis.blame) == ("b", "d", "a")
+    assert ranked(axes_of(Model), lambda axis: axis.blame_rank) == ("b", "d", "a")
 
 
 # --- keys, which have to stay as they are ---------------------------------------------------
@@ -271,7 +271,7 @@ NEW_AXES = """
         Axis("load", "how long a hop may take", unit="s", json_name="hop_limit_s"),
     ] = Field(None, ge=1, le=255)
     hop_count: Annotated[
-        int, Axis("ports", "how often a frame is routed", followed_by=("engine",), blame=9)
+        int, Axis("ports", "how often a frame is routed", followed_by=("engine",), blame_rank=9)
     ] = 1
 """
 

@@ -1,6 +1,4 @@
-"""This module numbers the addresses of a run: MACs and IPs; those of NICs are as PCI has them.
-
-The addresses of a flow are a record here, too."""
+"""The MACs and IPs of a run, by number; PCI addresses of NICs; the addresses of a flow."""
 
 from __future__ import annotations
 
@@ -62,24 +60,27 @@ def tunnelled(index: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """This record holds the addresses of one flow: as sent, and as the receiver sees them.
-
-    `sent_*` are written by the sender; `seen_*` are what arrives (a router rewrites both MACs).
-    `prefix` is the length of the network that `source_ip` is in; `gateway` is where a socket engine
-    routes to when the sink is in another network, and `sent_dst_mac` is always the neighbour's MAC.
-    `routed` is how much lower the TTL arrives than it was sent. All else of a frame arrives as it
-    was sent: the gate holds the switch to that.
-    """
+    """The addresses of one flow, as sent and as the receiver sees them. All else of a frame arrives
+    as it was sent: the gate holds the switch to that."""
 
     sent_src_mac: str
+    """The source MAC that the sender writes."""
     sent_dst_mac: str
+    """The destination MAC that the sender writes; always the neighbour's."""
     seen_src_mac: str
+    """The source MAC that arrives; a router has rewritten it."""
     seen_dst_mac: str
+    """The destination MAC that arrives; a router has rewritten it."""
     source_ip: str
+    """The address of the sender."""
     sink_ip: str
+    """The address of the receiver."""
     prefix: int = 16
+    """The length of the prefix of the network that `source_ip` is in."""
     gateway: str | None = None
+    """The router that socket engines send by; None where the sink is in the same network."""
     routed: int = 0
+    """How much lower the TTL arrives than it was sent."""
 
     @property
     def rewritten(self) -> bool:

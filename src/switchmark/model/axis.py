@@ -1,4 +1,4 @@
-"""The record of an axis says all that there is to say of a field of `Test`, in one place.
+"""The record of an axis: everything about a field of `Test`, in one place.
 
 The command line, campaign files, the reference, paths, cables, JSON and tables read it from here.
 This module knows no axis; `model.test` has them.
@@ -17,17 +17,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 Property = Literal["switch", "ports", "functions", "chain", "path", "load", "method"]
-"""What an axis can be a property of: the switch under test, the ports that are opened, functions,
-functions that stand in a chain, the rest of the path, the load of a trial and what else goes on
-meanwhile, the method by which a test is measured."""
+"""What an axis can be a property of: the switch under test, the ports, functions, functions of a
+chain, the rest of the path, the load of a trial with its background load, the method by which a
+test is measured."""
 
 Changes = Literal["switch", "path", "trial"]
-"""What has to be made anew for another value. Another switch needs another path, and that another
-trial."""
+"""What has to be made anew for another value: another switch needs another path, and another path
+another trial."""
 
 Group = Literal["what", "where", "load", "trial", "statistics"]
-"""Where a reader of `--help` looks for an axis: by what is measured, where its parts are and what
-they have, what is sent, how a trial is run, and how often."""
+"""The groups of `--help`: what is measured, where its parts are, what is sent, how a trial is run,
+and how often."""
 
 _GROUPS: Mapping[Property, Group] = {
     "switch": "what",
@@ -44,22 +44,22 @@ _CHANGES: Mapping[Property, Changes] = {"switch": "switch", "load": "trial", "me
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """A record says all that there is to say of one axis.
+    """Everything about one axis but its type, limits and default, which are the field's own.
 
-    Its first two members have to be said; of all else the default is right for most axes. The type
-    with its limits and the usual value are the field's own.
+    The first two members are required; the defaults of the others are right for most axes.
     """
 
     of: Property
-    """What it is a property of. It has its usual value where something is measured without that."""
+    """What it is a property of. A measurement without that thing, such as one on a cable, has the
+    default."""
     help: str
     """What it sets, as `--help` and the reference say it."""
     followed_by: tuple[Literal["switch", "engine"], ...] = ()
-    """The drivers that have to name it in `resources` if they follow it. With one that does not, it
-    can only have its usual value."""
-    blame: int = 0
-    """How soon it is held to be at fault where a driver refuses a wiring and does not say what is,
-    the greatest first; 0 for an axis of which a driver sees nothing there."""
+    """The drivers that have to name it in `resources` if they follow it. With a driver that does
+    not, it can only have its default."""
+    blame_rank: int = 0
+    """Which axis to name when a driver rejects a wiring without giving a reason: the greatest
+    first; 0 for an axis that a wiring does not show."""
 
     unit: str = ""
     """The unit of a number that is written without one."""
@@ -74,40 +74,40 @@ class Axis:
     undivided: bool = False
     """Whether one value has commas of its own; several values are a YAML list then."""
     of_campaign: bool = False
-    """Whether a campaign has one value for all of its tests, which tells nothing of any of them."""
+    """Whether a campaign has one value for all of its tests."""
     chosen: str = ""
-    """The value by which switchmark chooses one itself, where it does: it is the usual one of a
-    command that names no campaign, and never that of a test."""
+    """The value that lets switchmark choose: the default of a command without a campaign, never the
+    value of a test."""
     compared: float | None = None
-    """The value that it has by itself where several switches are compared in turn."""
+    """The default where several switches are compared in turn."""
     apart: float | None = None
     """The same where they are compared one at a time."""
     given: float | None = None
     """The same where the duration of a trial is given."""
 
     asked_as: Group | None = None
-    """The group that it stands in, where that does not follow from what it is a property of."""
+    """Its group in `--help`, where that does not follow from what it is a property of."""
     used: int = 0
-    """How often it is asked for: those of 3 by nearly everyone, and they stand first."""
+    """How often people use it, from 0 to 4; the greatest come first in `--help`."""
 
     json_name: str = ""
     """The name in JSON, where that is not the field's: one that ends in the unit."""
     json_number: str = ""
-    """The name in JSON of the number that a value comes to, which stands beside it."""
+    """The name in JSON of a second member, which has the value as a number."""
     heading: str = ""
-    """What stands above its column in a table, where that is not its name."""
+    """The heading of its column in a table, where that is not its name."""
     own_column: bool = False
     """Whether it has a column wherever tests differ in it, even if other axes tell them apart."""
     tries: tuple[Any, ...] = ()
-    """Values beside the usual one that a search for a switch's settings tries, of a switch that
-    names it in `resources`; none for what is no setting."""
+    """Further values that `--tune` tries, with a switch that names the axis in `resources`; none
+    for an axis that is no setting."""
     left_out: int = 0
-    """How soon a test is named without it where other axes tell the tests apart, the greatest
-    first; 0 for an axis that is always named."""
+    """Which axis to leave out of the name of a test where other axes tell the tests apart: the
+    greatest first; 0 for an axis that is always named."""
 
     later: bool = False
-    """Whether it came when there were results without it: these have its usual value, which keys
-    then leave out."""
+    """Whether there are results from before it existed: these have its default, which keys leave
+    out."""
 
     name: str = ""
     """The name of its field; `axes_of` sets it."""

@@ -42,113 +42,131 @@ HOST = Node("host", "host")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """This step runs a command to its end.
-
-    `undo` is an argv that takes the effect back, at the same place, and reads `undo_stdin`; it is
-    idempotent. `save` keeps the stripped standard output under that name. `ok` are the exit
-    statuses that count as success. Commands in a row that are `about` different things need nothing
-    of each other, and may be run side by side; so may their undos.
-    """
+    """Run a command to its end."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     argv: tuple[str, ...]
+    """The command."""
     at: Node = HOST
+    """Where it runs."""
     undo: tuple[str, ...] | None = None
+    """The command that takes the effect back, at the same place; it is idempotent."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its environment, besides those that it has anyway."""
     stdin: bytes | None = None
+    """What it reads; None: nothing."""
     save: str | None = None
+    """The name under which its output is kept, stripped, for `${name}` in later steps."""
     ok: tuple[int, ...] = (0,)
+    """The exit statuses that count as success."""
     timeout_s: float = 10.0
+    """Seconds after which it has failed."""
     undo_stdin: bytes | None = None
+    """What `undo` reads; None: nothing."""
     about: str = ""
+    """Its subject: consecutive commands with different subjects are independent and may run in
+    parallel, and so may their undos. Empty: it runs alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """This step starts a process that lives until the plan is undone.
-
-    Its stdin and stdout are pipes that `Executor.process(name)` hands out; stderr goes to
-    `logs/NAME.stderr` of the run folder. `stop` is the signal and the seconds granted before
-    SIGKILL. `within` begins the command, outside of its node: a program that does something to
-    itself and becomes the rest, as to join a cgroup.
-    """
+    """Start a process that lives until the plan is undone. Its stdin and stdout are pipes that
+    `Executor.process(name)` hands out; its stderr goes to `logs/NAME.stderr` of the run folder."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     name: str
+    """Its name in the run; `${name}` is its pid in later steps."""
     argv: tuple[str, ...]
+    """The command."""
     at: Node = HOST
+    """Where it runs."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its environment, besides those that it has anyway."""
     stop: tuple[int, float] = (SIGTERM, 5.0)
+    """The signal that ends it, and the seconds until SIGKILL."""
     within: tuple[str, ...] = ()
+    """The beginning of the command, outside of its node: a program that does something to itself,
+    such as to join a cgroup, and then becomes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """This step writes a file; it is undone by writing the old content back, or by removing the
-    file.
-
-    `machine_wide` marks a value of the whole host (a sysctl): it is leased, so that the first run
-    saves the old value and the last one restores it. Where the file of an `optional` one is not
-    there, there is nothing to be set.
-    """
+    """Write a file. The undo writes the old content back, or removes the file."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     path: str
+    """The file."""
     content: bytes
+    """All that it holds then."""
     at: Node = HOST
+    """Where it is."""
     machine_wide: bool = False
+    """It is a value of the whole host (a sysctl). Such a value is leased: the first run saves the
+    old value, the last one restores it."""
     optional: bool = False
+    """Nothing is written where the file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """This step makes a folder of the system's, with those above it, as a program would that leaves
-    it.
-
-    Undone by removing what was not there before of it and of those above it, as far as it is empty
-    then.
-    """
+    """Make a folder of the system's, with those above it, as a program would that leaves it behind.
+    The undo removes what was not there before, as far as it is empty then."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     path: str
+    """The folder."""
     at: Node = HOST
+    """Where it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """This step keeps `megabytes` (of 1024 KiB) of hugepages free for this run on a NUMA node of a
-    host; it is undone by giving them back.
-
-    Leased like a machine-wide Write, but additive: each step of each run gets its own.
-    """
+    """Keep hugepages free for this run. They are leased as a machine-wide Write is, but additive:
+    each step of each run gets its own. The undo gives them back."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     megabytes: int
+    """How many (of 1024 KiB)."""
     node: int = 0
+    """The NUMA node."""
     at: Node = HOST
+    """The host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check is the condition of a Wait: `argv` ends with a status in `ok` and, where `pattern` is
-    given, prints something that this regular expression (re.search, MULTILINE) finds."""
+    """The condition of a Wait."""
 
     argv: tuple[str, ...]
+    """The command that is tried."""
     at: Node = HOST
+    """Where it runs."""
     pattern: str | None = None
+    """A regular expression (re.search, MULTILINE) that its output has to match; None: none has
+    to."""
     ok: tuple[int, ...] = (0,)
+    """The exit statuses that count as success."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its environment, besides those that it has anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """This step polls `check` until it holds; `NotReady` after `timeout_s`, or as soon as the
-    process of the Spawn that `unless_dead` names has ended."""
+    """Poll a check until it holds; NotReady if it does not."""
 
     why: str
+    """The reason, for whoever reads the plan."""
     check: Check
+    """The condition."""
     timeout_s: float = 10.0
+    """Seconds after which it has failed."""
     unless_dead: str | None = None
+    """The name of a Spawn: once that process has ended, the wait has failed."""
 
 
 Step = Run | Spawn | Write | Folder | Reserve | Wait

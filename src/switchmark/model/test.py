@@ -65,7 +65,7 @@ class Test(BaseModel):
 
     locality: Annotated[
         Literal["local", "remote"],
-        Axis("path", "whether both ends are on one host, or on two", blame=3),
+        Axis("path", "whether both ends are on one host, or on two", blame_rank=3),
     ] = "local"
     """On how many hosts the test is; a remote one has its sender and its receiver on two."""
 
@@ -86,7 +86,7 @@ class Test(BaseModel):
         Axis(
             "path",
             "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
-            blame=4,
+            blame_rank=4,
             table="scenarios",
             used=3,
         ),
@@ -94,7 +94,7 @@ class Test(BaseModel):
     """The name of a scenario, which draws the parts and the flows between them."""
 
     direction: Annotated[
-        Literal["uni", "bi"], Axis("path", "which way frames go", blame=4, used=1)
+        Literal["uni", "bi"], Axis("path", "which way frames go", blame_rank=4, used=1)
     ] = "uni"
     """Whether frames go from the first end to the second only, or both ways at once."""
 
@@ -103,7 +103,7 @@ class Test(BaseModel):
         Axis(
             "switch",
             "the switches under test; of one program several versions: NAME@VERSION, NAME@/PATH",
-            blame=1,
+            blame_rank=1,
             table="switches",
             own_column=True,
             used=4,
@@ -116,7 +116,7 @@ class Test(BaseModel):
         Axis(
             "switch",
             "where the switch runs",
-            blame=1,
+            blame_rank=1,
             table="environments",
             asked_as="where",
             used=1,
@@ -125,7 +125,8 @@ class Test(BaseModel):
     """The name of the environment of the switch's node."""
 
     environment: Annotated[
-        str, Axis("functions", "where the functions run", blame=1, table="environments", used=4)
+        str,
+        Axis("functions", "where the functions run", blame_rank=1, table="environments", used=4),
     ] = "netns"
     """The name of the environment of the functions' nodes."""
 
@@ -142,7 +143,7 @@ class Test(BaseModel):
         Axis(
             "chain",
             "what forwards in the functions of a chain; traffic is the usual forwarder",
-            blame=1,
+            blame_rank=1,
             table="functions",
             used=1,
         ),
@@ -189,7 +190,7 @@ class Test(BaseModel):
         Axis(
             "ports",
             "how ports are attached: veth, vhost-user, memif, ...",
-            blame=3,
+            blame_rank=3,
             values="`auto`, a kind of port of the [switch](switches.md)",
             used=1,
         ),
@@ -202,7 +203,7 @@ class Test(BaseModel):
             "switch",
             "which side of a vhost-user port listens, the other connects (auto: the driver's)",
             followed_by=("switch",),
-            blame=2,
+            blame_rank=2,
             later=True,
         ),
     ] = "auto"
@@ -213,7 +214,7 @@ class Test(BaseModel):
         Axis(
             "switch",
             f"what the switch does: {', '.join(Semantics)}",
-            blame=6,
+            blame_rank=6,
             values=f"`auto`, `{'`, `'.join(Semantics)}`",
         ),
     ] = "auto"
@@ -241,7 +242,7 @@ class Test(BaseModel):
             "switch",
             "CPUs of a switch that polls (auto: 1), or on which the kernel works for its own",
             followed_by=("switch",),
-            blame=2,
+            blame_rank=2,
             values=f"`auto`, number, 1 to {CORES_MAX}",
             parse=parse_cores,
             asked_as="where",
@@ -256,7 +257,7 @@ class Test(BaseModel):
             "ports",
             "pairs of queues of each port",
             followed_by=("switch", "engine"),
-            blame=1,
+            blame_rank=1,
             tries=(2, 4),
         ),
     ] = Field(1, ge=1, le=16)
@@ -268,7 +269,7 @@ class Test(BaseModel):
             "ports",
             "CPUs of each part that the traffic program plays, each with queues of its own",
             followed_by=("engine",),
-            blame=1,
+            blame_rank=1,
             later=True,
         ),
     ] = Field(1, ge=1, le=16)
@@ -293,7 +294,7 @@ class Test(BaseModel):
             "receive queues and CPUs of the switch: as it likes (auto), or each stays with one, in "
             "turn (fixed)",
             followed_by=("switch",),
-            blame=1,
+            blame_rank=1,
             later=True,
         ),
     ] = "auto"
@@ -305,7 +306,7 @@ class Test(BaseModel):
             "switch",
             "frames that the switch takes from a port at once, at most",
             followed_by=("switch",),
-            blame=1,
+            blame_rank=1,
             unit="frames",
             tries=(8, 16, 64, 128, 256),
             later=True,
@@ -319,7 +320,7 @@ class Test(BaseModel):
             "switch",
             "frames that the memory of the switch has room for",
             followed_by=("switch",),
-            blame=1,
+            blame_rank=1,
             unit="frames",
             tries=(8192, 32768, 65536, 131072),
             later=True,
@@ -429,8 +430,8 @@ class Test(BaseModel):
     ] = Field(default_factory=_usual_burst, ge=1, le=4096)
     """Frames that a sender hands to its engine at once."""
 
-    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame=5, used=1)] = Field(
-        1, ge=1, le=64
+    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame_rank=5, used=1)] = (
+        Field(1, ge=1, le=64)
     )
     """Senders, each with a receiver of its own; they share the switch."""
 
@@ -439,13 +440,13 @@ class Test(BaseModel):
         Axis(
             "chain",
             "functions in a row, in loopback; in p2v the last of them receives",
-            blame=4,
+            blame_rank=4,
             used=2,
         ),
     ] = Field(1, ge=1, le=8)
     """Functions one after the other in each chain."""
 
-    chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame=5)] = Field(
+    chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame_rank=5)] = Field(
         1, ge=1, le=64
     )
     """Chains between the same two ends; each has functions of its own."""
@@ -474,7 +475,7 @@ class Test(BaseModel):
             "path",
             "functions or physical ports that each frame is copied to",
             followed_by=("switch",),
-            blame=5,
+            blame_rank=5,
             asked_as="load",
         ),
     ] = Field(1, ge=1, le=64)
@@ -679,7 +680,7 @@ class Test(BaseModel):
         Axis(
             "ports",
             "real NICs, by interface or PCI address: PART=SWITCH-NIC:GENERATOR-NIC,...",
-            blame=6,
+            blame_rank=6,
             values="`a0=eth1:eth2,b0=0000:03:00.0:0000:04:00.0`",
             undivided=True,
             used=2,

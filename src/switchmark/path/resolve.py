@@ -36,7 +36,7 @@ _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
 """Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
 
-_OF_A_WIRING = ranked(AXES, lambda axis: axis.blame)
+_OF_A_WIRING = ranked(AXES, lambda axis: axis.blame_rank)
 """The axes that decide which ports a switch or a function has, and how frames go between them. A
 driver may refuse these, without saying by which of them."""
 
