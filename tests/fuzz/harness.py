@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-import typer
+import click
 
 import switchmark
 from switchmark.cli import main
@@ -224,7 +224,7 @@ def _resident(pid: int) -> int:
 def _import_all() -> None:
     """Import the package and what it imports late, so that no child has to: one that is nobody may
     not be able to read it."""
-    for package in (switchmark, typer):
+    for package in (switchmark, click):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not each.name.endswith(("__main__", "_winconsole")):
                 with suppress(ImportError):  # of an extra that is not installed

@@ -276,7 +276,8 @@ NEW_AXES = """
 """
 
 TRIED = """
-import inspect, json, sys
+import json, sys
+import click
 sys.path.insert(0, sys.argv[1])
 from switchmark.campaign.load import dump, from_options, parse
 from switchmark.cli.options import with_axes
@@ -290,14 +291,15 @@ from switchmark.report.json import to_object
 campaign = from_options({"hop_limit": "3..5,none"}, check)
 again = parse(dump(campaign), {}, check, source="again", name="x")
 record = Record(key="k", number=1, status="ok", error=None, test=campaign.tests[0])
-option = inspect.signature(with_axes(lambda axes: 0)).parameters["hop_limit"]
+params = click.command()(with_axes(lambda axes: 0)).params
+(option,) = (param for param in params if param.name == "hop_limit")
 print(json.dumps({
     "values": [test.hop_limit for test in campaign.tests],
     "again": again.tests == campaign.tests,
     "shared": [shares_path(Test(), Test(hop_limit=9)), shares_path(Test(), Test(hop_count=2))],
     "label": label(campaign.tests[0], telling(campaign.tests)),
     "json": to_object(record)["test"]["hop_limit_s"],
-    "option": option.annotation.__metadata__[0].help,
+    "option": option.help,
     "refused": [refusal.why for refusal in check(Test(hop_count=2))],
 }))
 """

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 
 from recorded import fresh
 from switchmark.campaign.load import Campaign, from_options, load
 from switchmark.cli import main
 from switchmark.cli.completion import completer
+from switchmark.cli.measuring import run
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.errors import Unavailable, UsageError
@@ -197,8 +199,10 @@ def test_what_is_left_to_nobody_is_refused(tmp_path: Path) -> None:
 def test_it_is_completed() -> None:
     complete = completer(AXES["engine"])
     assert complete is not None
-    assert complete("a") == ["auto"]
-    assert complete("xdp,m") == ["xdp,mmap"]
+    (option,) = (each for each in run.params if each.name == "engine")
+    context = Context(run)
+    assert complete(context, option, "a") == ["auto"]
+    assert complete(context, option, "xdp,m") == ["xdp,mmap"]
 
 
 # --- what a host has ------------------------------------------------------------------------------

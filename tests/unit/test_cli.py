@@ -702,10 +702,23 @@ def test_a_shell_is_told_what_may_follow(
 ) -> None:
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
-    monkeypatch.setenv("_SWITCHMARK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("_SWITCHMARK_COMPLETE", "bash_complete")
     ended = cli()
-    assert (ended.status, ended.out.split()) == (0, COMPLETED[line])
+    assert (ended.status, ended.out.split()) == (0, [f"plain,{word}" for word in COMPLETED[line]])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "cword", "out"),
+    [("zsh", "3", "plain\nheader\n_\n"), ("fish", "he", "plain,header\n")],
+)
+def test_every_shell_is_told_what_may_follow(
+    shell: str, cword: str, out: str, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", "switchmark run --touch he")
+    monkeypatch.setenv("COMP_CWORD", cword)
+    monkeypatch.setenv("_SWITCHMARK_COMPLETE", f"{shell}_complete")
+    assert cli().out == out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -715,7 +728,7 @@ def test_completion_is_printed_and_written_nowhere(
     monkeypatch.setenv("HOME", str(tmp_path))
     ended = cli("completion", shell)
     assert ended.status == 0
-    assert f"_SWITCHMARK_COMPLETE=complete_{shell}" in ended.out
+    assert f"_SWITCHMARK_COMPLETE={shell}_complete" in ended.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -787,13 +800,13 @@ def test_the_help_of_the_whole_loads_no_command(words: str) -> None:
     modules = loaded(HELP.format(words=words))
     assert not top_of(modules) & (HEAVY | {"pydantic"})
     ours = {name for name in modules if name.startswith("switchmark.")}
-    names = {"errors", "cli", "cli.app", "cli.completion", "cli.output"}
+    names = {"errors", "cli", "cli.app", "cli.help", "cli.output"}
     names |= {"hosts", "hosts.signals", "model", "model.printable"}
     assert ours == {f"switchmark.{name}" for name in names}
 
 
 def test_the_help_of_no_command_loads_what_is_heavy() -> None:
-    """But for pydantic, of which axes are made; the parser of options itself has taken it, too."""
+    """But for pydantic, of which axes are made."""
     modules = loaded("".join(HELP.format(words=f"'{command}', '--help'") for command in COMMANDS))
     assert not top_of(modules) & HEAVY
     folders = {name.split(".")[1] for name in modules if name.startswith("switchmark.")}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from switchmark.campaign.load import from_options
-from switchmark.cli.app import COMMANDS, _Commands
+from switchmark.cli.app import COMMANDS, app
 from switchmark.model.test import AXES
 from switchmark.path.choosing import with_engines
 from switchmark.path.resolve import check
@@ -58,7 +58,7 @@ KNOWN = list(commands())
 
 @cache
 def command(name: str) -> Any:
-    return _Commands()[name]
+    return app.commands[name]
 
 
 @pytest.mark.parametrize(("place", "words"), KNOWN, ids=[place for place, _ in KNOWN])

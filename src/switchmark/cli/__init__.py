@@ -64,25 +64,19 @@ def _run_to_its_end(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     # Looking for plug-ins of pydantic reads every installed distribution: 20 ms of a start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    import typer
+    import click
 
     from switchmark.cli.app import app
-    from switchmark.cli.completion import enable_completion
 
-    # Errors of the command line are typer's own class, wherever this version of it is kept.
-    command_line_error = typer.BadParameter.__mro__[2]
-    enable_completion()
     try:
         asked = arguments or ["--help"]
         return app(asked, prog_name="switchmark", standalone_mode=False) or 0
-    except typer.Abort:
+    except click.Abort:
         return Exit.INTERRUPTED
-    except Exception as error:
-        if not isinstance(error, command_line_error):
-            raise
-        context = getattr(error, "ctx", None)
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
         command = context.command_path if context else "switchmark"
-        print(f"error: {error.format_message()}", file=sys.stderr)  # type: ignore[attr-defined]
+        print(f"error: {error.format_message()}", file=sys.stderr)
         print(f"\nhint: {command} --help", file=sys.stderr)
         return Exit.USAGE
 

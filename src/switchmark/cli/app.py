@@ -1,4 +1,4 @@
-"""This module has the table of the commands, and makes a program of it.
+"""Holds the table of the commands, and makes a program of it.
 
 The help of the whole is written from the table. A command's own module is imported when the command
 is used, or when its own help is asked for: so the help comes at once, whatever commands there are.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 import switchmark
-
-if TYPE_CHECKING:
-    from typer._click import Command, Context, HelpFormatter
+from switchmark.cli.help import GroupedCommand
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("measuring:run", "Run the tests of a campaign, of axes, or of both."),
@@ -40,20 +37,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Each command by its name: where its function is in this folder, and what it does, in a line."""
 
 
-class _Commands(Mapping[str, "Command"]):
-    """These are the commands by name; each is made when it is asked for."""
+class _Commands(Mapping[str, click.Command]):
+    """The commands by name; a command's module is imported when it is asked for."""
 
-    def __getitem__(self, name: str) -> Command:
-        from switchmark.cli.help import Command
-
+    def __getitem__(self, name: str) -> click.Command:
         place, words = COMMANDS[name]
-        module, _, function = place.partition(":")
-        one = typer.Typer(
-            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-        )
-        add = one.command(name, cls=Command, short_help=words)
-        add(getattr(importlib.import_module(f"switchmark.cli.{module}"), function))
-        return typer.main.get_command(one)
+        module, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(f"switchmark.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        command.short_help = words
+        return command
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -62,59 +55,62 @@ class _Commands(Mapping[str, "Command"]):
         return len(COMMANDS)
 
 
-class _Group(TyperGroup):
-    """The program has the commands of the table, and imports none to tell of them."""
+class _Group(click.Group):
+    """The program, which imports no command to print what there are."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]
 
-    def list_commands(self, ctx: Context) -> list[str]:
-        del ctx
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        del ctx
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
 
 
-app = typer.Typer(
+@click.group(
+    "switchmark",
     cls=_Group,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     help="The benchmark for virtual switches.",
     epilog="--debug, anywhere, shows the traceback of an error.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
-
-
-@app.callback(invoke_without_command=True)
-def top(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
-) -> int:
+@click.option("--version", is_flag=True, help="print the version")
+@click.pass_context
+def app(context: click.Context, version: bool) -> int:
     """Print the version where that is asked for, or the help where nothing is."""
     if version:
-        print_version()
+        _print_version()
     elif context.invoked_subcommand is None:
         print(context.get_help())
     return 0
 
 
-def print_help(
-    command: Annotated[str, typer.Argument(metavar="[COMMAND]", help="one of the commands")] = "",
-) -> int:
+@click.command("help", cls=GroupedCommand)
+@click.argument("command", metavar="[COMMAND]", default="", help="one of the commands")
+def print_help(command: str) -> int:
     """Print the help of a command, or of the whole program."""
     asked = [command] if command else []
     return app([*asked, "--help"], prog_name="switchmark", standalone_mode=False) or 0
 
 
+@click.command("version", cls=GroupedCommand)
 def print_version() -> int:
     """Print the version, and the commit that it was built from."""
+    _print_version()
+    return 0
+
+
+def _print_version() -> None:
     from switchmark.hosts.commit import commit
 
     told = commit()
     print(f"switchmark {switchmark.__version__}" + (f" (commit {told})" if told else ""))
-    return 0

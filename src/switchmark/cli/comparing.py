@@ -7,13 +7,13 @@ import itertools
 import shutil
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from switchmark.cli.arguments import JsonPairs
+from switchmark.cli.arguments import PATH, json_lines
+from switchmark.cli.help import GroupedCommand
 from switchmark.errors import Exit
 
 if TYPE_CHECKING:
@@ -26,61 +26,52 @@ _Side = tuple[str, "list[list[Record]]"]
 """What was written for a side, and the records of its runs."""
 
 
-class IfUndecided(StrEnum):
-    """What a condition of which nobody can tell whether it holds counts as."""
-
-    PASS = "pass"
-    FAIL = "fail"
-
-
+@click.command("compare", cls=GroupedCommand)
+@click.argument(
+    "runs",
+    metavar="RUN...",
+    nargs=-1,
+    required=True,
+    help="run folders, the old one first; those joined by commas repeat each other",
+)
+@click.option(
+    "--fail-on",
+    metavar="CONDITION,...",
+    multiple=True,
+    help="exit with 1 if it holds: slower:3%, latency:5%, latency-p99:10%, loss, "
+    "loss:0.1%, undecided",
+)
+@click.option(
+    "--undecided",
+    metavar="<pass|fail>",
+    type=click.Choice(["pass", "fail"]),
+    help="what it is if nobody can tell whether a condition of --fail-on holds [exit with 6]",
+)
+@click.option("--ignore", metavar="AXIS,...", help="tests pair although they differ in these axes")
+@click.option(
+    "--base",
+    metavar="NAME",
+    help="compare everything with this value of an axis, such as a switch, or burst=32, "
+    "or with this run [each two]",
+)
+@click.option(
+    "--same-within",
+    metavar="SHARE",
+    help="what counts as the same [that of --fail-on, else 1%]",
+)
+@click.option("--junit", metavar="FILE", type=PATH, help="write the result as JUnit XML, too")
+@click.option("--markdown", metavar="FILE", type=PATH, help="write the result as Markdown, too")
+@json_lines("pair")
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="run folders, the old one first; those joined by commas repeat each other",
-            show_default=False,
-        ),
-    ],
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CONDITION,...",
-            help="exit with 1 if it holds: slower:3%, latency:5%, latency-p99:10%, loss, "
-            "loss:0.1%, undecided",
-        ),
-    ] = None,
-    undecided: Annotated[
-        IfUndecided | None,
-        typer.Option(
-            help="what it is if nobody can tell whether a condition of --fail-on holds "
-            "[exit with 6]",
-            show_default=False,
-        ),
-    ] = None,
-    ignore: Annotated[
-        str | None,
-        typer.Option(metavar="AXIS,...", help="tests pair although they differ in these axes"),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="compare everything with this value of an axis, such as a switch, or burst=32, "
-            "or with this run [each two]",
-        ),
-    ] = None,
-    same_within: Annotated[
-        str | None,
-        typer.Option(metavar="SHARE", help="what counts as the same [that of --fail-on, else 1%]"),
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the result as JUnit XML, too")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the result as Markdown, too")
-    ] = None,
-    as_json: JsonPairs = False,
+    runs: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    undecided: str | None,
+    ignore: str | None,
+    base: str | None,
+    same_within: str | None,
+    junit: Path | None,
+    markdown: Path | None,
+    as_json: bool,
 ) -> int:
     """Compare runs test by test, or the tests of one run with each other.
 
@@ -98,7 +89,7 @@ def compare(
     from switchmark.report.junit import junit as junit_xml
     from switchmark.runs.jsonl import to_line
 
-    conditions = parse_conditions(fail_on or ())
+    conditions = parse_conditions(fail_on)
     if undecided and not conditions:
         raise UsageError("--undecided is about the conditions of --fail-on: there are none")
     margin = None if same_within is None else parse_share(same_within)
@@ -106,7 +97,7 @@ def compare(
     ignored = _axes(ignore)
     sides = _sides(read, base, ignored)
     results = _results(read, sides, ignored)
-    fails = undecided is IfUndecided.FAIL
+    fails = undecided == "fail"
     result = compared(sides, conditions, margin, results, unknown_fails=fails)
     hosts, names = host_differences(facts), [each.name for each in facts]
     if as_json:

@@ -1,5 +1,4 @@
-"""This module completes the command line in shells, by what typer has for it. Scripts are printed;
-nothing is written anywhere.
+"""Completes the command line in shells, by click. Scripts are printed; nothing is written anywhere.
 
 A shell runs the command itself to learn what may follow; the values of an axis are read from its
 record or its table then, not before.
@@ -8,12 +7,12 @@ record or its table then, not before.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from switchmark.cli.help import GroupedCommand
 from switchmark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,59 +22,63 @@ SHELLS = ("bash", "zsh", "fish")
 
 _PROGRAM = "switchmark"
 _VARIABLE = "_SWITCHMARK_COMPLETE"
-"""Set by a shell that asks what may follow."""
+"""Set by a shell that asks what may follow; click derives it from the program's name."""
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+"""Called by click with what is typed so far of a value; returns what it may become."""
 
 
-def enable_completion(*, asked: bool | None = None) -> None:
-    """Make ready to serve a shell: if it is one that asks, or as told."""
-    if _VARIABLE in os.environ if asked is None else asked:
-        from typer.completion import get_completion_inspect_parameters
-
-        get_completion_inspect_parameters()  # it registers the shells
-
-
-def print_completion(
-    context: typer.Context,
-    shell: Annotated[
-        str,
-        typer.Argument(
-            metavar="SHELL", help=", ".join(SHELLS), autocompletion=lambda: list(SHELLS)
-        ),
-    ],
-) -> int:
+@click.command("completion", cls=GroupedCommand)
+@click.argument(
+    "shell",
+    metavar="SHELL",
+    shell_complete=lambda context, param, typed: _beginning(SHELLS, typed),
+    help=", ".join(SHELLS),
+)
+@click.pass_context
+def print_completion(context: click.Context, shell: str) -> int:
     """Print what makes a shell complete this command: names, options, values of axes."""
     if shell not in SHELLS:
         raise UsageError(f"'{shell}' is no shell that can be served\n  known: {', '.join(SHELLS)}")
-    from typer.completion import shell_complete
+    from click.shell_completion import get_completion_class
 
-    enable_completion(asked=True)
-    return shell_complete(context.find_root().command, {}, _PROGRAM, _VARIABLE, f"source_{shell}")
+    maker = get_completion_class(shell)
+    assert maker is not None
+    script = maker(context.find_root().command, {}, _PROGRAM, _VARIABLE).source()
+    if shell == "fish":  # an axis takes a list of values: its commas are no separators of click's
+        script = script.replace('string split ","', 'string split --max 1 ","')
+    print(script)
+    return 0
 
 
-def completer(axis: Axis) -> Callable[[str], list[str]] | None:
+def completer(axis: Axis) -> Completer | None:
     """Return what completes the last of some values of an axis; None where values are not names."""
     if not axis.choices and not axis.table:
         return None
 
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in _names(axis) if name.startswith(last)]
+    def complete(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
+        before, comma, last = typed.rpartition(",")
+        return [f"{before}{comma}{name}" for name in _beginning(_names(axis), last)]
 
     return complete
 
 
-def experiments() -> list[str]:
+def experiments(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
     """Return the names of the experiments of the literature."""
     from switchmark.papers.experiment import names
 
-    return list(names())
+    return _beginning(names(), typed)
 
 
-def things() -> list[str]:
+def things(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
     """Return what can be listed."""
     from switchmark.cli.listing import Thing
 
-    return list(Thing)
+    return _beginning(list(Thing), typed)
+
+
+def _beginning(names: Sequence[str], typed: str) -> list[str]:
+    return [name for name in names if name.startswith(typed)]
 
 
 def _names(axis: Axis) -> Sequence[str]:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from switchmark.cli.arguments import JsonLines, JsonRows, RunFolderPath, Wide
+from switchmark.cli.arguments import json_lines, output, run_folder, run_folders, wide
+from switchmark.cli.help import GroupedCommand
 from switchmark.cli.running import print_json, print_records, print_report, steps_of
 from switchmark.cli.tuning import print_tuning
 
@@ -37,30 +38,23 @@ _WIDTHS = 120, 4000
 _COLUMNS = 100
 """How wide a table is where there is no terminal."""
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", show_default=False)]
 
-
+@click.command("report", cls=GroupedCommand)
+@run_folders
+@output(".html, .svg, .pdf, .png, .md or .csv")
+@click.option("--chart", metavar="NAME,...", help="the charts of a picture, or all [the first]")
+@click.option(
+    "--width", metavar="LENGTH", help="how wide a picture is: 3.3in, 84mm, 8.4cm or 240pt"
+)
+@json_lines("test")
+@wide
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help=".html, .svg, .pdf, .png, .md or .csv"),
-    ] = None,
-    chart: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="the charts of a picture, or all [the first]",
-            show_default=False,
-        ),
-    ] = None,
-    width: Annotated[
-        str | None,
-        typer.Option(metavar="LENGTH", help="how wide a picture is: 3.3in, 84mm, 8.4cm or 240pt"),
-    ] = None,
-    as_json: JsonLines = False,
-    wide: Wide = False,
+    runs: tuple[Path, ...],
+    output: Path | None,
+    chart: str | None,
+    width: str | None,
+    as_json: bool,
+    wide: bool,
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
@@ -130,16 +124,13 @@ def _points(length: str) -> int:
     return points
 
 
-def export(
-    runs: Runs,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORM", help="csv, parquet, latex, csit; else the suffix says it"
-        ),
-    ] = None,
-    output: Output = None,
-) -> int:
+@click.command("export", cls=GroupedCommand)
+@run_folders
+@click.option(
+    "--format", "form", metavar="FORM", help="csv, parquet, latex, csit; else the suffix says it"
+)
+@output()
+def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int:
     """Write the tests of runs for other programs: flat rows, a table of LaTeX, FD.io's JSON.
 
     Failed and refused tests have their rows too. csit makes a folder, with a file a test.
@@ -171,13 +162,10 @@ def export(
     return 0
 
 
-def bundle(
-    run: RunFolderPath,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="an archive, .tar.gz or .zip"),
-    ] = None,
-) -> int:
+@click.command("bundle", cls=GroupedCommand)
+@run_folder
+@output("an archive, .tar.gz or .zip")
+def bundle(folder: Path, output: Path | None) -> int:
     """Write an archive of a run for whoever checks it: records, commands, host, report.
 
     The same run makes the same archive, byte by byte.
@@ -186,23 +174,26 @@ def bundle(
     from switchmark.report.export import rows_as_csv
     from switchmark.report.query import opened
 
-    ((name, records),) = _read([run])
-    with opened([run]) as database:
-        files = packed(run, records, rows_as_csv(database))
+    ((name, records),) = _read([folder])
+    with opened([folder]) as database:
+        files = packed(folder, records, rows_as_csv(database))
     path = output or Path(f"{name}.tar.gz")
     write_bundle(path, name, files, time_of(records))
     print(f"{path}: {len(files)} files of run {name}")
     return 0
 
 
-def query(
-    arguments: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN... [SQL]", help="run folders, then a query in quotes"),
-    ],
-    as_json: JsonRows = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, no table")] = False,
-) -> int:
+@click.command("query", cls=GroupedCommand)
+@click.argument(
+    "arguments",
+    metavar="RUN... [SQL]",
+    nargs=-1,
+    required=True,
+    help="run folders, then a query in quotes",
+)
+@json_lines("row")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout, no table")
+def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
     """Ask the records of runs by SQL: tests, trials, flows, goals, searches, records, all_trials.
 
     Without a query it lists the columns of each table.
@@ -215,7 +206,7 @@ def query(
 
     *folders, sql = arguments
     if Path(sql).is_dir():
-        folders, sql = arguments, ""
+        folders, sql = [*arguments], ""
     if not folders:
         raise UsageError("no run folder is named", hint='switchmark query RUN "select ..."')
     with _database([Path(folder) for folder in folders]) as database:
@@ -231,12 +222,14 @@ def query(
     return 0
 
 
-def schema_(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="[NAME]", help="records, trials (files of a run), or json"),
-    ] = "records",
-) -> int:
+@click.command("schema", cls=GroupedCommand)
+@click.argument(
+    "name",
+    metavar="[NAME]",
+    default="records",
+    help="records, trials (files of a run), or json",
+)
+def schema_(name: str) -> int:
     """Print the JSON Schema of what a run folder holds, or of what --json prints."""
     from switchmark.errors import UsageError
     from switchmark.report.schema import SCHEMAS, schema

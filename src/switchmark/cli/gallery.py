@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+
+from switchmark.cli.arguments import PATH
+from switchmark.cli.help import GroupedCommand
 
 if TYPE_CHECKING:
     from switchmark.campaign.experiments import PlannedPoint
@@ -21,18 +24,24 @@ if TYPE_CHECKING:
     from switchmark.papers.points import Point
 
 
-def gallery(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="run folders of `paper`, or of any campaign"),
-    ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="the page")] = Path(
-        "gallery.html"
-    ),
-    only: Annotated[
-        str, typer.Option("--only", metavar="PATTERN", help="such as 'ara-2021/*'")
-    ] = "*",
-) -> int:
+@click.command("gallery", cls=GroupedCommand)
+@click.argument(
+    "runs",
+    metavar="[RUN]...",
+    nargs=-1,
+    type=PATH,
+    help="run folders of `paper`, or of any campaign",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    default=Path("gallery.html"),
+    type=PATH,
+    help="the page",
+)
+@click.option("--only", metavar="PATTERN", default="*", help="such as 'ara-2021/*'")
+def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     """Draw all experiments of the literature on one page, with what runs have measured of them.
 
     Each figure is drawn as its paper drew it, with the published values; its claims are answered.
@@ -43,15 +52,15 @@ def gallery(
     from switchmark.report.paper import judged
 
     check_gallery(output)
-    by_run = [read_records(run) for run in runs or ()]
+    by_run = [read_records(run) for run in runs]
     records = {_meant(record.test): record for run in by_run for record in run}
-    kernel_options = _kernel_options([read_host(run) for run in runs or ()])
+    kernel_options = _kernel_options([read_host(run) for run in runs])
     results, own = [], {}
     for experiment in map(read, matching(only)):
         points, published = _points(experiment, records)
         results.append(judged(experiment, points, kernel_options, by_run))
         own[experiment.name] = published
-    write_gallery(output, results, own, [run.resolve().name for run in runs or ()])
+    write_gallery(output, results, own, [run.resolve().name for run in runs])
     measured = sum(any(record for record in each.records) for each in results)
     print(f"{output}: {len(results)} experiments, {measured} of them measured")
     return 0

@@ -1,15 +1,11 @@
-"""This module lays out what `--help` says of a command: its options in groups, its examples as they
-are typed."""
+"""Lays out the help of a command: its options in groups, its examples as they are typed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
+import click
 
 _GROUPS = {
     "what": "What is measured",
@@ -24,35 +20,49 @@ _EXAMPLES = Path(__file__).with_name("examples.txt")
 """What is typed, one command a line."""
 
 
-class Command(TyperCommand):
-    """A command shows each group of options below a heading of its own, and its examples last, as
-    they were written."""
+class AxisOption(click.Option):
+    """The option of an axis, which help shows in a group."""
 
-    def collect_usage_pieces(self, ctx: Context) -> list[str]:
-        """Return the words of the line of usage: arguments as they are written, with the brackets
-        that say which may be left out."""
-        arguments = [each for each in self.params if each.param_type_name == "argument"]
-        return ["[OPTIONS]", *(str(each.metavar) for each in arguments)]
+    def __init__(self, *declarations: Any, group: str, **given: Any) -> None:
+        super().__init__(*declarations, **given)
+        self.group = group
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        told: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        told |= {heading: [] for heading in _GROUPS.values()}
+
+class GroupedCommand(click.Command):
+    """A command whose help shows each group of options below a heading, and its examples last."""
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl([_record_of(each, ctx) for each in arguments])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Options": []}
+        groups |= {heading: [] for heading in _GROUPS.values()}
         for param in self.get_params(ctx):
             line = param.get_help_record(ctx)
-            if line is not None:
-                group = _GROUPS.get(getattr(param, "rich_help_panel", None) or "", "Options")
-                if param.param_type_name == "argument":
-                    told["Arguments"].append((str(param.metavar), line[1]))
-                else:
-                    told[group].append(line)
-        for heading, lines in told.items():
+            if isinstance(param, click.Option) and line is not None:
+                heading = _GROUPS[param.group] if isinstance(param, AxisOption) else "Options"
+                groups[heading].append(line)
+        for heading, lines in groups.items():
             if lines:
                 with formatter.section(heading):
                     formatter.write_dl(lines)
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         every = _EXAMPLES.read_text().splitlines()
         if lines := [line for line in every if line.startswith(f"switchmark {self.name} ")]:
             with formatter.section("Examples"):
                 indent = " " * formatter.current_indent
                 formatter.write("".join(f"{indent}{line}\n" for line in lines))
+
+
+def _record_of(argument: click.Argument, ctx: click.Context) -> tuple[str, str]:
+    """Return an argument as it is written, and what it is."""
+    written, told = argument.get_help_record(ctx)
+    if argument.required:
+        return written, f"{told}  [required]"
+    default = argument.default
+    named = isinstance(default, str) and default  # click has an object of its own for no default
+    return written, f"{told}  [default: {default}]" if named else told

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
+import click
 
-from switchmark.cli.arguments import Json, OnHost
+from switchmark.cli.arguments import json_array, on_host
 from switchmark.cli.completion import things
+from switchmark.cli.help import GroupedCommand
 from switchmark.cli.options import with_host_file
 from switchmark.cli.running import print_json
 from switchmark.errors import Exit
 
 
+@click.command("list", cls=GroupedCommand)
+@click.argument(
+    "thing",
+    metavar="[THING]",
+    default="",
+    shell_complete=things,
+    help="switches, engines, environments, functions, scenarios, searches, noises, papers",
+)
+@click.option("--port", metavar="KIND", help="only what has this kind of port")
+@json_array
 @with_host_file
-def list_(
-    thing: Annotated[
-        str,
-        typer.Argument(
-            metavar="[THING]",
-            help="switches, engines, environments, functions, scenarios, searches, noises, papers",
-            autocompletion=things,
-        ),
-    ] = "",
-    port: Annotated[
-        str | None, typer.Option(metavar="KIND", help="only what has this kind of port")
-    ] = None,
-    as_json: Json = False,
-) -> int:
+def list_(thing: str, port: str | None, as_json: bool) -> int:
     """List names, whether this host can use them, and why not."""
     from switchmark.cli.listing import Thing, listed, print_listed, thing_named
 
@@ -48,8 +45,11 @@ def list_(
     return 0
 
 
+@click.command("doctor", cls=GroupedCommand)
+@json_array
+@on_host
 @with_host_file
-def doctor(as_json: Json = False, host: OnHost = None) -> int:
+def doctor(as_json: bool, host: str | None) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings
     from switchmark.runs.hosts import Hosts
@@ -63,18 +63,18 @@ def doctor(as_json: Json = False, host: OnHost = None) -> int:
     return 0 if all(finding.ok for finding in findings if finding.needed) else Exit.UNAVAILABLE
 
 
+@click.command("clean", cls=GroupedCommand)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, help="only these, such as sm3f2a")
+@click.option("--dry-run", is_flag=True, help="only say what would be done")
+@on_host
+@click.option(
+    "--forget",
+    metavar="HOST",
+    multiple=True,
+    help="give up what is left on a host that is gone for good",
+)
 @with_host_file
-def clean(
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="only these, such as sm3f2a")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
-    host: OnHost = None,
-    forget: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="give up what is left on a host that is gone for good"),
-    ] = None,
-) -> int:
+def clean(runs: tuple[str, ...], dry_run: bool, host: str | None, forget: tuple[str, ...]) -> int:
     """Undo what dead runs left on this machine, and on the hosts that they used."""
     from switchmark.errors import UsageError
     from switchmark.runs.clean import clean, clean_there
@@ -84,9 +84,9 @@ def clean(
         raise UsageError("--forget is of runs that this machine began, --host of another machine")
     with Hosts() as hosts:
         if host is None:
-            cleaned = clean(runs=runs or (), dry_run=dry_run, hosts=hosts, forget=forget or ())
+            cleaned = clean(runs=runs, dry_run=dry_run, hosts=hosts, forget=forget)
         else:
-            cleaned = clean_there(hosts[host], runs=runs or (), dry_run=dry_run)
+            cleaned = clean_there(hosts[host], runs=runs, dry_run=dry_run)
     for each in cleaned:
         print(f"{each.run}: {each.state}")
         for line in (*each.actions, *(f"failed: {failure}" for failure in each.failures)):

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from switchmark.cli.arguments import (
-    CampaignFile,
-    Cluster,
-    Keep,
     Measuring,
-    Named,
-    Out,
-    RunFolderPath,
-    Spread,
-    Tune,
+    campaign_file,
+    cluster,
+    keep,
+    out,
+    output,
+    run_folder,
+    run_name,
+    spread,
+    tune,
 )
 from switchmark.cli.completion import experiments
+from switchmark.cli.help import GroupedCommand
 from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
 from switchmark.cli.options import with_axes, with_host_file, with_measuring
 from switchmark.cli.running import (
@@ -38,20 +39,27 @@ from switchmark.cli.running import (
 from switchmark.cli.tuning import go_on_tuning, search_settings
 
 
-@with_host_file
-@with_axes
+@click.command("run", cls=GroupedCommand)
+@campaign_file
+@out
+@run_name
 @with_measuring
+@keep
+@tune
+@cluster
+@spread
+@with_axes
+@with_host_file
 def run(
     axes: dict[str, str],
-    campaign: CampaignFile = None,
-    out: Out = Path("runs"),
-    name: Named = None,
-    *,
+    campaign: Path | None,
+    out: Path,
+    name: str | None,
     how: Measuring,
-    keep: Keep = False,
-    tune: Tune = None,
-    cluster: Cluster = None,
-    spread: Spread = False,
+    keep: bool,
+    tune: int | None,
+    cluster: str | None,
+    spread: bool,
 ) -> int:
     """Run the tests of a campaign, of the axes given here, or of both.
 
@@ -72,9 +80,11 @@ def run(
     return measure(folder, show, lab, how.strict)
 
 
-@with_host_file
+@click.command("plan", cls=GroupedCommand)
+@campaign_file
 @with_axes
-def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
+@with_host_file
+def plan(axes: dict[str, str], campaign: Path | None) -> int:
     """Print how many tests there are, how long they take, and the exact steps of each; touch
     nothing, need no root."""
     from switchmark.cli.steps import script
@@ -85,16 +95,14 @@ def plan(axes: dict[str, str], campaign: CampaignFile = None) -> int:
     return 0
 
 
-@with_host_file
+@click.command("resume", cls=GroupedCommand)
+@run_folder
 @with_measuring
-def resume(
-    folder: RunFolderPath,
-    *,
-    how: Measuring,
-    keep: Keep = False,
-    cluster: Cluster = None,
-    spread: Spread = False,
-) -> int:
+@keep
+@cluster
+@spread
+@with_host_file
+def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread: bool) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
     from switchmark.campaign.tuning import is_tuning
@@ -112,34 +120,34 @@ def resume(
     return go_on(RunFolder(folder), show, lab, how.strict)
 
 
-@with_host_file
-@with_axes
+@click.command("paper", cls=GroupedCommand)
+@click.argument(
+    "name",
+    metavar="NAME",
+    shell_complete=experiments,
+    help="see: switchmark list papers; 'ara-2021/*' is many",
+)
+@click.option("--quick", is_flag=True, help="fewer points and shorter trials: some two minutes")
+@click.option(
+    "--as-published", is_flag=True, help="the paper's rates, not shares of this host's R+"
+)
+@output("draw it: .html, .svg, .pdf or .png")
+@out
 @with_measuring
+@cluster
+@spread
+@with_axes
+@with_host_file
 def paper(
     axes: dict[str, str],
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="see: switchmark list papers; 'ara-2021/*' is many",
-            autocompletion=experiments,
-        ),
-    ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="fewer points and shorter trials: some two minutes")
-    ] = False,
-    as_published: Annotated[
-        bool, typer.Option("--as-published", help="the paper's rates, not shares of this host's R+")
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="draw it: .html, .svg, .pdf or .png"),
-    ] = None,
-    out: Out = Path("runs"),
-    *,
+    name: str,
+    quick: bool,
+    as_published: bool,
+    output: Path | None,
+    out: Path,
     how: Measuring,
-    cluster: Cluster = None,
-    spread: Spread = False,
+    cluster: str | None,
+    spread: bool,
 ) -> int:
     """Run experiments of the literature, and show their results beside the published ones.
 
