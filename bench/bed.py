@@ -13,7 +13,6 @@ from signal import SIGINT
 from types import MappingProxyType
 from typing import Any
 
-from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import LocalHost, Process
@@ -21,11 +20,10 @@ from switchmark.model.addresses import Addressing
 from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
-from switchmark.path.assembly import create_nodes
-from switchmark.path.layout import Layout, lay_out
-from switchmark.path.needs import attachments_of
+from switchmark.path.assembly import attachments_of, create_nodes, start_switches
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.placement import AUTO, PINNED, Placement, place
-from switchmark.path.roles import cpu_users_of
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 
@@ -35,11 +33,11 @@ class Track:
     """A track is a path that is up, with nothing running on it: `f0` sends to `f1`, each in a
     namespace, each with a CPU of its own unless the placement joins them."""
 
-    layout: Layout
+    layout: ResolvedPath
     placement: Placement
 
     def node(self, part: str) -> Node:
-        return self.layout.nodes[part]
+        return self.layout.part(part).node
 
     def cpu(self, part: str) -> int:
         return self.placement.pins[part].cpus[0]
@@ -106,7 +104,7 @@ class Bed:
         folder.mkdir(exist_ok=True)  # paths of sockets are those of their ports, the same in each
         layout = lay_out(test, prefix=prefix, run_dir=str(folder))
         policy = PINNED if test.placement == AUTO else test.placement
-        placement = place(cpu_users_of(layout), read_cpus(LocalHost()), policy)
+        placement = place(layout.cpu_users, read_cpus(LocalHost()), policy)
         cores = placement.pins["switch"].cpus
         layout = lay_out(test, prefix=prefix, run_dir=str(folder), cores=cores)
         track = Track(layout, placement)
@@ -160,23 +158,18 @@ class RxCounter:
 
 
 def _plan(track: Track) -> Plan:
-    """Return `Layout.build` without the functions, and without what awaits them."""
+    """Return `path.assembly.build` without the functions, and without what awaits them."""
     layout = track.layout
-    steps = create_nodes(layout) + layout.switch.start(layout.wiring)
+    steps = create_nodes(layout) + start_switches(layout)
     for part in layout.parts:
-        node = layout.nodes[part.id]
-        steps += ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
+        steps += part.environment.attach(part.node, attachments_of(layout, part))
     if track.opened_by_programs:
         return steps
-    return (
-        steps
-        + layout.switch.join(layout.wiring)
-        + _known(layout)
-        + layout.switch.settled(layout.wiring)
-    )
+    (switch,) = layout.switches
+    return steps + switch.join + _known(layout) + switch.settled
 
 
-def _known(layout: Layout) -> Plan:
+def _known(layout: ResolvedPath) -> Plan:
     """Return a bridge that knows where everybody is: peers do not announce themselves as
     switchmark's receiver does, and their frames would be flooded."""
     steps: Plan = ()

@@ -13,18 +13,18 @@ from bench.bed import Bed, Track
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
-from switchmark.functions.traffic import TrafficProcess, Worker
+from switchmark.functions.traffic import TrafficProcess
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
+from switchmark.lab.workers import Worker
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.observe.perf import Counting
 from switchmark.path.assembly import join, settled
-from switchmark.path.roles import processes_of
-from switchmark.path.tasks import Job
+from switchmark.path.path import Job, Part
 
 FRAME_BYTES = 64
 """With the FCS; 60 in memory."""
@@ -41,8 +41,8 @@ class _Loaded(Trials):
         super().__init__(*arguments, **named)
         self._more = more
 
-    def _load(self, job: Job, spec: TrialSpec) -> Message:
-        return {**super()._load(job, spec), **self._more}
+    def _load(self, part: Part, job: Job, spec: TrialSpec) -> Message:
+        return {**super()._load(part, job, spec), **self._more}
 
 
 def trial(
@@ -63,21 +63,30 @@ def trial(
     if "cores-shared" in track.placement.doubts:
         raise Unavailable("a sender and a receiver that poll need a CPU each")
     base = track.layout
+    parts = {
+        part: replace(part, engine=ENGINES[sender if part.sent else receiver])
+        for part in base.parts
+    }
     layout = replace(
         base,
         test=base.test.model_copy(update={"burst": burst, "engine": sender, **axes}),
-        engine=ENGINES[sender],
-        receivers=ENGINES[receiver],
+        drivers=replace(base.drivers, engine=ENGINES[sender], receiver=ENGINES[receiver]),
+        parts=tuple(parts.values()),
+        processes=tuple(
+            replace(each, parts=tuple(parts[part] for part in each.parts))
+            for each in base.processes
+        ),
     )
     with bed.block():
         workers = []
-        for node, parts in processes_of(layout):
-            name = f"ours-{parts[0].id}"
-            ports = [layout.endpoints[port.id] for part in parts for port in part.ports]
-            bed.executor.execute(layout.engine.prepare(layout.wiring, node, ports))
+        for player in layout.processes:
+            part, node = player.parts[0].id, player.node
+            name = f"ours-{part}"
+            prepared = layout.engine.prepare(layout.wiring, node, player.endpoints)
+            bed.executor.execute(prepared)
             bed.start(name, (traffic_program(), "serve"), node)
-            process = TrafficProcess(parts[0].id, bed.executor.process(name))
-            workers.append(Worker(process, parts))
+            process = TrafficProcess(part, bed.executor.process(name))
+            workers.append(Worker(process, player))
         trials = _Loaded(
             load,
             layout,

@@ -16,9 +16,9 @@ from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
 from switchmark.model.test import Test
-from switchmark.path.assembly import create_nodes, node_of
-from switchmark.path.layout import Layout, lay_out
-from switchmark.path.needs import attachments_of
+from switchmark.path.assembly import attachments_of, create_nodes, node_of, start_switches
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path
 
 _OFF = 0.03
 """How far from those in a namespace the frames that arrive in a container may be."""
@@ -90,7 +90,7 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
             layout = _layout(session, environment, mode)
             first, second = (_node(layout, part) for part in (0, 1))
             if ENVIRONMENTS[environment].own_kernel:
-                switch = layout.switch.start(layout.wiring)
+                switch = start_switches(layout)
                 session.bed.executor.execute(create_nodes(layout) + switch)
             session.bed.executor.execute(first)
             before = time.monotonic()
@@ -100,20 +100,20 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
     return absolute(f"start {environment}", label, "s", values, Limit("at most", limit_s))
 
 
-def _layout(session: Session, environment: str, mode: str | None) -> Layout:
+def _layout(session: Session, environment: str, mode: str | None) -> Path:
     test = Test(environment=environment)
     folder = session.bed.folder
     return lay_out(test, prefix=folder.name, run_dir=str(folder), modes={environment: mode})
 
 
-def _node(layout: Layout, index: int) -> Plan:
+def _node(layout: Path, index: int) -> Plan:
     """Return the steps that make a part's node, and bring its interfaces up."""
     part = layout.parts[index]
     environment = ENVIRONMENTS[layout.test.environment]
     made = node_of(layout, part)
     if not environment.own_kernel:
         return made
-    return made + environment.attach(layout.nodes[part.id], attachments_of(layout, part))
+    return made + part.environment.attach(part.node, attachments_of(layout, part))
 
 
 PLACED = (

@@ -27,11 +27,10 @@ from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
-from switchmark.path.assembly import build
-from switchmark.path.layout import Layout, lay_out
-from switchmark.path.needs import needs_of, switch_needs
+from switchmark.path.assembly import build, needs_of, switch_needs
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path
 from switchmark.path.resolve import check
-from switchmark.path.roles import hosted_parts, played_parts
 from switchmark.plugins import check_contract
 from switchmark.runs.script import describe
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -64,7 +63,7 @@ def test_it_is_what_its_table_says(name: str, found: Any, contract: Any) -> None
 
 
 @pytest.fixture(params=sorted(SWITCHES))
-def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", "switchmark-traffic")
     engine = "null" if request.param == "null" else "udp"
     return lay_out(
@@ -74,7 +73,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
     )
 
 
-def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Layout) -> None:
+def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Path) -> None:
     w = layout.wiring
     assert set(layout.endpoints) == {port.id for port in w.ports}
     assert set(layout.addressing) == {flow.id for flow in w.flows}
@@ -95,7 +94,7 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Layou
         assert a.sent_src_mac == layout.endpoints[flow.source].mac
 
 
-def test_what_a_switch_makes_carries_the_prefix(layout: Layout) -> None:
+def test_what_a_switch_makes_carries_the_prefix(layout: Path) -> None:
     for step in build(layout):
         if isinstance(step, Run) and step.argv[:3] == ("ip", "link", "add"):
             assert step.argv[3].startswith("sm0000-")
@@ -105,7 +104,7 @@ def test_what_a_switch_makes_carries_the_prefix(layout: Layout) -> None:
             assert "sm0000-" in step.name
 
 
-def test_every_step_says_why_and_every_argv_is_made_of_words(layout: Layout) -> None:
+def test_every_step_says_why_and_every_argv_is_made_of_words(layout: Path) -> None:
     for step in build(layout):
         assert step.why
         if isinstance(step, Run | Spawn):
@@ -117,20 +116,20 @@ def test_every_step_says_why_and_every_argv_is_made_of_words(layout: Layout) -> 
             assert step.path.startswith("/")
 
 
-def test_settled_only_waits(layout: Layout) -> None:
-    assert all(isinstance(step, Wait) for step in layout.switch.settled(layout.wiring))
+def test_settled_only_waits(layout: Path) -> None:
+    assert all(isinstance(step, Wait) for step in layout.switches[0].settled)
 
 
-def test_plans_are_pure(layout: Layout) -> None:
+def test_plans_are_pure(layout: Path) -> None:
     assert build(layout) == build(layout)
 
 
-def test_a_switch_names_its_semantics(layout: Layout) -> None:
+def test_a_switch_names_its_semantics(layout: Path) -> None:
     assert set(layout.switch.semantics) <= set(Semantics)
     assert layout.switch.semantics
 
 
-def test_counters_that_are_garbled_are_a_value_error(layout: Layout) -> None:
+def test_counters_that_are_garbled_are_a_value_error(layout: Path) -> None:
     commands = layout.switch.counters.commands(layout.wiring)
     if commands:
         with pytest.raises(ValueError):
@@ -193,7 +192,7 @@ def test_a_function_sees_neither_the_runs_folder_nor_the_switchs(name: str, swit
         assert needs_of(layout, part).folders == ("/run/x/ports",)
         seen = {mount.path for mount in mounts(needs_of(layout, part)) if mount.writable}
         assert seen == {"/run/x/ports"}
-    assert switch_needs(layout).folders == ("/run/x/ports", "/run/x/switch")
+    assert switch_needs(layout, layout.switches[0]).folders == ("/run/x/ports", "/run/x/switch")
 
 
 @pytest.mark.parametrize("name", sorted(ROOTED))
@@ -356,7 +355,7 @@ FORWARDING = sorted(name for name, function in FUNCTIONS.items() if function.for
 
 
 @pytest.fixture(params=FORWARDING)
-def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", "switchmark-traffic")
     kernel = PortKind.VETH in FUNCTIONS[request.param].port_kinds
     test = Test(
@@ -371,16 +370,16 @@ def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return lay_out(test, prefix="sm0000", run_dir="/run/x", cpus={"f1": (2,)})
 
 
-def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Layout) -> None:
-    for part, function, hosted in hosted_parts(chained):
-        assert [end.kind for end in hosted.ends] == [chained.wiring.kind] * 2
-        steps = function.start(hosted)
-        assert any(step.at == chained.nodes[part.id] for step in steps if hasattr(step, "at"))
-        assert all(isinstance(step, Wait) for step in function.settled(hosted))
-    assert len(hosted_parts(chained)) + len(played_parts(chained)) == 4
+def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Path) -> None:
+    for part in chained.hosted:
+        assert [end.kind for end in part.endpoints] == [chained.wiring.kind] * 2
+        steps = part.function.start(part.hosted)
+        assert any(step.at == part.node for step in steps if hasattr(step, "at"))
+        assert all(isinstance(step, Wait) for step in part.function.settled(part.hosted))
+    assert len(chained.hosted) + len(chained.played) == 4
 
 
-def test_what_a_function_makes_is_its_own(chained: Layout) -> None:
+def test_what_a_function_makes_is_its_own(chained: Path) -> None:
     made = [
         step.name if isinstance(step, Spawn) else step.argv[3]
         for step in build(chained)
@@ -390,27 +389,28 @@ def test_what_a_function_makes_is_its_own(chained: Layout) -> None:
     assert all("sm0000-" in name for name in made)
 
 
-def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Layout) -> None:
-    for part, function, hosted in hosted_parts(chained):
+def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Path) -> None:
+    for part in chained.hosted:
         words = ""
-        for step in function.start(hosted):
+        for step in part.function.start(part.hosted):
             if isinstance(step, Spawn):
                 words += " ".join((*step.argv, ""))
             elif isinstance(step, Write):
                 words += step.content.decode()
         pinned = re.search(r"@2\b|workers 2\b", words) is not None
-        assert pinned == (function.polls and part.id == "f1")
+        assert pinned == (part.function.polls and part.id == "f1")
 
 
-def test_counters_of_a_function_that_are_garbled_are_a_value_error(chained: Layout) -> None:
-    for _, function, hosted in hosted_parts(chained):
-        commands = function.counters.commands(hosted)
+def test_counters_of_a_function_that_are_garbled_are_a_value_error(chained: Path) -> None:
+    for part in chained.hosted:
+        counters = part.function.counters
+        commands = counters.commands(part.hosted)
         if commands:
             with pytest.raises(ValueError):
-                function.counters.parse(hosted, (b"}{",) * len(commands))
+                counters.parse(part.hosted, (b"}{",) * len(commands))
 
 
-def test_steps_with_a_function_say_why(chained: Layout) -> None:
+def test_steps_with_a_function_say_why(chained: Path) -> None:
     test_every_step_says_why_and_every_argv_is_made_of_words(chained)
     test_plans_are_pure(chained)
 

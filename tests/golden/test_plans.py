@@ -24,7 +24,6 @@ from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters
 from switchmark.path.layout import lay_out
 from switchmark.path.resolve import check
-from switchmark.path.roles import hosted_parts
 from switchmark.runs.pci import DRIVERS, Device, hand_over
 from switchmark.runs.script import describe
 from switchmark.runs.together import steps_beside
@@ -257,13 +256,9 @@ def steps(test: Test) -> str:
     layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
         *build(layout),
-        *layout.switch.counters.commands(layout.wiring),
-        *part_counters(layout),
-        *(
-            step
-            for _, function, hosted in hosted_parts(layout)
-            for step in function.counters.commands(hosted)
-        ),
+        *(step for switch in layout.switches for step in switch.counters),
+        *part_counters(layout).values(),
+        *(step for part in layout.hosted for step in part.function.counters.commands(part.hosted)),
     )
     return on_file(plan)
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for
-from switchmark.lab import path
+from switchmark.lab import running
 from switchmark.model.counters import PathCounters
 from switchmark.model.cpus import Pin
 from switchmark.model.record import Record
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path as ResolvedPath
 from switchmark.runs.executor import Executor
 from switchmark.switches.links import link_counters
 
@@ -40,16 +40,16 @@ def test_xdp_redirects_what_sockets_and_xdp_send(measure: Measure, axes: dict[st
 def test_every_frame_crosses_the_tunnel(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted on the cable that it goes over, where its headers make each frame longer."""
     sent: list[dict[str, int]] = []
-    counters = path._counters
+    counters = running._counters
 
-    def with_cable(executor: Executor, layout: Layout) -> PathCounters:
-        (links,) = link_counters(layout.wiring)
+    def with_cable(executor: Executor, path: ResolvedPath) -> PathCounters:
+        (links,) = link_counters(path.wiring)
         (printed,) = executor.run(links)
         told = {link["ifname"]: link["stats64"]["tx"] for link in json.loads(printed)}
-        sent.append(told[layout.wiring.name("u0")])
-        return counters(executor, layout)
+        sent.append(told[path.wiring.name("u0")])
+        return counters(executor, path)
 
-    monkeypatch.setattr(path, "_counters", with_cable)
+    monkeypatch.setattr(running, "_counters", with_cable)
     trial = assert_every_frame_is_accounted_for(measure(switch="vxlan", frame_size=1000))
     before, after = sent[-2:]
     frames = after["packets"] - before["packets"]

@@ -12,11 +12,11 @@ import pytest
 
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring, only, skip_refused
 from switchmark.engines import TABLE as ENGINES
-from switchmark.functions.traffic import TrafficProcess, Worker
+from switchmark.functions.traffic import TrafficProcess
 from switchmark.hosts.base import LocalHost
 from switchmark.lab import trial as trials
 from switchmark.lab.meter import Window
-from switchmark.lab.workers import Workers
+from switchmark.lab.workers import Worker, Workers
 from switchmark.metrics.latency import PERCENTILES, counts_of, merged
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult

@@ -201,9 +201,9 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
     """DPDK's driver does not tell it; the kernel does. The receiver is made too slow for it."""
     load = Trials._load
 
-    def slow(self: Trials, job: Any, spec: Any) -> dict[str, Any]:
+    def slow(self: Trials, part: Any, job: Any, spec: Any) -> dict[str, Any]:
         more = {"delay_ns": 50_000} if job.role is Role.RECEIVER else {}
-        return {**load(self, job, spec), **more}
+        return {**load(self, part, job, spec), **more}
 
     monkeypatch.setattr(Trials, "_load", slow)
     record = measure(switch="linux-bridge", engine="dpdk", rate="max", duration=0.3, warmup=0)

@@ -476,9 +476,9 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
     """Make each frame cost that role so much more (a test option of the traffic program)."""
     load = Trials._load
 
-    def slow(self: Trials, job: Any, spec: Any) -> dict[str, Any]:
+    def slow(self: Trials, part: Any, job: Any, spec: Any) -> dict[str, Any]:
         more = {"delay_ns": delay_ns} if job.role is role else {}
-        return {**load(self, job, spec), **more}
+        return {**load(self, part, job, spec), **more}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trials, "_load", slow)
@@ -697,8 +697,8 @@ def test_frames_that_nobody_here_had_sent(attempt: Try, monkeypatch: pytest.Monk
     phase = Trials._phase
 
     def visited(self: Trials, name: str, *more: Any) -> None:
-        wiring = self._layout.wiring
-        ifname = self._layout.endpoints["f1"].switch_ifname
+        wiring = self._path.wiring
+        ifname = self._path.endpoints["f1"].switch_ifname
         send = f"""import socket
 port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 port.bind(("{ifname}", 0))

@@ -17,7 +17,6 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
-from switchmark.path.roles import cpu_users_of
 
 
 class Bench:
@@ -77,7 +76,7 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {}, "", "")
+    return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, "", "")
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:

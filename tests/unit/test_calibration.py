@@ -19,7 +19,6 @@ from switchmark.model.record import PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
-from switchmark.path.roles import cpu_users_of
 
 PARTS = tuple(
     PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)
@@ -89,7 +88,7 @@ class Bench:
 def drawn(**axes: Any) -> Drawn:
     test = Test(**axes)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(cpu_users_of(layout), [Cpu(0), Cpu(1)]), {}, BOOT, CPU)
+    return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, BOOT, CPU)
 
 
 @pytest.fixture

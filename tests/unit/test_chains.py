@@ -18,10 +18,10 @@ from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics
 from switchmark.path.assembly import build
 from switchmark.path.cables import without_switch
-from switchmark.path.layout import Layout, lay_out
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path
 from switchmark.path.placement import CpuUser, place
 from switchmark.path.resolve import check
-from switchmark.path.roles import forwards, hosted_parts, rewrites_of, roles_of, steering_of
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.ip_forward import IpForward
@@ -29,7 +29,7 @@ from switchmark.switches.ip_forward import IpForward
 OF_MACS = {"function_semantics": "mac"}
 
 
-def laid_out(**axes: Any) -> Layout:
+def laid_out(**axes: Any) -> Path:
     test = Test(**{"scenario": "loopback", "chain": 2, **axes})
     assert check(test) == []
     return lay_out(test, prefix="sm0000", run_dir="/run/x")
@@ -53,27 +53,27 @@ def test_a_switch_sees_each_crossing_as_a_flow() -> None:
 
 def test_a_learning_switch_finds_each_function_by_the_macs_that_the_one_before_writes() -> None:
     layout = laid_out()
-    assert steering_of(layout) == "learning by rewritten MACs"
+    assert layout.steering == "learning by rewritten MACs"
     a = layout.addressing["a0-b0"]
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(1))
     assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(4), mac_address(5))
     assert a.sink_ip != a.source_ip
     one, two = layout.parts[1:3]
     # Back to whom the frames there come from, and on to the next: what comes in finds both ways.
-    assert rewrites_of(layout, one) == [
+    assert list(one.rewrites) == [
         {"src_mac": mac_address(1), "dst_mac": mac_address(0)},
         {"src_mac": mac_address(2), "dst_mac": mac_address(3)},
     ]
-    assert rewrites_of(layout, two) == [
+    assert list(two.rewrites) == [
         {"src_mac": mac_address(3), "dst_mac": mac_address(2)},
         {"src_mac": mac_address(4), "dst_mac": mac_address(5)},
     ]
-    assert rewrites_of(laid_out(direction="bi"), one) == rewrites_of(layout, one)
+    assert laid_out(direction="bi").parts[1].rewrites == one.rewrites
 
 
 def test_where_nobody_writes_macs_frames_are_for_the_sink_from_the_start() -> None:
     layout = laid_out(switch="ovs", function="pcap-bridge")
-    assert steering_of(layout) == "static by in-port"
+    assert layout.steering == "static by in-port"
     assert layout.wiring.semantics is Semantics.STATIC
     a = layout.addressing["a0-b0"]
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(5))
@@ -105,10 +105,11 @@ def test_a_function_that_is_asked_to_writes_macs(
     where = {"environment": "vm"} if switch == "ip-forward" else {"engine": "dpdk"}
     axes = {"switch": switch, "semantics": semantics, "direction": direction, **where}
     layout = laid_out(function="testpmd", **OF_MACS, **axes)
-    chain = hosted_parts(layout)
-    assert [part.id for part, _, _ in chain] == ["f1", "f2"]
-    for part, function, hosted in chain:
-        written = [macs for macs in rewrites_of(layout, part) if macs]
+    chain = layout.hosted
+    assert [part.id for part in chain] == ["f1", "f2"]
+    for part in chain:
+        function, hosted = part.function, part.hosted
+        written = [macs for macs in part.rewrites if macs]
         assert list(hosted.next_macs.values()) == [macs["dst_mac"] for macs in written]
         # The program writes the MAC of its own port as the source: the one that is expected.
         assert [end.mac for end in hosted.ends] == [macs["src_mac"] for macs in written]
@@ -126,17 +127,17 @@ def test_a_function_that_is_asked_to_writes_macs(
 
 def test_a_function_that_is_not_asked_to_leaves_macs_as_they_are() -> None:
     layout = laid_out(switch="ovs-dpdk", engine="dpdk", function="testpmd")
-    for _, function, hosted in hosted_parts(layout):
-        assert hosted.next_macs == {}
-        (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
+    for part in layout.hosted:
+        assert part.hosted.next_macs == {}
+        (program,) = (step for step in part.function.start(part.hosted) if isinstance(step, Spawn))
         assert "--forward-mode=io" in program.argv
 
 
 def test_the_rings_of_a_machine_are_not_those_that_are_asked_for() -> None:
     axes = {"switch": "ovs-dpdk", "engine": "dpdk", "function": "testpmd", "descriptors": 4096}
     for environment, told in (("netns", True), ("vm", False)):
-        _, function, hosted = hosted_parts(laid_out(environment=environment, **axes))[0]
-        (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
+        part = laid_out(environment=environment, **axes).hosted[0]
+        (program,) = (step for step in part.function.start(part.hosted) if isinstance(step, Spawn))
         assert ("--rxd=4096" in program.argv) == told
 
 
@@ -150,7 +151,7 @@ def test_pairs_have_chains_of_their_own() -> None:
 
 def test_chains_differ_in_the_source_mac_of_their_frames() -> None:
     layout = laid_out(switch="ovs", chains=3, chain=1, direction="bi")
-    assert steering_of(layout) == "static by in-port and source MAC"
+    assert layout.steering == "static by in-port and source MAC"
     sent = [layout.addressing[flow.id].sent_src_mac for flow in layout.flows]
     assert len(set(sent)) == 6
     assert not set(sent) & {end.mac for end in layout.endpoints.values()}
@@ -190,7 +191,7 @@ def test_what_is_not_sent_one_way_needs_no_rule() -> None:
     ],
 )
 def test_the_tool_chooses_how_to_steer(axes: dict[str, Any], steering: str) -> None:
-    assert steering_of(laid_out(**axes)) == steering
+    assert laid_out(**axes).steering == steering
 
 
 def test_a_router_is_crossed_once_a_hop() -> None:
@@ -201,7 +202,7 @@ def test_a_router_is_crossed_once_a_hop() -> None:
     assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(7, router=True), mac_address(7))
     # What a function sends on is for the router's side of the port that it leaves by.
     one = layout.parts[1]
-    assert rewrites_of(layout, one) == [
+    assert list(one.rewrites) == [
         {"src_mac": mac_address(port.index), "dst_mac": mac_address(port.index, router=True)}
         for port in one.ports
     ]
@@ -223,8 +224,8 @@ def test_a_router_that_knows_no_ports_has_no_chain() -> None:
 def test_a_chain_may_end_in_the_function_that_receives() -> None:
     layout = laid_out(scenario="p2v", chain=3, direction="bi")
     assert [part.id for part in layout.parts] == ["a0", "f1", "f2", "f3"]
-    assert [forwards(part) for part in layout.parts] == [False, True, True, False]
-    assert steering_of(layout) == "learning by rewritten MACs"
+    assert [part.function.forwards for part in layout.parts] == [False, True, True, False]
+    assert layout.steering == "learning by rewritten MACs"
     assert [flow.id for flow in layout.wiring.flows] == [
         *("a0-f1", "f1-f2", "f2-f3", "f3-f2", "f2-f1", "f1-a0")
     ]
@@ -232,13 +233,13 @@ def test_a_chain_may_end_in_the_function_that_receives() -> None:
         ("f1.0", "f1.1", "f2.0", "f2.1"),
         ("f2.1", "f2.0", "f1.1", "f1.0"),
     ]
-    assert roles_of(layout, layout.parts[3]) == (Role.SENDER, Role.RECEIVER)
+    assert layout.parts[3].roles == (Role.SENDER, Role.RECEIVER)
 
 
 def test_a_chain_of_one_function_that_receives_is_that_function() -> None:
     layout = lay_out(Test(scenario="p2v", chain=1), prefix="sm0000", run_dir="/run/x")
     assert [part.id for part in layout.parts] == ["a0", "f0"]
-    assert steering_of(layout) is None
+    assert layout.steering is None
 
 
 def test_pairs_may_have_chains_that_end_in_a_function() -> None:
@@ -260,11 +261,14 @@ def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -
 
 
 def test_without_a_chain_nothing_is_steered() -> None:
-    assert steering_of(lay_out(Test(), prefix="sm0000", run_dir="/run/x")) is None
+    assert lay_out(Test(), prefix="sm0000", run_dir="/run/x").steering is None
 
 
 def test_traffic_stands_for_the_usual_forwarder() -> None:
-    assert laid_out(function="traffic").parts == laid_out(function="forwarder").parts
+    stood_for, usual = (laid_out(function=name).parts for name in ("traffic", "forwarder"))
+    assert [(part.id, part.function, part.ports) for part in stood_for] == [
+        (part.id, part.function, part.ports) for part in usual
+    ]
 
 
 @pytest.mark.parametrize(
@@ -365,7 +369,8 @@ def test_a_function_that_sleeps_has_no_seat() -> None:
 
 def test_the_bridge_tells_what_it_lost() -> None:
     layout = laid_out(switch="ovs", function="pcap-bridge")
-    _, function, hosted = hosted_parts(layout)[0]
+    part = layout.hosted[0]
+    function, hosted = part.function, part.hosted
     assert function is PCAP_BRIDGE
     counts = b'{"in":[9,1],"out":[1,7],"failed":[0,2],"missed":[3,0]}\n'
     assert function.counters.parse(hosted, (counts,)).ports == {
@@ -378,7 +383,8 @@ def test_the_bridge_tells_what_it_lost() -> None:
 
 
 def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -> None:
-    _, function, hosted = hosted_parts(laid_out(switch="ovs", function="linux-bridge"))[0]
+    part = laid_out(switch="ovs", function="linux-bridge").hosted[0]
+    function, hosted = part.function, part.hosted
 
     def link(name: str, rx: int, tx: int, tx_dropped: int) -> str:
         return (

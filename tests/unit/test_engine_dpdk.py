@@ -18,8 +18,8 @@ def asked_mb(memory: Memory, **axes: object) -> int:
     test = Test.model_validate({"switch": "direct", "engine": "dpdk", "memory": memory, **axes})
     layout = lay_out(test, prefix="sm0000", run_dir="/run")
     part = layout.parts[0]
-    ends = [layout.endpoints[port.id] for port in part.ports]
-    engine, node = ENGINES["dpdk"], layout.nodes[part.id]
+    ends = part.endpoints
+    engine, node = ENGINES["dpdk"], part.node
     asked = int(engine.port_options(layout.wiring, node, ends, 0, "auto")["megabytes"])
     reserved = [
         step.megabytes
@@ -62,7 +62,7 @@ def test_an_end_that_is_to_do_without_its_device_is_told_so() -> None:
     for offload in ("auto", "off"):
         test = Test(switch="direct", engine="dpdk", offload=offload)
         layout = lay_out(test, prefix="sm0000", run_dir="/run")
-        ends = [layout.endpoints[port.id] for port in layout.parts[0].ports]
-        node = layout.nodes[layout.parts[0].id]
+        ends = layout.parts[0].endpoints
+        node = layout.parts[0].node
         options = ENGINES["dpdk"].port_options(layout.wiring, node, ends, 0, "auto")
         assert options["offload"] == offload

@@ -13,7 +13,8 @@ from switchmark.lab.trial import Trials
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.path.layout import Layout, lay_out
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path as ResolvedPath
 
 IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 
@@ -82,7 +83,7 @@ def tried(path: Path, gate: str = "refuse", **axes: Any) -> GateResult:
     return found
 
 
-def laid_out(**axes: Any) -> Layout:
+def laid_out(**axes: Any) -> ResolvedPath:
     return lay_out(Test(**{"scenario": "p2p", **axes}), prefix="sm0000", run_dir="/run/x")
 
 

@@ -27,7 +27,6 @@ from switchmark.model.test import Test
 from switchmark.observe.noise import Snapshot
 from switchmark.path.layout import lay_out
 from switchmark.path.placement import place
-from switchmark.path.roles import cpu_users_of
 from switchmark.path.ways import ways_of
 
 PORTS = ("f0", "f1")
@@ -492,7 +491,7 @@ def judged(
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
     judge = JudgedTrials(
-        RecordingHost(), drawn, place(cpu_users_of(drawn), CPUS[:2]), CPUS, **(trust or {})
+        RecordingHost(), drawn, place(drawn.cpu_users, CPUS[:2]), CPUS, **(trust or {})
     )
     found = found or trial()
     if not found.counters.links:

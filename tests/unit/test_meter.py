@@ -9,11 +9,11 @@ from pathlib import Path
 from switchmark.environments import inside
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.meter import Meter
+from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
 from switchmark.observe.perf import Counting
 from switchmark.path.layout import lay_out
-from switchmark.path.placing import place_parts
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 

@@ -20,7 +20,6 @@ from switchmark.model.cpus import Cpu
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.version import Version
-from switchmark.path.roles import processes_of
 from switchmark.runs.executor import Executor
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.workspace import Workspace
@@ -53,7 +52,7 @@ def test_the_layout_is_of_the_placement_that_is_followed(
     cores(count)
     layout, placement = drawn(Test(**axes))
     assert placement.policy == layout.policy == policy
-    assert len(processes_of(layout)) == (1 if policy == "shared-process" else 2)
+    assert len(layout.processes) == (1 if policy == "shared-process" else 2)
 
 
 def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from switchmark.model.test import Test
 from switchmark.model.topology import NOTHING, Between
 from switchmark.papers.experiment import read
 from switchmark.path.assembly import build
-from switchmark.path.layout import Layout, lay_out
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.resolve import check
 from switchmark.path.ways import between_hosts, cables_of, ways_of
 from switchmark.runs.hosts import Hosts
@@ -38,7 +39,7 @@ def remote(**axes: Any) -> Test:
     return Test.model_validate({"locality": "remote", "hosts": "left,right", **axes})
 
 
-def drawn(between: Between = NOTHING, **axes: Any) -> Layout:
+def drawn(between: Between = NOTHING, **axes: Any) -> ResolvedPath:
     folder = "/run/switchmark/smtest"
     return lay_out(remote(**axes), prefix="smtest", run_dir=folder, between=between)
 
@@ -83,11 +84,11 @@ def test_switches_of_the_kernel_go_between_two_hosts(
 
 def test_a_router_wants_a_real_cable_for_each_pair() -> None:
     layout = drawn(Between(cables=(("eth1", "eth2"),)), switch="ip-forward", pairs=2)
-    told = layout.switch.accepts(layout.wiring)
+    told = layout.refusal
     assert told is not None
     assert "a cable for each pair: for 2 pairs there is 1" in told
     made = drawn(switch="ip-forward", pairs=2)
-    assert made.switch.accepts(made.wiring) is None
+    assert made.refusal is None
 
 
 # --- who is where ----------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def test_a_router_wants_a_real_cable_for_each_pair() -> None:
 
 def test_senders_are_on_the_first_host_and_receivers_on_the_second() -> None:
     layout = drawn(pairs=2, direction="bi")
-    hosts = {part: node.host for part, node in layout.nodes.items()}
+    hosts = {part.id: part.node.host for part in layout.parts}
     assert hosts == {"f0": "left", "f1": "right", "f2": "left", "f3": "right"}
 
 
@@ -126,13 +127,13 @@ def test_names_of_both_hosts_differ_and_fit() -> None:
     layout = drawn(switch="ip-forward", pairs=8)
     names = [
         name
-        for wiring in layout.wirings
+        for wiring in (switch.wiring for switch in layout.switches)
         for port in wiring.ports
         for name in (port.nic or wiring.name(f"p{port.index}"), wiring.name(f"e{port.index}"))
     ]
-    names += [node.name for node in layout.nodes.values()]
+    names += [part.node.name for part in layout.parts]
     assert all(len(name) <= 15 for name in names)
-    assert len({wiring.prefix for wiring in layout.wirings}) == 2
+    assert len({switch.wiring.prefix for switch in layout.switches}) == 2
 
 
 def test_a_learning_switch_has_one_cable_and_another_one_a_pair() -> None:

@@ -20,6 +20,7 @@ from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.observe.noise import stolen
+from switchmark.searches import TABLE as SEARCHES
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -260,7 +261,8 @@ def test_what_is_short_is_the_sum_of_the_rounds(
     axes: dict[str, float], duration_s: float, short: bool
 ) -> None:
     spec = TrialSpec(rate_pps=None, duration_s=duration_s, warmup_s=0.05)
-    assert _is_short(Test.model_validate(axes), spec) is short
+    test = Test.model_validate(axes)
+    assert _is_short(test, SEARCHES[test.search], spec) is short
 
 
 def test_a_tick_that_may_be_of_the_time_before_is_not_said_to_be_stolen() -> None:

@@ -11,16 +11,16 @@ from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Run
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
-from switchmark.path.layout import Layout, lay_out
-from switchmark.path.needs import needs_of, switch_needs
+from switchmark.path.assembly import needs_of, switch_needs
+from switchmark.path.layout import lay_out
 from switchmark.path.orders import opening_of
-from switchmark.path.placing import place_parts
+from switchmark.path.path import Path
 from switchmark.path.resolve import check
-from switchmark.path.roles import hosted_parts
 from switchmark.switches import TABLE as SWITCHES
 
 VALE, NETMAP = SWITCHES["vale"], ENGINES["netmap"]
@@ -42,19 +42,19 @@ def listing(*names: str) -> dict[tuple[str, ...], bytes | Completed]:
     return {(traffic_program(), "engines"): answer}
 
 
-def laid_out(**axes: Any) -> Layout:
+def laid_out(**axes: Any) -> Path:
     test = Test.model_validate({"switch": "vale", "engine": "netmap", **axes})
     assert check(test) == []
     return lay_out(test, prefix="sm0", run_dir="/r")
 
 
-def opened(layout: Layout) -> list[dict[str, Any]]:
+def opened(layout: Path) -> list[dict[str, Any]]:
     placement = place_parts(layout.test, layout, [Cpu(0)])
-    parts = [[part] for part in layout.parts]
-    return [port for one in parts for port in opening_of(layout, placement, one)["ports"]]
+    players = layout.processes
+    return [port for each in players for port in opening_of(layout, placement, each)["ports"]]
 
 
-def attached(layout: Layout) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
+def attached(layout: Path) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
     steps = VALE.join(layout.wiring)
     return [(step.argv, step.undo) for step in steps if isinstance(step, Run)]
 
@@ -121,7 +121,7 @@ def test_a_nic_is_attached_beside_ports_of_functions() -> None:
 
 def test_each_host_of_two_has_a_switch_whose_name_netmap_takes() -> None:
     layout = laid_out(scenario="v2v", locality="remote", hosts="left,right")
-    names = [half.at.host for half in layout.wirings]
+    names = [switch.host for switch in layout.switches]
     assert names == ["left", "right"]
     options = [port["options"] for port in opened(layout)]
     assert options == [{"port": "valesm0_a:e0"}, {"port": "valesm0_b:e1"}]
@@ -142,12 +142,12 @@ def test_as_wires_each_way_has_a_switch_of_its_own() -> None:
 def test_as_a_function_it_joins_the_interfaces_of_its_node(environment: str) -> None:
     layout = laid_out(scenario="loopback", function="vale", environment=environment)
     assert layout.wiring.kind is PortKind.VETH
-    ((part, function, hosted),) = hosted_parts(layout)
-    steps = [step for step in function.start(hosted) if isinstance(step, Run)]
+    (part,) = layout.hosted
+    steps = [step for step in part.function.start(part.hosted) if isinstance(step, Run)]
     names = [f"valesm0_f1:sm0-e{number}" for number in (1, 2)]
     assert [step.argv for step in steps] == [(VALE.path, "-a", name) for name in names]
     assert [step.undo for step in steps] == [(VALE.path, "-d", name) for name in names]
-    assert all(step.at == layout.nodes["f1"] for step in steps)
+    assert all(step.at == part.node for step in steps)
     assert needs_of(layout, part).devices == ("/dev/netmap",)
 
 
@@ -155,7 +155,7 @@ def test_a_container_has_the_device_and_interfaces_alone() -> None:
     layout = laid_out(scenario="v2v", environment="docker")
     assert layout.wiring.kind is PortKind.VETH
     assert needs_of(layout, layout.parts[0]).devices == ("/dev/netmap",)
-    assert "/dev/netmap" in switch_needs(layout).devices
+    assert "/dev/netmap" in switch_needs(layout, layout.switches[0]).devices
     test = Test(switch="vale", engine="netmap", scenario="v2v", environment="docker", port="netmap")
     refused = " ".join(map(str, check(test)))
     assert "unseen in a container" in refused

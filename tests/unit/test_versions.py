@@ -19,10 +19,9 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.test import Test
 from switchmark.model.version import Version
-from switchmark.path.assembly import build
+from switchmark.path.assembly import build, switch_needs
 from switchmark.path.cables import without_switch
 from switchmark.path.layout import lay_out
-from switchmark.path.needs import switch_needs
 from switchmark.path.resolve import check
 from switchmark.runs.hosts import Hosts
 from switchmark.switches import TABLE as SWITCHES
@@ -84,7 +83,7 @@ def probed_on(host: RecordingHost, test: Test) -> Mapping[tuple[str, str], Versi
 def started(switch: str) -> str:
     test = Test(switch=switch, engine="dpdk", port="auto")
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
-    spawns = [step for step in layout.switch.start(layout.wiring) if isinstance(step, Spawn)]
+    spawns = [step for step in layout.switches[0].start if isinstance(step, Spawn)]
     return spawns[-1].argv[0]
 
 
@@ -140,12 +139,12 @@ def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
     installed = [str(tmp_path / file) for file in INSTALLED]
     host = OtherHost("local", installed)
     layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed_on(host, test))
-    steps = layout.switch.start(layout.wiring)
+    steps = layout.switches[0].start
     words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
     assert {str(tmp_path / file) for file in files} <= words
     assert f"{tmp_path}/share/openvswitch/vswitch.ovsschema" in words
     assert not {"ovs-vsctl", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd"} & words
-    assert str(tmp_path) in switch_needs(layout).programs
+    assert str(tmp_path) in switch_needs(layout, layout.switches[0]).programs
 
 
 @pytest.fixture
@@ -178,7 +177,11 @@ def test_every_program_that_is_named_for_another_host_is_started_there(
         assert "/opt/here" not in words
         for host in (test.hosts or "").split(","):
             assert f"/opt/{host}/{plain}" in words
-            names = {w.at.host for w in layout.wirings if w.program == f"/opt/{host}/{plain}"}
+            names = {
+                each.host
+                for each in layout.switches
+                if each.wiring.program == f"/opt/{host}/{plain}"
+            }
             assert names == {host}
 
 
@@ -190,10 +193,10 @@ def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts:
         probed = probed_on(b, test)
         layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed)
         assert layout.wiring.program == "/opt/b/ovs-3.3/sbin/ovs-vswitchd"
-        steps = layout.switch.start(layout.wiring)
+        steps = layout.switches[0].start
         words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
         assert {f"/opt/b/ovs-3.3/{file}" for file in INSTALLED} <= words
-        assert "/opt/b/ovs-3.3" in switch_needs(layout).programs
+        assert "/opt/b/ovs-3.3" in switch_needs(layout, layout.switches[0]).programs
     with pytest.raises(Unavailable, match=r"has no 'ovs@3.3' for the host a\n") as refused:
         probe_asked(SWITCHES["ovs@3.3"], OtherHost("a", []))
     assert "[hosts.a.programs]" in str(refused.value.hint)
@@ -284,7 +287,10 @@ def test_a_program_that_no_package_has_is_named_in_the_same_way(plain: str, wher
 def test_a_container_has_no_folder_of_the_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_L2FWD", str(beside_python() / "dpdk-l2fwd"))
     layout = lay_out(Test(switch="l2fwd", engine="dpdk"), prefix="sm0000", run_dir="/run/x")
-    assert set(switch_needs(layout).programs) <= {str(beside_python()), str(Path())}
+    assert set(switch_needs(layout, layout.switches[0]).programs) <= {
+        str(beside_python()),
+        str(Path()),
+    }
 
 
 KERNEL = sorted(set(SWITCHES) - set(PROGRAMS))

@@ -33,7 +33,7 @@ from switchmark.model.axis import field_name, key_of
 from switchmark.model.labels import varying
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
-from switchmark.path.sides import hosts_of
+from switchmark.path.hosts import hosts_of
 from switchmark.searches import TABLE as SEARCHES
 
 _UNNAMED = "run"

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
 from switchmark.model.test import AXES, Test
-from switchmark.path.sides import hosts_of
+from switchmark.path.hosts import hosts_of
 
 _FOLLOWS = ("engine",)
 """Axes that may differ with the switch: each switch may have the one that suits it."""

@@ -83,7 +83,7 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
     """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
     from switchmark.hosts.host_file import host_entry
-    from switchmark.path.sides import hosts_of
+    from switchmark.path.hosts import hosts_of
     from switchmark.runs.anchor import privileges
 
     if keep and tuned:
@@ -108,7 +108,7 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
     from switchmark.errors import Unavailable
     from switchmark.hosts.base import LocalHost
     from switchmark.observe.facts import host_facts
-    from switchmark.path.sides import hosts_of
+    from switchmark.path.hosts import hosts_of
     from switchmark.runs.anchor import anchor, privileges
     from switchmark.runs.hosts import Hosts
 
@@ -163,7 +163,7 @@ def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: boo
     from switchmark.campaign.sharing import OnSharedMachine
     from switchmark.lab.turns import Turns
     from switchmark.metrics.family import further_repeats
-    from switchmark.path.sides import hosts_of
+    from switchmark.path.hosts import hosts_of
     from switchmark.runs.hosts import Hosts
     from switchmark.runs.measuring import measuring_alone_on, myself
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from switchmark.campaign.duration import expected_s
 from switchmark.cli.progress import clock
-from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host, LocalHost
@@ -22,16 +20,16 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build
-from switchmark.path.layout import Layout
+from switchmark.path.hosts import home_of, hosts_of
+from switchmark.path.layout import drivers_of, turned_to
 from switchmark.path.noise import noise_beside
+from switchmark.path.path import Path
 from switchmark.path.placement import AUTO, Placement
 from switchmark.path.sharing import path_key
-from switchmark.path.sides import environments_of, home_of, hosts_of
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.hugepages import can_reserve
 from switchmark.runs.script import describe
 from switchmark.runs.workspace import default_base
-from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import probe_asked
 
 _VALUES = 8
@@ -43,17 +41,18 @@ def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
     its steps."""
     shown = telling(tests)
     numbered = enumerate(tests, 1)
-    paths = [list(path) for _, path in itertools.groupby(numbered, lambda each: path_key(each[1]))]
+    paths = [list(each) for _, each in itertools.groupby(numbered, lambda each: path_key(each[1]))]
     yield from _summary(tests, len(paths))
     if note:
         yield f"#   {note}"
-    for path in paths:
+    for tests_of_path in paths:
         yield ""
-        for number, test in path:
+        for number, test in tests_of_path:
             yield f"# --- test {number} of {len(tests)}: {label(test, shown)}"
-        if len(path) > 1:
-            yield f"# path of tests {path[0][0]}-{path[-1][0]}: set up once, if none of them fails"
-        yield from plan(*(test for _, test in path))
+        if len(tests_of_path) > 1:
+            first, last = tests_of_path[0][0], tests_of_path[-1][0]
+            yield f"# path of tests {first}-{last}: set up once, if none of them fails"
+        yield from plan(*(test for _, test in tests_of_path))
 
 
 def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
@@ -81,9 +80,10 @@ def plan(test: Test, *others: Test) -> list[str]:
     """
     for name in (names := hosts_of(test)):
         host_entry(name)
-    ours = _asked(partial(probe_asked, SWITCHES[test.switch]))
-    theirs = {name: _asked(ENVIRONMENTS[name].probe) for name in environments_of(test)}
-    layout, placement = prepare(
+    drivers = drivers_of(test)
+    ours = _asked(partial(probe_asked, drivers.switch))
+    theirs = {each.name: _asked(each.probe) for each in drivers.environments}
+    path, placement = prepare(
         LocalHost(),
         test,
         PLAN_PREFIX,
@@ -103,17 +103,17 @@ def plan(test: Test, *others: Test) -> list[str]:
         *pins,
         *of_here[: len(names)],
         *doubts,
-        *_loans(layout, home),
-        *describe(on_host(build(layout), home), inside),
+        *_loans(path, home),
+        *describe(on_host(build(path), home), inside),
         *(
             line
             for each in {each.noise: each for each in (test, *others)}.values()
-            for line in _noise_lines(replace(layout, test=each), placement)
+            for line in _noise_lines(turned_to(path, each), placement)
         ),
     ]
 
 
-def _loans(layout: Layout, home: str) -> list[str]:
+def _loans(path: Path, home: str) -> list[str]:
     """Return the loan of NICs that the user names as shell lines, or why they cannot be lent. Other
     hosts are looked at where these are theirs."""
     with Hosts() as hosts:
@@ -122,17 +122,17 @@ def _loans(layout: Layout, home: str) -> list[str]:
             return hosts[home if at.host == HOST.host else at.host]
 
         try:
-            loans = lend_nics(host_of, layout, find_nics(hosts[home], layout))
+            loans = lend_nics(host_of, path, find_nics(hosts[home], path))
         except (Unavailable, UsageError) as error:
             return _impossible(error)
     return describe(on_host(loans, home), inside)
 
 
-def _noise_lines(layout: Layout, placement: Placement) -> list[str]:
+def _noise_lines(path: Path, placement: Placement) -> list[str]:
     """Return the noise beside a test as shell lines, or why this host cannot make it."""
     try:
-        noise = noise_beside(layout, placement, read_cpus(LocalHost()))
-        return describe(on_host(noise, home_of(layout.test)), inside)
+        noise = noise_beside(path, placement, read_cpus(LocalHost()))
+        return describe(on_host(noise, home_of(path.test)), inside)
     except (Unavailable, UsageError) as error:
         return _impossible(error)
 

@@ -5,7 +5,6 @@ One process serves many trials: a JSON object a line each way (`traffic/src/conf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from switchmark.engines import TABLE as ENGINES
@@ -15,7 +14,7 @@ from switchmark.functions.base import Function, Hosted
 from switchmark.hosts.base import Host, Process
 from switchmark.model.objects import Message
 from switchmark.model.plan import Node, Plan, Spawn
-from switchmark.model.topology import Part, PortKind
+from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 from switchmark.runs.jsonl import parse_line, to_line
 from switchmark.switches.base import NO_COUNTERS
@@ -124,14 +123,6 @@ class TrafficProcess:
             how = f"ended with status {status}"
         words = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
         return TrialFailed(f"the traffic program of {self.part} {how}{words}")
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker is a traffic process that is up, and the parts that it plays."""
-
-    process: TrafficProcess
-    parts: tuple[Part, ...]
 
 
 FUNCTIONS = (Traffic(), Forwarder())

@@ -13,7 +13,7 @@ from switchmark.metrics.doubts import passing
 from switchmark.model.cable import CABLE
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test, axes_in_key, key_of_content
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
 
 ENDS = "ends"
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A test and what this host makes of it: its layout, who has which CPUs, the versions of all
+    """A test and what this host makes of it: its path, who has which CPUs, the versions of all
     that it needs, and the `boot` and the `cpu` of its host, or of both."""
 
     test: Test
-    layout: Layout
+    path: Path
     placement: Placement
     versions: Mapping[str, str]
     boot: str

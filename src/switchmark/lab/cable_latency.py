@@ -65,7 +65,7 @@ class CableLatencies(OnCable[TrialResult]):
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         if not self._wanted or not of_latency(drawn.test):
             return {}
-        usual = on_cable(drawn.test, drawn.layout)
+        usual = on_cable(drawn.test, drawn.path)
         test = usual.model_copy(update={"duration": _DURATION_S, "warmup": _WARMUP_S})
         cable = Cable(test, drawn.placement, key_of(test, drawn.placement))
         return {} if check(test) else {ENDS: cable}

@@ -34,7 +34,6 @@ from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.path.cables import pins_on_cable, without_switch
 from switchmark.path.resolve import check
-from switchmark.path.roles import steering_of
 from switchmark.switches import TABLE as SWITCHES
 
 Mode = Literal["auto", "never", "again"]
@@ -101,8 +100,8 @@ class Calibrations(OnCable[CableFigures]):
     def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
         versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
         cables = {}
-        for name, cable in without_switch(drawn.test, drawn.layout).items():
-            placed = pins_on_cable(cable, drawn.layout, drawn.placement)
+        for name, cable in without_switch(drawn.test, drawn.path).items():
+            placed = pins_on_cable(cable, drawn.path, drawn.placement)
             key = key_of(cable, placed, versions=versions, boot=drawn.boot, cpu=drawn.cpu)
             cables[name] = Cable(cable, placed, key)
         return cables
@@ -150,7 +149,7 @@ class Calibrations(OnCable[CableFigures]):
 
     def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
         test, spec = drawn.test, trial.spec
-        if steering_of(drawn.layout) is not None or test.copies > 1 or not test.saturates:
+        if drawn.path.steering is not None or test.copies > 1 or not test.saturates:
             return False
         if spec.rate_pps is not None or spec.frames is not None or passing(trial.doubts):
             return False

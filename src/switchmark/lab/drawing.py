@@ -1,23 +1,22 @@
-"""This module decides what is built for a test in a run: its layout on this host's cores, or why
+"""This module decides what is built for a test in a run: its path on this host's cores, or why
 this host cannot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan
 from switchmark.model.test import Test
+from switchmark.path.assembly import vm_megabytes
 from switchmark.path.capture import check_capture
-from switchmark.path.layout import Layout
-from switchmark.path.needs import vm_megabytes
+from switchmark.path.hosts import hosts_of
+from switchmark.path.layout import drivers_of
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import is_spread, parts_in_vms
-from switchmark.path.sides import environments_of, hosts_of
 from switchmark.runs.anchor import privileges
 from switchmark.runs.cgroups import check_cpu_limit
 from switchmark.runs.workspace import Workspace
@@ -33,46 +32,48 @@ def draw(
     can: Callable[[Plan], bool],
     *,
     captured: bool = False,
-) -> tuple[Layout, Placement]:
+) -> tuple[Path, Placement]:
     """Return what is to be built for a test. Unavailable or UsageError if this host cannot. `can`
     says whether steps can be carried out, `captured` that frames are to be kept."""
-    layout, placement = prepared(test, workspace, probes, can)
-    _refuse_what_lacks(test, layout, probes)
+    path, placement = prepared(test, workspace, probes, can)
+    _refuse_what_lacks(test, path, probes)
     if captured:
-        check_capture(layout)
-    return layout, placement
+        check_capture(path)
+    return path, placement
 
 
 def sketch(
     test: Test, probes: Probes, can: Callable[[Plan], bool] = lambda steps: True
-) -> tuple[Layout, Placement]:
+) -> tuple[Path, Placement]:
     """Return what would be built for a test, under names that nothing has, or raise why not."""
-    layout, placement = _prepared(test, PLAN_PREFIX, "/run", probes, can)
-    _refuse_what_lacks(test, layout, probes)
-    return layout, placement
+    path, placement = _prepared(test, PLAN_PREFIX, "/run", probes, can)
+    _refuse_what_lacks(test, path, probes)
+    return path, placement
 
 
 def prepared(
     test: Test, workspace: Workspace, probes: Probes, can: Callable[[Plan], bool]
-) -> tuple[Layout, Placement]:
-    """Return the layout of a test in a run's folder, whether or not this host can build it."""
+) -> tuple[Path, Placement]:
+    """Return the path of a test in a run's folder, whether or not this host can build it."""
     return _prepared(test, workspace.run, str(workspace.folder), probes, can)
 
 
 def _prepared(
     test: Test, prefix: str, folder: str, probes: Probes, can: Callable[[Plan], bool]
-) -> tuple[Layout, Placement]:
+) -> tuple[Path, Placement]:
     between = probes.hosts.between(hosts_of(test))
     mode = probes.of_switch(test).mode
-    modes = {name: probes.of_environment(name, test).mode for name in environments_of(test)}
+    modes = {
+        each.name: probes.of_environment(each, test).mode for each in drivers_of(test).environments
+    }
     host, far = probes.host_of(test), probes.far_of(test)
     probed = probes.of_programs(test)
     return prepare(host, test, prefix, folder, mode, modes, can, between, far, probed)
 
 
-def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
-    """Raise Unavailable or UsageError for what a layout needs and this host has not."""
-    engine = ENGINES[test.engine]
+def _refuse_what_lacks(test: Test, path: Path, probes: Probes) -> None:
+    """Raise Unavailable or UsageError for what a path needs and this host has not."""
+    engine = path.engine
     host = probes.host_of(test)
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
@@ -81,29 +82,27 @@ def _refuse_what_lacks(test: Test, layout: Layout, probes: Probes) -> None:
         )
     if test.limits:
         check_cpu_limit(host)
-    _refuse_missing_ports(layout, probes)
-    _refuse_without_memory(layout, host)
-    _refuse_without_rps(layout, host)
-    refusal = layout.switch.accepts(layout.wiring)
-    if refusal:  # for a reason that only this host gives, such as its memory
+    _refuse_missing_ports(path, probes)
+    _refuse_without_memory(path, host)
+    _refuse_without_rps(path, host)
+    if refusal := path.refusal:  # for a reason that only this host gives, such as its memory
         raise Unavailable(refusal)
 
 
-def _refuse_missing_ports(layout: Layout, probes: Probes) -> None:
+def _refuse_missing_ports(path: Path, probes: Probes) -> None:
     """Raise Unavailable where an environment cannot have such ports on this host."""
-    for part in layout.parts:
-        name = layout.nodes[part.id].environment
+    for part in path.parts:
         if part.physical:
             continue
-        missing = probes.of_environment(name, layout.test).missing
-        for port in part.ports:
-            if why := missing.get(layout.endpoints[port.id].kind):
+        missing = probes.of_environment(part.environment, path.test).missing
+        for end in part.endpoints:
+            if why := missing.get(end.kind):
                 raise Unavailable(why[0], hint=why[1])
 
 
-def _refuse_without_rps(layout: Layout, host: Host) -> None:
+def _refuse_without_rps(path: Path, host: Host) -> None:
     """Unavailable where what comes in at a veth pair or a tap cannot be spread over CPUs."""
-    if not is_spread(layout) or all(port.nic for port in layout.wiring.ports):
+    if not path.is_spread or all(port.nic for port in path.wiring.ports):
         return
     if privileges() != "root":
         raise Unavailable(
@@ -119,12 +118,12 @@ def _refuse_without_rps(layout: Layout, host: Host) -> None:
         )
 
 
-def _refuse_without_memory(layout: Layout, host: Host) -> None:
+def _refuse_without_memory(path: Path, host: Host) -> None:
     """Raise Unavailable where virtual machines would not fit into this host's memory."""
-    needed, meminfo = vm_megabytes(layout), host.read("/proc/meminfo")
+    needed, meminfo = vm_megabytes(path), host.read("/proc/meminfo")
     free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
     if needed > free:
-        count = len(parts_in_vms(layout))
+        count = len(path.in_vms)
         raise Unavailable(
             f"{count} virtual machines need {needed} MB of memory; {free} MB are available",
             hint="--pairs with a smaller number",

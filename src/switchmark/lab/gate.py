@@ -21,7 +21,7 @@ from switchmark.model.cpus import format_cpus
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import GateResult, TrialResult, TrialSpec
 from switchmark.model.topology import PortKind
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path
 from switchmark.path.ways import between_hosts, ways_of
 
 Gate = Literal["refuse", "doubt", "off"]
@@ -35,7 +35,7 @@ _KEPT_S = 0.2  # what a switch kept while it was stopped comes out, and is not o
 _LAG_S = 1.5  # some devices bring their counters up to date once a second
 
 
-def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
+def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
     """Try a path that is up. NotEquivalent if it fails and is to be refused, HostTooBusy if the
     sender never got to send. None where nothing is to be tried.
 
@@ -43,14 +43,14 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     as the queues of a crowded host have so much room; a try in which they come out of these is
     none. Where frames came after the path had been quiet, all trials wait for longer.
     """
-    test = layout.test
-    if gate == "off" or all(end.kind is PortKind.NULL for end in layout.endpoints.values()):
+    test = path.test
+    if gate == "off" or all(end.kind is PortKind.NULL for _, end in path.ends):
         return None
     wrong: list[str] = []
-    ports = [port.id for port in layout.wiring.ports]
-    ways = ways_of(layout)
+    ports = [port.id for port in path.wiring.ports]
+    ways = ways_of(path)
     spec = _SPEC
-    if test.dimension == "latency" or any(flow.hops for flow in layout.flows):
+    if test.dimension == "latency" or any(flow.hops for flow in path.flows):
         # Servers and functions pass on even what others announce.
         spec = _SPEC.model_copy(update=_WARMED_UP)
     tries, starved, past, lost = 0, 0, False, 0
@@ -59,12 +59,12 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
         kept, lost = not trial.lost and 0 < trial.foreign <= lost, trial.lost
         if _is_starved(trial):
             starved += 1
-            spec = _longer(layout, trial, spec)
+            spec = _longer(path, trial, spec)
             continue
-        trial = balanced(trial, ports=ports, through=False, ways=ways, **between_hosts(layout))
-        wrong = list(_wrong(layout, trial))
+        trial = balanced(trial, ports=ports, through=False, ways=ways, **between_hosts(path))
+        wrong = list(_wrong(path, trial))
         past = bool(trial.evidence.past)
-        if past and not trials.lag_s and _counted_by_devices(layout):
+        if past and not trials.lag_s and _counted_by_devices(path):
             trials.lag_s = _LAG_S
             continue
         tries += not kept
@@ -86,7 +86,7 @@ def pass_gate(layout: Layout, trials: Trials, gate: Gate) -> GateResult | None:
     if wrong and gate == "refuse":
         cables = "--nic names both ends of a cable, a0=SWITCH_END:FAR_END; "
         raise NotEquivalent(
-            f"switch {layout.switch.name} does not do the work that it is to be measured by, in "
+            f"switch {path.switch.name} does not do the work that it is to be measured by, in "
             f"{tries} {'tries' if tries > 1 else 'try'} of {trial.tx_frames} frames"
             + "".join(f"\n  {reason}" for reason in wrong),
             hint=cables * (past and bool(test.nic))
@@ -112,7 +112,7 @@ def _is_starved(trial: TrialResult) -> bool:
     return trial.tx_frames < trial.tx_unsent and not any(part.blocked for part in senders)
 
 
-def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
+def _longer(path: Path, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
     """Return the trial of as many frames in twice the time. HostTooBusy where it was long
     already."""
     if 2 * spec.duration_s <= _LONGEST_S:
@@ -124,7 +124,7 @@ def _longer(layout: Layout, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
         if share > 0
     ]
     raise HostTooBusy(
-        f"the host is too busy to try switch {layout.switch.name}: its sender got to send "
+        f"the host is too busy to try switch {path.switch.name}: its sender got to send "
         f"{trial.tx_frames} of {trial.tx_frames + trial.tx_unsent} frames in {spec.duration_s:g} s"
         + "".join(taken or ["\n  it waited for its turn at a CPU"]),
         hint="end what else runs"
@@ -139,13 +139,13 @@ def _stretched(spec: TrialSpec, times: int) -> TrialSpec:
     return spec.model_copy(update={"duration_s": duration_s, "rate_pps": _FRAMES / duration_s})
 
 
-def _counted_by_devices(layout: Layout) -> bool:
+def _counted_by_devices(path: Path) -> bool:
     """Say whether counters of hardware are among those of the switch's ports."""
     devices = {PortKind.NIC_KERNEL, PortKind.NIC_PCI}
-    return any(layout.endpoints[port.id].kind in devices for port in layout.wiring.ports)
+    return any(end.kind in devices for _, end in path.ends)
 
 
-def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
+def _wrong(path: Path, trial: TrialResult) -> Iterator[str]:
     if not trial.tx_frames:
         yield "no frame could be sent"
     if trial.lost:
@@ -176,17 +176,17 @@ def _wrong(layout: Layout, trial: TrialResult) -> Iterator[str]:
     for place, frames in trial.evidence.past.items():
         arrived, counted = frames.arrived, frames.counted
         yield f"{arrived} frames arrived, and {place} counted {counted}: they went past the switch"
-    yield from _wrong_at_ports(layout, trial)
+    yield from _wrong_at_ports(path, trial)
 
 
-def _wrong_at_ports(layout: Layout, trial: TrialResult) -> Iterator[str]:
+def _wrong_at_ports(path: Path, trial: TrialResult) -> Iterator[str]:
     """Return what is wrong at the switch's ports: frames merged, divided or flooded show in what
     they counted."""
     ends = trial.counters.at_switch
-    known = {port.id for each in layout.wirings for port in each.ports}
+    known = {port.id for each in path.switches for port in each.wiring.ports}
     if trial.lost or set(ends) != known:
         return
-    for wiring in layout.wirings:
+    for wiring in (switch.wiring for switch in path.switches):
         entered = left = 0
         used = {port for flow in wiring.flows for port in (flow.source, flow.sink)}
         for port in (port.id for port in wiring.ports):

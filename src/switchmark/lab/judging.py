@@ -24,9 +24,8 @@ from switchmark.model.record import GateResult, TrialResult, TrialSpec
 from switchmark.observe.noise import Snapshot, snapshot_files
 from switchmark.observe.taken import taken_at_once
 from switchmark.observe.threads import thread_time_files, thread_times
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import forwards
 from switchmark.path.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 
 _LOST_CPU = 0.05
@@ -42,7 +41,7 @@ class JudgedTrials:
     disturbance spoiled is run again, and `discarded` says for each that was why."""
 
     host: Host
-    layout: Layout
+    path: Path
     placement: Placement
     cpus: tuple[Cpu, ...]
     at_work: Callable[[], Collection[int]] = tuple
@@ -86,26 +85,24 @@ class JudgedTrials:
         return trial
 
     def _judged(self, trial: TrialResult, window: HostActivity) -> TrialResult:
-        one_way = self.layout.test.dimension == "throughput"
-        through = one_way and all(len(part.ports) == 1 for part in self.layout.parts)
-        ports = [port.id for port in self.layout.wiring.ports]
+        one_way = self.path.test.dimension == "throughput"
+        through = one_way and all(len(part.ports) == 1 for part in self.path.parts)
+        ports = [port.id for port in self.path.wiring.ports]
         functions = {
             part.id: [port.id for port in part.ports]
-            for part in self.layout.parts
-            if forwards(part)
+            for part in self.path.parts
+            if part.function.forwards
         }
-        ends: dict[str, Any] = {"ports": ports, "through": through, "ways": ways_of(self.layout)}
-        trial = balanced(trial, functions=functions, **ends, **between_hosts(self.layout))
+        ends: dict[str, Any] = {"ports": ports, "through": through, "ways": ways_of(self.path)}
+        trial = balanced(trial, functions=functions, **ends, **between_hosts(self.path))
         here = self._doubts_here(trial, window)
         doubts = tuple(dict.fromkeys((*trial.doubts, *here)))
         trial = trial.model_copy(update={"doubts": doubts})
-        trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.layout.test))
+        trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.path.test))
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
-        own_core = self.placement.is_alone("switch") and self.layout.switch.own_core(
-            self.layout.wiring.version.mode
-        )
-        cable = calibration is not None and calibration.switch == self.layout.switch.name
-        ran = {"own_core": own_core, "cable": cable, "together": self.layout.together}
+        own_core = self.placement.is_alone("switch") and self.path.own_core
+        cable = calibration is not None and calibration.switch == self.path.switch.name
+        ran = {"own_core": own_core, "cable": cable, "together": self.path.together}
         verdict, reasons = judge(trial, calibration, **ran)
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
@@ -126,10 +123,10 @@ class JudgedTrials:
             if trial.distinct or not trial.tx_frames
             else {"sent": trial.tx_frames},
             "past-switch": past_switch(trial),
-            "flooded": flooded(trial, feeds_of(self.layout)),
+            "flooded": flooded(trial, feeds_of(self.path)),
             "slow-path": slow_path(trial),
             "profiled": weighs(trial),
-            "path-unseen": list(uncounted_ports(self.layout, trial)),
+            "path-unseen": list(uncounted_ports(self.path, trial)),
         }
         return {name: evidence for name, evidence in finders.items() if evidence}
 
@@ -174,13 +171,13 @@ class JudgedTrials:
         return {cpu: rate for cpu, rate in window.interrupts_per_s.items() if rate > _INTERRUPTS}
 
     def _emulated(self) -> str | None:
-        mode = self.layout.modes.get(self.layout.test.environment) or ""
+        mode = self.path.modes.get(self.path.test.environment) or ""
         return mode if "emulated" in mode else None
 
     def _small_pages(self) -> str | None:
-        wiring, engine = self.layout.wiring, self.layout.engine
+        wiring, engine = self.path.wiring, self.path.engine
         small = engine.own_memory and not wiring.memory.huge
-        return wiring.memory.kind if small and self.layout.test.memory == "auto" else None
+        return wiring.memory.kind if small and self.path.test.memory == "auto" else None
 
     def _clock(self, trial: TrialResult) -> str | None:
         if trial.latency is None or trial.latency.kind != "one-way":

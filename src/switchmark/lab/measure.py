@@ -1,16 +1,16 @@
 """The lab: brings a test's path up, measures what its search asks for, takes it down again.
 
-A path stays up for the next test if that shares it (`layout.sharing`) and nothing has failed.
+A path stays up for the next test if that shares it (`path.sharing`) and nothing has failed.
 """
 
 from __future__ import annotations
 
+import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -24,10 +24,10 @@ from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.gate import Gate, pass_gate
 from switchmark.lab.judging import JudgedTrials
-from switchmark.lab.path import BuiltPath, build_path, entrances
 from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Probes
 from switchmark.lab.repeating import repeat_search
+from switchmark.lab.running import RunningPath, build_path, entrances
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
 from switchmark.lab.trial import Trials
 from switchmark.model.noise import Noise, NoiseCertificate
@@ -40,16 +40,15 @@ from switchmark.observe.noise import certificate
 from switchmark.observe.perf import Counting
 from switchmark.observe.perf import probe as probe_counters
 from switchmark.path.capture import captures
-from switchmark.path.layout import Layout
+from switchmark.path.hosts import home_of
+from switchmark.path.layout import turned_to
 from switchmark.path.noise import noise_beside
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import hosted_parts
 from switchmark.path.sharing import shares_path
-from switchmark.path.sides import home_of
 from switchmark.runs.executor import Executor
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.workspace import Workspace
-from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import Estimate
 
 _FIRST_WARMUP_S, _SHORTEST_S = AXES["warmup"].default, 0.01
@@ -90,7 +89,7 @@ class Lab:
 
     def __init__(
         self,
-        folder: Path,
+        folder: pathlib.Path,
         *,
         keep: bool = False,
         capture: int | None = None,
@@ -119,7 +118,7 @@ class Lab:
         self._counting = self.instruments.counting
         self._workspace: Workspace
         self._executor: Executor
-        self._up: BuiltPath | None = None
+        self._up: RunningPath | None = None
         self._noise_before: tuple[Test, NoiseCertificate] | None = None
         self._not_undone: tuple[str, ...] = ()
         self.unbuilt = False
@@ -166,7 +165,7 @@ class Lab:
         return self._probes.versions(test)
 
     @property
-    def up(self) -> BuiltPath | None:
+    def up(self) -> RunningPath | None:
         """Return the path that is up, if there is one."""
         return self._up
 
@@ -183,9 +182,9 @@ class Lab:
         UsageError if this host cannot have the test."""
         self.take_down()
         self._host, self._executor.home = self._probes.host_of(test), home_of(test)
-        layout, placement = self._drawn(test)
+        path, placement = self._drawn(test)
         booted = self._probes.booted(test)
-        drawn = Drawn(test, layout, placement, self.versions(test), *booted)
+        drawn = Drawn(test, path, placement, self.versions(test), *booted)
         self._calibrations.of(drawn)
         self._cable_latencies.of(drawn)
 
@@ -231,31 +230,31 @@ class Lab:
         reused = self._goes_on_with(test, versions)
         if not reused:
             self.take_down()
-        path = self._up
-        self.unbuilt = path is None
-        layout, placement = (path.layout, path.placement) if path else self._drawn(test)
+        running = self._up
+        self.unbuilt = running is None
+        path, placement = (running.path, running.placement) if running else self._drawn(test)
         if not (visit.among and reused and self._noise_before and self._noise_before[0] == test):
-            self._noise_before = test, self._noise(layout, placement)
+            self._noise_before = test, self._noise(path, placement)
         noise = self._noise_before[1]
-        drawn = Drawn(test, layout, placement, versions, *self._probes.booted(test))
+        drawn = Drawn(test, path, placement, versions, *self._probes.booted(test))
         calibration, cable_latency = self._calibrations.of(drawn), self._cable_latencies.of(drawn)
         before = time.monotonic()
-        path = path or self._bring_up(layout, placement)
+        running = running or self._bring_up(path, placement)
         if not reused:
-            path.built_for, path.setup_s = test, time.monotonic() - before
-        elif visit.among and path.frames_after is None:
-            self._prove_again(path)
-        reused = path.built_for is not test if visit.among else reused
+            running.built_for, running.setup_s = test, time.monotonic() - before
+        elif visit.among and running.frames_after is None:
+            self._prove_again(running)
+        reused = running.built_for is not test if visit.among else reused
         judged = JudgedTrials(
             self._host,
-            layout,
+            path,
             placement,
             read_cpus(self._host),
-            at_work=path.at_work,
-            there=path.host,
+            at_work=running.at_work,
+            there=running.host,
             noise=noise,
             calibration=calibration,
-            gate=path.gate,
+            gate=running.gate,
             capture=self._capture,
             rerun=self._rerun,
         )
@@ -269,7 +268,7 @@ class Lab:
         estimate: Estimate | None = None
         try:
             with suppress(Paused):
-                estimate = self._estimate(path, judged, replace(visit, on_trial=keep))
+                estimate = self._estimate(running, judged, replace(visit, on_trial=keep))
             comes_again = bool(visit.among) and estimate is None
             down = down and not comes_again and not shares_path(test, visit.then)
         finally:
@@ -277,60 +276,60 @@ class Lab:
             if down:
                 self.take_down()
             elif self._keep:
-                self.kept = entrances(path.layout, self._workspace.run)
+                self.kept = entrances(running.path, self._workspace.run)
         teardown_s = time.monotonic() - before if down else 0.0
         if estimate is None and not self._not_undone:
             return None
         version = self._probes.of_switch(test)
-        done = recorded(record, estimate or Estimate((), None), path, judged)
+        done = recorded(record, estimate or Estimate((), None), running, judged)
         return done.model_copy(
             update={
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "noise": Noise(before=noise, after=self._noise(layout, placement)),
+                "noise": Noise(before=noise, after=self._noise(path, placement)),
                 "calibration": calibration,
                 "floor": cable_latency,
                 "reused": reused,
-                "setup_s": 0.0 if reused else round(path.setup_s, 3),
-                "start_s": None if reused else self._executor.lifetimes.start_s(path.daemons),
+                "setup_s": 0.0 if reused else round(running.setup_s, 3),
+                "start_s": None if reused else self._executor.lifetimes.start_s(running.daemons),
                 "teardown_s": round(teardown_s, 3),
-                "stop_s": self._executor.lifetimes.stop_s(path.daemons),
+                "stop_s": self._executor.lifetimes.stop_s(running.daemons),
             }
         )
 
-    def _estimate(self, path: BuiltPath, judged: JudgedTrials, visit: Visit) -> Estimate:
+    def _estimate(self, running: RunningPath, judged: JudgedTrials, visit: Visit) -> Estimate:
         """Return what the test's search finds on a path; what accompanies its trials ends with
         them. Paused where it wants more new repeats than the visit allows."""
-        stored, search = list(visit.stored), SEARCHES[visit.test.search]
+        stored, search = list(visit.stored), running.path.drivers.search
         begun: set[int] = set()
 
         def measure(spec: TrialSpec) -> TrialResult:
             if (before := next_stored(stored, spec)) is not None:
                 return judged.recall(before)
             repeat = len(begun) if search.independent else spec.repeat
-            if visit.round is not None and not path.is_warm:
-                _warm_up(path.trials, spec)
-            path.is_warm = True
+            if visit.round is not None and not running.is_warm:
+                _warm_up(running.trials, spec)
+            running.is_warm = True
             if len(begun) == visit.limit and repeat not in begun:
                 raise Paused
             begun.add(repeat)
-            result = judged.measure(path.trials, spec)
+            result = judged.measure(running.trials, spec)
             check_noise(self._executor, noise)
             if visit.round is not None:
                 result = result.model_copy(update={"round": visit.round})
             visit.on_trial(result)
             return result
 
-        noise = noise_beside(path.layout, path.placement, read_cpus(self._host))
-        bounds = bounds_of(visit.test, path.layout.streams, visit.r_plus_pps)
+        noise = noise_beside(running.path, running.placement, read_cpus(self._host))
+        bounds = bounds_of(visit.test, running.path.streams, visit.r_plus_pps)
         mark = self._executor.mark()
         try:
             if self._capture:
                 (self._folder / "captures").mkdir(exist_ok=True)
             name = self._capture_name(visit.number)
-            kept = captures(self._folder, self._logs, path.layout, name, self._capture)
+            kept = captures(self._folder, self._logs, running.path, name, self._capture)
             self._executor.execute(kept)
             self._executor.execute(noise)
             return repeat_search(search, measure, bounds)
@@ -351,69 +350,69 @@ class Lab:
     def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead, or
         stands in the way of a calibration or a floor."""
-        if (path := self._up) is None or not path.serves(test):
+        if (running := self._up) is None or not running.serves(test):
             return False
-        layout = replace(path.layout, test=test)
-        drawn = Drawn(test, layout, path.placement, versions, *self._probes.booted(test))
+        path = turned_to(running.path, test)
+        drawn = Drawn(test, path, running.placement, versions, *self._probes.booted(test))
         if self._calibrations.lacks(drawn) or self._cable_latencies.lacks(drawn):
             return False
         with suppress(TrialFailed):
-            path.layout = layout
-            path.trials.turn_to(path.layout)
+            running.path = path
+            running.trials.turn_to(running.path)
             return True
         return False
 
-    def _drawn(self, test: Test) -> tuple[Layout, Placement]:
+    def _drawn(self, test: Test) -> tuple[Path, Placement]:
         """Return what is to be built for a test. Unavailable or UsageError if this host cannot."""
         can = self._executor.can
         return draw(test, self._workspace, self._probes, can, captured=bool(self._capture))
 
-    def _bring_up(self, layout: Layout, placement: Placement) -> BuiltPath:
+    def _bring_up(self, path: Path, placement: Placement) -> RunningPath:
         """Build a path and let it show that its switch does the work. What fails leaves nothing
         up."""
         mark = self._executor.mark()
         try:
-            path = self._build(layout, placement)
+            running = self._build(path, placement)
             self.unbuilt = False
-            path.gate = pass_gate(layout, path.trials, self._gate)
+            running.gate = pass_gate(path, running.trials, self._gate)
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
             raise
-        self._up = path
-        return path
+        self._up = running
+        return running
 
     def _require_whole(self, test: Test) -> None:
         """Raise TrialFailed where the path of a test has died while it rested; it comes down."""
-        if (path := self._up) is None or not shares_path(path.layout.test, test):
+        if (running := self._up) is None or not shares_path(running.path.test, test):
             return
         try:
-            path.alive("between two rounds")
-            if not path.serves(test):
+            running.alive("between two rounds")
+            if not running.serves(test):
                 raise TrialFailed("a traffic process died between two rounds")
         except TrialFailed:
             self.take_down()
             raise
 
-    def _prove_again(self, path: BuiltPath) -> None:
+    def _prove_again(self, running: RunningPath) -> None:
         """Let a path show that it does its work after it has rested. What fails comes down."""
         try:
-            gate = pass_gate(path.layout, path.trials, self._gate)
+            gate = pass_gate(running.path, running.trials, self._gate)
         except BaseException:
             self.take_down()
             raise
-        path.frames_after = gate.frames if gate else 0
+        running.frames_after = gate.frames if gate else 0
 
     def take_down(self) -> None:
         """Undo the path that is up, if there is one."""
         if self._up is not None:
-            path, self._up = self._up, None
-            path.trials.end()
-            self._not_undone += self._executor.unwind(to=path.mark)
+            running, self._up = self._up, None
+            running.trials.end()
+            self._not_undone += self._executor.unwind(to=running.mark)
 
-    def _noise(self, layout: Layout, placement: Placement) -> NoiseCertificate:
+    def _noise(self, path: Path, placement: Placement) -> NoiseCertificate:
         """Return what else happens on the cores of a test while it rests. What polls on a path that
         is up is no noise: its cores are left out."""
-        polling = ["switch", *(part.id for part, _, _ in hosted_parts(layout))]
+        polling = ["switch", *(part.id for part in path.hosted)]
         but = polling if self._up or self.kept else ()
         cpus = placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
         return certificate(self._host, tool_program(), cpus)
@@ -427,21 +426,21 @@ class Lab:
     ) -> Sequence[TrialResult]:
         """Run trials of a test without a switch, on the CPUs of another one's placement and beside
         the same noise, until there are enough. No path may be up."""
-        layout, _ = prepared(test, self._workspace, self._probes, self._executor.can)
-        layout = replace(layout, cpus={part: s.cpus for part, s in placement.pins.items()})
+        path, _ = prepared(test, self._workspace, self._probes, self._executor.can)
+        path = path.on_cpus({part: s.cpus for part, s in placement.pins.items()})
         mark = self._executor.mark()
         try:
-            path = self._build(layout, placement)
-            self._executor.execute(noise_beside(layout, placement, read_cpus(self._host)))
+            running = self._build(path, placement)
+            self._executor.execute(noise_beside(path, placement, read_cpus(self._host)))
             trials: list[TrialResult] = []
             while not trials or not enough(trials):
-                trials.append(path.trials.measure(spec))
+                trials.append(running.trials.measure(spec))
             return trials
         finally:
             self._not_undone += self._executor.unwind(to=mark)
 
-    def _build(self, layout: Layout, placement: Placement) -> BuiltPath:
+    def _build(self, path: Path, placement: Placement) -> RunningPath:
         if self._host not in self._counting:
             self._counting[self._host] = probe_counters(self._host)
         counting = self._counting[self._host]
-        return build_path(self._executor, self._host, layout, placement, counting)
+        return build_path(self._executor, self._host, path, placement, counting)

@@ -22,9 +22,8 @@ from switchmark.model.plan import Spawn
 from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
 from switchmark.observe.softirq import within_threads
 from switchmark.observe.threads import switched_since, threads
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import hosted_parts, own_kernel, roles_of
 from switchmark.runs.executor import Executor
 
 _SWITCH, _FUNCTION = "switch", "function"
@@ -56,10 +55,10 @@ class Meter:
     hosts: Mapping[str, Host]
 
     @contextmanager
-    def armed(self, layout: Layout, hz: int | None) -> Iterator[Window]:
+    def armed(self, path: Path, hz: int | None) -> Iterator[Window]:
         """Give a window that is ready to begin, with `hz` samples a second of each CPU. What is
         started for it has ended when this does."""
-        window = Window(self, layout, hz)
+        window = Window(self, path, hz)
         try:
             yield window
         finally:
@@ -75,14 +74,14 @@ class Window:
     the host's CPU time that its hypervisor kept.
     """
 
-    def __init__(self, meter: Meter, layout: Layout, hz: int | None) -> None:
+    def __init__(self, meter: Meter, path: Path, hz: int | None) -> None:
         self._meter = meter
         self._hosted = meter.hosted()
         self._pids = pids = {**meter.playing(), **self._hosted}
         self.used: Mapping[str, tuple[float, float]] = {}
         self.stolen = 0.0
-        self._roles = {place: _roles(layout, place) for place in pids}
-        self._by_thread, self._by_cpu = _whose_counters(meter, layout, pids)
+        self._roles = {place: _roles(path, place) for place in pids}
+        self._by_thread, self._by_cpu = _whose_counters(meter, path, pids)
         self._threads = {
             tid: place for place in self._by_thread for tid in threads(meter.host, pids[place])
         }
@@ -197,13 +196,13 @@ class Window:
     def _written(self, name: str) -> Mapping[int, Mapping[str, int]]:
         text: list[str] = []
         if any(step.name == name for step in self._steps):
-            path = f"{self._meter.folder}/{name}"
-            self._try(lambda: text.append(self._meter.host.read(path).decode(errors="replace")))
+            file = f"{self._meter.folder}/{name}"
+            self._try(lambda: text.append(self._meter.host.read(file).decode(errors="replace")))
         return parse_counts("".join(text))
 
 
 def _whose_counters(
-    meter: Meter, layout: Layout, pids: Pids
+    meter: Meter, path: Path, pids: Pids
 ) -> tuple[list[str], dict[str, tuple[int, ...]]]:
     """Return the places that are counted for by thread, and CPUs, by the places that share them.
     The counters of a virtual machine are its own."""
@@ -211,8 +210,8 @@ def _whose_counters(
         return [], {}
     by_thread = []
     sharing: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    guests = {part.id for part in layout.parts if own_kernel(layout, part)}
-    in_kernel = not layout.switch.own_core(layout.wiring.version.mode)
+    guests = {part.id for part in path.in_vms}
+    in_kernel = not path.own_core
     for place in pids:
         first = place.partition("+")[0]
         pin = meter.placement.pins.get(first, Pin())
@@ -228,13 +227,12 @@ def _whose_counters(
     return by_thread, by_cpu if meter.counting.by_cpu else {}
 
 
-def _roles(layout: Layout, place: str) -> list[str]:
+def _roles(path: Path, place: str) -> list[str]:
     """Return what is done at a place, each once."""
     if place.startswith(_SWITCH):
         return [_SWITCH]
-    played = {part.id: roles_of(layout, part) for part in layout.parts}
-    hosted = {part.id for part, _, _ in hosted_parts(layout)}
-    roles: list[str] = []
-    for part in place.split("+"):
-        roles += [_FUNCTION] if part in hosted else [role.value for role in played[part]]
-    return list(dict.fromkeys(roles))
+    here = [path.part(name) for name in place.split("+")]
+    roles = [
+        role for part in here for role in (part.roles if part.function.played else [_FUNCTION])
+    ]
+    return list(dict.fromkeys(map(str, roles)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from switchmark.errors import TrialFailed
-from switchmark.functions.traffic import Worker
+from switchmark.lab.workers import Worker
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
 from switchmark.model.cpus import format_cpus
@@ -20,14 +20,11 @@ from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import Part, Role
+from switchmark.model.topology import Flow, Role
 from switchmark.model.units import FCS_BYTES
-from switchmark.path.layout import Layout
+from switchmark.path.path import Part, Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import own_kernel, roles_of
-from switchmark.path.tasks import Job, jobs_of, opened_by, sent_by_flow, unsure_ns
-from switchmark.searches import TABLE as SEARCHES
-from switchmark.searches.base import least_repeats
+from switchmark.searches.base import Search, least_repeats
 
 _SHORT_S, _SHORTEST_S = 1.0, 0.1
 _STEAL = 0.01
@@ -41,15 +38,15 @@ _STARTED_LATE = 1e-4
 """Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
 the frames that look older, too few for the 99.9th percentile to be one of them."""
 
-_Sent = dict[str, tuple[tuple[Job, Message], ...]]
-"""By flow, the tasks that sent it with their reports."""
+_Sent = dict[str, tuple[Message, ...]]
+"""By flow, the reports of the tasks that sent it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """This object adds up what the workers of a path report of a trial."""
 
-    layout: Layout
+    path: Path
     placement: Placement
     workers: Sequence[Worker]
     clocks: Mapping[str, ClockEvidence]
@@ -59,7 +56,7 @@ class Outcome:
         spec: TrialSpec,
         interval_ns: int,
         reports: Sequence[Message],
-        path: PathCounters,
+        counted: PathCounters,
         used: Mapping[str, tuple[float, ...]],
         stolen: float,
         load: Mapping[str, float],
@@ -74,34 +71,34 @@ class Outcome:
                 raise TrialFailed(f"{worker.process.part}: {report['failure']}")
             tasks = iter(report["tasks"])
             for part in worker.parts:
-                for job in jobs_of(self.layout, part):
+                for _ in part.jobs:
                     task = next(tasks)
                     announced += task["announced"]
                     astray += task.get("forwarded", {}).get("stray", 0)
                     if "sent" in task:
-                        flow = self.layout.sent_by(part)[0].id
-                        sent[flow] = (*sent.get(flow, ()), (job, task["sent"]))
+                        flow = part.sent[0].id
+                        sent[flow] = (*sent.get(flow, ()), task["sent"])
                     if "received" in task:
                         # A client receives the answers to its own flow.
-                        flows = self.layout.received_by(part) or self.layout.sent_by(part)
+                        flows = part.received or part.sent
                         received[flows[0].id] = task["received"]
             parts += self._part_reports(worker, report, used)
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
         sums["stray"] += astray  # servers do not answer what is for another
-        tasks_sent = [report for each in sent.values() for _, report in each]
+        tasks_sent = [report for each in sent.values() for report in each]
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(report["frames"] for report in received.values())
-        lost = tx * self.layout.test.copies - distinct
+        lost = tx * self.path.test.copies - distinct
         elapsed_ns = int(reports[0]["duration_ns"])
         others = {
             "announced": announced,
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "clocks": self.clocks,
-            "unsure_ns": unsure_ns(self.layout, self.clocks),
+            "unsure_ns": self._unsure_ns,
             **{name: sum(r.get(of, 0) for r in received.values()) for name, of in _ADDED.items()},
             "stamps": stamps_of(received),
-            "lag": lags_of({flow: [task for _, task in each] for flow, each in sent.items()}),
+            "lag": lags_of(sent),
         }
         taken = self._taken(spec, reports, used, load)
         started_late = self._started_late(reports)
@@ -118,9 +115,9 @@ class Outcome:
             tx_unsent=sum(report["unsent"] for report in tasks_sent),
             rx_frames=distinct + sums["duplicated"],
             rx_bytes=sum(self._wire_bytes(report) for report in received.values()),
-            copies=self.layout.test.copies,
+            copies=self.path.test.copies,
             lost=lost,
-            lost_at=self._lost_at(reports, path, sums, lost),
+            lost_at=self._lost_at(reports, counted, sums, lost),
             late=sums["late"],
             duplicated=sums["duplicated"],
             reordered=sums["reordered"],
@@ -133,7 +130,7 @@ class Outcome:
             parts=tuple(parts),
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late, others),
-            counters=path,
+            counters=counted,
             evidence=Evidence(
                 taken=taken,
                 started_late_ns=started_late,
@@ -144,28 +141,28 @@ class Outcome:
     def _part_reports(
         self, worker: Worker, report: Message, used: Mapping[str, tuple[float, ...]]
     ) -> list[PartReport]:
-        opened = opened_by(self.layout, worker.parts)
+        opened = worker.plays.opened
         elapsed_ns = int(report["duration_ns"])
         together = len(worker.parts) > 1
         part_reports = []
         tasks = iter(report["tasks"])
         for index, part in enumerate(worker.parts):
             thread = report["threads"][0 if together else index]
-            mine = [next(tasks) for _ in jobs_of(self.layout, part)]
+            mine = [next(tasks) for _ in part.jobs]
             cpu = None if thread["cpu"] < 0 or thread["cores"] > 1 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
-            if own_kernel(self.layout, part):
-                cpu = next(iter(self.layout.cpus.get(part.id, ())), None)
+            if part.own_kernel:
+                cpu = next(iter(part.cpus), None)
                 cores = used[part.id][0]
             # What a guest thinks it used is not what its machine took of the host.
-            unknown = together or own_kernel(self.layout, part)
+            unknown = together or part.own_kernel
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]
             part_reports.append(
                 PartReport(
                     part=part.id,
-                    roles=tuple(role.value for role in roles_of(self.layout, part)),
+                    roles=tuple(role.value for role in part.roles),
                     cpu=cpu,
                     cores=cores,
                     user_cores=None if unknown else thread["user_ns"] / elapsed_ns,
@@ -181,43 +178,36 @@ class Outcome:
         return part_reports
 
     def _lost_at(
-        self, reports: Sequence[Message], path: PathCounters, sums: Mapping[str, int], lost: int
+        self, reports: Sequence[Message], counted: PathCounters, sums: Mapping[str, int], lost: int
     ) -> dict[Place, int]:
         """Return each lost frame's place, as far as somebody counted it."""
         places: dict[Place, int] = defaultdict(int)
         for worker, report in zip(self.workers, reports, strict=True):
-            for (_, port, _), counts in zip(
-                opened_by(self.layout, worker.parts), report["ports"], strict=True
-            ):
+            for (_, port, _), counts in zip(worker.plays.opened, report["ports"], strict=True):
                 places[Place.ring(port.id)] += counts["rx_ring_drops"]
                 places[Place.engine(port.id)] += counts["tx_drops"] + counts["rx_invalid"]
-            jobs = [job for part in worker.parts for job in jobs_of(self.layout, part)]
-            for job, task in zip(jobs, report["tasks"], strict=True):
+            jobs = [(part, job) for part in worker.parts for job in part.jobs]
+            for (part, job), task in zip(jobs, report["tasks"], strict=True):
                 if job.role is Role.FORWARDER:
-                    places[Place.function(job.part.id)] += sum(task["forwarded"]["dropped"])
-        for part_id, ports in path.functions.items():
+                    places[Place.function(part.id)] += sum(task["forwarded"]["dropped"])
+        for part_id, ports in counted.functions.items():
             places[Place.function(part_id)] += sum(
                 (each.rx_dropped or 0) + (each.tx_dropped or 0) for each in ports.values()
             )
-        guests = {
-            port.id
-            for part in self.layout.parts
-            if own_kernel(self.layout, part)
-            for port in part.ports
-        }
-        for end, counters in path.links.items():
+        guests = {port.id for part in self.path.in_vms for port in part.ports}
+        for end, counters in counted.links.items():
             places[Place.out(end)] = counters.tx_dropped or 0
             # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
             if end.at_switch or end.port in guests:
                 places[Place.into(end)] = counters.rx_dropped or 0
-        if self.layout.test.copies > 1:  # what does not enter the switch lacks in every copy
-            for source in {flow.source for flow in self.layout.flows}:
+        if self.path.test.copies > 1:  # what does not enter the switch lacks in every copy
+            for source in {flow.source for flow in self.path.flows}:
                 for place in (
                     Place.out(PortEnd(source)),
                     Place.into(PortEnd(source, at_switch=True)),
                     Place.engine(source),
                 ):
-                    places[place] *= self.layout.test.copies
+                    places[place] *= self.path.test.copies
         places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
         # Of a frame that was flooded a copy goes astray, and it arrives nevertheless.
         places[Place(PlaceKind.STRAY)] = min(sums["stray"], max(0, lost))
@@ -227,13 +217,13 @@ class Outcome:
 
     def _wire_bytes(self, received: Message) -> int:
         """Return the bytes with headers and FCS, whatever part of a frame the engine sees."""
-        headers = 42 if self.layout.receivers.needs_ip else 0
+        headers = 42 if self.path.drivers.receiver.needs_ip else 0
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
     def _latency(self, received: Sequence[Message]) -> Latency | None:
-        if unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS:
+        if self._unsure_ns > _CLOCKS_FAIL_NS:
             return None
-        there_and_back = self.layout.test.dimension == "latency"
+        there_and_back = self.path.test.dimension == "latency"
         kind: Literal["rtt", "one-way"] = "rtt" if there_and_back else "one-way"
         return from_counts(
             kind,
@@ -243,15 +233,15 @@ class Outcome:
         )
 
     def _per_flow(self, sent: _Sent, received: Mapping[str, Message]) -> tuple[FlowCounts, ...]:
-        test = self.layout.test
+        test = self.path.test
         if test.touch == "none":
             return ()
         flows = []
-        for flow in self.layout.flows:
+        for flow in self.path.flows:
             if flow.id not in received:
                 continue  # counted with the first flow of its part
-            reports = sent[self.layout.copies(flow)[0].id]
-            named = sent_by_flow(self.layout, flow, reports)
+            first = self.path.copies(flow)[0]
+            named = self._sent_by_flow(first, flow, sent[first.id])
             alone = test.flow_numbers == len(named) == 1 < len(sent)
             for (name, tx), (rx, duplicated, reordered, corrupted) in zip(
                 named, received[flow.id]["flows"], strict=True
@@ -270,6 +260,36 @@ class Outcome:
                 )
         return tuple(flows)
 
+    def _sent_by_flow(
+        self, first: Flow, flow: Flow, reports: Sequence[Message]
+    ) -> list[tuple[str, int]]:
+        """Return the names of the flows that arrive where this one does, and how many frames were
+        sent of each, by the reports of the tasks that sent them: each core sent its own in turn.
+        `first` is the one of which this one is a copy, or itself."""
+        counts = [
+            frames // flows + (number < frames % flows)
+            for report in reports
+            for flows, frames in report["cores"]
+            for number in range(flows)
+        ]
+        several = self.path.test.flow_numbers
+        sender = next(part for part in self.path.parts if first in part.sent)
+        names = [
+            one.id if several == 1 else f"{one.id}#{number}"
+            for one in sender.sent
+            for number in range(several)
+            if one.sink == flow.sink
+        ]
+        return list(zip(names, counts, strict=True))
+
+    @property
+    def _unsure_ns(self) -> int:
+        """Return by how much one-way latency is wrong at most where its ends read two clocks."""
+        one_way = self.path.test.dimension == "throughput"
+        if not one_way or all(_reads_one_clock(self.path, part) for part in self.path.parts):
+            return 0
+        return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])
+
     def _taken(
         self,
         spec: TrialSpec,
@@ -286,7 +306,7 @@ class Outcome:
         cpus_of = {part: pin.cpus for part, pin in self.placement.pins.items() if pin.cpus}
         if "switch" not in shares:  # in the kernel, it has no thread that waits for its CPUs
             cpus_of.pop("switch", None)
-        ended = {part.id for part in self.layout.parts if self.layout.sent_by(part)}
+        ended = {part.id for part in self.path.parts if part.sent}
         for worker, report in zip(self.workers, reports, strict=True):
             for parts, thread in zip(self._threads(worker), report["threads"], strict=True):
                 if thread["wait_ns"] >= 0 and parts[0].id not in used:
@@ -317,9 +337,9 @@ class Outcome:
 
     def _limit(self, who: str) -> float | None:
         """Return the cores that a part, or the switch, may use; None without a CPU limit."""
-        kind = {part.id: None if part.physical else "function" for part in self.layout.parts}
+        kind = {part.id: None if part.physical else "function" for part in self.path.parts}
         of = kind.get(who.partition("+")[0], "switch")
-        percent = self.layout.test.limits.get(of) if of else None
+        percent = self.path.test.limits.get(of) if of else None
         return None if percent is None else percent / 100
 
     def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
@@ -334,7 +354,7 @@ class Outcome:
 
     def _threads(self, worker: Worker) -> list[tuple[Part, ...]]:
         """Return the parts of a process by its threads."""
-        return [worker.parts] if self.layout.together else [(part,) for part in worker.parts]
+        return [worker.parts] if self.path.together else [(part,) for part in worker.parts]
 
     def _doubts(
         self,
@@ -348,21 +368,28 @@ class Outcome:
         late_ns = max(started_late.values(), default=0)
         reasons: dict[str, object] = {
             "host-busy": any(share > BUSY for share in taken.values()),
-            "clock": unsure_ns(self.layout, self.clocks) > _CLOCKS_FAIL_NS,
+            "clock": self._unsure_ns > _CLOCKS_FAIL_NS,
             "cpu-stolen": stolen > _STEAL,
             "started-late": late_ns > _STARTED_LATE * spec.duration_s * 1e9,
-            "short": _is_short(self.layout.test, spec),
+            "short": _is_short(self.path.test, self.path.drivers.search, spec),
             "foreign-frames": foreign,
             "flows-mixed": others["unfollowed"] or others["ties"],
         }
         return (*self.placement.doubts, *(name for name, so in reasons.items() if so))
 
 
-def _is_short(test: Test, spec: TrialSpec) -> bool:
+def _reads_one_clock(path: Path, part: Part) -> bool:
+    """Say whether both ends of the flows that a part receives read one clock."""
+    ends = {port for flow in part.received for port in (flow.source, flow.sink)}
+    holders = (each for each in path.parts if ends & {port.id for port in each.ports})
+    return len({each.clock for each in holders}) <= 1
+
+
+def _is_short(test: Test, search: Search, spec: TrialSpec) -> bool:
     """Say whether a trial took too little time: by itself, or with the other repeats of its load
     where each trial is one."""
     repeats = 1
-    if SEARCHES[test.search].independent and spec.duration_s == test.duration:
+    if search.independent and spec.duration_s == test.duration:
         repeats = least_repeats(test.repeat, test.until_certain)
     return spec.duration_s < _SHORTEST_S or spec.duration_s * repeats < _SHORT_S
 

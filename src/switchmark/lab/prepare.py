@@ -3,13 +3,15 @@ NICs, noise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 from switchmark.errors import TrialFailed
 from switchmark.hosts.base import Host
 from switchmark.model.addresses import mac_address
+from switchmark.model.cpus import Cpu
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
 from switchmark.model.test import Test
@@ -17,47 +19,47 @@ from switchmark.model.topology import NOTHING, Between
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct
-from switchmark.path.layout import Layout, lay_out
-from switchmark.path.placement import Placement
-from switchmark.path.placing import place_parts
-from switchmark.path.roles import is_spread
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path
+from switchmark.path.placement import AUTO, Placement, place
+from switchmark.path.resolve import may_share_process
+from switchmark.path.ways import named_ends
 from switchmark.runs.cgroups import cpu_root
 from switchmark.runs.executor import Executor
 from switchmark.runs.nics import lend, numa_nodes, spread
 from switchmark.runs.pci import VFIO, Device, find_device, hand_over
-from switchmark.switches.across import named_ends
 
 PLAN_PREFIX = "smPLAN"
 """The prefix of names where nothing is to be built."""
 
 
 def lend_nics(
-    host_of: Callable[[Node], Host], layout: Layout, devices: Mapping[PortEnd, Device]
+    host_of: Callable[[Node], Host], path: Path, devices: Mapping[PortEnd, Device]
 ) -> Plan:
     """Make the NICs that the user names ready for the run, those of cables between two hosts too.
     UsageError or Unavailable where they are in use, or a host cannot lend them."""
     steps: Plan = ()
     host = host_of(HOST)
-    for at, end, mac in named_ends(layout.switch, layout.wiring):
-        steps += on_host(lend(host_of(at), end, mac, layout.wiring.semantics), at.host)
-    for port in layout.wiring.ports:
-        for nic, semantics in ((port.nic, layout.wiring.semantics), (port.nic_peer, None)):
+    for at, end, mac in named_ends(path):
+        steps += on_host(lend(host_of(at), end, mac, path.wiring.semantics), at.host)
+    for port in path.wiring.ports:
+        for nic, semantics in ((port.nic, path.wiring.semantics), (port.nic_peer, None)):
             if nic and not port.pci:
-                if semantics and is_spread(layout):
-                    steps += spread(host, nic, layout.wiring.cores)
+                if semantics and path.is_spread:
+                    steps += spread(host, nic, path.wiring.cores)
                 steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
     if devices:
-        driver = VFIO if layout.test.driver == "auto" else layout.test.driver
-        steps += hand_over(host, list(devices.values()), driver, layout.wiring.memory.kind)
+        driver = VFIO if path.test.driver == "auto" else path.test.driver
+        steps += hand_over(host, list(devices.values()), driver, path.wiring.memory.kind)
     return steps
 
 
-def find_nics(host: Host, layout: Layout) -> Mapping[PortEnd, Device]:
+def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
     """Return the NICs that the user names by PCI address, by end of a port. UsageError where one is
     not there."""
     return {
         PortEnd(port.id, at_switch): find_device(host, name)
-        for port in layout.wiring.ports
+        for port in path.wiring.ports
         for at_switch, name in ((True, port.nic), (False, port.nic_peer))
         if port.pci and name
     }
@@ -74,18 +76,16 @@ def prepare(
     between: Between = NOTHING,
     far: Host | None = None,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
-) -> tuple[Layout, Placement]:
-    """Return the layout with its switch on the cores that the placement gives it. `modes` are those
+) -> tuple[Path, Placement]:
+    """Return the path with its switch on the cores that the placement gives it. `modes` are those
     of the probed environments, `probed` what was found of the switch and the function. `can` says
     whether steps can be carried out: memory whose kind is free to choose is hugepages if all of
     them can be had. `far` is the second of two machines."""
-    layout = lay_out(
-        test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed
-    )
+    path = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
     cpus = read_cpus(host)
-    ports = [port for each in layout.wirings for port in each.ports]
+    ports = [port for each in path.switches for port in each.wiring.ports]
     nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
-    placement = place_parts(test, layout, cpus, read_cpus(far) if far else (), nodes)
+    placement = place_parts(test, path, cpus, read_cpus(far) if far else (), nodes)
     draw = partial(
         lay_out,
         test,
@@ -101,17 +101,40 @@ def prepare(
         between=between,
         probed=probed,
     )
-    layout = draw(memory="hugepages")
-    pages = tuple(step for step in construct(layout) if isinstance(step, Reserve))
+    path = draw(memory="hugepages")
+    pages = tuple(step for step in construct(path) if isinstance(step, Reserve))
     if test.memory == "auto" and pages and not can(pages):
-        layout = draw(memory="no-huge")
-    return layout, placement
+        path = draw(memory="no-huge")
+    return path, placement
+
+
+def place_parts(
+    test: Test,
+    path: Path,
+    cpus: Sequence[Cpu],
+    theirs: Sequence[Cpu] = (),
+    nodes: Sequence[Mapping[str, int]] = ({}, {}),
+) -> Placement:
+    """Return the placement of a test on the CPUs of its host; of two machines, `theirs` are those
+    of the second. `nodes` are the NUMA nodes of NICs, by name, of each."""
+    users = path.cpu_users
+    if not theirs:
+        may_share = test.placement == AUTO and may_share_process(test)
+        placed = place(users, cpus, test.placement, may_share=may_share, nodes=nodes[0])
+    else:
+        far = path.switches[1]
+        there = {far.id, *(part.id for part in path.parts if part.switch is far)}
+        ours = [user for user in users if user.id not in there]
+        others = [user for user in users if user.id in there]
+        other = place(others, theirs, test.placement, nodes=nodes[1])
+        placed = place(ours, cpus, test.placement, nodes=nodes[0]).beside(other)
+    return replace(placed, doubts=(*placed.doubts, *path.between.doubts))
 
 
 def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
     """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
-    layout = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
-    return place_parts(test, layout, read_cpus(host), read_cpus(far) if far else ()).policy
+    path = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
+    return place_parts(test, path, read_cpus(host), read_cpus(far) if far else ()).policy
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:

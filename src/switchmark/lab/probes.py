@@ -9,10 +9,8 @@ from functools import partial
 from pathlib import PurePath
 
 from switchmark import __version__
-from switchmark.engines import TABLE as ENGINES
-from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import Environment
 from switchmark.errors import Unavailable
-from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.base import Host, boot_id
 from switchmark.lab import profile
 from switchmark.lab.prepare import followed
@@ -22,10 +20,10 @@ from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.observe.facts import cpu_model, identity
+from switchmark.path.hosts import home_of, hosts_of
+from switchmark.path.layout import drivers_of
 from switchmark.path.placement import AUTO
-from switchmark.path.sides import environments_of, home_of, hosts_of
 from switchmark.runs.hosts import Hosts
-from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import is_build, probe_asked
 
 
@@ -51,21 +49,22 @@ class Probes:
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return what a figure depends on beside its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
-        switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+        drivers = drivers_of(test)
+        switch, engine = drivers.switch, drivers.engine
         ask = partial(probe_asked, switch)
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
             ("switch", test.switch): ask,
             ("engine", engine.name): engine.probe,
         }
-        for name in environments_of(test):
-            probes["environment", name] = ENVIRONMENTS[name].probe
+        for environment in drivers.environments:
+            probes["environment", environment.name] = environment.probe
         if test.noise is not None:
             kind, _ = parse_noise(test.noise)
             probes["noise", kind] = NOISES[kind].probe
         if test.profile is not None:
             probes["profile", "perf"] = profile.probe
-        if not FUNCTIONS[test.function].played:
-            probes["function", test.function] = FUNCTIONS[test.function].probe
+        if not drivers.function.played:
+            probes["function", test.function] = drivers.function.probe
         versions = {"switchmark": __version__}
         ours = self.of_switch(test)
         for host in (self.hosts[name] for name in hosts_of(test) or (HOST.host,)):
@@ -93,7 +92,7 @@ class Probes:
 
     def of_switch(self, test: Test) -> Version:
         """Return the version and mode of a test's switch, on two hosts the same."""
-        ask = partial(probe_asked, SWITCHES[test.switch])
+        ask = partial(probe_asked, drivers_of(test).switch)
         names = hosts_of(test) or (HOST.host,)
         one, *other = (self.probe("switch", test.switch, ask, self.hosts[name]) for name in names)
         if any(each.mode != one.mode for each in other):
@@ -104,21 +103,22 @@ class Probes:
     def of_programs(self, test: Test) -> Mapping[tuple[str, str], Version]:
         """Return what was found of the switch of a test, and of the function that it names unless
         the traffic program plays it, by host and name."""
+        drivers = drivers_of(test)
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
-            ("switch", test.switch): partial(probe_asked, SWITCHES[test.switch])
+            ("switch", test.switch): partial(probe_asked, drivers.switch)
         }
-        if not FUNCTIONS[test.function].played:
-            probes["function", test.function] = FUNCTIONS[test.function].probe
+        if not drivers.function.played:
+            probes["function", test.function] = drivers.function.probe
         return {
             (host, name): self.probe(what, name, probe, self.hosts[host])
             for host in hosts_of(test) or (HOST.host,)
             for (what, name), probe in probes.items()
         }
 
-    def of_environment(self, name: str, test: Test) -> Version:
+    def of_environment(self, environment: Environment, test: Test) -> Version:
         """Return the version and mode of an environment, and what it lacks where a test is."""
         host = self.hosts[(hosts_of(test) or (HOST.host,))[-1]]
-        return self.probe("environment", name, ENVIRONMENTS[name].probe, host)
+        return self.probe("environment", environment.name, environment.probe, host)
 
     def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
         """Return what a probe finds on a host; it is asked once."""

@@ -4,13 +4,12 @@ writes what it found into a record."""
 from __future__ import annotations
 
 from switchmark.lab.judging import JudgedTrials
-from switchmark.lab.path import BuiltPath
+from switchmark.lab.running import RunningPath
 from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.units import parse_shares
-from switchmark.path.roles import has_own_memory, steering_of
 from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds
 
@@ -58,21 +57,25 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     )
 
 
-def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: JudgedTrials) -> Record:
+def recorded(
+    record: Record, estimate: Estimate, running: RunningPath, judged: JudgedTrials
+) -> Record:
     """Return the record with what was found, and of which path."""
-    test, layout = record.test, path.layout
+    test, path = record.test, running.path
     modes = dict.fromkeys(
         part.engine_mode for trial in estimate.trials for part in trial.parts if part.engine_mode
     )
     return record.model_copy(
         update={
-            "semantics": layout.wiring.semantics,
-            "steering": steering_of(layout),
-            "port": ", ".join(sorted({end.kind for end in layout.endpoints.values()})),
-            "memory": layout.wiring.memory.kind if has_own_memory(layout) else None,
+            "semantics": path.wiring.semantics,
+            "steering": path.steering,
+            "port": ", ".join(sorted({end.kind for _, end in path.ends})),
+            "memory": path.wiring.memory.kind
+            if any(part.engine.own_memory for part in path.parts)
+            else None,
             "engine_mode": " | ".join(modes) or None,
-            "cables": cables_of(layout),
-            "nics": {end: str(nic) for end, nic in path.nics.items()},
+            "cables": cables_of(path),
+            "nics": {end: str(nic) for end, nic in running.nics.items()},
             "verdict": estimate.verdict or verdict(estimate.trials),
             "doubts": tuple(
                 dict.fromkeys(
@@ -81,9 +84,9 @@ def recorded(record: Record, estimate: Estimate, path: BuiltPath, judged: Judged
                     + ["drifting"] * is_drifting(test, estimate.trials)
                 )
             ),
-            "gate": path.gate,
+            "gate": running.gate,
             "discarded": tuple(judged.discarded),
-            "placement": path.placement.recorded(),
+            "placement": running.placement.recorded(),
             "trials": estimate.trials,
             "search": estimate.summary,
         }

@@ -13,22 +13,17 @@ from dataclasses import replace
 from functools import partial
 
 from switchmark.errors import SetupFailed
-from switchmark.functions.traffic import Worker
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.standstill import Standstill
-from switchmark.lab.workers import Workers
+from switchmark.lab.workers import Worker, Workers
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
-from switchmark.model.topology import Endpoint
-from switchmark.path.assembly import awaits_switch
-from switchmark.path.layout import Layout
+from switchmark.path.hosts import hosts_of
 from switchmark.path.orders import expected_of, load_of, opening_of
+from switchmark.path.path import Job, Part, Path, awaits_switch
 from switchmark.path.placement import Placement
-from switchmark.path.roles import clock_of, forwards
-from switchmark.path.sides import hosts_of
-from switchmark.path.tasks import Job, jobs_of
 from switchmark.runs.cgroups import PERIOD_US
 
 _LEAD_NS = 5_000_000
@@ -52,7 +47,7 @@ class Trials:
 
     def __init__(
         self,
-        layout: Layout,
+        path: Path,
         placement: Placement,
         workers: Sequence[Worker],
         *,
@@ -60,13 +55,9 @@ class Trials:
         alive: Callable[[], None],
         meter: Meter,
     ) -> None:
-        self._layout = layout
+        self._path = path
         self._placement = placement
-        self._workers = Workers(
-            workers,
-            sends=lambda worker: any(self._layout.sent_by(part) for part in worker.parts),
-            clock_of=lambda worker: clock_of(layout, worker.parts[0]),
-        )
+        self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
         self._meter = meter
@@ -82,10 +73,10 @@ class Trials:
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
         self._openings = {
-            worker: opening_of(self._layout, self._placement, worker.parts)
+            worker: opening_of(self._path, self._placement, worker.plays)
             for worker in self._workers
         }
-        waiting = [worker for worker in self._workers if awaits_switch(self._layout, worker.parts)]
+        waiting = [worker for worker in self._workers if awaits_switch(worker.parts)]
         left = list(self._workers)
         while left:  # side by side, but for those that another has to listen for
             ready = [worker for worker in left if not self._connects(worker, left)] or left[:1]
@@ -103,20 +94,17 @@ class Trials:
 
     def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
         """Say whether a process connects to a socket on which one of the others listens."""
-        listening = {end.path for other in others for end in self._ends(other) if end.server}
+        listening = {end.path for other in others for end in other.plays.endpoints if end.server}
         return any(
-            end.path in listening for end in self._ends(worker) if end.path and not end.server
+            end.path in listening for end in worker.plays.endpoints if end.path and not end.server
         )
 
-    def _ends(self, worker: Worker) -> list[Endpoint]:
-        return [self._layout.endpoints[port.id] for part in worker.parts for port in part.ports]
-
-    def turn_to(self, layout: Layout) -> None:
+    def turn_to(self, path: Path) -> None:
         """Measure another test of the same path from now on. Ports that are opened otherwise for
         it are closed and opened anew."""
-        self._layout = layout
+        self._path = path
         for worker in self._workers:
-            opening = opening_of(layout, self._placement, worker.parts)
+            opening = opening_of(path, self._placement, worker.plays)
             if opening != self._openings[worker]:
                 worker.process.ask("close")
                 worker.process.ask("open", timeout_s=_OPEN_S, **opening)
@@ -129,32 +117,35 @@ class Trials:
         """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
         is checked, and the headers are held against what the switch promises to make of them, as
         its evidence tells by flow; nothing is timed."""
-        hz = None if proving else self._layout.test.profile
-        with self._meter.armed(self._layout, hz) as window:
+        hz = None if proving else self._path.test.profile
+        with self._meter.armed(self._path, hz) as window:
             return self._measured(spec, window, proving)
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins so
-        one_way = self._layout.test.dimension == "throughput"
+        one_way = self._path.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = time.monotonic_ns()
         self._workers.tell(
             "arm",
             lambda worker: {
                 "run": run,
-                "touch": "full" if proving else self._layout.test.touch,
+                "touch": "full" if proving else self._path.test.touch,
                 "longest_ns": spec.longest_ns,
                 "interval_ns": spec.interval_ns,
                 "announce_every_ns": round(_ANNOUNCE_S * 1e9),
                 "clock": self._workers.clock(worker),
                 "tasks": [
-                    {**self._load(job, spec), **(expected_of(self._layout, job) if proving else {})}
+                    {
+                        **self._load(part, job, spec),
+                        **(expected_of(self._path, part, job) if proving else {}),
+                    }
                     for part in worker.parts
-                    for job in jobs_of(self._layout, part)
+                    for job in part.jobs
                 ],
             },
         )
-        self._away_ns = time.monotonic_ns() - before_ns if hosts_of(self._layout.test) else 0
+        self._away_ns = time.monotonic_ns() - before_ns if hosts_of(self._path.test) else 0
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
@@ -167,11 +158,11 @@ class Trials:
         cost = window.cost(self._workers.tsc_hz)
         after = self._counted()
         reports = self._workers.tell("report", timeout_s=30.0)
-        layout = self._layout
+        path = self._path
         if proving:  # whatever is touched else
-            layout = replace(layout, test=layout.test.model_copy(update={"touch": "full"}))
+            path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
         result = Outcome(
-            layout, self._placement, tuple(self._workers), self._workers.told_clocks()
+            path, self._placement, tuple(self._workers), self._workers.told_clocks()
         ).result(
             *(spec, spec.interval_ns, reports, after.since(before)),
             *(window.used, window.stolen, cost.load),
@@ -183,7 +174,7 @@ class Trials:
         polls a chain's ports they stand still, and `push` sends what empties its queues."""
         if self.lag_s:
             time.sleep(self.lag_s)
-        polls = self._layout.switch.own_core(self._layout.wiring.version.mode)
+        polls = self._path.own_core
         apart_s = self._apart_ms() / 1000 if polls else 0
         try:
             return self._standstill.counters(apart_s, push if polls else None)
@@ -192,12 +183,11 @@ class Trials:
             raise
 
     def _apart_ms(self) -> int:
-        return _QUIET_A_FUNCTION_MS * sum(map(forwards, self._layout.parts))
+        return _QUIET_A_FUNCTION_MS * sum(part.function.forwards for part in self._path.parts)
 
-    def _load(self, job: Job, spec: TrialSpec) -> Message:
-        """Return what a task does in a trial."""
-        played = [part for worker in self._workers for part in worker.parts]
-        return load_of(self._layout, played, job, spec)
+    def _load(self, part: Part, job: Job, spec: TrialSpec) -> Message:
+        """Return what a task of a part does in a trial."""
+        return load_of(self._path, part, job, spec)
 
     def _phase(self, phase: str, duration_s: float, window: Window | None = None) -> None:
         """Send for `duration_s`, which is the time of `window`, then wait until the path is
@@ -219,6 +209,6 @@ class Trials:
         if window:
             window.stop()
         quiet_ms = min(_QUIET_MAX_MS, self.quiet_ms + self._apart_ms())
-        if self._layout.test.limits:
+        if self._path.test.limits:
             quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
         self._workers.drain(quiet_ms)

@@ -12,7 +12,7 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import AXES, Test
 from switchmark.path.assembly import construct
-from switchmark.path.sides import hosts_of
+from switchmark.path.hosts import hosts_of
 from switchmark.runs.hosts import Hosts
 from switchmark.runs.hugepages import can_reserve
 
@@ -54,8 +54,8 @@ class UsableHere:
                 return True
             self._probes.versions(test)
             host = self._probes.host_of(test)
-            layout, _ = sketch(test, self._probes, lambda steps: _reservable(host, steps))
-            return _reservable(host, construct(layout))
+            path, _ = sketch(test, self._probes, lambda steps: _reservable(host, steps))
+            return _reservable(host, construct(path))
         except SwitchmarkError:
             return False  # the run refuses it, with the reason
 

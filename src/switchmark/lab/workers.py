@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from switchmark.errors import TrialFailed
-from switchmark.functions.traffic import Worker
+from switchmark.functions.traffic import TrafficProcess
 from switchmark.lab.clocks import FarClock, Moment, moment_of
 from switchmark.model.evidence import ClockEvidence
 from switchmark.model.objects import Message
+from switchmark.path.path import Part, Player
 
 OWN_CLOCK = ""
 """The name of this host's clock."""
@@ -21,21 +23,36 @@ _SLOW_QUIET_MS = 500  # between two frames an emulated host may have no turn for
 _EXCHANGES_S, _SLOW_EXCHANGES_S = 0.03, 1.0  # to an emulated host one took up to 50 ms
 
 
-class Workers:
-    """These are the processes in the order of `every`. Those that `send` are told last: the others
-    poll before the first frame leaves. `clock_of` names the clock that one reads; those of one
-    kernel read the same."""
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A traffic process that is up."""
 
-    def __init__(
-        self,
-        every: Sequence[Worker],
-        *,
-        sends: Callable[[Worker], bool],
-        clock_of: Callable[[Worker], str],
-    ) -> None:
+    process: TrafficProcess
+    plays: Player
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts that it plays."""
+        return self.plays.parts
+
+    @property
+    def sends(self) -> bool:
+        """Say whether it sends flows."""
+        return any(part.sent for part in self.parts)
+
+    @property
+    def clock(self) -> str:
+        """Return the name of the clock that it reads; processes of one kernel read the same."""
+        return self.parts[0].clock
+
+
+class Workers:
+    """These are the processes in the order of `every`. Those that send get their commands last: the
+    others poll before the first frame leaves."""
+
+    def __init__(self, every: Sequence[Worker]) -> None:
         self._every = tuple(every)
-        self._in_turn = sorted(every, key=sends)
-        self._clock_of = clock_of
+        self._in_turn = sorted(every, key=lambda worker: worker.sends)
         self._clocks: dict[str, dict[str, int]] = {}
         self._far: dict[str, FarClock] = {}
 
@@ -87,12 +104,12 @@ class Workers:
     @property
     def far_clocks(self) -> bool:
         """Say whether a process reads another clock than this host's."""
-        return any(self._clock_of(worker) != OWN_CLOCK for worker in self._every)
+        return any(worker.clock != OWN_CLOCK for worker in self._every)
 
     def clock(self, worker: Worker) -> Mapping[str, int]:
         """Return the clock that a process is armed with: this host's time, to the tick where it is
         on this host's kernel."""
-        return self._clocks[self._clock_of(worker)]
+        return self._clocks[worker.clock]
 
     def read_clocks(self, *, well: bool = True) -> None:
         """Read each clock, for the trial that comes: `well` where times are compared."""
@@ -120,7 +137,7 @@ class Workers:
 
     def _by_clock(self) -> Mapping[str, Worker]:
         """Return one process for each clock."""
-        return {self._clock_of(worker): worker for worker in reversed(self._every)}
+        return {worker.clock: worker for worker in reversed(self._every)}
 
 
 def _clock(worker: Worker) -> dict[str, int]:

@@ -1,122 +1,218 @@
-"""This module makes the plan of a layout, from nothing to functions that forward, in the order in
-which it is carried out. Pure."""
+"""This module makes the plan of a path, from nothing to functions that forward, in the order in
+which it is carried out, and says what its nodes need for it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePath
 
-from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.functions import TABLE as FUNCTIONS
-from switchmark.hosts.programs import tool_program
-from switchmark.model.plan import HOST, Check, Node, Plan, Reserve, Run, Spawn, Step, Wait, on_host
-from switchmark.model.topology import Part, PortKind
-from switchmark.path.layout import Layout
-from switchmark.path.needs import attachments_of, needs_of, stack_of, switch_needs
-from switchmark.path.roles import (
-    as_hosted,
-    engine_of,
-    hosted_parts,
-    own_kernel,
-    parts_in_vms,
-    processes_of,
+from switchmark.engines.base import traffic_program
+from switchmark.environments import network_stack
+from switchmark.environments.base import Attachment, Environment, Needs, Neighbour
+from switchmark.hosts.programs import beside_python, installation_of, tool_program
+from switchmark.model.addresses import Addressing
+from switchmark.model.cpus import cpu_mask, format_cpus
+from switchmark.model.plan import (
+    HOST,
+    Check,
+    Node,
+    Plan,
+    Reserve,
+    Run,
+    Spawn,
+    Step,
+    Wait,
+    Write,
+    on_host,
 )
-from switchmark.path.spreading import spread
+from switchmark.model.topology import Endpoint, Port, PortKind
+from switchmark.path.hosts import itself, mac_of_uplink, side_name
+from switchmark.path.path import Instance, Part, Path, awaits_switch
 from switchmark.runs.cgroups import limited_group
+from switchmark.runs.pci import guest_devices
 from switchmark.runs.together import between
-from switchmark.switches.across import Across
 from switchmark.switches.links import READ_LINKS
 
+_SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
+_TUN = "/dev/net/tun"
+_GUEST_MB = 256
+_GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
 
-def build(layout: Layout) -> Plan:
+
+def build(path: Path) -> Plan:
     """Return the whole plan: `construct`, then `join` once the ports are being opened, and
     `settled` when they are open."""
-    return construct(layout) + join(layout) + settled(layout)
+    return construct(path) + join(path) + settled(path)
 
 
-def construct(layout: Layout) -> Plan:
+def construct(path: Path) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
-    steps = create_nodes(layout)
-    switch = between(layout.switch.start(layout.wiring))
-    steps += _limited(layout, "switch", layout.wiring.at, switch)
-    steps += spread(layout)
-    for part in parts_in_vms(layout):
+    steps = create_nodes(path)
+    at = path.wiring.at
+    switch = between(start_switches(path))
+    steps += _limited(path, "switch", at, path.drivers.switch_environment, switch)
+    steps += _spread(path)
+    for part in path.in_vms:
         # A machine is started with its ports there.
-        steps += _limited(layout, "function", layout.nodes[part.id], vm_of(layout, part))
-    if _vms_await_switch(layout):
-        steps += _join(layout)
-    for part in layout.parts:
-        node = layout.nodes[part.id]
-        attached = ENVIRONMENTS[node.environment].attach(node, attachments_of(layout, part))
-        steps += on_host(attached, node.host)
-    for node, parts in processes_of(layout):
-        ports = [layout.endpoints[port.id] for part in parts for port in part.ports]
-        wiring = layout.wiring_of(parts[0])
-        steps += on_host(engine_of(layout, parts[0]).prepare(wiring, node, ports), node.host)
-        start = FUNCTIONS[parts[0].function].start(as_hosted(layout, node, parts))
-        steps += _confined(layout, parts[0], start)
-    for part, function, hosted in hosted_parts(layout):
-        steps += _confined(layout, part, function.start(hosted))
+        steps += _limited(path, "function", part.node, part.environment, vm_of(path, part))
+    if _vms_await_switch(path):
+        steps += _join(path)
+    for part in path.parts:
+        attached = part.environment.attach(part.node, attachments_of(path, part))
+        steps += on_host(attached, part.node.host)
+    for player in path.processes:
+        first, node = player.parts[0], player.node
+        prepared = first.engine.prepare(first.switch.wiring, node, player.endpoints)
+        steps += on_host(prepared, node.host)
+        steps += _confined(path, first, first.function.start(player.hosted))
+    for part in path.hosted:
+        steps += _confined(path, part, part.function.start(part.hosted))
     # Pages first, so that they are given back last: a program in a container may live until
     # the container goes.
-    first = sorted(steps, key=lambda step: not isinstance(step, Reserve))
-    return tuple(_of_machine(layout, step) for step in first)
+    ordered = sorted(steps, key=lambda step: not isinstance(step, Reserve))
+    return tuple(_of_machine(path, step) for step in ordered)
 
 
-def _of_machine(layout: Layout, step: Step) -> Step:
+def _of_machine(path: Path, step: Step) -> Step:
     """Return a step; one that reserves pages, of hosts that are this machine, reserves this
     machine's, so that each has its own."""
-    if isinstance(step, Reserve) and layout.between.one_machine and not layout.between.foreign:
+    if isinstance(step, Reserve) and path.between.one_machine and not path.between.foreign:
         return replace(step, at=HOST)
     return step
 
 
-def vm_of(layout: Layout, part: Part) -> Plan:
+def vm_of(path: Path, part: Part) -> Plan:
     """Return the steps that start the virtual machine of a part; none where it is in another
     node."""
-    return node_of(layout, part) if own_kernel(layout, part) else ()
+    return node_of(path, part) if part.own_kernel else ()
 
 
-def create_nodes(layout: Layout) -> Plan:
-    """Return the steps that make the node of the switch and those of the parts, but for virtual
+def create_nodes(path: Path) -> Plan:
+    """Return the steps that make the nodes of the switches and those of the parts, but for virtual
     machines."""
-    steps: Plan = ()
-    if isinstance(layout.switch, Across):
-        steps += layout.switch.folders(layout.wiring)
-    for wiring in layout.wirings:
-        made = ENVIRONMENTS[wiring.at.environment].create(wiring.at, switch_needs(layout, wiring))
-        steps += on_host(made, wiring.at.host)
-    for part in layout.parts:
-        if own_kernel(layout, part):
+    steps = _folders(path)
+    for switch in path.switches:
+        made = switch.environment.create(switch.wiring.at, switch_needs(path, switch))
+        steps += on_host(made, switch.host)
+    for part in path.parts:
+        if part.own_kernel:
             continue
-        created = node_of(layout, part)
+        created = node_of(path, part)
         # Nodes share a daemon or a root: each of them says it, and it is made once.
         steps += tuple(step for step in created if step not in steps)
     return steps
 
 
-def node_of(layout: Layout, part: Part) -> Plan:
+def node_of(path: Path, part: Part) -> Plan:
     """Return the steps that make the node of a part."""
-    node = layout.nodes[part.id]
-    return on_host(ENVIRONMENTS[node.environment].create(node, needs_of(layout, part)), node.host)
+    return on_host(part.environment.create(part.node, needs_of(path, part)), part.node.host)
 
 
-def _confined(layout: Layout, part: Part, start: Plan) -> Plan:
+def start_switches(path: Path) -> Plan:
+    """Return the steps that start the switch, on two hosts with the cables between them."""
+    return _cables(path) + tuple(step for switch in path.switches for step in switch.start)
+
+
+def _folders(path: Path) -> Plan:
+    """Return the steps that make a folder of the run on each of two hosts."""
+    remove = 'rm -rf "$1"; rmdir --ignore-fail-on-non-empty "${1%/*}"'
+    return tuple(
+        Run(
+            f"the run's folder on {half.at.host}",
+            ("mkdir", "-p", "-m", "700", half.run_dir, half.ports_dir, half.own_dir),
+            at=itself(half),
+            undo=("sh", "-c", remove, "sh", half.run_dir),
+        )
+        for half in (switch.wiring for switch in path.switches if not switch.alone)
+    )
+
+
+def _cables(path: Path) -> Plan:
+    """Return the steps that make the cables between two hosts: veth pairs, one end on each host,
+    whose network is found here by a process in it."""
+    made = [uplink for uplink in path.uplinks if uplink.made]
+    if not made:
+        return ()
+    halves = [switch.wiring for switch in path.switches]
+    prefix = path.wiring.prefix
+    steps: Plan = ()
+    for side, half in enumerate(halves):
+        network, process = (f"{prefix}-{side_name(side)}-{of}" for of in ("net", "pid"))
+        find = 'lsns -n -r -t net -o NS,PID | sed -n "s/^$1 //p"'
+        steps += (
+            Run(
+                f"the network of {half.at.host}, by its number",
+                ("stat", "-L", "-c", "%i", "/proc/self/ns/net"),
+                at=itself(half),
+                save=network,
+            ),
+            Run(
+                f"a process in the network of {half.at.host}",
+                ("sh", "-c", find, "sh", f"${{{network}}}"),
+                save=process,
+            ),
+        )
+    pids = [f"${{{prefix}-{side_name(side)}-pid}}" for side in (0, 1)]
+    ups = (switch.uplinks for switch in path.switches)
+    for uplink, *ports in zip(made, *ups, strict=True):
+        ends = [
+            (
+                *(name, "mtu", str(path.wiring.mtu), "address", mac_of_uplink(half, port)),
+                *("netns", pid),
+            )
+            for half, port, pid, name in zip(halves, ports, pids, uplink.ends, strict=True)
+        ]
+        undo = ("ip", "link", "del", uplink.ends[0])
+        told = f"cable {uplink.name} from {halves[0].at.host} to {halves[1].at.host}"
+        steps += (
+            Run(f"{told} will go with the run", ("true",), at=itself(halves[0]), undo=undo),
+            Run(
+                told,
+                ("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1]),
+            ),
+        )
+    return steps
+
+
+def _spread(path: Path) -> Plan:
+    """Spread what comes in at the switch's ports over its CPUs, each flow on one of them; NICs of
+    the host are spread where they are lent (`runs.nics.spread`).
+
+    The kernel does the work of a switch that has no threads. Behind a veth pair that is the CPU of
+    whoever sends, unless RPS (receive packet steering) spreads over several what comes in at an
+    interface, by flow."""
+    wiring = path.wiring
+    if not path.is_spread or not wiring.cores:
+        return ()
+    names = [end.switch_ifname for port, end in path.ends if not port.nic]
+    return tuple(
+        Write(
+            f"flows that come in at {name} are worked on by CPU {format_cpus(wiring.cores)}",
+            f"/sys/class/net/{name}/queues/rx-0/rps_cpus",
+            cpu_mask(wiring.cores).encode(),
+            at=network_stack(wiring.at),
+        )
+        for name in names
+    )
+
+
+def _confined(path: Path, part: Part, start: Plan) -> Plan:
     """Return the start of a part's program under the limit of functions; in a virtual machine it is
     that of the machine."""
-    if part.physical or own_kernel(layout, part):
+    if part.physical or part.own_kernel:
         return start
-    return _limited(layout, "function", layout.nodes[part.id], start)
+    return _limited(path, "function", part.node, part.environment, start)
 
 
-def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
-    """Return the steps with their processes under the CPU limit of the switch or of a function."""
-    percent = layout.test.limits.get(who)
-    where = ENVIRONMENTS[node.environment]
+def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) -> Plan:
+    """Return the steps with their processes under the CPU limit of the switch or of a function,
+    which is in a node of an environment."""
+    percent = path.test.limits.get(who)
     ours = where.shares_host or where.own_kernel
     if percent is None or not ours:
         return steps
-    folder, made = limited_group(layout.cgroups, node.name, percent)
+    folder, made = limited_group(path.cgroups, node.name, percent)
     made = on_host(made, node.host)
     within = (tool_program(), "in-cgroup", folder, "--")
     return made + tuple(
@@ -124,61 +220,149 @@ def _limited(layout: Layout, who: str, node: Node, steps: Plan) -> Plan:
     )
 
 
-def join(layout: Layout) -> Plan:
+def join(path: Path) -> Plan:
     """Return the steps that wait for the sockets of functions that the switch connects to, and join
     them. There are none where virtual machines, which start only then, have been joined."""
-    return () if _vms_await_switch(layout) else _join(layout)
+    return () if _vms_await_switch(path) else _join(path)
 
 
-def _join(layout: Layout) -> Plan:
-    hosted = [(part,) for part, *_ in hosted_parts(layout)]
-    programs = [*(parts for _, parts in processes_of(layout)), *hosted]
-    paths = [
-        (layout.nodes[parts[0].id].host, layout.endpoints[parts[0].ports[0].id].path)
+def _join(path: Path) -> Plan:
+    programs = [*(player.parts for player in path.processes), *((part,) for part in path.hosted)]
+    sockets = [
+        (parts[0].node.host, parts[0].endpoints[0].path)
         for parts in programs
-        if awaits_switch(layout, parts)
+        if awaits_switch(parts)
     ]
-    if _vms_await_switch(layout):
+    if _vms_await_switch(path):
         # What else the switch connects to listens later: it is tried again.
-        paths = [
-            (layout.nodes[part.id].host, layout.endpoints[port.id].path)
-            for part in parts_in_vms(layout)
-            for port in part.ports
-        ]
+        sockets = [(part.node.host, end.path) for part in path.in_vms for end in part.endpoints]
     listening: Plan = ()
-    for host, path in paths:
-        there = Check(("test", "-S", path), at=replace(HOST, host=host))
-        listening += (Wait(f"the function listens on {path}", there),)
-    return listening + layout.switch.join(layout.wiring)
+    for host, socket in sockets:
+        there = Check(("test", "-S", socket), at=replace(HOST, host=host))
+        listening += (Wait(f"the function listens on {socket}", there),)
+    return listening + tuple(step for switch in path.switches for step in switch.join)
 
 
-def _vms_await_switch(layout: Layout) -> bool:
+def _vms_await_switch(path: Path) -> bool:
     """Say whether virtual machines start only when the switch has connected to their ports."""
-    ends = [layout.endpoints[port.id] for part in parts_in_vms(layout) for port in part.ports]
+    ends = [end for part in path.in_vms for end in part.endpoints]
     return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
 
 
-def settled(layout: Layout) -> Plan:
+def settled(path: Path) -> Plan:
     """Return the steps that wait until the switch has its links, and functions forward."""
-    steps = layout.switch.settled(layout.wiring)
-    for _, function, hosted in hosted_parts(layout):
-        steps += function.settled(hosted)
+    steps = tuple(step for switch in path.switches for step in switch.settled)
+    for part in path.hosted:
+        steps += part.function.settled(part.hosted)
     return steps
 
 
-def awaits_switch(layout: Layout, parts: Sequence[Part]) -> bool:
-    """Say whether the first port of a process is opened only when the switch connects to it."""
-    end = layout.endpoints[parts[0].ports[0].id]
-    ours = not own_kernel(layout, parts[0])  # in a machine it is an interface of the guest's
-    return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
-
-
-def part_counters(layout: Layout) -> tuple[Run, ...]:
-    """Return the commands that print the links in each part's node, to tell where frames were
-    dropped."""
-    nodes = dict.fromkeys(stack_of(layout, part) for part in layout.parts)
-    return tuple(
-        Run(f"counters of the links at {node.name}", READ_LINKS, node, about=node.name)
+def part_counters(path: Path) -> Mapping[Node, Run]:
+    """Return the commands that print the links in the nodes of parts, by the node where they are
+    looked at, to tell where frames were dropped."""
+    if not any(end.ifname for _, end in path.ends):
+        return {}
+    nodes = dict.fromkeys(network_stack(part.node) for part in path.parts)
+    return {
+        node: Run(f"counters of the links at {node.name}", READ_LINKS, node, about=node.name)
         for node in nodes
-        if any(layout.endpoints[p.id].ifname for part in layout.parts for p in part.ports)
+    }
+
+
+# -- what nodes need ---------------------------------------------------------------------------
+
+
+def vm_megabytes(path: Path) -> int:
+    """Return the memory of all virtual machines that are made for this test."""
+    return sum(needs_of(path, part).megabytes for part in path.in_vms)
+
+
+def attachments_of(path: Path, part: Part) -> list[Attachment]:
+    """Return the endpoints that are brought into the node of a part."""
+    return [_attachment(path, part, port, end) for port, end in part.ends]
+
+
+def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment:
+    address, neighbours = None, []
+    if path.engine.needs_ip:
+        for flow in path.flows:
+            a = path.addressing[flow.id]
+            if flow.source == port.id:
+                address = f"{a.source_ip}/{a.prefix}"
+                neighbours.append(Neighbour(a.sink_ip, a.sent_dst_mac, a.gateway))
+            elif flow.sink == port.id:
+                # The way back, for answers and announcements, mirrors the way there.
+                address = f"{a.sink_ip}/{a.prefix}"
+                via = None if a.gateway is None else _gateway_of(a.sink_ip, a)
+                neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
+    return Attachment(
+        end,
+        part.node if end.in_place else part.switch.wiring.at,
+        address=address,
+        neighbours=tuple(dict.fromkeys(neighbours)),
     )
+
+
+def _gateway_of(ip: str, a: Addressing) -> str:
+    """Return the router's address in the sink's network: that of the source's, in the other /24."""
+    assert a.gateway is not None
+    return f"{ip.rsplit('.', 1)[0]}.{a.gateway.rsplit('.', 1)[1]}"
+
+
+def switch_needs(path: Path, switch: Instance) -> Needs:
+    """Return the needs of the node of the switch on a host: also the folder of its program, with
+    what belongs to it, and those of others that it starts by their paths, as users' own builds
+    are."""
+    wiring = switch.wiring
+    folders = [_program_folder(path, wiring.at)]
+    if wiring.at.host not in path.between.programs:
+        folders.insert(0, str(beside_python()))
+    own = installation_of(wiring.version.program)
+    if own is not None and str(PurePath(wiring.version.program).parent) not in folders:
+        folders.append(own)
+    started = (step for step in start_switches(path) if isinstance(step, Spawn))
+    folders += [str(PurePath(step.argv[0]).parent) for step in started]
+    return Needs(
+        folders=(wiring.ports_dir, wiring.own_dir),
+        programs=tuple(folders),
+        capabilities=_SWITCH_CAPABILITIES | switch.driver.capabilities,
+        devices=(_TUN, *switch.driver.devices),
+        hugepages=path.engine.own_memory and wiring.memory.huge,
+        cpu_limit=path.test.limits.get("switch"),
+        mode=path.modes.get(wiring.at.environment),
+    )
+
+
+def needs_of(path: Path, part: Part) -> Needs:
+    """Return what the node of a part needs for it."""
+    wiring, engine = part.switch.wiring, part.engine
+    if part.function.played:
+        more = engine.vm_megabytes(path.wiring, part.endpoints)
+    else:
+        more = _GUEST_OF_DPDK_MB if guest_devices(part.endpoints) else 0
+    return Needs(
+        folders=(wiring.ports_dir,),
+        programs=(_program_folder(path, part.node),),
+        megabytes=_GUEST_MB + more,
+        capabilities=_capabilities(path, part),
+        devices=tuple(dict.fromkeys((*engine.devices, *part.function.devices))),
+        hugepages=engine.own_memory and wiring.memory.huge,
+        cpu_limit=None if part.physical else path.test.limits.get("function"),
+        cpus=part.cpus,
+        image=part.node.image,
+        attachments=tuple(attachments_of(path, part)),
+        mode=path.modes.get(part.node.environment),
+    )
+
+
+def _program_folder(path: Path, node: Node) -> str:
+    """Return the folder of the traffic program on the host of a node."""
+    return str(PurePath(path.between.programs.get(node.host, traffic_program())).parent)
+
+
+def _capabilities(path: Path, part: Part) -> frozenset[str]:
+    """Return the capabilities of a part's node: those that its function takes, and the engine of
+    one that the traffic program plays."""
+    if not part.function.played:
+        return part.function.capabilities
+    return part.engine.granted(part.kinds, path.test.driver) | part.function.capabilities

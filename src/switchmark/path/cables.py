@@ -8,25 +8,25 @@ from dataclasses import replace
 from switchmark.model.cable import CABLE
 from switchmark.model.cpus import Pin
 from switchmark.model.test import Test, usual_values
-from switchmark.path.layout import Layout, lay_out
+from switchmark.path.layout import lay_out
+from switchmark.path.path import Path
 from switchmark.path.placement import PINNED, Placement, unpinned_only
 from switchmark.path.resolve import check
-from switchmark.path.roles import cpu_users_of, forwards, steering_of
 from switchmark.switches import TABLE as SWITCHES
 
 _ENDS = "p2p"
 """What is left of a chain between physical ports without its functions."""
 
 
-def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
+def without_switch(test: Test, path: Path) -> dict[str, Test]:
     """Return the tests that show what a test does but for its switch, by name; none where no cable
     joins its ends."""
     if test.dimension != "throughput":
         return {}
-    cable = on_cable(test, layout).model_copy(update={"rate": "max", "line_rate": None})
+    cable = on_cable(test, path).model_copy(update={"rate": "max", "line_rate": None})
     tests = {"ends": cable}
-    if steering_of(layout) is not None:
-        between = all(part.physical or forwards(part) for part in layout.parts)
+    if path.steering is not None:
+        between = all(part.physical or part.function.forwards for part in path.parts)
         tests["ends"] = _without_functions(cable, between_physical=between)
         if test.switch != CABLE:
             side_by_side = {"pairs": test.pairs * test.chains, "chains": 1}
@@ -39,10 +39,10 @@ def without_switch(test: Test, layout: Layout) -> dict[str, Test]:
     return {name: each for name, each in tests.items() if name == "ends" or not check(each)}
 
 
-def on_cable(test: Test, layout: Layout) -> Test:
+def on_cable(test: Test, path: Path) -> Test:
     """Return the same test on the cable. What is a property of the switch goes with it, a limit of
     its CPU too; by which method the test is measured does not matter there."""
-    kind = layout.wiring.kind
+    kind = path.wiring.kind
     return test.model_copy(
         update={
             **usual_values("switch", "method"),
@@ -50,7 +50,7 @@ def on_cable(test: Test, layout: Layout) -> Test:
             "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
             "nic": None,
             # Its CPUs are those of the test, whoever of it is pinned.
-            "placement": PINNED if unpinned_only(layout.policy) else layout.policy,
+            "placement": PINNED if unpinned_only(path.policy) else path.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
     )
@@ -68,16 +68,16 @@ def _without_functions(cable: Test, *, between_physical: bool) -> Test:
     return cable.model_copy(update={**changes, "scenario": _ENDS})
 
 
-def pins_on_cable(cable: Test, layout: Layout, placement: Placement) -> Placement:
+def pins_on_cable(cable: Test, path: Path, placement: Placement) -> Placement:
     """Return the placement of a test for its cable: each sender, receiver and forwarder there has
     the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
     them."""
     of_kind: dict[str, list[str]] = {}
-    for cpu_user in cpu_users_of(layout):
+    for cpu_user in path.cpu_users:
         of_kind.setdefault(cpu_user.kind, []).append(cpu_user.id)
     turns: dict[str, int] = {}
     pins: dict[str, Pin] = {}
-    for cpu_user in cpu_users_of(lay_out(cable, prefix="sm", run_dir="/run")):
+    for cpu_user in lay_out(cable, prefix="sm", run_dir="/run").cpu_users:
         if cpu_user.kind not in of_kind:
             continue
         turn = turns[cpu_user.kind] = turns.get(cpu_user.kind, -1) + 1

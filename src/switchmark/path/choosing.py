@@ -16,7 +16,6 @@ from switchmark.model.test import AXES, Test
 from switchmark.path.layout import lay_out, opened_in
 from switchmark.path.names import unknown_names
 from switchmark.path.resolve import check
-from switchmark.path.roles import engine_of, played_parts
 from switchmark.switches import TABLE as SWITCHES
 
 AUTO = AXES["engine"].chosen
@@ -93,17 +92,17 @@ def _detour(test: Test, name: str) -> int:
 def _suits(test: Test) -> bool:
     """Say whether the engine of a test that can work may be chosen for its frames, and for the
     ports that it opens."""
-    layout = lay_out(test, prefix="sm0000", run_dir="/run")
-    engine = layout.engine
+    path = lay_out(test, prefix="sm0000", run_dir="/run")
+    engine = path.engine
     if test.tag is not None and not engine.sees_tags:
         return False
-    for part in played_parts(layout):
-        if engine.chosen_for is None or engine_of(layout, part) is not engine:
+    for part in path.played:
+        if engine.chosen_for is None or part.engine is not engine:
             continue
         taken = engine.chosen_for
         if not part.physical:
-            taken = opened_in(test.environment, taken)
-        if not {layout.endpoints[port.id].kind for port in part.ports} <= taken:
+            taken = opened_in(part.environment, taken)
+        if not part.kinds <= taken:
             return False
     return True
 

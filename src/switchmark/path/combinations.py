@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import Environment
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
+from switchmark.functions.base import Function
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.units import FRAME_MIN
-from switchmark.path.layout import frame_sizes
+from switchmark.path.layout import drivers_of, frame_sizes
+from switchmark.path.path import Drivers
 from switchmark.path.placement import SHARED_PROCESS, wanted_cpus
 from switchmark.path.subflows import has_subflows, reasons_of_flows
-from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
@@ -30,16 +31,17 @@ _OF_ONE_HOST = ("nic", "noise", "profile", "cpu_limit", "copies")
 def reasons_of_axes(test: Test) -> Iterable[Refusal]:
     """Return every reason that the axes of a test give by themselves, before its topology is
     drawn."""
-    yield from _load_reasons(test)
-    yield from _header_reasons(test)
-    yield from _engine_reasons(test)
-    yield from _place_reasons(test)
-    yield from _resource_reasons(test)
-    yield from _function_reasons(test)
+    drivers = drivers_of(test)
+    yield from _load_reasons(test, drivers)
+    yield from _header_reasons(test, drivers.engine)
+    yield from _engine_reasons(test, drivers.engine)
+    yield from _place_reasons(test, drivers)
+    yield from _resource_reasons(test, drivers)
+    yield from _function_reasons(test, drivers.function)
     if test.locality == "remote":
-        yield from _remote_reasons(test)
+        yield from _remote_reasons(test, drivers.switch)
     if test.hosts is not None:
-        yield from _far_reasons(test)
+        yield from _far_reasons(test, drivers)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -47,7 +49,7 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(sorted(str(name) for name in names))
 
 
-def _load_reasons(test: Test) -> Iterable[Refusal]:
+def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     rate = test.parsed_rate
     if test.search == "max" and not rate.is_max:
         yield Refusal(
@@ -55,7 +57,7 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
             f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it",
             "--line-rate, for what a link would carry",
         )
-    if test.finals > 1 and SEARCHES[test.search].independent:
+    if test.finals > 1 and drivers.search.independent:
         yield Refusal(
             ("finals", "search"),
             f"search {test.search} has no final trials: all of its trials are repeats",
@@ -87,7 +89,7 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
                 ("direction", "dimension"),
                 "dimension latency is measured by a client and a server: use --direction uni",
             )
-        if rate.is_max and not SEARCHES[test.search].finds_rate:
+        if rate.is_max and not drivers.search.finds_rate:
             yield Refusal(
                 ("rate", "dimension", "search"),
                 "dimension latency needs a rate: under saturation it measures queues",
@@ -108,19 +110,19 @@ def _load_reasons(test: Test) -> Iterable[Refusal]:
             ("rate", "duration"), f"at {test.rate} not one frame is sent in {test.duration:g} s"
         )
     if test.arrivals != "burst" and (rate.is_max and test.line_rate is None):
-        if not SEARCHES[test.search].finds_rate or test.search in ("max", "back-to-back"):
+        if not drivers.search.finds_rate or test.search in ("max", "back-to-back"):
             yield Refusal(
                 ("arrivals", "rate"),
                 f"arrivals '{test.arrivals}' are those of a rate: max has none, as frames go when "
                 "there is room",
                 "--rate 100k",
             )
-    yield from reasons_of_flows(test)
+    yield from reasons_of_flows(test, drivers.engine)
 
 
-def _header_reasons(test: Test) -> Iterable[Refusal]:
+def _header_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
     """Return what speaks against the headers that frames are to have."""
-    engine, sizes = ENGINES[test.engine], frame_sizes(test)
+    sizes = frame_sizes(test)
     tagged, tunnel = test.tag is not None, test.tunnel is not None
     if test.vlan is not None and (tunnel or test.encapsulation == "none"):
         yield Refusal(
@@ -155,8 +157,7 @@ def _header_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _engine_reasons(test: Test) -> Iterable[Refusal]:
-    engine = ENGINES[test.engine]
+def _engine_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
     sizes = frame_sizes(test)
     if max(sizes) > engine.frame_max:
         yield Refusal(
@@ -187,9 +188,9 @@ def _engine_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _place_reasons(test: Test) -> Iterable[Refusal]:
-    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
-    if not ENVIRONMENTS[test.switch_environment].takes_switch(own_stack=switch.own_stack):
+def _place_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
+    switch, engine = drivers.switch, drivers.engine
+    if not drivers.switch_environment.takes_switch(own_stack=switch.own_stack):
         able = sorted(
             name
             for name, each in ENVIRONMENTS.items()
@@ -200,7 +201,7 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
             f"switch {switch.name} does not run in environment {test.switch_environment}",
             f"--switch-environment {','.join(able)}",
         )
-    if engine.needs_ip and not ENVIRONMENTS[test.environment].isolated:
+    if engine.needs_ip and not drivers.environment.isolated:
         yield Refusal(
             ("environment", "engine"),
             f"engine {engine.name} goes through the IP stack: in environment "
@@ -211,10 +212,10 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
         wanted_cpus(test.placement)
     except UsageError as error:
         yield Refusal(error.axes or ("placement",), error.message, error.hint)
-    if ENVIRONMENTS[test.environment].own_kernel:
-        yield from _machine_reasons(test)
+    if drivers.environment.own_kernel:
+        yield from _machine_reasons(test, drivers.switch_environment)
     if test.image is not None:
-        yield from _image_reasons(test)
+        yield from _image_reasons(test, drivers)
     if test.placement == SHARED_PROCESS and test.direction == "bi":
         yield Refusal(
             ("placement", "direction"),
@@ -222,15 +223,15 @@ def _place_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _image_reasons(test: Test) -> Iterable[Refusal]:
-    if not ENVIRONMENTS[test.environment].images:
+def _image_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
+    if not drivers.environment.images:
         able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
         yield Refusal(
             ("image", "environment"),
             f"environment {test.environment} is made of no image: --image means nothing to it",
             f"--environment {','.join(able)}",
         )
-    if not FUNCTIONS[test.function].played:
+    if not drivers.function.played:
         yield Refusal(
             ("function", "image"),
             f"function {test.function} is a program of this host, and may need what image "
@@ -239,7 +240,7 @@ def _image_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _machine_reasons(test: Test) -> Iterable[Refusal]:
+def _machine_reasons(test: Test, of_switch: Environment) -> Iterable[Refusal]:
     environment = test.environment
     if test.placement == SHARED_PROCESS:
         yield Refusal(
@@ -247,7 +248,7 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
             f"placement shared-process joins both ends in one process: in environment "
             f"{environment} each is on a kernel of its own",
         )
-    if not ENVIRONMENTS[test.switch_environment].shares_host:
+    if not of_switch.shares_host:
         yield Refusal(
             ("switch_environment", "environment"),
             f"environment {environment} opens the switch's ports on the host: the switch cannot be "
@@ -261,8 +262,7 @@ def _machine_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _function_reasons(test: Test) -> Iterable[Refusal]:
-    function = FUNCTIONS[test.function]
+def _function_reasons(test: Test, function: Function) -> Iterable[Refusal]:
     if test.function_semantics != "auto" and not (
         function.played or function.writes_macs(test.function_semantics)
     ):
@@ -277,8 +277,8 @@ def _function_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _resource_reasons(test: Test) -> Iterable[Refusal]:
-    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+def _resource_reasons(test: Test, chosen: Drivers) -> Iterable[Refusal]:
+    switch, engine = chosen.switch, chosen.engine
     drivers: dict[str, Switch | Engine] = {"switch": switch, "engine": engine}
     for name, axis in AXES.items():
         for kind in axis.followed_by if getattr(test, name) != axis.default else ():
@@ -308,10 +308,14 @@ def _resource_reasons(test: Test) -> Iterable[Refusal]:
         )
 
 
-def _far_reasons(test: Test) -> Iterable[Refusal]:
+def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     """Return what cannot be on a host that is reached by ssh."""
+    environments = {
+        "environment": drivers.environment,
+        "switch_environment": drivers.switch_environment,
+    }
     for axis in (each for each in AXES.values() if each.table == "environments"):
-        if ENVIRONMENTS[getattr(test, axis.name)].own_kernel:
+        if environments[axis.name].own_kernel:
             yield Refusal(
                 ("hosts", axis.name),
                 f"environment {getattr(test, axis.name)} is of this host: its images are here",
@@ -319,9 +323,8 @@ def _far_reasons(test: Test) -> Iterable[Refusal]:
             )
 
 
-def _remote_reasons(test: Test) -> Iterable[Refusal]:
+def _remote_reasons(test: Test, switch: Switch) -> Iterable[Refusal]:
     """Return what cannot be between two hosts, whatever switch."""
-    switch = SWITCHES[test.switch]
     if not switch.takes_uplink:
         able = [name for name, each in SWITCHES.items() if each.takes_uplink]
         yield Refusal(

@@ -1,20 +1,23 @@
-"""This module lays a test out: its topology, wiring, nodes, addresses. Pure."""
+"""This module resolves a test: its names become drivers, and its scenario a path of parts with
+nodes, addresses and tasks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.environments.base import Environment
 from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
-from switchmark.model.plan import Node
+from switchmark.model.plan import HOST, Node
 from switchmark.model.test import Test
 from switchmark.model.topology import (
     NOTHING,
@@ -23,91 +26,36 @@ from switchmark.model.topology import (
     Flow,
     Functions,
     Memory,
-    Part,
     PortKind,
+    Role,
     Semantics,
     Topology,
     Tuning,
     Wiring,
 )
+from switchmark.model.topology import Part as Drawn
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version
+from switchmark.path.hosts import (
+    Uplink,
+    far_switch,
+    halves_of,
+    home_of,
+    hosts_of,
+    side_name,
+    sides_of,
+    uplinks_of,
+)
+from switchmark.path.path import Drivers, Instance, Job, Part, Path, Player
 from switchmark.path.placement import SHARED_PROCESS
-from switchmark.path.sides import home_of, hosts_of, sides_of
 from switchmark.runs.cgroups import V2
 from switchmark.scenarios import TABLE as SCENARIOS
+from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.across import Across, far_switch, side_name, wirings_of
 from switchmark.switches.base import Switch, program_at
 
 UDP_PORT = 20000
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A layout is all that is decided for a test before a host is touched.
-
-    `nodes` has a node for each part, `endpoints` one for each port, `addressing` one for each flow
-    from end to end, `crossings` one for each pair of ports between which frames cross the switch.
-    `receivers` is the engine of parts that only receive, or forward. `policy` is the placement that
-    is followed, `modes` are what the probes of environments found, `cpus` the CPUs of each part
-    (none: any), `probed` what probes found, by host and name of switch or function.
-    """
-
-    test: Test
-    switch: Switch
-    engine: Engine
-    receivers: Engine
-    wiring: Wiring
-    parts: tuple[Part, ...]
-    nodes: Mapping[str, Node]
-    endpoints: Mapping[str, Endpoint]
-    flows: tuple[Flow, ...]
-    addressing: Mapping[str, Addressing]
-    crossings: Mapping[tuple[str, str], Addressing]
-    policy: str
-    cgroups: str = V2
-    modes: Mapping[str, str | None] = field(default_factory=dict)
-    cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    between: Between = NOTHING
-    probed: Mapping[tuple[str, str], Version] = field(default_factory=dict)
-
-    @property
-    def wirings(self) -> tuple[Wiring, ...]:
-        """Return the wiring of each instance of the switch: one for each host."""
-        return wirings_of(self.switch, self.wiring)
-
-    def wiring_of(self, part: Part) -> Wiring:
-        """Return the wiring of the switch that a part's ports are at."""
-        host = self.nodes[part.id].host
-        return next(each for each in self.wirings if each.at.host == host)
-
-    def sent_by(self, part: Part) -> tuple[Flow, ...]:
-        """Return the flows that begin at a part."""
-        return tuple(f for f in self.flows if f.source in {p.id for p in part.ports})
-
-    def received_by(self, part: Part) -> tuple[Flow, ...]:
-        """Return the flows that end at a part."""
-        return tuple(f for f in self.flows if f.sink in {p.id for p in part.ports})
-
-    @property
-    def streams(self) -> int:
-        """Return how many ports frames are sent from: a rate is that of each."""
-        return len({flow.source for flow in self.flows})
-
-    def copies(self, flow: Flow) -> tuple[Flow, ...]:
-        """Return the flows that carry the frames of this one, itself among them."""
-        return tuple(each for each in self.flows if each.index == flow.index)
-
-    def first_flow(self, flow: Flow) -> int:
-        """Return the first number of a flow's frames."""
-        return flow.index * self.test.flow_numbers
-
-    @property
-    def together(self) -> bool:
-        """Say whether each sender is in one process with its receiver."""
-        return self.policy == SHARED_PROCESS
 
 
 def frame_sizes(test: Test) -> Sequence[int]:
@@ -115,14 +63,28 @@ def frame_sizes(test: Test) -> Sequence[int]:
     return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
 
 
-def opened_in(environment: str, kinds: Collection[PortKind]) -> frozenset[PortKind]:
+def opened_in(environment: Environment, kinds: Collection[PortKind]) -> frozenset[PortKind]:
     """Return the kinds of ports that an engine or a function, which takes `kinds`, can open in an
     environment. In a virtual machine each of its ports is an interface of the guest's kernel, or a
     NIC past it."""
-    where = ENVIRONMENTS[environment]
-    if not where.own_kernel:
+    if not environment.own_kernel:
         return frozenset(kinds)
-    return where.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
+    return environment.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
+
+
+def drivers_of(test: Test) -> Drivers:
+    """Return the drivers that a test names; all names must be known."""
+    engine = ENGINES[test.engine]
+    return Drivers(
+        switch=SWITCHES[test.switch],
+        engine=engine,
+        receiver=ENGINES[engine.receiver] if engine.receiver else engine,
+        environment=ENVIRONMENTS[test.environment],
+        switch_environment=ENVIRONMENTS[test.switch_environment],
+        function=FUNCTIONS[test.function],
+        scenario=SCENARIOS[test.scenario],
+        search=SEARCHES[test.search],
+    )
 
 
 def lay_out(
@@ -140,17 +102,21 @@ def lay_out(
     cpus: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     between: Between = NOTHING,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
-) -> Layout:
-    """Draw the test's scenario and give every part a node, every port its ends.
+) -> Path:
+    """Draw the test's scenario and give every part its drivers, a node, the ends of its ports and
+    its tasks.
 
-    All names of the test must be known (`layout.resolve`). UsageError for what the scenario cannot
-    draw. `policy` is the placement that is followed, `between` what two hosts have between them,
-    `probed` what probes found of the switch and the functions, by host and name.
+    All names of the test must be known (`unknown_names`). UsageError for what the scenario cannot
+    draw. `policy` is the placement that is followed, `cpus` are those of each part, `between` is
+    what two hosts have between them, `probed` what probes found of the switch and the functions, by
+    host and name.
     """
+    drivers = drivers_of(test)
     topology = Topology()
-    SCENARIOS[test.scenario].draw(topology, test)
-    chained = [FUNCTIONS[p.function] for p in topology.parts if FUNCTIONS[p.function].forwards]
-    switch, engine = SWITCHES[test.switch], ENGINES[test.engine]
+    drivers.scenario.draw(topology, test)
+    functions = {part.id: FUNCTIONS[part.function] for part in topology.parts}
+    chained = [function for function in functions.values() if function.forwards]
+    switch, engine = drivers.switch, drivers.engine
     hosts = hosts_of(test)
     two = len(hosts) == 2
     sides = sides_of(topology) if two else {}
@@ -171,18 +137,14 @@ def lay_out(
         for part in topology.parts
     }
     topology.place(nodes)
-    if two:
-        far = node_on(1, "sw", test.switch_environment)
-        theirs = cpus.get(far_switch(hosts[1]), ())
-        switch = Across(switch, far, named=between.cables, far_cores=theirs, probed=probed)
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
         at=node_on(0 if two else None, "sw", test.switch_environment),
         ports=topology.ports,
         flows=topology.crossings,
-        kind=_kind(test, chained),
-        semantics=_semantics(test, chained),
+        kind=_kind(test, drivers, chained),
+        semantics=_semantics(test, switch, chained),
         version=Version("", mode=mode),
         mtu=mtu_for(test.frame_size),
         cores=cores,
@@ -203,17 +165,75 @@ def lay_out(
         ),
     )
     wiring = program_at(wiring, switch, probed)
+    uplinks: tuple[Uplink, ...] = ()
+    switches: tuple[Instance, ...] = (
+        Instance("switch", switch, drivers.switch_environment, wiring),
+    )
+    if two:
+        far = node_on(1, "sw", test.switch_environment)
+        uplinks = uplinks_of(wiring, far, between.cables)
+        names = ("switch", far_switch(far.host))
+        halves = halves_of(wiring, far, uplinks, cpus.get(names[1], ()))
+        switches = tuple(
+            Instance(
+                name,
+                switch,
+                drivers.switch_environment,
+                program_at(half, switch, probed),
+                alone=False,
+            )
+            for name, half in zip(names, halves, strict=True)
+        )
     by_crossing = switch.addressing(wiring)
-    crossings = {(flow.source, flow.sink): by_crossing[flow.id] for flow in wiring.flows}
-    return Layout(
+    crossings = {
+        (flow.source, flow.sink): replace(addressing, routed=len(switches) * addressing.routed)
+        for flow in wiring.flows
+        for addressing in (by_crossing[flow.id],)
+    }
+    offered = {port: end for each in switches for port, end in _offered(each).items()}
+    pairs = dict.fromkeys(frozenset((flow.source, flow.sink)) for flow in topology.flows)
+    pair_of = {port: number for number, pair in enumerate(pairs) for port in pair}
+
+    def resolved(part: Drawn) -> Part:
+        """Return a part with its drivers and all that is decided for it."""
+        function, at = functions[part.id], nodes[part.id]
+        environment = ENVIRONMENTS[at.environment]
+        own = {port.id for port in part.ports}
+        sent = tuple(flow for flow in topology.flows if flow.source in own)
+        received = tuple(flow for flow in topology.flows if flow.sink in own)
+        ends = _ends(part, offered, environment, function, engine, wiring)
+        roles = _roles(test, function, sent, received)
+        foreign = at.host if at.host in between.foreign else ""
+        return Part(
+            id=part.id,
+            physical=part.physical,
+            function=function,
+            engine=_engine(drivers, part, sent, ends),
+            environment=environment,
+            node=at,
+            ports=part.ports,
+            endpoints=ends,
+            switch=next(each for each in switches if each.host == at.host),
+            sent=sent,
+            received=received,
+            roles=roles,
+            jobs=_jobs(test, roles, len(distinct(sent or received)), wiring.queues),
+            rewrites=_rewrites(test, function, part, crossings),
+            pair=pair_of.get(part.ports[0].id),
+            cpus=cpus.get(part.id, ()),
+            version=probed.get((at.host, part.function)),
+            clock=part.id if environment.own_kernel else foreign,
+        )
+
+    parts = tuple(resolved(part) for part in topology.parts)
+    return Path(
         test=test,
-        switch=switch,
-        engine=engine,
-        receivers=ENGINES[engine.receiver] if engine.receiver else engine,
+        drivers=drivers,
         wiring=wiring,
-        parts=tuple(topology.parts),
-        nodes=nodes,
-        endpoints=_endpoints(switch, wiring, topology.parts, engine),
+        switches=switches,
+        uplinks=uplinks,
+        parts=parts,
+        processes=_processes(parts, prefix, (policy or test.placement) == SHARED_PROCESS),
         flows=tuple(topology.flows),
         addressing={
             flow.id: _end_to_end(
@@ -226,28 +246,118 @@ def lay_out(
         policy=policy or test.placement,
         cgroups=cgroups,
         modes=modes,
-        cpus=cpus,
         between=between,
-        probed=probed,
     )
 
 
-def _endpoints(
-    switch: Switch, wiring: Wiring, parts: Sequence[Part], engine: Engine
-) -> Mapping[str, Endpoint]:
-    """Return the function's end of each port: the switch's, as the part's node shows it."""
-    ends = dict(switch.endpoints(wiring))
-    for part in parts:
-        environment = ENVIRONMENTS[part.ports[0].node.environment]
-        function = FUNCTIONS[part.function]
-        past_kernel = (
-            engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+def turned_to(path: Path, test: Test) -> Path:
+    """Return a path for another test that shares it."""
+    return replace(path, test=test, drivers=drivers_of(test))
+
+
+def _offered(switch: Instance) -> Mapping[str, Endpoint]:
+    """Return the functions' ends of a switch's ports, by the ids of these."""
+    return switch.driver.endpoints(switch.wiring)
+
+
+def _ends(
+    part: Drawn,
+    offered: Mapping[str, Endpoint],
+    environment: Environment,
+    function: Function,
+    engine: Engine,
+    wiring: Wiring,
+) -> tuple[Endpoint, ...]:
+    """Return a part's ends of its ports: those that the switch offers, as the part's node shows
+    them."""
+    past_kernel = engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+    return tuple(
+        environment.seen_inside(
+            offered[port.id], index, wiring.name(f"e{port.index}"), past_kernel=past_kernel
         )
-        for index, port in enumerate(part.ports):
-            ends[port.id] = environment.seen_inside(
-                ends[port.id], index, wiring.name(f"e{port.index}"), past_kernel=past_kernel
-            )
-    return ends
+        for index, port in enumerate(part.ports)
+    )
+
+
+def _roles(
+    test: Test, function: Function, sent: Sequence[Flow], received: Sequence[Flow]
+) -> tuple[Role, ...]:
+    """Return the roles of the traffic program that plays a part."""
+    if function.forwards:
+        return (Role.FORWARDER,)
+    if test.dimension == "latency":
+        return (Role.CLIENT,) if sent else (Role.SERVER,)
+    return (Role.SENDER,) * bool(sent) + (Role.RECEIVER,) * bool(received)
+
+
+def _engine(
+    drivers: Drivers, part: Drawn, sent: Sequence[Flow], ends: Sequence[Endpoint]
+) -> Engine:
+    """Return the engine that a part's ports are opened with. Where functions are in virtual
+    machines, it may not take a port of the switch that stays on the host: then it is one that
+    does."""
+    engine = drivers.engine if sent else drivers.receiver
+    kinds = {end.kind for end in ends}
+    if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
+        return engine
+    others = (other for other in ENGINES.values() if other.own_memory)
+    return next((other for other in others if kinds <= other.port_kinds), engine)
+
+
+def _jobs(test: Test, roles: Sequence[Role], flows: int, queues: int) -> tuple[Job, ...]:
+    """Return the tasks of a part that sends, or else receives, so many flows. Each queue is sent to
+    by a task of its own, so that a flow stays on its queue; what is received is counted by one,
+    which reads all queues."""
+    # On several cores each has a queue and a share of the flows: the program sees to that.
+    queues = queues if test.function_cores == 1 else 1
+    flows = max(1, flows) * test.flow_numbers
+    bounds = [flows * queue // queues for queue in range(queues + 1)]
+    jobs: list[Job] = []
+    for role in roles:
+        if role is not Role.SENDER:
+            jobs.append(Job(role, 0, 0, flows))
+            continue
+        jobs += [
+            Job(role, queue, first, end - first)
+            for queue, (first, end) in enumerate(pairwise(bounds))
+        ]
+    return tuple(jobs)
+
+
+def _rewrites(
+    test: Test,
+    function: Function,
+    part: Drawn,
+    crossings: Mapping[tuple[str, str], Addressing],
+) -> tuple[Mapping[str, str] | None, ...]:
+    """Return the MACs that a function writes into what leaves by each of its ports. What comes
+    back to a port of a chain that is used one way goes to whom the frames there come from."""
+    if not function.writes_macs(test.function_semantics):
+        return tuple(None for _ in part.ports)
+    rewrites: dict[str, dict[str, str]] = {}
+    for (_, sink), a in crossings.items():
+        rewrites.setdefault(sink, {"src_mac": a.seen_dst_mac, "dst_mac": a.seen_src_mac})
+    for (source, _), a in crossings.items():
+        rewrites[source] = {"src_mac": a.sent_src_mac, "dst_mac": a.sent_dst_mac}
+    return tuple(rewrites[port.id] for port in part.ports)
+
+
+def _processes(parts: Sequence[Part], prefix: str, together: bool) -> tuple[Player, ...]:
+    """Return the processes of the traffic program; `together` those of a pair are one."""
+    if not together:
+        return tuple(Player(part.node, (part,)) for part in parts if part.function.played)
+    pairs: dict[int | None, list[Part]] = {}
+    for part in parts:
+        pairs.setdefault(part.pair, []).append(part)
+    return tuple(
+        Player(Node(f"{prefix}-pair{pair}", HOST.environment), tuple(both))
+        for pair, both in pairs.items()
+    )
+
+
+def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+    """Return the flows without copies, which are made of the frames of the first."""
+    return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
 
 
 def _end_to_end(crossed: Sequence[Addressing], *, rewritten: bool) -> Addressing:
@@ -262,11 +372,11 @@ def _end_to_end(crossed: Sequence[Addressing], *, rewritten: bool) -> Addressing
     return replace(first, seen_dst_mac=last.seen_dst_mac, sink_ip=last.sink_ip, routed=routed)
 
 
-def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
+def _kind(test: Test, drivers: Drivers, chained: Sequence[Function]) -> PortKind:
     """Return the kind of ports that the test names, else the first of the switch's that engine,
     environment and functions take too, those of user space before the kernel's where the engine is
-    of user space; the switch's first where there is none, which `layout.resolve` refuses."""
-    switch = SWITCHES[test.switch]
+    of user space; the switch's first where there is none, which is refused."""
+    switch, engine, environment = drivers.switch, drivers.engine, drivers.environment
     if test.port != "auto":
         if test.port not in switch.port_kinds:
             raise UsageError(
@@ -281,22 +391,21 @@ def _kind(test: Test, chained: Sequence[Function]) -> PortKind:
                 axes=("port", "nic"),
             )
         return PortKind(test.port)
-    inner = [ENGINES[test.engine].port_kinds, *(function.port_kinds for function in chained)]
-    taken = ENVIRONMENTS[test.environment].port_kinds
+    inner = [engine.port_kinds, *(function.port_kinds for function in chained)]
+    taken = environment.port_kinds
     for kinds in inner:
-        taken &= opened_in(test.environment, kinds)
+        taken &= opened_in(environment, kinds)
     # An engine of user space has the kernel's ports by a detour only.
     usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
-    if ENGINES[test.engine].own_memory:
+    if engine.own_memory:
         usable.sort(key=lambda kind: kind in KERNEL_PORTS)
     return usable[0] if usable else switch.port_kinds[0]
 
 
-def _semantics(test: Test, chained: Sequence[Function]) -> Semantics:
+def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Semantics:
     """Return the semantics that the test names, else the switch's first; in a chain its first that
     brings frames from function to function: by the port where they come in, or learning where
     functions write MACs."""
-    switch = SWITCHES[test.switch]
     if test.semantics == "auto" and not chained:
         return switch.semantics[0]
     if chained:

@@ -10,14 +10,14 @@ from switchmark.model.plan import Plan
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
-from switchmark.path.layout import Layout
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
 
 
-def noise_beside(layout: Layout, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
+def noise_beside(path: Path, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
     """Return the noise beside a test's trials, on its CPUs; `cpus` are those that the host
     allows."""
-    test, wiring = layout.test, layout.wiring
+    test, wiring = path.test, path.wiring
     if test.noise is None:
         return ()
     kind, where = parse_noise(test.noise)

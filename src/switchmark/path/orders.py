@@ -1,45 +1,42 @@
-"""This module writes what the traffic program is told of a test: its ports, threads, tasks, and
-what each task sends and expects. Pure."""
+"""This module writes the orders to the traffic program: its ports, threads and tasks, and what each
+task sends and expects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from switchmark.engines.base import Engine
+from switchmark.environments import netns_of
 from switchmark.model.addresses import ip6_address, tunnelled
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialSpec
-from switchmark.model.topology import Flow, Part, Port, PortKind, Role, Semantics
+from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Role, Semantics
 from switchmark.model.units import LAYER_2_BYTES
-from switchmark.path.layout import UDP_PORT, Layout, frame_sizes
-from switchmark.path.needs import netns_of
+from switchmark.path.layout import UDP_PORT, distinct, frame_sizes
+from switchmark.path.path import Job, Part, Path, Player
 from switchmark.path.placement import Placement
-from switchmark.path.roles import engine_of, own_kernel, place_of, rewrites_of
 from switchmark.path.sharing import RX_BURST
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
-from switchmark.path.tasks import Job, distinct, jobs_of, opened_by
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _VNI = 100  # of a VXLAN tunnel
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
-def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> Message:
-    """Return what a process that plays these parts opens: its ports, and the threads with their
-    tasks."""
+def opening_of(path: Path, placement: Placement, player: Player) -> Message:
+    """Return what a process opens: its ports, and the threads with their tasks."""
+    parts, opened = player.parts, player.opened
     played = [port for part in parts for port in part.ports]
-    endpoints = [layout.endpoints[port.id] for port in played]
-    opened = opened_by(layout, parts)
     ports = [
         {
-            **_port(layout, part, port, alone=len(parts) == 1),
+            **_port(path, part, port, alone=len(parts) == 1),
             "queue": queue,
-            "options": engine_of(layout, part).port_options(
-                layout.wiring_of(part),
-                place_of(layout, part),
-                endpoints,
+            "options": part.engine.port_options(
+                part.switch.wiring,
+                player.node,
+                player.endpoints,
                 played.index(port),
-                layout.test.driver,
+                path.test.driver,
             ),
         }
         for part, port, queue in opened
@@ -50,50 +47,50 @@ def opening_of(layout: Layout, placement: Placement, parts: Sequence[Part]) -> M
                 "role": job.role.value,
                 "ports": [opened.index((part, port, job.queue)) for port in part.ports],
             }
-            for job in jobs_of(layout, part)
+            for job in part.jobs
         ]
         for part in parts
     ]
-    if layout.together:
+    if path.together:
         tasks = [[task for some in tasks for task in some]]
     threads = [
-        {**_pin(layout, placement, part), "tasks": some}
+        {**_pin(path, placement, part), "tasks": some}
         for part, some in zip(parts, tasks, strict=False)
     ]
     return {"ports": ports, "threads": threads}
 
 
-def _port(layout: Layout, part: Part, port: Port, *, alone: bool) -> Message:
-    test, endpoint = layout.test, layout.endpoints[port.id]
-    engine = engine_of(layout, part)
+def _port(path: Path, part: Part, port: Port, *, alone: bool) -> Message:
+    test, engine = path.test, part.engine
+    endpoint = part.endpoints[part.ports.index(port)]
     opened: Message = {
         "engine": engine.name,
         "ifname": endpoint.ifname,
         "burst": max(test.burst, RX_BURST),
-        "frame_bytes": _frame_bytes(layout, engine),
-        "flows": test.flow_numbers if layout.sent_by(part) else 1,
+        "frame_bytes": _frame_bytes(path, engine),
+        "flows": test.flow_numbers if part.sent else 1,
     }
     if engine.needs_ip:
         # With several flows answers and arrivals come from, or go to, other ports too.
-        opened |= {**_addresses(layout, port), "connected": test.flow_numbers == 1}
+        opened |= {**_addresses(path, port), "connected": test.flow_numbers == 1}
     if endpoint.kind is PortKind.NETMAP:  # each network has switches of its own
-        opened["netns"] = netns_of(layout.wiring_of(part).at) or ""
+        opened["netns"] = netns_of(part.switch.wiring.at) or ""
     elif not alone:
-        opened["netns"] = netns_of(layout.nodes[part.id]) or ""
+        opened["netns"] = netns_of(part.node) or ""
     return opened
 
 
-def _frame_bytes(layout: Layout, engine: Engine) -> int:
+def _frame_bytes(path: Path, engine: Engine) -> int:
     """Return the longest frame that a port is opened for: the longest of the path where it cannot
     be opened anew for each test, as a switch would lose its link."""
     if engine.own_memory:
-        return layout.wiring.mtu + LAYER_2_BYTES
-    return max(frame_sizes(layout.test))
+        return path.wiring.mtu + LAYER_2_BYTES
+    return max(frame_sizes(path.test))
 
 
-def _addresses(layout: Layout, port: Port) -> Message:
-    for flow in layout.flows:
-        a = layout.addressing[flow.id]
+def _addresses(path: Path, port: Port) -> Message:
+    for flow in path.flows:
+        a = path.addressing[flow.id]
         if port.id in (flow.source, flow.sink):
             own, peer = a.source_ip, a.sink_ip
             if port.id == flow.sink:
@@ -107,9 +104,9 @@ def _addresses(layout: Layout, port: Port) -> Message:
     return {}
 
 
-def _pin(layout: Layout, placement: Placement, part: Part) -> Message:
-    pin, cores = placement.pins[part.id], layout.test.function_cores
-    if own_kernel(layout, part):  # whose only CPU is pinned as a whole
+def _pin(path: Path, placement: Placement, part: Part) -> Message:
+    pin, cores = placement.pins[part.id], path.test.function_cores
+    if part.own_kernel:  # whose only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
     if cores > 1:
         cpus = {"cpus": [pin.cpus[core % len(pin.cpus)] for core in range(cores)]}
@@ -118,24 +115,23 @@ def _pin(layout: Layout, placement: Placement, part: Part) -> Message:
     return {**pinned, "yield": pin.yield_}
 
 
-def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) -> Message:
-    """Return what a task does in a trial; `players` are all parts that the traffic program
-    plays."""
-    test, part, role = layout.test, job.part, job.role
+def load_of(path: Path, part: Part, job: Job, spec: TrialSpec) -> Message:
+    """Return what a task of a part does in a trial."""
+    test, role = path.test, job.role
     # Nobody but a switch that learns listens to who is where.
-    learning = layout.wiring.semantics is Semantics.LEARNING
+    learning = path.wiring.semantics is Semantics.LEARNING
     if role is Role.FORWARDER:
         forward: Message = {
             "burst": RX_BURST,
-            "rewrite": rewrites_of(layout, part),
+            "rewrite": list(part.rewrites),
         }
         if learning:
-            forward |= _announcing(layout, part.ports)
+            forward |= _announcing(path, part.ends)
         return forward
     sends = role in (Role.SENDER, Role.CLIENT)
-    flows = distinct(layout.sent_by(part) if sends else layout.received_by(part))
+    flows = distinct(part.sent if sends else part.received)
     load: Message = {
-        "first_flow": layout.first_flow(flows[0]) + job.first,
+        "first_flow": path.first_flow(flows[0]) + job.first,
         "flows": job.flows,
         "burst": test.burst if sends else RX_BURST,
     }
@@ -144,33 +140,38 @@ def load_of(layout: Layout, players: Sequence[Part], job: Job, spec: TrialSpec) 
             "rate_pps": (spec.rate_pps or 0.0) * job.flows / (len(flows) * test.flow_numbers),
             "frames": _share_of(spec.frames, job, len(flows) * test.flow_numbers),
             "frame_bytes": list(frame_sizes(test)),
-            "address": [_address(layout, flow, job.first) for flow in flows],
-            "stagger": _stagger(layout, players, job),
+            "address": [_address(path, flow, job.first) for flow in flows],
+            "stagger": _stagger(path, part, job),
         }
-        load |= _flows_of(layout, job)
+        load |= _flows_of(path, job)
         if test.arrivals != "burst":
             load |= {"arrivals": test.arrivals, "seed": test.seed}
     if role in (Role.RECEIVER, Role.CLIENT):
         load["latency"] = test.touch != "none"
         load["ipdv"] = test.dimension == "latency"
     if role is not Role.SENDER and learning:
-        load |= _announcing(layout, part.ports[:1])
+        load |= _announcing(path, part.ends[:1])
     return load
 
 
-def _stagger(layout: Layout, players: Sequence[Part], job: Job) -> float:
+def _stagger(path: Path, part: Part, job: Job) -> float:
     """Return the share of a period by which a task's bursts are due after those of the first
     sender: at a fixed rate they take turns, as all at one moment would be one burst at the
     switch."""
-    jobs = [one for part in players for one in jobs_of(layout, part)]
-    senders = [one for one in jobs if one.role in (Role.SENDER, Role.CLIENT)]
-    return senders.index(job) / len(senders)
+    senders = [
+        (played, one)
+        for player in path.processes
+        for played in player.parts
+        for one in played.jobs
+        if one.role in (Role.SENDER, Role.CLIENT)
+    ]
+    return senders.index((part, job)) / len(senders)
 
 
-def _address(layout: Layout, flow: Flow, share: int) -> Message:
+def _address(path: Path, flow: Flow, share: int) -> Message:
     """Return the addresses of a sender's first flow; `share` is its number among the part's."""
-    test, a = layout.test, layout.addressing[flow.id]
-    first = layout.first_flow(flow) + share
+    test, a = path.test, path.addressing[flow.id]
+    first = path.first_flow(flow) + share
     address: Message = {
         "src_mac": a.sent_src_mac,
         "dst_mac": a.sent_dst_mac,
@@ -194,42 +195,41 @@ def _address(layout: Layout, flow: Flow, share: int) -> Message:
     return _of_version(test.outer_ip_version, address)
 
 
-def expected_of(layout: Layout, job: Job) -> Message:
-    """Return the headers that a receiver's frames are to have."""
-    part = job.part
+def expected_of(path: Path, part: Part, job: Job) -> Message:
+    """Return the headers that the frames of a receiver are to have."""
     answers = job.role is Role.CLIENT
     if not (answers or job.role is Role.RECEIVER):
         return {}
-    flows = distinct(layout.sent_by(part) if answers else layout.received_by(part))
-    originals = [layout.copies(flow)[0] for flow in flows]
-    expect: Message = {"address": [_seen(layout, flow, answers) for flow in originals]}
-    if layout.test.flows_by != "mac" or not _writes_macs(layout, originals[0]):
-        expect |= _flows_of(layout, job, answers=answers)
+    flows = distinct(part.sent if answers else part.received)
+    originals = [path.copies(flow)[0] for flow in flows]
+    expect: Message = {"address": [_seen(path, flow, answers) for flow in originals]}
+    if path.test.flows_by != "mac" or not _writes_macs(path, originals[0]):
+        expect |= _flows_of(path, job, answers=answers)
     return {"latency": False, "ipdv": False, "expect": expect}
 
 
-def _flows_of(layout: Layout, job: Job, *, answers: bool = False) -> Message:
+def _flows_of(path: Path, job: Job, *, answers: bool = False) -> Message:
     """Return how the headers of a task's frames differ; those of answers in their other end."""
-    test = layout.test
+    test = path.test
     if has_subflows(test):
         return {"subflows": subflows_of(test, job.first, several=job.flows, answers=answers)}
     return {"vary": [f"{'dst' if answers else 'src'}_{test.flows_by}"]} if test.flows > 1 else {}
 
 
-def _writes_macs(layout: Layout, flow: Flow) -> bool:
-    return layout.addressing[flow.id].rewritten
+def _writes_macs(path: Path, flow: Flow) -> bool:
+    return path.addressing[flow.id].rewritten
 
 
-def _seen(layout: Layout, flow: Flow, answered: bool) -> Message:
+def _seen(path: Path, flow: Flow, answered: bool) -> Message:
     """Return the addresses of a flow's first frames where they arrive; or of their answers, which
     are reflected and come back as they went."""
-    sent, a = _address(layout, flow, 0), layout.addressing[flow.id]
+    sent, a = _address(path, flow, 0), path.addressing[flow.id]
     if not answered:
         macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
         return {**sent, **macs, "ttl": _TTL - a.routed}
     macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
     # The kernel of a server makes the headers of its answers anew.
-    crossed = 1 if layout.engine.needs_ip else 2
+    crossed = 1 if path.engine.needs_ip else 2
     return {**_turned(sent), **macs, "ttl": _TTL - crossed * a.routed}
 
 
@@ -245,28 +245,28 @@ def _turned(address: Message) -> Message:
     return turned
 
 
-def _announcing(layout: Layout, ports: Sequence[Port]) -> Message:
+def _announcing(path: Path, ends: Sequence[tuple[Port, Endpoint]]) -> Message:
     """Return what tells a switch that learns where ports are. In a phase a port is announced again
     to where the frames that come to it are from, so that it is forwarded by one way: not to ports
     that nothing comes to, which send."""
-    sources = {sink: (source, a.sent_src_mac) for (source, sink), a in layout.crossings.items()}
-    varied = {flow.source: _address(layout, flow, 0)["src_mac"] for flow in reversed(layout.flows)}
+    sources = {sink: (source, a.sent_src_mac) for (source, sink), a in path.crossings.items()}
+    varied = {flow.source: _address(path, flow, 0)["src_mac"] for flow in reversed(path.flows)}
     again = [
         varied.get(sources[port.id][0], sources[port.id][1]) if port.id in sources else None
-        for port in ports
+        for port, _ in ends
     ]
     return {
-        "announce": [_announcement(layout, port) for port in ports],
+        "announce": [_announcement(path, port, end) for port, end in ends],
         "announce_again": again,
     }
 
 
-def _announcement(layout: Layout, port: Port) -> Message:
-    flow = next(f for f in layout.flows if port.id in (f.sink, f.source, *f.hops))
-    a = layout.addressing[flow.id]
-    vlan = {} if layout.test.tag is None else {"vlan": layout.test.tag}
+def _announcement(path: Path, port: Port, end: Endpoint) -> Message:
+    flow = next(f for f in path.flows if port.id in (f.sink, f.source, *f.hops))
+    a = path.addressing[flow.id]
+    vlan = {} if path.test.tag is None else {"vlan": path.test.tag}
     hello = {
-        "src_mac": layout.endpoints[port.id].mac,
+        "src_mac": end.mac,
         "dst_mac": _BROADCAST_MAC,
         "src_ip": a.sink_ip if port.id == flow.sink else a.source_ip,
         "dst_ip": _BROADCAST_IP,
@@ -274,7 +274,7 @@ def _announcement(layout: Layout, port: Port) -> Message:
         "dst_port": UDP_PORT,
         **vlan,
     }
-    return _of_version(layout.test.outer_ip_version, hello)
+    return _of_version(path.test.outer_ip_version, hello)
 
 
 def _of_version(version: str, address: Message) -> Message:

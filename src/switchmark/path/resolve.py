@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
-from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.model.axis import ranked
 from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Spawn
@@ -16,25 +15,21 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
+from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
-from switchmark.path.cores import core_reasons
-from switchmark.path.layout import Layout, lay_out, opened_in
+from switchmark.path.layout import drivers_of, lay_out, opened_in
 from switchmark.path.names import TABLES, unknown_names
+from switchmark.path.path import Path
 from switchmark.path.placement import SHARED_PROCESS, place, unpinned_only, wanted_cpus
-from switchmark.path.roles import (
-    cpu_users_of,
-    engine_of,
-    hosted_parts,
-    parts_in_vms,
-    played_parts,
-    steering_of,
-)
 from switchmark.runs.pci import DRIVERS
 from switchmark.switches import TABLE as SWITCHES
 
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
 """Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
+
+_QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
+"""Interfaces of the kernel that are made, or set up, with as many pairs of queues as wanted."""
 
 _OF_A_WIRING = ranked(AXES, lambda axis: axis.blame_rank)
 """The axes that decide which ports a switch or a function has, and how frames go between them. A
@@ -47,29 +42,28 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
     if unknown := unknown_names(test):
         return unknown
     try:
-        layout = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
+        path = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
     except UsageError as error:
         return [_of_error(error)]
     refusals = [
         *reasons_of_axes(test),
-        *_driver_reasons(test, layout),
-        *_limit_reasons(test, layout),
-        *_placement_reasons(test, layout),
-        *_noise_reasons(test, layout),
-        *_copy_reasons(test, layout),
-        *core_reasons(test, layout),
-        *_chain_reasons(test, layout),
+        *_driver_reasons(test, path),
+        *_limit_reasons(test, path),
+        *_placement_reasons(test, path),
+        *_noise_reasons(test, path),
+        *_copy_reasons(test, path),
+        *_core_reasons(test, path),
+        *_chain_reasons(test, path),
     ]
-    if test.outer_ip_version == "6" and layout.wiring.semantics is Semantics.ROUTED:
+    if test.outer_ip_version == "6" and path.wiring.semantics is Semantics.ROUTED:
         why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
         refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
-    refusal = layout.switch.accepts(layout.wiring)
-    if refusal:
+    if refusal := path.refusal:
         refusals.append(_of_driver(refusal))
     else:
-        refusals += _nic_reasons(layout) or _port_reasons(test, layout, suggest=suggest)
+        refusals += _nic_reasons(path) or _port_reasons(test, path, suggest=suggest)
     for part, named in _named_parts(test).items():
-        if part not in {p.id for p in layout.parts if p.physical}:
+        if part not in {p.id for p in path.parts if p.physical}:
             ends = f" ({named})" if named else ""
             why = (
                 f"--nic names the physical port {part}{ends}, which scenario {test.scenario} does "
@@ -96,7 +90,7 @@ def may_share_process(test: Test) -> bool:
     test still be the one that was asked for. A process that plays a function in a container would
     be outside of it."""
     together = test.model_copy(update={"placement": SHARED_PROCESS})
-    return ENVIRONMENTS[test.environment].shares_host and not check(together)
+    return drivers_of(test).environment.shares_host and not check(together)
 
 
 def _named_parts(test: Test) -> dict[str, str]:
@@ -104,8 +98,8 @@ def _named_parts(test: Test) -> dict[str, str]:
     return {part.strip(): ends for part, _, ends in words}
 
 
-def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    if steering_of(layout) is None:
+def _chain_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    if path.steering is None:
         for name, axis in AXES.items():
             if axis.of == "chain" and getattr(test, name) != axis.default:
                 yield Refusal(
@@ -115,8 +109,8 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
                     "--scenario loopback, or p2v with --chain 2",
                 )
         return
-    engine = ENGINES[test.engine]
-    if any(len(part.ports) > 1 for part in played_parts(layout)) and engine.needs_ip:
+    engine = path.engine
+    if any(len(part.ports) > 1 for part in path.played) and engine.needs_ip:
         yield Refusal(
             ("engine", "function", "chain", "chains", "scenario"),
             f"engine {engine.name} goes through the IP stack: it cannot forward frames of others",
@@ -149,13 +143,13 @@ def _chain_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             yield Refusal(
                 ("chains", "dimension"), "dimension latency follows one chain: --chains 1"
             )
-    refusals = (function.accepts(hosted) for _, function, hosted in hosted_parts(layout))
+    refusals = (part.function.accepts(part.hosted) for part in path.hosted)
     yield from map(_of_driver, dict.fromkeys(filter(None, refusals)))
 
 
-def _nic_reasons(layout: Layout) -> list[Refusal]:
-    switch = layout.switch
-    for port in layout.wiring.ports:
+def _nic_reasons(path: Path) -> list[Refusal]:
+    switch = path.switch
+    for port in path.wiring.ports:
         kind, way = (
             (PortKind.NIC_PCI, "by its PCI address")
             if port.pci
@@ -165,16 +159,16 @@ def _nic_reasons(layout: Layout) -> list[Refusal]:
             usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
             why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
             return [Refusal(("nic", "switch"), why, f"--switch {','.join(usable)}")]
-        where = layout.wiring.at.environment
-        if port.pci and not ENVIRONMENTS[where].shares_host:
+        where = path.drivers.switch_environment
+        if port.pci and not where.shares_host:
             able = [name for name, each in ENVIRONMENTS.items() if each.shares_host]
-            why = f"environment {where} does not give the NIC {port.nic} to {switch.name}"
+            why = f"environment {where.name} does not give the NIC {port.nic} to {switch.name}"
             return [Refusal(_OF_A_WIRING, why, f"--switch-environment {','.join(able)}")]
     return []
 
 
-def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    engine, ends = ENGINES[test.engine], layout.endpoints.values()
+def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    engine, ends = path.engine, [end for _, end in path.ends]
     if test.driver == "auto":
         return
     if test.driver not in engine.drivers:
@@ -188,48 +182,104 @@ def _driver_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         yield Refusal(
             ("driver", "nic"),
             f"driver {test.driver} leaves a PCI device to a program, and this test has none: its "
-            f"ports are of kind {layout.wiring.kind}",
+            f"ports are of kind {path.wiring.kind}",
             "--nic a0=SWITCH-NIC:GENERATOR-NIC, by PCI addresses",
         )
         return
     if any(end.kind not in engine.port_kinds for end in ends):
         return  # refused with its own reason
     try:
-        for port in layout.wiring.ports:
-            end, node = layout.endpoints[port.id], layout.nodes[port.part]
-            engine.port_options(layout.wiring, node, (end,), 0, test.driver)
+        for part in path.parts:
+            for end in part.endpoints:
+                engine.port_options(path.wiring, part.node, (end,), 0, test.driver)
     except UsageError as error:
         yield _of_error(error, "driver")
 
 
-def _placement_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     who = unpinned_only(test.placement)
-    if who == "switch" and not _has_processes(layout):
+    if who == "switch" and not _has_processes(path):
         yield Refusal(
             ("placement", "switch"),
             f"switch {test.switch} has no processes of its own that could be pinned, or not",
         )
-    if who == "function" and all(part.physical for part in layout.parts):
+    if who == "function" and all(part.physical for part in path.parts):
         yield Refusal(
             ("placement", "scenario"),
             f"scenario {test.scenario} has no function that could be pinned, or not",
         )
 
 
-def _has_processes(layout: Layout) -> bool:
+def _has_processes(path: Path) -> bool:
     """Say whether the switch starts processes, so that their CPUs can be chosen and limited."""
-    return any(isinstance(step, Spawn) for step in layout.switch.start(layout.wiring))
+    return any(isinstance(step, Spawn) for step in start_switches(path))
 
 
-def _limit_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
-    if "switch" in test.limits and not _has_processes(layout):
+def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    """Return what speaks against functions on several cores."""
+    cores, engine = test.function_cores, path.engine
+    if cores == 1:
+        return
+    if test.flows < cores:
+        yield Refusal(
+            ("flows", "function_cores"),
+            f"a flow is sent by one core, to stay in order: {test.flows} flows do not use {cores}",
+            f"--flows {8 * cores}",
+        )
+    if test.queues not in (1, cores):
+        yield Refusal(
+            ("queues", "function_cores"),
+            f"each of {cores} cores has a pair of queues of its own: {test.queues} do not fit",
+            f"--queues {cores}",
+        )
+    if engine.own_memory and "queues" not in path.switch.resources:
+        yield Refusal(
+            ("function_cores", "switch"),
+            f"engine {engine.name} opens a queue for each core, and switch {test.switch} has one",
+            "--function-cores 1",
+        )
+    if engine.needs_ip and test.direction == "bi":
+        yield Refusal(
+            ("function_cores", "direction"),
+            f"engine {engine.name} receives by the sockets that it sends from: all that comes in "
+            "would be for one core",
+            "--direction uni",
+        )
+    if path.drivers.environment.own_kernel:
+        yield Refusal(
+            ("function_cores", "environment"),
+            f"a machine of environment {test.environment} has one CPU: --function-cores 1",
+        )
+    if engine.own_memory and not path.drivers.function.played:
+        yield Refusal(
+            ("function_cores", "function"),
+            f"function {test.function} opens one queue of a port: --function-cores 1",
+        )
+    kinds = {kind for part in path.played for kind in part.kinds}
+    for kind in sorted(kinds - _QUEUED) if engine.queue_a_core and not engine.own_memory else ():
+        yield Refusal(
+            ("function_cores", "engine", "port"),
+            f"engine {engine.name} opens a queue for each core, and a port of kind {kind} has one "
+            "pair of queues",
+            "--port veth, or --engine mmap",
+        )
+    if engine.own_memory and not KERNEL_PORTS.isdisjoint(kinds):
+        yield Refusal(
+            ("function_cores", "engine", "port"),
+            f"engine {engine.name} opens one queue of an interface of the kernel",
+            "--engine mmap,xdp",
+        )
+
+
+def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    if "switch" in test.limits and not _has_processes(path):
         yield Refusal(
             ("cpu_limit", "switch"),
             f"switch {test.switch} has no processes of its own whose CPU could be limited",
             "--cpu-limit function:50",
         )
     if "function" in test.limits:
-        if all(part.physical for part in layout.parts):
+        if all(part.physical for part in path.parts):
             yield Refusal(
                 ("cpu_limit", "scenario"),
                 f"scenario {test.scenario} has no function whose CPU could be limited",
@@ -241,7 +291,7 @@ def _limit_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             )
 
 
-def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+def _noise_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.noise is None:
         return
     try:
@@ -249,7 +299,7 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
     except UsageError as error:
         yield _of_error(error, "noise")
         return
-    if isinstance(where, str) and not _has_cpus(test, layout, where):
+    if isinstance(where, str) and not _has_cpus(test, path, where):
         yield Refusal(
             ("noise", "placement", "switch"),
             f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
@@ -258,17 +308,17 @@ def _noise_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
         )
 
 
-def _has_cpus(test: Test, layout: Layout, where: str) -> bool:
+def _has_cpus(test: Test, path: Path, where: str) -> bool:
     """Say whether a placement gives CPUs to the switch, or to the functions, of a test."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
-    pins = place(cpu_users_of(layout), cpus, test.placement).pins
+    pins = place(path.cpu_users, cpus, test.placement).pins
     return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
 
 
-def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
+def _copy_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.copies == 1:
         return
-    if all(len(layout.copies(flow)) == 1 for flow in layout.flows):
+    if all(len(path.copies(flow)) == 1 for flow in path.flows):
         yield Refusal(
             ("copies", "scenario"),
             f"scenario {test.scenario} has no copies: they are for ends, not for chains",
@@ -286,7 +336,7 @@ def _copy_reasons(test: Test, layout: Layout) -> Iterable[Refusal]:
             ("copies", "placement"),
             "placement shared-process joins a sender with one receiver, not with copies",
         )
-    if ENGINES[test.engine].needs_ip:
+    if path.engine.needs_ip:
         yield Refusal(
             ("copies", "engine"),
             f"copies are for a group of MACs, which engine {test.engine} cannot send to",
@@ -312,39 +362,35 @@ def _with_changes(refusal: Refusal, test: Test) -> Refusal:
     return refusal
 
 
-def _port_reasons(test: Test, layout: Layout, *, suggest: bool) -> Iterable[Refusal]:
-    engine, environment = ENGINES[test.engine], ENVIRONMENTS[test.environment]
+def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]:
+    engine, environment = path.engine, path.drivers.environment
     name = test.environment
-    if test.listen != "auto" and layout.wiring.kind is not PortKind.VHOST_USER:
-        why = f"nobody chooses which side of a {layout.wiring.kind} port listens: --listen auto"
+    if test.listen != "auto" and path.wiring.kind is not PortKind.VHOST_USER:
+        why = f"nobody chooses which side of a {path.wiring.kind} port listens: --listen auto"
         yield Refusal(("listen", "port"), why, f"--port {PortKind.VHOST_USER}")
-    if any(layout.endpoints[part.ports[0].id].backend for part in parts_in_vms(layout)):
+    if any(part.endpoints[0].backend for part in path.in_vms):
         yield Refusal(
             ("environment", "switch"),
             f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
             "a switch between the machines",
         )
     # Physical ports are not in the functions' environment.
-    inner = {layout.endpoints[p.id].kind for p in layout.wiring.ports if not p.physical}
+    inner = {end.kind for port, end in path.ends if not port.physical}
     for who, kinds, accepted in (
         *(
-            (
-                f"engine {engine_of(layout, part).name}",
-                {layout.endpoints[p.id].kind for p in part.ports},
-                engine_of(layout, part).port_kinds,
-            )
-            for part in played_parts(layout)
+            (f"engine {part.engine.name}", part.kinds, part.engine.port_kinds)
+            for part in path.played
             if part.physical
         ),
-        (f"engine {engine.name}", inner, opened_in(name, engine.port_kinds)),
+        (f"engine {engine.name}", inner, opened_in(environment, engine.port_kinds)),
         (f"environment {name}", inner, environment.port_kinds),
         *(
             (
-                f"function {part.function}",
-                {layout.endpoints[p.id].kind for p in part.ports},
-                opened_in(name, FUNCTIONS[part.function].port_kinds),
+                f"function {part.function.name}",
+                part.kinds,
+                opened_in(environment, part.function.port_kinds),
             )
-            for part in layout.parts
+            for part in path.parts
             if not part.physical
         ),
     ):

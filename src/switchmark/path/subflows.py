@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 
-from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import Engine
 from switchmark.model.objects import Message
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import Test
@@ -47,7 +47,7 @@ def first_subflow(test: Test, index: int) -> Message:
     return {"src_ip": str(_ADDRESSES + first)} if test.flows_by == "ip" else {}
 
 
-def reasons_of_flows(test: Test) -> Iterable[Refusal]:
+def reasons_of_flows(test: Test, engine: Engine) -> Iterable[Refusal]:
     """Return every reason why a test cannot have such flows."""
     senders = test.pairs * test.chains * (2 if test.direction == "bi" else 1)
     if not has_subflows(test):
@@ -66,11 +66,11 @@ def reasons_of_flows(test: Test) -> Iterable[Refusal]:
             f"{test.flows_by}",
             "--flows-by port",
         )
-    if ENGINES[test.engine].needs_ip:
+    if engine.needs_ip:
         yield Refusal(
             ("flows", "flow_order", "engine"),
             f"engine {test.engine} sends each flow by a socket of its own, in turn, up to "
-            f"{ENGINES[test.engine].flows_max} flows",
+            f"{engine.flows_max} flows",
             "--engine raw-mmsg",
         )
     shares = test.flow_numbers

@@ -1,19 +1,20 @@
-"""A path that is up was built from its layout, with all that tells of it while frames cross."""
+"""A path that is up, with all that tells of it while frames cross."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from switchmark.environments import TABLE as ENVIRONMENTS
-from switchmark.environments import inside
+from switchmark.environments import inside, netns_of, network_stack
 from switchmark.errors import TrialFailed
-from switchmark.functions.traffic import TrafficProcess, Worker, process_name
+from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.hosts.base import Host, Process
 from switchmark.lab.meter import Meter
 from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
+from switchmark.lab.workers import Worker
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
@@ -23,10 +24,8 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import Counting
 from switchmark.observe.threads import in_network, of_machine, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
-from switchmark.path.layout import Layout
-from switchmark.path.needs import stack_of
+from switchmark.path.path import Path
 from switchmark.path.placement import Placement
-from switchmark.path.roles import hosted_parts, instances_of, processes_of
 from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import Device
@@ -37,9 +36,9 @@ _NOT_COUNTED = Counting(missing="perf counts on one host")
 
 
 @dataclass(slots=True)
-class BuiltPath:
-    """A built path is up: it has what was built, since which mark of the executor, and the
-    processes without which it is dead. `at_work` tells those that do the switch's work, on its
+class RunningPath:
+    """A running path is up: it has the path that was built, since which mark of the executor, and
+    the processes without which it is dead. `at_work` tells those that do the switch's work, on its
     `host` (of two the sender's), `nics` are those of PCI as they were found, by place, `gate` is
     what the functional trial showed, `daemons` are the names of the switch's processes. `alive`
     raises TrialFailed where one that works has died, and says when; `works` says that some do
@@ -47,7 +46,7 @@ class BuiltPath:
     `is_warm` that traffic has warmed it up, `frames_after` are those of the functional trial after
     it had rested."""
 
-    layout: Layout
+    path: Path
     placement: Placement
     mark: int
     trials: Trials
@@ -67,50 +66,52 @@ class BuiltPath:
     def serves(self, test: Test) -> bool:
         """Say whether a test can be measured on this path. It cannot on one that has died."""
         lives = all(process.poll() is None for process in self.processes)
-        return shares_path(self.layout.test, test) and lives
+        return shares_path(self.path.test, test) and lives
 
 
 def build_path(
-    executor: Executor, host: Host, layout: Layout, placement: Placement, counting: Counting
-) -> BuiltPath:
-    """Build the path of a layout and open its ports. `counting` is what the processor counts on
+    executor: Executor, host: Host, path: Path, placement: Placement, counting: Counting
+) -> RunningPath:
+    """Build a path and open its ports. `counting` is what the processor counts on
     this host. What was built is undone by the executor, also where this fails."""
     mark = executor.mark()
-    nics = find_nics(host, layout)
-    executor.execute(lend_nics(executor.host, layout, nics))
-    executor.execute(construct(layout))
+    nics = find_nics(host, path)
+    executor.execute(lend_nics(executor.host, path, nics))
+    executor.execute(construct(path))
     programs = {
-        "+".join(part.id for part in parts): (node, executor.process(process_name(node)), parts)
-        for node, parts in processes_of(layout)
+        player.name: (player.node, executor.process(process_name(player.node)))
+        for player in path.processes
     }
     workers = [
-        Worker(TrafficProcess(name, process), parts)
-        for name, (_, process, parts) in programs.items()
+        Worker(TrafficProcess(player.name, programs[player.name][1]), player)
+        for player in path.processes
     ]
     daemons = {
         **{
-            place: (f"switch {layout.switch.name}", wiring.at, _spawned(executor, start))
-            for place, wiring, start in instances_of(layout)
+            switch.id: (
+                f"switch {switch.driver.name}",
+                switch.wiring.at,
+                _spawned(executor, switch.start),
+            )
+            for switch in path.switches
         },
         **{
             part.id: (
-                f"function {part.id} ({function.name})",
-                hosted.node,
-                _spawned(executor, function.start(hosted)),
+                f"function {part.id} ({part.function.name})",
+                part.node,
+                _spawned(executor, part.function.start(part.hosted)),
             )
-            for part, function, hosted in hosted_parts(layout)
+            for part in path.hosted
         },
     }
 
     hosts = {
         **{place: executor.host(at) for place, (_, at, _) in daemons.items()},
-        **{name: executor.host(node) for name, (node, _, _) in programs.items()},
+        **{name: executor.host(node) for name, (node, _) in programs.items()},
     }
 
     # What a guest's process takes of its machine is less than the machine takes of this host.
-    vms = {
-        part.id: boot for part in layout.parts for boot in _spawned(executor, vm_of(layout, part))
-    }
+    vms = {part.id: boot for part in path.parts for boot in _spawned(executor, vm_of(path, part))}
 
     def alive(when: str = "during the trial") -> None:
         for who, _, processes in daemons.values():
@@ -145,57 +146,57 @@ def build_path(
     def playing() -> dict[str, Collection[int]]:
         return {
             name: _at_work(hosts[name], node, [process])
-            for name, (node, process, _) in programs.items()
+            for name, (node, process) in programs.items()
         }
 
     every = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
-        layout,
+        path,
         placement,
         workers,
-        counters=lambda: _counters(executor, layout),
+        counters=lambda: _counters(executor, path),
         alive=alive,
         meter=Meter(
             host,
             executor,
-            layout.wiring.run_dir,
+            path.wiring.run_dir,
             placement,
             cpus=placement.used(every) or every,
             playing=playing,
             hosted=hosted,
-            counting=counting if len(layout.wirings) == 1 else _NOT_COUNTED,
+            counting=_NOT_COUNTED if path.uplinks else counting,
             hosts=hosts,
         ),
     )
     trials.open(
-        join=lambda: executor.execute(join(layout)),
-        settle=lambda: executor.execute(settled(layout)),
+        join=lambda: executor.execute(join(path)),
+        settle=lambda: executor.execute(settled(path)),
     )
     others = [process for _, _, processes in daemons.values() for process in processes]
     _, at, of_switch = daemons["switch"]  # of two instances that of the sender's host
-    return BuiltPath(
-        layout,
+    return RunningPath(
+        path,
         placement,
         mark,
         trials,
-        processes=[*others, *(process for _, process, _ in programs.values())],
+        processes=[*others, *(process for _, process in programs.values())],
         at_work=lambda: _at_work(hosts["switch"], at, of_switch) if of_switch else (),
         host=hosts["switch"],
         nics=nics,
         daemons=tuple(
-            step.name for *_, start in instances_of(layout) for step in start if type(step) is Spawn
+            step.name for each in path.switches for step in each.start if type(step) is Spawn
         ),
         alive=alive,
         works=bool(others or vms),
     )
 
 
-def entrances(layout: Layout, run: str) -> list[str]:
+def entrances(path: Path, run: str) -> list[str]:
     """Return how to enter each node of a path that is kept, and to end the run that it is of."""
-    nodes = dict.fromkeys((*(each.at for each in layout.wirings), *layout.nodes.values()))
+    every = (*(each.wiring.at for each in path.switches), *(part.node for part in path.parts))
     shells = [
         " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
-        for node in nodes
+        for node in dict.fromkeys(every)
     ]
     return [shell for shell in shells if not shell.startswith("bash")] + [f"switchmark clean {run}"]
 
@@ -204,35 +205,38 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
     return [executor.process(step.name) for step in steps if isinstance(step, Spawn)]
 
 
-def _counters(executor: Executor, layout: Layout) -> PathCounters:
+def _counters(executor: Executor, path: Path) -> PathCounters:
     """Return the counters of both ends of every port, and of the switch."""
-    counters = Counters()
-    of_switch, of_parts = layout.switch.counters.commands(layout.wiring), part_counters(layout)
-    every = executor.run(*of_switch, *of_parts)
-    outputs, printed = every[: len(of_switch)], every[len(of_switch) :]
-    if outputs:
-        try:
-            counters = layout.switch.counters.parse(layout.wiring, outputs)
-        except ValueError as garbled:
-            name = layout.switch.name
-            raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from (
-                garbled
-            )
-    at_switch = {**counters.ports, **_counted_by_links(executor, layout, counters.ports)}
+    of_switches = [switch.counters for switch in path.switches]
+    of_parts = part_counters(path)
+    printed = iter(
+        executor.run(*(step for each in of_switches for step in each), *of_parts.values())
+    )
+    try:
+        told = [
+            switch.parse(tuple(itertools.islice(printed, len(steps))))
+            for switch, steps in zip(path.switches, of_switches, strict=True)
+        ]
+    except ValueError as garbled:
+        name = path.switch.name
+        raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from garbled
+    counters = told[0] if len(told) == 1 else _added(told)
+    at_switch = {**counters.ports, **_counted_by_links(executor, path, counters.ports)}
     links_of_ends = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
     links = {
-        step.at: parse_link_counters(output) for step, output in zip(of_parts, printed, strict=True)
+        node: parse_link_counters(output) for node, output in zip(of_parts, printed, strict=True)
     }
-    for part in layout.parts:
-        for port in part.ports:
-            ifname = layout.endpoints[port.id].ifname
-            if ifname:
-                links_of_ends[PortEnd(port.id)] = links[stack_of(layout, part)][ifname]
+    for part in path.parts:
+        stack = network_stack(part.node)
+        for port, end in part.ends:
+            if end.ifname:
+                links_of_ends[PortEnd(port.id)] = links[stack][end.ifname]
     functions = {}
-    for part, function, hosted in hosted_parts(layout):
-        outputs = executor.run(*function.counters.commands(hosted))
+    for part in path.hosted:
+        hosted, counting = part.hosted, part.function.counters
+        outputs = executor.run(*counting.commands(hosted))
         try:
-            functions[part.id] = function.counters.parse(hosted, outputs).ports
+            functions[part.id] = counting.parse(hosted, outputs).ports
         except ValueError as garbled:
             raise TrialFailed(
                 f"the counters of function {part.id} cannot be read: {garbled}"
@@ -241,33 +245,44 @@ def _counters(executor: Executor, layout: Layout) -> PathCounters:
 
 
 def _counted_by_links(
-    executor: Executor, layout: Layout, told: Mapping[str, PortCounters]
+    executor: Executor, path: Path, told: Mapping[str, PortCounters]
 ) -> Mapping[str, PortCounters]:
     """Return the ports that the switch tells nothing of, by the interfaces that are their ends at
     the switch."""
     nothing = PortCounters()
-    silent = {
-        port.id
-        for wiring in layout.wirings
-        for port in wiring.ports
-        for counted in (told.get(port.id, nothing),)
-        if (port.uplink or layout.endpoints[port.id].switch_ifname)
-        and None in (counted.rx, counted.tx)
-    }
+    linked = [port.id for switch in path.switches for port in switch.uplinks]
+    linked += [port.id for port, end in path.ends if end.switch_ifname]
+    counted = {port: told.get(port, nothing) for port in linked}
+    silent = {port for port, each in counted.items() if None in (each.rx, each.tx)}
     if not silent:
         return {}
     every: dict[str, PortCounters] = {}
-    for wiring in layout.wirings:
-        steps = on_host(link_counters(wiring), wiring.at.host)
+    for switch in path.switches:
+        steps = on_host(link_counters(switch.wiring), switch.host)
         outputs = executor.run(*(step for step in steps if isinstance(step, Run)))
-        every |= kernel_counters(wiring, outputs).ports
+        every |= kernel_counters(switch.wiring, outputs).ports
     return {port: each for port, each in every.items() if port in silent}
+
+
+def _added(instances: Sequence[Counters]) -> Counters:
+    """Return the counters of the whole switch, by those of its instances."""
+    return Counters(
+        {port: each for counters in instances for port, each in counters.ports.items()},
+        _sum(counters.busy_cycles for counters in instances),
+        _sum(counters.idle_cycles for counters in instances),
+        _sum(counters.slow_path for counters in instances),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _at_work(host: Host, at: Node, daemons: Sequence[Process]) -> Collection[int]:
     """Return the processes that do a switch's work. What was started may be but the client of a
     container's runtime: then it is whatever has the network stack of the switch's node."""
     pids = {daemon.pid for daemon in daemons}
-    path = ENVIRONMENTS[at.environment].netns(at)
-    there = in_network(host, path) if path else pids
+    network = netns_of(at)
+    there = in_network(host, network) if network else pids
     return pids if pids <= there else there

@@ -1,0 +1,193 @@
+"""This module decides on which hosts a test is, and what joins the switches of two. Pure.
+
+Between two hosts each has an instance of the switch. To an instance the uplink to the other one is
+a physical port in the place of the function that is behind it there: of its number, and so with
+its addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from switchmark.errors import UsageError
+from switchmark.model.addresses import mac_address
+from switchmark.model.plan import HOST, Node
+from switchmark.model.test import Test
+from switchmark.model.topology import Flow, Port, Semantics, Topology, Wiring
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_HINT = "--hosts a,b, by the names of the host file"
+_SIDES = "ab"
+_OF_HOST = ":"  # in the name of an uplink's end, as in no other port's
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """A cable that joins the instances of a switch on two hosts."""
+
+    name: str
+    ends: tuple[str, str]
+    """Its interfaces, on the first host and on the second."""
+    made: bool
+    """Whether it is made for the test, as a veth pair between both hosts."""
+
+
+def hosts_of(test: Test) -> tuple[str, ...]:
+    """Return the names of the two hosts of a remote test, the sender's first; that of the host of a
+    local one, or none where it is on this host. UsageError where they are too many or too few."""
+    names = tuple(name.strip() for name in (test.hosts or "").split(",") if name.strip())
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"'{name}' is no name of a host", hint=_HINT, axes=("hosts",))
+    if test.locality == "local":
+        if len(names) > 1:
+            raise UsageError(
+                f"hosts {test.hosts}: both ends of a local test are on one host",
+                hint="--locality remote",
+                axes=("hosts", "locality"),
+            )
+        return names if names != (HOST.host,) else ()
+    if not names:
+        raise UsageError(
+            "locality remote is between two hosts", hint=_HINT, axes=("hosts", "locality")
+        )
+    if len(set(names)) != 2 or len(names) != 2:
+        raise UsageError(
+            f"hosts '{test.hosts}': locality remote is between two hosts",
+            hint=_HINT,
+            axes=("hosts",),
+        )
+    return names
+
+
+def home_of(test: Test) -> str:
+    """Return the name of the host that commands of a test run on which name none: that of a local
+    test, else this one."""
+    names = hosts_of(test)
+    return names[0] if len(names) == 1 else HOST.host
+
+
+def sides_of(topology: Topology) -> Mapping[str, int]:
+    """Return the side of each part: 0 where the first flow of a pair begins, 1 where it ends.
+    UsageError for functions between."""
+    sides: dict[str, int] = {}
+    parts = {port.id: port.part for port in topology.ports}
+    for flow in topology.flows:
+        if flow.hops:
+            raise UsageError(
+                "between two hosts frames go from one end to the other, through no functions",
+                hint="--scenario v2v, p2p, p2v or v2p, with --chain 1",
+                axes=("locality", "scenario", "chain"),
+            )
+        if parts[flow.source] not in sides:
+            sides[parts[flow.source]] = 0
+            sides[parts[flow.sink]] = 1
+        sides.setdefault(parts[flow.sink], 1)
+    return sides
+
+
+def side_name(side: int) -> str:
+    """Return the letter that the names of a host's nodes and interfaces have behind the run's
+    prefix: those of both hosts differ, as they may be one machine."""
+    return _SIDES[side]
+
+
+def far_switch(host: str) -> str:
+    """Return the name that the instance of the second host has among parts."""
+    return f"switch@{host}"
+
+
+def uplinks_of(wiring: Wiring, far: Node, cables: Sequence[tuple[str, str]]) -> tuple[Uplink, ...]:
+    """Return the uplinks of a switch on two hosts, the second of which has the node `far`: one
+    where the instances learn who is behind it, else one for each pair. `cables` are the interfaces
+    of real ones, in pairs; without them they are made."""
+    shared = wiring.semantics is Semantics.LEARNING
+    count = 1 if shared else len(_pairs(wiring, far))
+    ends = tuple(cables) or tuple(
+        (wiring.name(f"a-up{number}"), wiring.name(f"b-up{number}")) for number in range(count)
+    )
+    return tuple(
+        Uplink(f"u{number}", pair, made=not cables) for number, pair in enumerate(ends[:count])
+    )
+
+
+def lacking_cables(switch: str, wiring: Wiring, uplinks: Sequence[Uplink]) -> str | None:
+    """Return why a switch cannot go between two hosts with these uplinks; None if it can."""
+    pairs = len({frozenset((flow.source, flow.sink)) for flow in wiring.flows})
+    cables = len(uplinks)
+    if wiring.semantics is Semantics.LEARNING or cables >= pairs:
+        return None
+    return (
+        f"{switch} ({wiring.semantics}) takes a cable for each pair: for {pairs} "
+        f"pairs there {'is' if cables == 1 else 'are'} {cables}"
+        f"\n\nhint: --pairs {cables}, or a switch that is learning"
+    )
+
+
+def halves_of(
+    wiring: Wiring, far: Node, uplinks: Sequence[Uplink], far_cores: tuple[int, ...]
+) -> tuple[Wiring, Wiring]:
+    """Return the wirings of both instances: of that at `Wiring.at`, and of that at `far`, which
+    has `far_cores`. Each has the ports of its host, and its ends of the uplinks."""
+    pairs = _pairs(wiring, far)
+
+    def half(side: int) -> Wiring:
+        at = (wiring.at, far)[side]
+        here = tuple(dict.fromkeys(pair[side] for pair in pairs))
+        ups: dict[str, Port] = {}
+        behind: dict[str, Port] = {}
+        for number, pair in enumerate(pairs):
+            uplink = uplinks[min(number, len(uplinks) - 1)]
+            own = Port(
+                id=f"{at.host}{_OF_HOST}{uplink.name}",
+                index=pair[1 - side].index,
+                part=f"{at.host}{_OF_HOST}{uplink.name}",
+                physical=True,
+                nic=uplink.ends[side],
+                uplink="made" if uplink.made else "named",
+                node=at,
+            )
+            behind[pair[1 - side].id] = ups.setdefault(uplink.name, own)
+        flows: dict[tuple[str, str], Flow] = {}
+        for flow in wiring.flows:
+            source = behind.get(flow.source, wiring.port(flow.source)).id
+            sink = behind.get(flow.sink, wiring.port(flow.sink)).id
+            flows.setdefault((source, sink), replace(flow, source=source, sink=sink))
+        return replace(
+            wiring,
+            prefix=f"{wiring.prefix}-{side_name(side)}",
+            run_dir=at.run_dir,
+            at=at,
+            ports=(*here, *ups.values()),
+            flows=tuple(flows.values()),
+            cores=far_cores if side else wiring.cores,
+        )
+
+    return half(0), half(1)
+
+
+def mac_of_uplink(half: Wiring, uplink: Port) -> str:
+    """Return the MAC of an end of an uplink. A router sends to that of the function behind it,
+    whose place the router of the other host is in."""
+    if half.semantics is not Semantics.ROUTED:
+        return mac_address(uplink.index, router=True)
+    flow = next(f for f in half.flows if uplink.id in (f.source, f.sink))
+    own = flow.source if flow.sink == uplink.id else flow.sink
+    return mac_address(half.port(own).index)
+
+
+def itself(half: Wiring) -> Node:
+    """Return the host that an instance is on."""
+    return replace(HOST, host=half.at.host, run_dir=half.run_dir)
+
+
+def _pairs(wiring: Wiring, far: Node) -> list[tuple[Port, Port]]:
+    """Return the ports between which frames go, that of the first host first."""
+    pairs = {}
+    for flow in wiring.flows:
+        ends = [wiring.port(flow.source), wiring.port(flow.sink)]
+        ends.sort(key=lambda port: port.node.host == far.host)
+        pairs[ends[0].id, ends[1].id] = (ends[0], ends[1])
+    return list(pairs.values())
