@@ -15,24 +15,27 @@ LAST_CPU = 1023
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A CPU is a logical one. `siblings` are the other CPUs of its physical core; `isolated` says
-    that the kernel schedules nothing there by itself (isolcpus)."""
+    """A logical CPU."""
 
     id: int
+    """Its number."""
     node: int = 0
+    """Its NUMA node."""
     siblings: tuple[int, ...] = ()
+    """The other CPUs of its physical core."""
     isolated: bool = False
+    """The kernel schedules nothing there by itself (isolcpus)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A seat is where a part runs; a record says `cpus` and `yield`."""
+    """Where a part runs."""
 
     cpus: tuple[int, ...] = ()
-    """Its CPUs; none: wherever the kernel likes."""
+    """Its CPUs; none: the kernel chooses."""
 
     yield_: bool = False
-    """It must yield, because somebody shares them."""
+    """It must yield, as it shares them with another part."""
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

@@ -9,17 +9,16 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal is one reason why a test can never work.
-
-    `axes` are the fields of `Test` that it is about, the one whose change would help first. `why`
-    is the reason in the user's words, `hint` an option that would do instead. `changes` are
-    values of single axes: with any of them the test is accepted.
-    """
+    """One reason why a test can never work."""
 
     axes: tuple[str, ...]
+    """The fields of `Test` that it is about; a change of the first would help first."""
     why: str
+    """The reason, in the user's words."""
     hint: str | None = None
+    """An option that would do instead."""
     changes: tuple[tuple[str, str], ...] = ()
+    """Values of single axes: with any one of them the test is accepted."""
 
     def __str__(self) -> str:
         return self.why if self.hint is None else f"{self.why}\n\nhint: {self.hint}"

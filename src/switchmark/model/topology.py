@@ -411,19 +411,22 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """`cables` are the interfaces that join the hosts, those of the first with those of the second;
-    without any, veth pairs are made. `foreign` are the hosts that have a kernel, and so a clock, of
-    their own; `one_machine` says that both hosts are the same machine. `emulated` says in what way
-    the cables are none. `programs` are the paths of the traffic program on hosts that have it
-    elsewhere. `doubts` are those that every trial there has."""
+    """What is between the two hosts of a test."""
 
     cables: tuple[tuple[str, str], ...] = ()
+    """The interfaces that join the hosts, in pairs, that of the first host first; without any, veth
+    pairs are made."""
     foreign: frozenset[str] = frozenset()
+    """The hosts that have a kernel of their own, and so a clock of their own."""
     one_machine: bool = False
+    """Both hosts are the same machine."""
     emulated: str = ""
+    """How the cables are emulated, in words; empty for real ones."""
     programs: Mapping[str, str] = field(default_factory=dict)
+    """The path of the traffic program, by host, on hosts that have it elsewhere."""
     doubts: tuple[str, ...] = ()
+    """The doubts of every trial there."""
 
 
 NOTHING = Between()
-"""What is between the ends of a local test."""
+"""Nothing is between the ends of a local test."""
