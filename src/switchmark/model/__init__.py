@@ -1,2 +1,1 @@
-"""This package holds frozen, typed data and units. No I/O; it imports nothing of the project but
-`errors`."""
+"""Frozen, typed data and units. No I/O; the package imports nothing of the project but `errors`."""

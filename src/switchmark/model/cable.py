@@ -1,5 +1,5 @@
-"""This module says what a record tells of a test on a cable, without its switch: a rate is held
-against its `Calibration`, a latency stands beside its `Floor`."""
+"""What a record has of the same test on a cable, without its switch: a `Calibration` for a rate, a
+`CableLatency` for a latency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CABLE = "direct"
 
 
 class CableRate(Written):
-    """This record says how fast some cables carry frames."""
+    """How fast some cables carry frames."""
 
     rate_pps: tuple[float, float, float]
     """The rate received: low, mean and high, in frames a second."""
@@ -21,7 +21,7 @@ class CableRate(Written):
 
 
 class CableFigures(Written):
-    """This record says what one trial on a cable shows of its sender and its receiver."""
+    """The sender and the receiver of one trial on a cable."""
 
     rate_pps: tuple[float, float, float]
     """The rate received: low, mean and high, in frames a second."""
@@ -49,8 +49,8 @@ class _Cable(Written):
 
 # Of two bases, the members of the last come first.
 class Calibration(CableFigures, _Cable):
-    """A calibration says what the traffic program does on a cable, at the axes and the CPUs of a
-    test: by the trial with the median rate."""
+    """The traffic program on a cable, with the axes and the CPUs of a test: the trial with the
+    median rate."""
 
     trials: int = 1
     """How many trials it is the median of."""
@@ -66,7 +66,7 @@ class Calibration(CableFigures, _Cable):
 
 
 class NoCalibration(Written):
-    """This record says that a calibration failed."""
+    """A calibration that failed."""
 
     error: str
     """Why."""
@@ -84,7 +84,7 @@ class _CableLatencyTrials(_Cable):
 
 
 class CableLatency(LatencyFigures, _CableLatencyTrials):
-    """This record is the latency of a test on a cable, by trials shortly before it."""
+    """The latency of a test on a cable, from trials shortly before it."""
 
     holds: bool | None = None
     """Said where it is told: the median is not above the test's own. One that is above is no
@@ -92,7 +92,7 @@ class CableLatency(LatencyFigures, _CableLatencyTrials):
 
 
 class NoCableLatency(_Cable):
-    """This record says that the latency on a cable could not be measured."""
+    """A latency on a cable that could not be measured."""
 
     error: str
     """Why."""

@@ -1,8 +1,7 @@
-"""This module says what frames cost: what was counted of one trial, and what a test's trials come
-to.
+"""What frames cost: the counts of one trial, and the figures of a test.
 
-Cores are CPU time for elapsed time: 1.0 is one whole core. CPUs are named by their numbers, as
-texts. What is not known is None.
+Cores are CPU time divided by elapsed time: 1.0 is one whole core. CPUs are named by their numbers,
+as texts. What is not known is None.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from switchmark.model.written import Written
 
 
 class Shares(Written):
-    """These shares say what some CPUs, or the threads of one part, spent their time on."""
+    """What some CPUs, or the threads of one part, spent their time on."""
 
     roles: tuple[str, ...] = ()
     """What is done there, where it is a part."""
@@ -34,7 +33,7 @@ class Shares(Written):
 
 
 class Profile(Written):
-    """A profile says what the CPUs of a test did, by samples of `perf record`."""
+    """What the CPUs of a test did, from samples of `perf record`."""
 
     missing: str | None = None
     """Why there is none."""
@@ -69,7 +68,7 @@ class Profile(Written):
 
 
 class InterruptTimes(Written):
-    """This record says how long the kernel worked in interrupts on one CPU."""
+    """How long the kernel worked in interrupts on one CPU."""
 
     irq: float
     """Cores that interrupts by devices took."""
@@ -82,7 +81,7 @@ class InterruptTimes(Written):
 
 
 class InterruptCost(Written):
-    """This record says how long the kernel worked in interrupts on the CPUs of the test."""
+    """How long the kernel worked in interrupts on the CPUs of the test."""
 
     cpus: dict[str, InterruptTimes]
     """By CPU."""
@@ -95,7 +94,7 @@ class InterruptCost(Written):
 
 
 class SchedulerCounts(Written):
-    """This record says what the scheduler did with all threads of one place."""
+    """What the scheduler did with all threads of one place."""
 
     roles: tuple[str, ...]
     """What is done there."""
@@ -108,8 +107,7 @@ class SchedulerCounts(Written):
 
 
 class ProcessorCounts(Written):
-    """This record says what the processor counted of one place. A counter that this host has not
-    is missing."""
+    """The processor's counters of one place. A counter that this host does not have is missing."""
 
     by: Literal["thread", "cpu"]
     """Read of its threads, or of whole CPUs."""
@@ -134,7 +132,7 @@ class ProcessorCounts(Written):
 
 
 class PerfCost(Written):
-    """This record has the processor's counters, or says why there are none."""
+    """The processor's counters, or the reason why there are none."""
 
     missing: str | None = None
     """Why there are none."""
@@ -147,7 +145,7 @@ class PerfCost(Written):
 
 
 class TrialCost(Written):
-    """This record says what the measured phase of a trial cost."""
+    """The cost of the measured phase of a trial."""
 
     elapsed_ns: int
     """How long that took, in nanoseconds."""
@@ -175,7 +173,7 @@ class TrialCost(Written):
 
 
 class InterruptFigures(Written):
-    """These figures say how long the kernel worked in interrupts on the CPUs of a test."""
+    """How long the kernel worked in interrupts on the CPUs of a test."""
 
     cores: float
     """Cores that it took."""
@@ -191,7 +189,7 @@ class InterruptFigures(Written):
 
 
 class SchedulerFigures(Written):
-    """These figures say what the scheduler did with the threads of one role."""
+    """What the scheduler did with the threads of one role."""
 
     context_switches: int = 0
     """How often they were taken off a CPU."""
@@ -201,8 +199,8 @@ class SchedulerFigures(Written):
 
 
 class ProcessorFigures(Written):
-    """These figures say what the processor counted of one role. A frame is one sent, of a sender,
-    and else one received."""
+    """The processor's counters of one role, by frames: of a sender frames sent, else frames
+    received."""
 
     by: Literal["thread", "cpu"]
     """Read of its threads, or of whole CPUs."""
@@ -239,7 +237,7 @@ class ProcessorFigures(Written):
 
 
 class PerfFigures(Written):
-    """These figures are the processor's counters of a test."""
+    """The processor's counters of a test."""
 
     missing: str | None
     """Why there are none."""
@@ -252,7 +250,7 @@ class PerfFigures(Written):
 
 
 class Disagreement(Written):
-    """This record names a role whose cores the scheduler and a cycle counter tell differently."""
+    """A role whose cores differ between the scheduler and a cycle counter."""
 
     part: str
     """The role, or `cpus`: all CPUs of the test."""
@@ -268,7 +266,7 @@ class Disagreement(Written):
 
 
 class CostFigures(Written):
-    """These figures say what the frames of a test cost, over all its trials."""
+    """What the frames of a test cost, over all its trials."""
 
     mpps_per_core: float | None
     """10^6 frames received a second, for each of `total_cores`."""

@@ -1,5 +1,5 @@
-"""This module holds what the ends of a path's ports, its switch and its functions have counted: up
-to one moment, or between two."""
+"""Counters of the ends of a path's ports, of its switch and of its functions: up to one moment, or
+between two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ counts there."""
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """These are the frames at one port as who counts there sees it; None where it does not tell."""
+    """The frames at one port, as counted there; None where nobody counts."""
 
     rx: int | None = None
     """Frames that came in there."""
@@ -50,7 +50,7 @@ LinkCounters = Mapping[PortEnd, PortCounters]
 
 @dataclass(frozen=True, slots=True)
 class PathCounters:
-    """These are the counters of a path up to one moment, or between two."""
+    """The counters of a path up to one moment, or between two."""
 
     links: LinkCounters = field(default_factory=dict)
     """By end of a port."""

@@ -1,4 +1,4 @@
-"""This module says what the verdict, the doubts and the balance of a trial rest on."""
+"""The evidence for the verdict, the doubts and the balance of a trial."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Blamed = Literal["switch", "receiver", "function"]
 
 
 class HeaderCheck(Written):
-    """This check holds the headers of a flow's frames against what the switch says that it makes of
-    them."""
+    """The headers of a flow's frames, compared with those that the addressing of the switch
+    promises."""
 
     compared: int
     """Frames whose headers were compared."""
@@ -42,7 +42,7 @@ class HeaderCheck(Written):
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A balance is a stretch of the path by its counters; a record says `in` and `out`."""
+    """The frames at both ends of a stretch of the path; a record says `in` and `out`."""
 
     entered: int
     """Frames that went into it."""
@@ -80,8 +80,7 @@ class PastSwitch(Written):
 
 
 class VerdictEvidence(Written):
-    """This record says what a verdict was found by. Rates are frames a second; of three, they are
-    low, mean and high."""
+    """The evidence for a verdict. Rates are frames a second; three rates are low, mean and high."""
 
     rule: str = ""
     """The rule that decided."""
@@ -136,8 +135,8 @@ class VerdictEvidence(Written):
 
 
 class ClockEvidence(Written):
-    """This record says how far the clock of another kernel can be told, by exchanges of messages
-    with a process there."""
+    """How precisely the clock of another kernel is known, from messages exchanged with a process
+    there."""
 
     unsure_ns: int
     """By how much it was wrong at most during the trial, in nanoseconds."""
@@ -150,7 +149,7 @@ class ClockEvidence(Written):
 
 
 class Evidence(Written):
-    """This record has all evidence of a trial."""
+    """All evidence of a trial."""
 
     taken: dict[str, float] = Field(default_factory=dict)
     """By CPUs, such as `0-1`: the share of them that others took."""

@@ -1,5 +1,4 @@
-"""This module tells tests apart, and writes a test in a few words: for tables, pages and
-progress."""
+"""Which axes tell tests apart, and a test in a few words: for tables, pages and progress."""
 
 from __future__ import annotations
 

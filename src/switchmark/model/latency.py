@@ -1,7 +1,6 @@
-"""This module has latencies: of one trial, with the histogram that they are read from, and of
-several.
+"""Latencies: of one trial, with the histogram that they are read from, and of several trials.
 
-Nanoseconds from when a frame should have left. A percentile is None unless at least ten samples lie
+Nanoseconds since a frame should have left. A percentile is None unless at least ten samples lie
 beyond it.
 """
 
@@ -15,7 +14,7 @@ from switchmark.model.written import Written
 
 
 class Distribution(BaseModel):
-    """A distribution tells many times by their histogram, and by what is read of it most."""
+    """A histogram of times, and the values that are most often read from it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,7 +47,7 @@ class Distribution(BaseModel):
 
 
 class Lag(Distribution):
-    """A lag says how long after it was due a sender made each frame that has a time by a rate."""
+    """How late a paced sender made its frames: after the time that each was due by the rate."""
 
 
 class Stamps(BaseModel):
@@ -75,12 +74,12 @@ class Stamps(BaseModel):
 
 
 class Variation(Distribution):
-    """A variation says how the delays of frames sent in turn differ (IPDV, RFC 5481): absolute
-    nanoseconds, of pairs of frames of a flow that arrived in turn too."""
+    """How the delays of consecutive frames differ (IPDV, RFC 5481): absolute nanoseconds, of pairs
+    of frames of a flow that also arrived one after the other."""
 
 
 class Latency(BaseModel):
-    """This record has the latency of some frames of one trial."""
+    """The latency of some frames of one trial."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -132,7 +131,7 @@ class Latency(BaseModel):
 
 
 class VariationFigures(Written):
-    """These figures are a `Variation` without its histogram."""
+    """A `Variation` without its histogram."""
 
     count: int
     """Pairs of frames."""
@@ -160,7 +159,7 @@ class VariationFigures(Written):
 
 
 class LatencyError(Written):
-    """This record says by how much a median may be wrong, in nanoseconds: bounds, and their sum."""
+    """How wrong a median may be, in nanoseconds: bounds, and their sum."""
 
     median_ns: int
     """The sum of all below: the median is right to this, more or less."""
@@ -187,7 +186,7 @@ class LatencyError(Written):
 
 
 class LatencyFigures(Written):
-    """These figures tell the latency of all frames of some trials."""
+    """The latency of all frames of some trials."""
 
     kind: Literal["rtt", "one-way"]
     """There and back, or one way."""

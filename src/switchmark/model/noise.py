@@ -1,6 +1,6 @@
-"""This module says what else happened on a host: around a test, and during each of its trials.
+"""What else happened on a host: around a test, and during each of its trials.
 
-CPUs are named by their numbers, as texts. What a host does not tell is None.
+CPUs are named by their numbers, as texts. What a host does not report is None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BUSY = 0.2
 
 
 class Jitter(Written):
-    """This record says what a busy loop on one CPU had to do without."""
+    """The time that a busy loop on one CPU did not get."""
 
     lost: float | None = None
     """The share of its time that it did not get."""
@@ -41,7 +41,7 @@ class _Probe(Written):
 
 
 class HostActivity(Written):
-    """This record says what the kernel counted between two moments."""
+    """What the kernel counted between two moments."""
 
     elapsed_s: float = 0.0
     """The time between them, in seconds."""
@@ -64,15 +64,15 @@ class HostActivity(Written):
 
 # Of two bases, the members of the last come first.
 class NoiseCertificate(HostActivity, _Probe):
-    """A certificate tells the noise of some CPUs at one time: what a busy loop lost, and what the
-    kernel counted meanwhile."""
+    """The noise of some CPUs at one time: what a busy loop lost, and what the kernel counted
+    meanwhile."""
 
     tsc: tuple[str, ...] = ()
     """What the processor promises of its cycle counter: `constant_tsc`, `nonstop_tsc`."""
 
 
 class Noise(Written):
-    """This record has the host's certificates of a test."""
+    """The host's certificates of a test."""
 
     before: NoiseCertificate
     """From just before it."""

@@ -1,5 +1,4 @@
-"""This module names the JSON objects that have no type of their own: another program writes or
-reads them, and what they hold is said elsewhere."""
+"""Names for JSON objects without a type of their own, which other programs write or read."""
 
 from __future__ import annotations
 

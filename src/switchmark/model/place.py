@@ -1,7 +1,7 @@
-"""This module names where on a path frames are counted, and where they are lost.
+"""Places on a path where frames are counted, and where they are lost.
 
-Each place has one way to be written, which a record keeps: `f0@switch in`, `ring f1`. Whatever else
-a record names as a place is kept as it is.
+A place has one spelling, which records keep: `f0@switch in`, `ring f1`. A place that this version
+does not know is kept as it is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def part_of(port: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortEnd:
-    """A port has two ends: `f0`, at its part, and `f0@switch`, at the switch."""
+    """One of the two ends of a port: `f0`, at its part, or `f0@switch`, at the switch."""
 
     port: str
     """The port, such as `f0` or `f1.0`."""
@@ -41,7 +41,7 @@ class PortEnd:
 
 
 class PlaceKind(StrEnum):
-    """A frame is lost at a place of one of these kinds."""
+    """The kinds of places where frames are lost."""
 
     RING = "ring"
     """A receiver's socket or ring was full."""
@@ -95,7 +95,7 @@ _OF_PATH = frozenset(PlaceKind) - {*_OF_PARTS, *_OF_ENDS, PlaceKind.OTHER}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place is where frames are lost: of some kind, at a port or a function."""
+    """A place where frames are lost: of some kind, at a port or a function."""
 
     kind: PlaceKind
     """What kind of place it is."""

@@ -1,8 +1,8 @@
-"""A plan says what is to be done to a host, as data.
+"""Plans: what is to be done to a host, as data.
 
-A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only
-`runs.executor` carries them out. `${name}` in an argv, a path or a content stands for a value
-that an earlier `Run(save=...)` kept, or for the pid of an earlier `Spawn`.
+A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only `runs.executor`
+carries them out. `${name}` in an argv, a path or a content stands for a value that an earlier
+`Run(save=...)` kept, or for the pid of an earlier `Spawn`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""This module makes texts that others wrote fit to be shown: a switch's message, or a name in a
-record, may hold what a terminal obeys, or what XML cannot have."""
+"""Makes texts from elsewhere safe to print: a switch's message, or a name in a record, may hold
+control characters for a terminal, or characters that XML does not allow."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _Frozen(BaseModel):
 
 
 class TrialSpec(BaseModel):
-    """A trial that is asked for is one run of the traffic, at a load for a time."""
+    """A trial to be run: a load for a time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,7 +83,7 @@ class TrialSpec(BaseModel):
 
 
 class FlowCounts(_Frozen):
-    """These counts are one flow's frames of the measured phase."""
+    """The frames of one flow in the measured phase."""
 
     flow: str
     """The flow: its sender and its receiver, such as `f0-f1`, and a number where there are more."""
@@ -111,8 +111,7 @@ class FlowCounts(_Frozen):
 
 
 class PartReport(_Frozen):
-    """This report says what one part used in the measured phase. Cores are CPU time for
-    elapsed time."""
+    """What one part used in the measured phase. Cores are CPU time divided by elapsed time."""
 
     part: str
     """The part, or `switch`."""
@@ -155,8 +154,8 @@ class PartReport(_Frozen):
 
 
 class TrialResult(_Frozen):
-    """This record is one finished trial: sums over all flows. Of each frame there are `copies`,
-    so that `copies * tx_frames == rx_frames - duplicated + lost`."""
+    """One finished trial: sums over all flows. Each frame has `copies`, so that `copies * tx_frames
+    == rx_frames - duplicated + lost`."""
 
     spec: TrialSpec
     """What was asked for."""
@@ -253,7 +252,8 @@ class TrialResult(_Frozen):
 
 
 class GateResult(Written):
-    """This record says whether the switch does the work that it is to be measured by."""
+    """The functional trial before measuring: whether the switch does the work that it is measured
+    by."""
 
     passed: bool
     """It does."""
@@ -284,8 +284,7 @@ Kept = Literal["frozen", "idle", "set-up-again", "one-at-a-time"]
 
 
 class TurnsRecord(Written):
-    """This record says what became of a test's path while others that it is compared with were
-    measured."""
+    """What became of a test's path while the tests that it is compared with were measured."""
 
     kept: Kept
     """It stayed up, its processes `frozen`; or `idle`, as none of them works without frames; it was
@@ -344,7 +343,7 @@ _WrittenPin = Annotated[
 
 
 class PlacementRecord(Written):
-    """This record says where the parts of a test ran."""
+    """Where the parts of a test ran."""
 
     policy: str
     """The policy that was followed, never `auto`."""
@@ -360,8 +359,7 @@ class PlacementRecord(Written):
 
 
 class Origin(_Frozen):
-    """An origin says where a record comes from. A run folder knows; a record made elsewhere has
-    none."""
+    """Where a record comes from. A run folder knows; a record made elsewhere has none."""
 
     run: str
     """The name of its run."""
@@ -392,7 +390,7 @@ def _time(text: str) -> str:
 
 
 class Record(BaseModel):
-    """A record is one test's outcome. `report.json` gives it the names that a reader meets."""
+    """The outcome of one test. `report.json` gives its members the names that a reader meets."""
 
     model_config = ConfigDict(frozen=True)
 

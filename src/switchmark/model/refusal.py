@@ -1,4 +1,4 @@
-"""This module says why a test can never work: a reason with the axes that it is about."""
+"""Why a test can never work: a reason, with the axes that it is about."""
 
 from __future__ import annotations
 

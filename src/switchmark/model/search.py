@@ -1,5 +1,4 @@
-"""This module says what a search found: its goals, each with the rate that met it, and what each
-repeat of the search found."""
+"""What a search found: its goals, each with the rate that met it, and the finds of each repeat."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class Goal(Written):
 
 
 class OneSearch(Written):
-    """This record says what one repeat of a search found."""
+    """What one repeat of a search found."""
 
     trials: int
     """Trials that it took."""
@@ -74,7 +73,7 @@ class OneSearch(Written):
 
 
 class SearchResult(Written):
-    """This record says what a search found of a test."""
+    """What a search found for a test."""
 
     name: str
     """The search."""

@@ -23,7 +23,7 @@ _UNPROBED = Version("")
 
 
 class PortKind(StrEnum):
-    """A kind says how a port is attached to a switch."""
+    """How a port is attached to a switch."""
 
     VETH = "veth"
     TAP = "tap"
@@ -41,8 +41,7 @@ class PortKind(StrEnum):
 
 
 class Semantics(StrEnum):
-    """The semantics of a switch say what it does with a frame; figures are never ranked across
-    these."""
+    """What a switch does with a frame; figures are never ranked across these."""
 
     PATCH = "patch"
     STATIC = "static"
@@ -51,7 +50,7 @@ class Semantics(StrEnum):
 
 
 class Role(StrEnum):
-    """A role says what the traffic program does."""
+    """What the traffic program does."""
 
     SENDER = "sender"
     RECEIVER = "receiver"
@@ -134,7 +133,7 @@ class Flow:
 
 @dataclass(slots=True)
 class Topology:
-    """A topology is the sheet that a scenario draws on."""
+    """What a scenario draws on."""
 
     parts: list[Part] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)

@@ -1,5 +1,4 @@
-"""This module reads units as people write them: rates, frame sizes, durations, and knows Ethernet's
-arithmetic.
+"""Units as people write them: rates, frame sizes, durations; and the arithmetic of Ethernet.
 
 Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second.
 """
@@ -40,7 +39,7 @@ _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate is as it was asked for: `max`, frames per second, bits per second, or a share of R+.
+    """A rate as it was asked for: `max`, frames per second, bits per second, or a share of R+.
 
     Exactly one of `pps`, `bps_l1`, `share` is set; none for `max`.
     """
@@ -147,7 +146,7 @@ def parse_duration(text: str | int | float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """A limit gives `who` (`switch`, or each `function`) `percent` of one core."""
+    """A limit of `percent` of one core for `who`: `switch`, or `function` for each function."""
 
     who: str
     percent: float

@@ -1,4 +1,4 @@
-"""This module says what a campaign asks of the lab: to run a test, or some repeats more of it."""
+"""What a campaign asks of the lab: to run a test, or some more repeats of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""This module has the base of all parts of a record that may lack members: they are written with
-those that they were given, and no others.
+"""The base of all parts of a record that may lack members: they are written with the members that
+they were given, and no others.
 
-So a record of an earlier version is read and written again the same: what it did not know is not
-added, what this version does not know is kept.
+So a record of an earlier version is read and written again unchanged: no member is added that it
+did not have, and a member that this version does not know is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Written(BaseModel):
-    """A part of a record has members; one with a default may be missing."""
+    """A part of a record; a member with a default may be missing."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -46,7 +46,7 @@ def object_schema(**members: Any) -> dict[str, Any]:
 
 
 class _MaybeEmpty:
-    """A member that is marked so may be an empty object, to JSON Schema too."""
+    """Marks a member that may be an empty object, to JSON Schema too."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
