@@ -38,6 +38,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError, Unavailable
 from switchmark.hosts.base import Host, LocalHost
 from switchmark.hosts.host_file import LOCAL, VARIABLE, host_entries
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
@@ -46,8 +47,7 @@ from switchmark.model.topology import PortKind
 from switchmark.model.version import Verified
 from switchmark.observe.facts import host_facts
 from switchmark.path.resolve import check
-from switchmark.runs.hosts import Hosts
-from switchmark.runs.machines import MachineHost
+from switchmark.runs.own_run import OwnRun
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
@@ -109,7 +109,7 @@ class Place:
     @property
     def emulated(self) -> bool:
         """Say whether its processor is emulated."""
-        return isinstance(self.host, MachineHost) and bool(self.host.emulated)
+        return bool(self.host.emulated)
 
     @property
     def axes(self) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class Place:
     def words(self) -> str:
         """Say what the host is."""
         system = f"{self.kernel}, {self.facts['distribution']}"
-        if isinstance(self.host, MachineHost):
+        if self.host.is_machine:
             told = LocalHost().run((qemu(), "--version")).stdout.decode(errors="replace")
             version = re.search(r"version (\S+)", told)
             models = {nic.model for nic in host_entries()[self.name].nics.values() if nic.model}
@@ -219,8 +219,8 @@ def tried(
     failed: list[str] = []
     versions = {known.version} if known else set()
     mode = None
-    hosts = {} if place.name == LOCAL else {place.name: place.host}
-    best: Verified = "verified in a VM" if isinstance(place.host, MachineHost) else "verified"
+    hosts = Hosts(OwnRun, {place.name: place.host})
+    best: Verified = "verified in a VM" if place.host.is_machine else "verified"
 
     def shown() -> tuple[str | None, Verification]:
         return mode, Verification(
@@ -318,7 +318,7 @@ def key_there(known: Mapping[str, Verification], kind: str, mode: str | None, pl
     """Return by which key what a VM shows of a kind of port is kept: beside what was verified on a
     host that is none."""
     before = known.get(kind)
-    if before is None or before.state != "verified" or not isinstance(place.host, MachineHost):
+    if before is None or before.state != "verified" or not place.host.is_machine:
         return str(kind)
     apart = mode if mode and not before.version.endswith(mode) else place.kernel
     return key_of(kind, apart)
@@ -402,7 +402,7 @@ def main() -> None:
     if given.host_file:
         os.environ[VARIABLE] = str(given.host_file.absolute())
     status = 0
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
         for name, kind in given.names:
             try:
                 place = Place(given.host, hosts[given.host], given.containers)

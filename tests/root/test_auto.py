@@ -14,9 +14,11 @@ import yaml
 from host_state import COMMAND, records
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab.usable import UsableHere
 from switchmark.model.test import Test
 from switchmark.path.choosing import AUTO, with_engines
+from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
 SHORT = "--duration 0.3 --warmup 0.1 --calibrate never".split()
@@ -151,12 +153,13 @@ def test_a_host_is_asked_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without("ovs-dpdk")
     test = Test(switch="ovs-dpdk", engine="dpdk")
     pages = "switchmark.lab.usable.can_reserve"
-    with UsableHere(far=False) as usable:
-        assert usable(test)
-        assert not usable(Test(switch="linux-bridge@/nowhere", engine="raw-mmsg"))
+    hosts = Hosts(OwnRun)
+    usable = UsableHere(hosts, far=False)
+    assert usable(test)
+    assert not usable(Test(switch="linux-bridge@/nowhere", engine="raw-mmsg"))
     monkeypatch.setattr(pages, lambda host, node: False)
-    with UsableHere(far=False) as usable:
-        assert not usable(test), "it has no hugepages"
-        assert usable(Test(engine="dpdk")), "frames lie elsewhere, then"
-        made = with_engines([Test(switch=s, engine=AUTO) for s in ("ovs", "ovs-dpdk")], usable)
-        assert [each.engine for each in made] == ["xdp", "dpdk"]
+    usable = UsableHere(hosts, far=False)
+    assert not usable(test), "it has no hugepages"
+    assert usable(Test(engine="dpdk")), "frames lie elsewhere, then"
+    made = with_engines([Test(switch=s, engine=AUTO) for s in ("ovs", "ovs-dpdk")], usable)
+    assert [each.engine for each in made] == ["xdp", "dpdk"]

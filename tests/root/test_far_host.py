@@ -16,12 +16,13 @@ import pytest
 
 from ssh_hosts import SshdHost, left_on, write_host_file
 from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.programs import TRAFFIC
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.runs import measuring
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 
 Try = Callable[..., Record]
 
@@ -179,7 +180,7 @@ def test_the_lock_of_another_machine_is_held_and_waited_for(
     monkeypatch.setattr(measuring, "_FILE", str(lock))
     monkeypatch.delenv(measuring.VARIABLE, raising=False)
     holders: list[str] = []
-    with Hosts() as hosts, lock.open("a") as other:
+    with Hosts(OwnRun) as hosts, lock.open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
 
         def told(holder: str) -> None:

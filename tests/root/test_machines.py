@@ -16,15 +16,15 @@ import pytest
 from switchmark.errors import HostLost, Unavailable
 from switchmark.hosts.base import LocalHost, boot_id
 from switchmark.hosts.host_file import VARIABLE, MachineEntry
+from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.machines import MachineHost, image_of
 from switchmark.hosts.processes import marked
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.runs.clean import clean, clean_there
-from switchmark.runs.guest_machine import image_of
-from switchmark.runs.hosts import Hosts
-from switchmark.runs.machines import MachineHost, end_machines
+from switchmark.runs.own_run import OwnRun
 
 FILE = """
 [hosts.m1]
@@ -41,9 +41,9 @@ WITHOUT_IGB = FILE.replace(', model = "igb"', "")
 
 
 @pytest.fixture(scope="module")
-def _machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Name two machines in a host file; they are booted when they are used, and end with these
-    tests."""
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Return hosts with two machines in a host file; they are booted when they are used, and end
+    with these tests."""
     try:
         image_of(MachineEntry())
     except Unavailable as error:
@@ -55,17 +55,11 @@ def _machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     path.write_text(FILE if known else WITHOUT_IGB)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(path))
-        yield
-        end_machines()
+        with Hosts(OwnRun) as hosts:
+            yield hosts
 
 
-pytestmark = [pytest.mark.usefixtures("_machines"), pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    with Hosts() as hosts:
-        yield hosts
+pytestmark = [pytest.mark.usefixtures("hosts"), pytest.mark.timeout(1800)]
 
 
 def machine(hosts: Hosts, name: str) -> MachineHost:
@@ -89,9 +83,9 @@ def test_a_machine_has_a_kernel_and_nics_of_its_own(hosts: Hosts) -> None:
     assert host.exists("/sys/module/openvswitch")
 
 
-def measured(folder: Path, **axes: object) -> Record:
+def measured(folder: Path, known: Hosts, **axes: object) -> Record:
     usual = {"hosts": "m1", "rate": "200", "duration": 0.5, "warmup": 0.1}
-    with Lab(folder) as lab:
+    with Lab(folder, hosts=known) as lab:
         record = lab.run(Test.model_validate({**usual, **axes}))
     assert lab.left == ()
     return record
@@ -103,7 +97,7 @@ def measured(folder: Path, **axes: object) -> Record:
 def test_every_frame_in_a_machine_is_accounted_for(
     switch: str, mode: str | None, traffic_program: str, tmp_path: Path, hosts: Hosts
 ) -> None:
-    record = measured(tmp_path, switch=switch)
+    record = measured(tmp_path, hosts, switch=switch)
     assert record.status == "ok", record.error
     assert record.switch_mode == mode
     (trial,) = record.trials
@@ -123,7 +117,7 @@ def test_virtual_functions_forward_in_a_machine(
     host = machine(hosts, "m1")
     if engine == "dpdk" and not host.inodes("/usr/lib/*/dpdk/pmds-*/librte_net_e1000.so.*"):
         pytest.skip("the image of machines has no driver of DPDK for igb")
-    record = measured(tmp_path, switch="sriov", engine=engine)
+    record = measured(tmp_path, hosts, switch="sriov", engine=engine)
     if not host.exists("/sys/class/net/pf0/device/sriov_totalvfs"):
         assert record.status == "refused"
         assert "no virtual functions" in str(record.error)
@@ -139,7 +133,7 @@ def test_virtual_functions_forward_in_a_machine(
 def test_frames_between_two_machines_are_accounted_for_on_both(
     dimension: str, traffic_program: str, tmp_path: Path, hosts: Hosts
 ) -> None:
-    record = measured(tmp_path, hosts="m1,m2", locality="remote", dimension=dimension)
+    record = measured(tmp_path, hosts, hosts="m1,m2", locality="remote", dimension=dimension)
     assert record.status == "ok", record.error
     assert boot_id(machine(hosts, "m1")) != boot_id(machine(hosts, "m2"))
     assert record.cables == {"u0": "m1 up0, m2 up1: emulated, a socket between two QEMUs"}
@@ -172,8 +166,10 @@ def test_a_machine_that_ends_is_named_and_booted_anew(hosts: Hosts) -> None:
 
 
 LEADER = """
-from switchmark.runs.hosts import Hosts
-host = Hosts()["m1"]
+from switchmark.hosts.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
+hosts = Hosts(OwnRun)
+host = hosts["m1"]
 print(host.run(("uname", "-n")).stdout.decode().strip(), host.address, flush=True)
 import time
 time.sleep(60)
@@ -190,7 +186,7 @@ def test_a_machine_ends_with_who_booted_it_however_that_dies() -> None:
     leader.wait()
     leader.stdout.close()
     until(lambda: not marked(run))
-    states = {each.run: each.state for each in clean(runs=[run], hosts=Hosts())}
+    states = {each.run: each.state for each in clean(runs=[run], hosts=Hosts(OwnRun))}
     assert states == {run: "cleaned"}
     assert not Path("/run/switchmark", run).exists()
 

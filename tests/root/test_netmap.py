@@ -15,13 +15,14 @@ import pytest
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
+from switchmark.hosts.host_file import VARIABLE, MachineEntry
+from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.machines import MachineHost, image_of
+from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
-from switchmark.runs.guest_machine import image_of
-from switchmark.runs.hosts import Hosts
-from switchmark.runs.machines import MachineHost, end_machines
+from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
 FILE = """
@@ -34,8 +35,8 @@ FEWER_BUFFERS = "echo 65536 >/sys/module/netmap/parameters/buf_num"
 
 
 @pytest.fixture(scope="module")
-def _machine(tmp_path_factory: pytest.TempPathFactory, traffic_program: str) -> Iterator[None]:
-    """Name a VM in a host file; it is booted when it is used, and ends with these tests."""
+def hosts(tmp_path_factory: pytest.TempPathFactory, traffic_program: str) -> Iterator[Hosts]:
+    """Return hosts with a VM in a host file, which is booted, and ends with these tests."""
     if os.geteuid() != 0:
         pytest.skip("a run in a VM is root's here")
     try:
@@ -46,26 +47,25 @@ def _machine(tmp_path_factory: pytest.TempPathFactory, traffic_program: str) -> 
     path.write_text(FILE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(path))
-        try:
-            with Hosts() as hosts:
-                host = hosts["m1"]
-                if not host.exists("/dev/netmap"):
-                    pytest.skip("the image of machines has no module of netmap")
-                SWITCHES["vale"].probe(host)
-                ENGINES["netmap"].probe(host)
-                host.run(("sh", "-c", FEWER_BUFFERS))
-            yield
-        finally:
-            end_machines()
+        with Hosts(OwnRun) as hosts:
+            host = hosts["m1"]
+            if not host.exists("/dev/netmap"):
+                pytest.skip("the image of machines has no module of netmap")
+            SWITCHES["vale"].probe(host)
+            ENGINES["netmap"].probe(host)
+            host.run(("sh", "-c", FEWER_BUFFERS))
+            yield hosts
 
 
-pytestmark = [pytest.mark.usefixtures("_machine"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
-    """Return the VM by a connection of its own: that of the process is for one thread alone."""
-    host = MachineHost("m1", host_entry("m1"))
+def host(hosts: Hosts) -> Iterator[Host]:
+    """Return the VM by a connection of its own: that of the lab is for one thread alone."""
+    machine = hosts["m1"]
+    assert isinstance(machine, MachineHost)
+    host = SshHost("m1", machine.address, machine.options)
     yield host
     host.close()
 
@@ -78,10 +78,10 @@ def ports_of(host: Host) -> list[str]:
     return [line for line in words if line.startswith(("vale", "sm"))]
 
 
-def measured(folder: Path, **axes: Any) -> Record:
+def measured(folder: Path, known: Hosts, **axes: Any) -> Record:
     usual = {"switch": "vale", "engine": "netmap", "hosts": "m1"}
     trial = {"rate": "200", "duration": 0.5, "warmup": 0.1}
-    with Lab(folder) as lab:
+    with Lab(folder, hosts=known) as lab:
         record = lab.run(Test.model_validate({**usual, **trial, **axes}))
     assert lab.left == ()
     return record
@@ -105,9 +105,9 @@ CASES: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("axes", CASES, ids=lambda axes: "-".join(map(str, axes.values())))
 def test_every_frame_through_vale_is_accounted_for(
-    axes: dict[str, Any], tmp_path: Path, host: Host
+    axes: dict[str, Any], tmp_path: Path, hosts: Hosts, host: Host
 ) -> None:
-    record = measured(tmp_path, **axes)
+    record = measured(tmp_path, hosts, **axes)
     assert record.status == "ok", record.error
     (trial,) = record.trials
     wrong = ("unaccounted", "duplicated", "reordered", "corrupted", "stray", "foreign")
@@ -125,12 +125,12 @@ def until(holds: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("port", ["netmap", "veth"])
 def test_a_killed_sender_fails_its_test_and_leaves_no_port(
-    port: str, tmp_path: Path, host: Host
+    port: str, tmp_path: Path, hosts: Hosts, host: Host
 ) -> None:
     records: list[Record] = []
 
     def measure() -> None:
-        records.append(measured(tmp_path, port=port, duration=30, warmup=0.1))
+        records.append(measured(tmp_path, hosts, port=port, duration=30, warmup=0.1))
 
     running = threading.Thread(target=measure)
     running.start()

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 from ssh_hosts import SshdHost, left_on, write_host_file
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.runs.clean import clean
+from switchmark.runs.own_run import OwnRun
 
 Try = Callable[..., Record]
 Pair = tuple[SshdHost, SshdHost]
@@ -39,7 +41,7 @@ def connected(ssh_hosts: Pair) -> Iterator[Mapping[str, SshHost]]:
 @pytest.fixture
 def attempt(connected: Mapping[str, SshHost], traffic_program: str, tmp_path: Path) -> Try:
     def measure(*, undone: bool = True, **axes: Any) -> Record:
-        with Lab(tmp_path, hosts=connected) as lab:
+        with Lab(tmp_path, hosts=Hosts(OwnRun, connected)) as lab:
             record = lab.run(Test.model_validate({**USUAL, **axes}))
         assert (lab.left == ()) == undone
         return record

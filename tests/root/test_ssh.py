@@ -19,11 +19,12 @@ from switchmark.environments import inside
 from switchmark.errors import CommandTimedOut, HostLost, Interrupted, Unavailable
 from switchmark.hosts.base import Call, Host, LocalHost
 from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import Node, Run, Spawn, Write
 from switchmark.runs.clean import clean, clean_there
 from switchmark.runs.executor import Executor
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 from switchmark.runs.workspace import Workspace
 
 AT = Node("host", "host", host="a")
@@ -182,7 +183,7 @@ def test_a_dead_orchestrator_leaves_nothing_there(
     until(lambda: left_there(host, run) == [])
     assert (tmp_path / "file").read_text() == "old"
     assert host.read(FORWARD) == b"0\n"
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
         (cleaned,) = clean(runs=[run], hosts=hosts)
     assert cleaned.failures == ()
     assert cleaned.state == "cleaned"
@@ -200,7 +201,7 @@ def test_clean_undoes_what_even_the_watcher_left(
     (cleaned,) = clean_there(host)
     assert (cleaned.run, cleaned.state) == (run, "cleaned")
     assert left_there(host, run) == []
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
         assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
 
 

@@ -15,10 +15,12 @@ from switchmark.cli.arguments import Measuring
 from switchmark.cli.running import told
 from switchmark.cli.tuning import go_on_tuning, search_settings
 from switchmark.errors import Interrupted
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab.measure import Lab
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.path.resolve import check
+from switchmark.runs.own_run import OwnRun
 
 SHORT = {"duration": "0.1", "warmup": "0.05"}
 SHOWN, OPTIONS = told(Measuring(quiet=True, calibrate="never", gate="off"))
@@ -35,7 +37,9 @@ def test_settings_of_switches_are_tried_and_the_best_is_compared(
 ) -> None:
     axes = {"switch": "testpmd,l2fwd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
     asked = from_options(axes, check)
-    status = search_settings(asked, 1, (tmp_path, "run"), SHOWN, OPTIONS, strict=False)
+    status = search_settings(
+        asked, 1, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False
+    )
     assert status == 0
     tried, compared = (
         {record.test: record for record in read_records(folder)}
@@ -73,10 +77,10 @@ def test_a_search_that_was_interrupted_goes_on(
     axes = {"switch": "linux-bridge,tc-redirect", "repeat": "1", **SHORT}
     asked, run = from_options(axes, check), tmp_path / "run"
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
-        search_settings(asked, 3, (tmp_path, "run"), SHOWN, OPTIONS, strict=False)
+        search_settings(asked, 3, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False)
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
-        go_on_tuning(RunFolder(run), SHOWN, OPTIONS, strict=False)
-    assert go_on_tuning(RunFolder(run), SHOWN, OPTIONS, strict=False) == 0
+        go_on_tuning(RunFolder(run), SHOWN, OPTIONS, Hosts(OwnRun), strict=False)
+    assert go_on_tuning(RunFolder(run), SHOWN, OPTIONS, Hosts(OwnRun), strict=False) == 0
     assert sorted(measured, key=str) == sorted(
         ((test, folder) for test in asked.tests for folder in ("run", "tuned")), key=str
     )

@@ -12,10 +12,12 @@ import pytest
 import ssh_hosts
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.cli.steps import plan
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.ssh import SshHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
+from switchmark.runs.own_run import OwnRun
 
 AHEAD_S = 1000
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -59,7 +61,7 @@ def cabled(
 
 def measured(reached: Mapping[str, Machine], folder: Path, hosts: str) -> Record:
     axes = {"locality": "remote", "rate": "2000", "duration": 0.3, "warmup": 0.05, "hosts": hosts}
-    with Lab(folder, hosts=reached) as lab:
+    with Lab(folder, hosts=Hosts(OwnRun, reached)) as lab:
         record = lab.run(Test.model_validate(axes))
     assert lab.left == ()
     assert record.status == "ok", record.error

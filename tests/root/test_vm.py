@@ -18,11 +18,13 @@ from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.environments import vm
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.path.resolve import check
+from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
 QEMU = "qemu-system-x86"
@@ -195,7 +197,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
                 return b"MemTotal: 999999 kB\nMemAvailable:  409600 kB\n"
             return super().read(path)
 
-    with Lab(tmp_path, hosts={"local": Full()}) as lab:
+    with Lab(tmp_path, hosts=Hosts(OwnRun, {"local": Full()})) as lab:
         record = lab.run(machines())
     assert record.status == "refused"
     assert record.error is not None

@@ -686,7 +686,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     for file, names in {
         "path/placement.py": ("cores-shared", "cores-overcommitted", "nic-on-other-node"),
         "path/seats.py": ("sibling-busy",),
-        "runs/hosts.py": ("hosts-share-machine", "emulated"),
+        "hosts/hosts.py": ("hosts-share-machine", "emulated"),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),
             "flows-mixed",

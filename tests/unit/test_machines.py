@@ -9,12 +9,12 @@ import pytest
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
+from switchmark.hosts.hosts import Hosts, planned_between
+from switchmark.hosts.machines import MachineHost, cable_peer, image_of, machine_argv
 from switchmark.runs.clean import clean_there
-from switchmark.runs.guest_machine import image_of, machine_argv
-from switchmark.runs.hosts import Hosts
 from switchmark.runs.journal import Command, Far, Lease, Stop
 from switchmark.runs.leases import Leases
-from switchmark.runs.machines import MachineHost, cable_peer
+from switchmark.runs.own_run import OwnRun
 from switchmark.runs.undo import carry_out, undone_together
 
 TWO = """
@@ -119,17 +119,17 @@ def test_a_cable_joins_two_nics_of_one_machine(
 def test_a_cable_joins_two_machines(write: Path) -> None:
     assert cable_peer("m1", "c") == ("m2", "up1")
     assert cable_peer("m1", "d") is None
-    between = Hosts().planned(("m1", "m2"))
+    between = planned_between(("m1", "m2"))
     assert between.cables == (("up0", "up1"),)
     assert between.emulated == ": emulated, a socket between two QEMUs"
     assert between.doubts == ("hosts-share-machine",)
     write.write_text(TWO.replace("[hosts.m2.vm]\nimage", "[hosts.m3.vm]\nimage"))
-    with pytest.raises(UsageError, match="which is none"):
+    with pytest.raises(UsageError, match="joins the VM m1 with m2, which is no VM"):
         cable_peer("m1", "c")
 
 
 def test_nothing_is_left_on_a_machine_that_is_not_up(write: Path, tmp_path: Path) -> None:
-    hosts = Hosts()
+    hosts = Hosts(OwnRun)
     host = hosts["m1"]
     assert isinstance(host, MachineHost)
     assert not host.up

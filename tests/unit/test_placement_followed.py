@@ -10,6 +10,7 @@ import pytest
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab import prepare as preparing
 from switchmark.lab.cable import Drawn
 from switchmark.lab.calibration import Calibrations
@@ -21,7 +22,6 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.version import Version
 from switchmark.runs.executor import Executor
-from switchmark.runs.hosts import Hosts
 from switchmark.runs.workspace import Workspace
 
 POLLING: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}

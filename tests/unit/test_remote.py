@@ -14,6 +14,7 @@ from switchmark.campaign.experiments import planned
 from switchmark.environments import inside
 from switchmark.errors import Unavailable
 from switchmark.hosts.host_file import VARIABLE
+from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.hosts.recording import RecordingHost
 from switchmark.metrics.balance import balanced
 from switchmark.model.counters import PathCounters, PortCounters
@@ -29,7 +30,7 @@ from switchmark.path.layout import lay_out
 from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.resolve import check
 from switchmark.path.ways import between_hosts, cables_of, ways_of
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -179,8 +180,8 @@ nics.one = {name = "ens1", cable = "x"}
 def test_nics_of_one_cable_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "host.toml").write_text(HOST_FILE)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
-    assert Hosts().planned(("left", "right")).cables == (("eth1", "ens1"), ("eth2", "ens2"))
-    assert Hosts().planned(("right", "left")).cables == (("ens2", "eth2"), ("ens1", "eth1"))
+    assert planned_between(("left", "right")).cables == (("eth1", "ens1"), ("eth2", "ens2"))
+    assert planned_between(("right", "left")).cables == (("ens2", "eth2"), ("ens1", "eth1"))
 
 
 def booted(name: str, boot: bytes) -> RecordingHost:
@@ -192,8 +193,8 @@ def test_no_cable_is_made_to_another_machine(monkeypatch: pytest.MonkeyPatch) ->
     here = Path(BOOT_ID).read_bytes()
     near, far = booted("left", here), booted("right", b"another boot\n")
     with pytest.raises(Unavailable, match="nothing is known to join the hosts left and right"):
-        Hosts({"left": near, "right": far}).between(("left", "right"))
-    both = Hosts({"left": near, "right": booted("right", here)})
+        Hosts(OwnRun, {"left": near, "right": far}).between(("left", "right"))
+    both = Hosts(OwnRun, {"left": near, "right": booted("right", here)})
     assert both.between(("left", "right")) == Between(
         one_machine=True, doubts=("hosts-share-machine",)
     )

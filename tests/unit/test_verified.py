@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 
 from switchmark.hosts.base import Completed
-from switchmark.hosts.host_file import HostEntry
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.record import Record
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.path.resolve import check
-from switchmark.runs.machines import MachineHost
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches import verified as reading
@@ -152,10 +150,13 @@ def test_each_test_has_what_a_host_that_is_slow_asks_for(tool: ModuleType) -> No
 
 
 def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: ModuleType) -> None:
+    class Vm(RecordingHost):
+        is_machine = True
+
     class InVm(tool.Place):  # type: ignore[misc, name-defined]
         kernel = "Linux 6.1.0"
 
-    here, there = tool.Place(), InVm("m1", MachineHost("m1", HostEntry()))
+    here, there = tool.Place(), InVm("m1", Vm())
     known = {
         "veth": entry(version="3.1 userspace"),
         "tap": entry(version="3.1 kernel"),

@@ -13,6 +13,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.programs import beside_python, program_variable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes
@@ -23,7 +24,7 @@ from switchmark.path.assembly import build, switch_needs
 from switchmark.path.cables import without_switch
 from switchmark.path.layout import lay_out
 from switchmark.path.resolve import check
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import Switches, probe_asked
 
@@ -318,8 +319,9 @@ def test_a_version_that_is_nowhere_is_refused_with_those_that_are(host_file: Pat
 
 
 def test_a_version_that_is_gone_when_a_run_is_resumed_is_a_refusal_and_no_bug() -> None:
+    probes = Probes(Hosts(OwnRun, {"local": Dpdk()}))
     with pytest.raises(UsageError, match="has no 'testpmd@22.11': it names no version"):
-        Probes(Hosts({"local": Dpdk()})).versions(Test(switch="testpmd@22.11", engine="dpdk"))
+        probes.versions(Test(switch="testpmd@22.11", engine="dpdk"))
     with pytest.raises(KeyError):
         SWITCHES["testpdm@22.11"]
     assert not [each for each in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if each in SWITCHES]
@@ -445,7 +447,7 @@ def test_a_build_that_is_made_anew_is_another(tmp_path: Path) -> None:
     found = []
     for content in (b"one", b"two", b"one"):
         (tmp_path / "pmd").write_bytes(content)
-        probes = Probes(Hosts({"local": Local()}))
+        probes = Probes(Hosts(OwnRun, {"local": Local()}))
         probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
         found.append(dict(probes.versions(test)))
     assert found[0] == found[2] != found[1]
@@ -461,7 +463,7 @@ def test_a_calibration_is_of_the_boot_and_the_processor_of_the_hosts_of_its_test
         }
         return RecordingHost(name=name, files=files)
 
-    probes = Probes(Hosts({name: host(name) for name in ("local", "a", "b")}))
+    probes = Probes(Hosts(OwnRun, {name: host(name) for name in ("local", "a", "b")}))
     remote = Test(locality="remote", hosts="a,b")
     assert probes.booted(Test()) == ("boot-local", "CPU local")
     assert probes.booted(Test(hosts="a")) == ("boot-a", "CPU a")
@@ -475,7 +477,7 @@ def test_a_build_that_is_a_tree_is_known_by_the_file_that_runs(tmp_path: Path) -
 
     built = ("core/bessd", "pybess/builtin_pb/service_pb2_grpc.py")
     files = {f"/opt/b/{file}": b"1" for file in built}
-    probes = Probes(Hosts({"local": Built(files=files)}))
+    probes = Probes(Hosts(OwnRun, {"local": Built(files=files)}))
     probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
     test = Test(switch="bess@/opt/b", engine="null", placement="unpinned")
     assert "switch build" in probes.versions(test)

@@ -16,6 +16,7 @@ from switchmark.campaign.load import Campaign
 from switchmark.cli.labs import OpenLab, open_lab
 from switchmark.cli.running import Shown, measure, new_run
 from switchmark.cluster.ability import OF_THE_PATH, Ability, ability
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record
@@ -24,7 +25,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
 from switchmark.path.resolve import check
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 
 HOW_LONG = {
     name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
@@ -36,16 +37,12 @@ class ThisHost:
     """This object says which tests this host can run, and runs them; it asks once for each
     path."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Hosts) -> None:
         self._refusals: dict[str, Sequence[Refusal]] = {}
         self._paths: dict[tuple[object, ...], Ability] = {}
-        self._hosts = Hosts()
-        self._probes = Probes(self._hosts)
+        self._hosts = hosts
+        self._probes = Probes(hosts)
         self.cpus = len(os.sched_getaffinity(0))
-
-    def close(self) -> None:
-        """End the connections to other hosts."""
-        self._hosts.close()
 
     def find(self, test: Test) -> Ability:
         """Return what is made of the path of a test here."""
@@ -84,8 +81,8 @@ class ThisHost:
         self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
     ) -> list[Record]:
         """Run a campaign in a folder of its own; return its records."""
-        folder = new_run(campaign, out)
-        measure(folder, show, options, strict=False)
+        folder = new_run(campaign, out, self._hosts)
+        measure(folder, show, options, self._hosts, strict=False)
         return folder.latest
 
     def _learn(self, tests: Sequence[Test]) -> None:
@@ -109,8 +106,8 @@ class ThisHost:
 class Testbeds(ThisHost):
     """This object asks the testbeds of a lab, which are equal, and has them measure."""
 
-    def __init__(self, opened: OpenLab, *, spread: bool) -> None:
-        super().__init__()
+    def __init__(self, hosts: Hosts, opened: OpenLab, *, spread: bool) -> None:
+        super().__init__(hosts)
         self._opened, self._spread = opened, spread
         told = opened.lab.ask({"do": "abilities", "tests": []})
         self.cpus, self._options = told["cpus"], frozenset(told["kernel_options"])
@@ -136,15 +133,12 @@ class Testbeds(ThisHost):
 @contextmanager
 def bench(cluster: str | None, *, share_machine: bool, spread: bool) -> Iterator[ThisHost]:
     """Give what runs experiments: this host, or the lab that `cluster` names."""
-    if cluster is None:
-        here = ThisHost()
-        try:
-            yield here
-        finally:
-            here.close()
-        return
-    with open_lab(cluster, share_machine=share_machine) as opened:
-        yield Testbeds(opened, spread=spread)
+    with Hosts(OwnRun) as hosts:
+        if cluster is None:
+            yield ThisHost(hosts)
+            return
+        with open_lab(cluster, share_machine=share_machine) as opened:
+            yield Testbeds(hosts, opened, spread=spread)
 
 
 def _path_of(test: Test) -> tuple[object, ...]:

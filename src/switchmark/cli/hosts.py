@@ -52,9 +52,10 @@ def list_(thing: str, port: str | None, as_json: bool) -> int:
 def doctor(as_json: bool, host: str | None) -> int:
     """Say what this host can do, what is missing, and the command that mends it."""
     from switchmark.cli.doctor import examine, print_findings
-    from switchmark.runs.hosts import Hosts
+    from switchmark.hosts.hosts import Hosts
+    from switchmark.runs.own_run import OwnRun
 
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
         findings = examine() if host is None else examine(hosts[host])
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -77,12 +78,13 @@ def doctor(as_json: bool, host: str | None) -> int:
 def clean(runs: tuple[str, ...], dry_run: bool, host: str | None, forget: tuple[str, ...]) -> int:
     """Undo what dead runs left on this machine, and on the hosts that they used."""
     from switchmark.errors import UsageError
+    from switchmark.hosts.hosts import Hosts
     from switchmark.runs.clean import clean, clean_there
-    from switchmark.runs.hosts import Hosts
+    from switchmark.runs.own_run import OwnRun
 
     if host is not None and forget:
         raise UsageError("--forget is of runs that this machine began, --host of another machine")
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
         if host is None:
             cleaned = clean(runs=runs, dry_run=dry_run, hosts=hosts, forget=forget)
         else:

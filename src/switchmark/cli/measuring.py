@@ -66,18 +66,23 @@ def run(
     An axis takes one value, a comma list, or start..step..stop. One that is given here takes
     the place of the campaign's.
     """
-    chosen = campaign_of(campaign, axes, far=True, in_lab=cluster is not None)
-    check_keep(keep, chosen, tune is not None)
-    show, lab = told(how, keep)
-    check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
-    if cluster is not None:
-        return measure_on_lab(cluster, (chosen, out, name), show, lab, how.strict, spread=spread)
-    if tune is not None:
-        return search_settings(chosen, tune, (out, name), show, lab, how.strict)
-    folder = new_run(chosen, out, name)
-    if not how.quiet and (engines := chosen_engines(campaign, axes, chosen)):
-        print(engines, file=sys.stderr)
-    return measure(folder, show, lab, how.strict)
+    from switchmark.hosts.hosts import Hosts
+    from switchmark.runs.own_run import OwnRun
+
+    with Hosts(OwnRun) as hosts:
+        chosen = campaign_of(campaign, axes, hosts, far=True, in_lab=cluster is not None)
+        check_keep(keep, chosen, tune is not None)
+        show, lab = told(how, keep)
+        check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
+        if cluster is not None:
+            given = (chosen, out, name)
+            return measure_on_lab(cluster, given, show, lab, how.strict, spread=spread)
+        if tune is not None:
+            return search_settings(chosen, tune, (out, name), show, lab, hosts, how.strict)
+        folder = new_run(chosen, out, hosts, name)
+        if not how.quiet and (engines := chosen_engines(campaign, axes, chosen)):
+            print(engines, file=sys.stderr)
+        return measure(folder, show, lab, hosts, how.strict)
 
 
 @click.command("plan", cls=GroupedCommand)
@@ -88,8 +93,11 @@ def plan(axes: dict[str, str], campaign: Path | None) -> int:
     """Print how many tests there are, how long they take, and the exact steps of each; touch
     nothing, need no root."""
     from switchmark.cli.steps import script
+    from switchmark.hosts.hosts import Hosts
+    from switchmark.runs.own_run import OwnRun
 
-    chosen = campaign_of(campaign, axes)
+    with Hosts(OwnRun) as hosts:
+        chosen = campaign_of(campaign, axes, hosts)
     for line in script(chosen.tests, chosen_engines(campaign, axes, chosen)):
         print(line)
     return 0
@@ -106,7 +114,9 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
     """Run the tests that a run has not finished, and those that failed in it."""
     from switchmark.campaign.store import RunFolder, read_campaign
     from switchmark.campaign.tuning import is_tuning
+    from switchmark.hosts.hosts import Hosts
     from switchmark.runs.anchor import anchor
+    from switchmark.runs.own_run import OwnRun
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
@@ -117,7 +127,8 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
         return measure_on_lab(cluster, folder, show, lab, how.strict, spread=spread)
     anchor()
     go_on = go_on_tuning if tuning else measure
-    return go_on(RunFolder(folder), show, lab, how.strict)
+    with Hosts(OwnRun) as hosts:
+        return go_on(RunFolder(folder), show, lab, hosts, how.strict)
 
 
 @click.command("paper", cls=GroupedCommand)

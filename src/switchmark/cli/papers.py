@@ -16,6 +16,7 @@ from switchmark.cli.benches import ThisHost, bench
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import UsageError
+from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.papers.experiment import Experiment, matching, names, read
@@ -23,6 +24,7 @@ from switchmark.papers.points import Point
 from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 from switchmark.runs.jsonl import to_line
+from switchmark.runs.own_run import OwnRun
 
 _WIDTH, _SHOWN_REASONS = 100, 5
 
@@ -125,8 +127,9 @@ def _print(result: Judged, show: Shown) -> None:
 def listed_papers() -> list[dict[str, Any]]:
     """Return one object for each experiment: its points and claims, how many of them this host can
     run and tell, what the others wait for, and how long it takes."""
-    host = ThisHost()
-    return [_listed(read(name), host) for name in names()]
+    with Hosts(OwnRun) as hosts:
+        host = ThisHost(hosts)
+        return [_listed(read(name), host) for name in names()]
 
 
 def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:

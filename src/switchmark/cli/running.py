@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from switchmark.campaign.run import Progress
     from switchmark.campaign.store import RunFolder
     from switchmark.cli.arguments import Measuring
+    from switchmark.hosts.hosts import Hosts
     from switchmark.model.record import Record
     from switchmark.model.test import Test
 
@@ -32,7 +33,12 @@ _WIDTH = 100
 
 
 def campaign_of(
-    path: Path | None, axes: Mapping[str, str], *, far: bool = False, in_lab: bool = False
+    path: Path | None,
+    axes: Mapping[str, str],
+    hosts: Hosts,
+    *,
+    far: bool = False,
+    in_lab: bool = False,
 ) -> Campaign:
     """Return the campaign of a file, with these axes in place of its own, or of these alone, whose
     engine is chosen for this host unless it is named. `far`: other hosts may be asked what they
@@ -57,8 +63,7 @@ def campaign_of(
 
     if in_lab:
         return made(likely)
-    with UsableHere(far=far) as usable:
-        return made(usable)
+    return made(UsableHere(hosts, far=far))
 
 
 def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaign) -> str:
@@ -102,7 +107,7 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
         raise Unavailable("--keep needs root: what a user makes ends with its command")
 
 
-def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
+def new_run(campaign: Campaign, out: Path, hosts: Hosts, name: str | None = None) -> RunFolder:
     """Return a new folder below `out`: of this name, or of the campaign's and the time."""
     from switchmark.campaign.store import RunFolder, check_name
     from switchmark.errors import Unavailable
@@ -110,7 +115,6 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
     from switchmark.observe.facts import host_facts
     from switchmark.path.hosts import hosts_of
     from switchmark.runs.anchor import anchor, privileges
-    from switchmark.runs.hosts import Hosts
 
     if name is not None:
         check_name(out, name)
@@ -124,9 +128,8 @@ def new_run(campaign: Campaign, out: Path, name: str | None = None) -> RunFolder
     anchor()
     facts = host_facts(LocalHost())
     if names:
-        with Hosts() as hosts:
-            hosts.begin(names)
-            facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
+        hosts.begin(names)
+        facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
     return RunFolder.create(out, campaign, facts, name)
 
 
@@ -157,22 +160,23 @@ def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
     return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
 
 
-def measure(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
+def measure(
+    folder: RunFolder, show: Shown, options: dict[str, Any], hosts: Hosts, strict: bool
+) -> int:
     """Run what is missing; show all that the folder has, however the run ends."""
     from switchmark.campaign.run import run
     from switchmark.campaign.sharing import OnSharedMachine
     from switchmark.lab.turns import Turns
     from switchmark.metrics.family import further_repeats
     from switchmark.path.hosts import hosts_of
-    from switchmark.runs.hosts import Hosts
     from switchmark.runs.measuring import measuring_alone_on, myself
 
     shared = options["share_machine"]
     names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
-    lab = Turns(folder.path, **{name: options[name] for name in options if name != "share_machine"})
+    own = {name: options[name] for name in options if name != "share_machine"}
+    lab = Turns(folder.path, hosts=hosts, **own)
     with (
         show_results(folder, show, lambda: (*lab.kept, *lab.left)) as progress,
-        Hosts() as hosts,
         measuring_alone_on(
             (hosts[name] for name in names),
             myself(folder.path),

@@ -13,6 +13,7 @@ from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host, LocalHost
 from switchmark.hosts.host_file import host_entry
+from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.lab.prepare import PLAN_PREFIX, find_nics, lend_nics, prepare
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
@@ -26,8 +27,8 @@ from switchmark.path.noise import noise_beside
 from switchmark.path.path import Path
 from switchmark.path.placement import AUTO, Placement
 from switchmark.path.sharing import path_key
-from switchmark.runs.hosts import Hosts
 from switchmark.runs.hugepages import can_reserve
+from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe
 from switchmark.runs.workspace import default_base
 from switchmark.switches.versions import probe_asked
@@ -91,7 +92,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         ours.mode if ours else None,
         {name: version.mode if version else None for name, version in theirs.items()},
         _reservable,
-        Hosts().planned(names),
+        planned_between(names),
         probed={(HOST.host, test.switch): ours} if ours else {},
     )
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
@@ -116,7 +117,7 @@ def plan(test: Test, *others: Test) -> list[str]:
 def _loans(path: Path, home: str) -> list[str]:
     """Return the loan of NICs that the user names as shell lines, or why they cannot be lent. Other
     hosts are looked at where these are theirs."""
-    with Hosts() as hosts:
+    with Hosts(OwnRun) as hosts:
 
         def host_of(at: Node) -> Host:
             return hosts[home if at.host == HOST.host else at.host]

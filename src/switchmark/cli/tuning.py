@@ -16,6 +16,7 @@ from switchmark.cli.running import Shown, measure, new_run
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
     from switchmark.campaign.store import RunFolder
+    from switchmark.hosts.hosts import Hosts
     from switchmark.model.record import Record
 
 
@@ -25,6 +26,7 @@ def search_settings(
     out: tuple[Path, str | None],
     show: Shown,
     options: dict[str, Any],
+    hosts: Hosts,
     strict: bool,
 ) -> int:
     """Try up to `count` settings of the switch of each test, and compare the best with the
@@ -38,12 +40,14 @@ def search_settings(
     anchor()
     if not show.quiet:
         print(_budget(asked, tried), file=sys.stderr, flush=True)
-    folder = new_run(tried, *out)
+    folder = new_run(tried, out[0], hosts, out[1])
     keep_asked(folder.path, asked)
-    return go_on_tuning(folder, show, options, strict)
+    return go_on_tuning(folder, show, options, hosts, strict)
 
 
-def go_on_tuning(folder: RunFolder, show: Shown, options: dict[str, Any], strict: bool) -> int:
+def go_on_tuning(
+    folder: RunFolder, show: Shown, options: dict[str, Any], hosts: Hosts, strict: bool
+) -> int:
     """Do what is left of a search for settings, of which `folder` holds what is tried."""
     from switchmark.campaign.store import RunFolder, is_run
     from switchmark.campaign.tuning import TUNED, asked_for, to_compare
@@ -54,15 +58,15 @@ def go_on_tuning(folder: RunFolder, show: Shown, options: dict[str, Any], strict
         compared = RunFolder(within)
     else:
         # Who was the limit is asked of what is compared: cables for each setting would take long.
-        status = measure(folder, show, {**options, "calibrate": "never"}, False)
+        status = measure(folder, show, {**options, "calibrate": "never"}, hosts, False)
         if all(record.status != "ok" for record in folder.latest):
             return status
         print(file=sys.stderr)
         shutil.rmtree(within, ignore_errors=True)  # of a death before it was a run's
         beside = to_compare(asked_for(folder.path), folder.latest, _rate)
-        compared = new_run(beside, folder.path, TUNED)
+        compared = new_run(beside, folder.path, hosts, TUNED)
     compared.resumed_by = folder.path
-    status = measure(compared, show, options, strict)
+    status = measure(compared, show, options, hosts, strict)
     print_tuning(folder.path, sys.stderr if show.as_json else sys.stdout)
     return status
 

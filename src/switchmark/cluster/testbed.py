@@ -30,6 +30,7 @@ from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable, UsageError
 from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.signals import interruptible
 from switchmark.lab import measure
 from switchmark.lab.probes import Probes
@@ -38,8 +39,8 @@ from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 from switchmark.observe.facts import host_facts, kernel_options
 from switchmark.runs.anchor import anchor
-from switchmark.runs.hosts import Hosts
 from switchmark.runs.measuring import measuring_alone, myself
+from switchmark.runs.own_run import OwnRun
 
 _IDLE_S = 5.0
 _MOST = 1 << 20
@@ -57,6 +58,7 @@ class Testbed:
         self._folder = Path(tempfile.mkdtemp(prefix="switchmark-testbed-"))
         self._sent: dict[str, int] = {}
         self._open = ExitStack()
+        self._hosts = Hosts(OwnRun)
         self._real: measure.Lab | None = None
         self._lab: Lab | None = None
         self._options: Content = {}
@@ -71,7 +73,7 @@ class Testbed:
                 self._say({"versions": self._versions(tests)})
             case "abilities":
                 tests = [Test.model_validate(each) for each in request["tests"]]
-                self._say(_abilities(tests))
+                self._say(self._abilities(tests))
             case "facts":
                 host = LocalHost()
                 told = {"version": __version__, "boot_id": boot_id(host)}
@@ -82,6 +84,7 @@ class Testbed:
     def rest(self) -> list[str]:
         """Take down what is up; return what could not be."""
         self._open.close()
+        self._hosts.close()
         left = list(self._real.left) if self._real else []
         self._lab = self._real = None
         return left
@@ -106,7 +109,7 @@ class Testbed:
 
     def _versions(self, tests: Sequence[Test]) -> list[Content]:
         """Return the versions that the figures of tests depend on, or why they cannot run here."""
-        lab, got = measure.Lab(self._folder), list[Content]()
+        lab, got = measure.Lab(self._folder, hosts=self._hosts), list[Content]()
         for test in tests:
             try:
                 got.append({"versions": dict(lab.versions(test))})
@@ -126,11 +129,21 @@ class Testbed:
                 )
             )
             own = {name: options[name] for name in options if name != "share_machine"}
-            self._real = measure.Lab(self._folder, **own)
+            self._real = measure.Lab(self._folder, hosts=self._hosts, **own)
             lab: Lab = OnSharedMachine(self._real) if shared else self._real
             self._open.enter_context(lab)
             self._lab, self._options = lab, options
         return self._lab
+
+    def _abilities(self, tests: Sequence[Test]) -> Content:
+        """Return what this host makes of the paths of some tests, and what claims may need to know
+        of it."""
+        probes = Probes(self._hosts)
+        return {
+            "abilities": [asdict(ability(test, probes)) for test in tests],
+            "cpus": len(os.sched_getaffinity(0)),
+            "kernel_options": sorted(kernel_options(self._hosts[HOST.host])),
+        }
 
     def _new_logs(self) -> dict[str, str]:
         """Return what was written to each log file since the last answer."""
@@ -143,18 +156,6 @@ class Testbed:
                     new[path.name] = file.read(size - before).decode(errors="replace")
                 self._sent[path.name] = size
         return new
-
-
-def _abilities(tests: Sequence[Test]) -> Content:
-    """Return what this host makes of the paths of some tests, and what claims may need to know of
-    it."""
-    with Hosts() as hosts:
-        probes = Probes(hosts)
-        return {
-            "abilities": [asdict(ability(test, probes)) for test in tests],
-            "cpus": len(os.sched_getaffinity(0)),
-            "kernel_options": sorted(kernel_options(hosts[HOST.host])),
-        }
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ class SshHost(SshFiles):
         self._there: dict[str, str] = {}
         self._carried = list(carried)
         self.address = address or name
-        self._options = tuple(options)
+        self.options = tuple(options)
         self._folder = folder
         self._made: Path | None = None
         self._connection: RemoteShell | None = None
@@ -239,7 +239,7 @@ class SshHost(SshFiles):
         control = (f"ControlPath={self._folder}/{socket_name(self.name)}", "ControlPersist=no")
         waits = (f"ConnectTimeout={10 * self.patience:.0f}", "ServerAliveInterval=5")
         count = f"ServerAliveCountMax={3 * self.patience:.0f}"
-        settings = (*options, *control, *_OPTIONS, *waits, count, *self._options)
+        settings = (*options, *control, *_OPTIONS, *waits, count, *self.options)
         flags = (word for setting in settings for word in ("-o", setting))
         return ("ssh", "-T", *flags, "--", self.address, _SHELL)
 

@@ -17,6 +17,7 @@ from typing import Self
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.hosts.base import Host
+from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.programs import tool_program
 from switchmark.lab.cable import Drawn
 from switchmark.lab.cable_latency import CableLatencies
@@ -47,7 +48,7 @@ from switchmark.path.path import Path
 from switchmark.path.placement import Placement
 from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
-from switchmark.runs.hosts import Hosts
+from switchmark.runs.own_run import OwnRun
 from switchmark.runs.workspace import Workspace
 from switchmark.searches.base import Estimate
 
@@ -81,7 +82,8 @@ class Lab:
 
     `calibrate` says whether the traffic program is measured without a switch first, `gate` what
     becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
-    disturbance spoiled is run again; `hosts` are those that tests name, beside the host file's.
+    disturbance spoiled is run again; `hosts` are those that tests name; without them the lab has
+    its own.
 
     A lab that is `beside` another has another path up at the same time: they share their
     `instruments`; what its processes say goes to the folder `logs`.
@@ -96,7 +98,7 @@ class Lab:
         calibrate: Mode = "never",
         gate: Gate = "refuse",
         rerun: int = 0,
-        hosts: Mapping[str, Host] | None = None,
+        hosts: Hosts | None = None,
         beside: Lab | None = None,
         logs: str = "",
     ) -> None:
@@ -107,8 +109,11 @@ class Lab:
         self._gate: Gate = gate
         self._rerun = rerun
         self._beside = beside
+        self._hosts_are_own = hosts is None and beside is None
         self.instruments: Instruments = (
-            self._instruments(hosts, calibrate) if beside is None else beside.instruments
+            self._instruments(Hosts(OwnRun) if hosts is None else hosts, calibrate)
+            if beside is None
+            else beside.instruments
         )
         self._hosts = self.instruments.hosts
         self._host = self._hosts[HOST.host]  # of the test that is measured
@@ -125,8 +130,7 @@ class Lab:
         self.kept: list[str] = []
         self.left: tuple[str, ...] = ()
 
-    def _instruments(self, given: Mapping[str, Host] | None, calibrate: Mode) -> Instruments:
-        hosts = Hosts(given)
+    def _instruments(self, hosts: Hosts, calibrate: Mode) -> Instruments:
         return Instruments(
             hosts,
             Probes(hosts),
@@ -151,7 +155,7 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         with ExitStack() as ending:
-            if not self._beside:
+            if self._hosts_are_own:
                 ending.callback(self._hosts.close)
             ending.callback(self._workspace.close)
             if not self.kept:

@@ -12,6 +12,7 @@ from switchmark import __version__
 from switchmark.environments.base import Environment
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, boot_id
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
@@ -23,7 +24,6 @@ from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.layout import drivers_of
 from switchmark.path.placement import AUTO
-from switchmark.runs.hosts import Hosts
 from switchmark.switches.versions import is_build, probe_asked
 
 

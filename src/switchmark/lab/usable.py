@@ -3,17 +3,15 @@ run itself looks, and without building anything."""
 
 from __future__ import annotations
 
-from typing import Self
-
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
+from switchmark.hosts.hosts import Hosts
 from switchmark.lab.drawing import sketch
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import AXES, Test
 from switchmark.path.assembly import construct
 from switchmark.path.hosts import hosts_of
-from switchmark.runs.hosts import Hosts
 from switchmark.runs.hugepages import can_reserve
 
 _OF_A_TRIAL = {
@@ -25,21 +23,13 @@ _OF_A_TRIAL = {
 
 
 class UsableHere:
-    """This object asks hosts and keeps the answers. It is a context manager, at whose end
-    connections to other hosts end. Other hosts are asked only if they may be (`far`): without that
-    all is taken to be there."""
+    """This object asks hosts and keeps the answers. Other hosts are asked only if they may be
+    (`far`): without that all is taken to be there."""
 
-    def __init__(self, *, far: bool) -> None:
+    def __init__(self, hosts: Hosts, *, far: bool) -> None:
         self._far = far
-        self._hosts = Hosts()
-        self._probes = Probes(self._hosts)
+        self._probes = Probes(hosts)
         self._known: dict[Test, bool] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self._hosts.close()
 
     def __call__(self, test: Test) -> bool:
         """Say whether a test that can work has all that it needs where it is."""

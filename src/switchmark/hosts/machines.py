@@ -1,8 +1,9 @@
-"""A machine of the host file is a virtual machine of this one: the Debian that `make lab-image`
-builds, under QEMU.
+"""A host of the host file may be a virtual machine of this one: the Debian that `make lab-image`
+builds, under QEMU. It is booted when it is first used, and then reached by ssh as any other.
 
 It has a run of its own, with a journal, so that `switchmark clean` ends it should nobody else; it
-dies with the process that booted it. It begins as its image is: what it writes goes with it.
+dies with the process that booted it. It begins as its image is: what it writes goes with it. Two
+that a cable joins each have a socket for it.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import hashlib
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from signal import SIGTERM
+from typing import Protocol
 
-from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.errors import HostLost, SetupFailed, SwitchmarkError, Unavailable, UsageError
+from switchmark.hosts.base import LocalHost, Process
 from switchmark.hosts.caches import cache_folder
-from switchmark.hosts.host_file import HostEntry, MachineEntry, Nic
-from switchmark.hosts.local_process import LocalProcess, last_lines
+from switchmark.hosts.carried import Carried
+from switchmark.hosts.host_file import HostEntry, MachineEntry, Nic, host_entries
+from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.qemu import EMULATED, KVM, accelerator, processor, qemu
-from switchmark.hosts.signals import shielded
-from switchmark.runs.journal import Stop
-from switchmark.runs.workspace import Workspace
+from switchmark.hosts.remote_shell import RemoteShell
+from switchmark.hosts.ssh import SshHost
 
 _BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on one that eight others keep busy
 _KVM_BOOT_S = 20.0
@@ -36,6 +38,9 @@ SSH_NIC = "ssh0"
 """The interface of a machine by which it is reached, and nothing else."""
 _HOST_KEY = "switchmark-machine"
 _READY, _BOOTS = b"switchmark: ready", b"switchmark: this kernel boots"
+_EMULATED_PATIENCE = 6.0
+"""Programs took four to thirty times as long on an emulated processor of a busy host."""
+
 _FILES = ("root.img", "kernel", "initramfs", "user_key", "known_hosts")
 
 
@@ -50,6 +55,24 @@ def image_of(entry: MachineEntry) -> Path:
     return folder
 
 
+class OwnRun(Protocol):
+    """A run that has one process of this host: `clean` ends it should nobody else."""
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the run, which goes with it."""
+        ...
+
+    def spawn(self, name: str, argv: tuple[str, ...], stop: tuple[int, float]) -> Process:
+        """Start the process, which is stopped by a signal, and killed after so many seconds. It
+        ends with this one, however this one dies."""
+        ...
+
+    def end(self) -> None:
+        """Stop the process, and end the run."""
+        ...
+
+
 class Machine:
     """A machine is booting, or up once `wait` has returned, until `end`; `emulated` says by what,
     or nothing on KVM.
@@ -59,7 +82,11 @@ class Machine:
     """
 
     def __init__(
-        self, name: str, entry: HostEntry, cables: Mapping[str, tuple[Path, Path]]
+        self,
+        name: str,
+        entry: HostEntry,
+        cables: Mapping[str, tuple[Path, Path]],
+        begin_run: Callable[[], OwnRun],
     ) -> None:
         """Begin to boot a machine. Unavailable where it cannot be booted."""
         assert entry.vm is not None
@@ -82,18 +109,18 @@ class Machine:
             "KexAlgorithms=curve25519-sha256",
         )
         argv = machine_argv(name, entry, image, kvm=mode == KVM, port=port, cables=cables)
-        self._workspace = Workspace()
-        self._console = self._workspace.folder / "console"
-        self._process: LocalProcess | None = None
-        self._number = 0
-        self._ended = self._ready = False
-        self._deadline = 0.0
+        self._run = begin_run()
+        self._console = self._run.folder / "console"
+        self._ready = False
         atexit.register(self.end)
         try:
-            self._boot((*argv, *_console(self._console)))
+            self._process = self._run.spawn(
+                f"machine {name}", (*argv, *_console(self._console)), (SIGTERM, _GRACE_S)
+            )
         except BaseException:
             self.end()
             raise
+        self._deadline = time.monotonic() + _BOOT_S
 
     def wait(self) -> None:
         """Wait until it is up. SetupFailed where it does not come up; it has ended then."""
@@ -108,7 +135,7 @@ class Machine:
 
     def lives(self) -> bool:
         """Say whether it runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process.poll() is None
 
     def was_lost(self) -> bool:
         """Say whether it was up and runs no more."""
@@ -116,7 +143,6 @@ class Machine:
 
     def last_words(self) -> str:
         """Return what QEMU, or the machine's console, said last."""
-        assert self._process is not None
         with suppress(OSError):
             return self._process.last_words() or last_lines(self._console.read_bytes())
         return ""
@@ -124,29 +150,7 @@ class Machine:
     def end(self) -> None:
         """End it as a power cut does; nothing of it is left."""
         atexit.unregister(self.end)
-        with shielded():
-            if self._process is not None:
-                self._process.stop(SIGTERM, _GRACE_S)
-                self._workspace.journal.done(self._number)
-                self._process = None
-            if not self._ended:
-                self._ended = True
-                self._workspace.close()
-
-    def _boot(self, argv: tuple[str, ...]) -> None:
-        with shielded():
-            stop = Stop(name=f"machine {self.name}", number=SIGTERM, grace_s=_GRACE_S)
-            self._number = self._workspace.journal.intend(stop)
-            log = str(self._workspace.folder / "qemu.stderr")
-            # It ends with whoever booted it, however that dies.
-            self._process = LocalHost().spawn(
-                ("setpriv", "--pdeathsig", "KILL", *argv),
-                stderr_path=log,
-                env=self._workspace.env,
-            )
-            process = self._process
-            self._workspace.journal.started(self._number, process.pid, process.started)
-        self._deadline = time.monotonic() + _BOOT_S
+        self._run.end()
 
     def _wait(self) -> None:
         while not self._is_ready():
@@ -165,6 +169,113 @@ class Machine:
 
     def _evidence(self) -> str:
         return "".join(f"\n  {line}" for line in self.last_words().splitlines())
+
+
+class MachineHost(SshHost):
+    """This host is a machine; it is booted when something is first asked of it, and ends with
+    `close`. Should it end before, that is said once, and then it is booted anew.
+
+    The sockets of its cables are in `folder`, where those of the other machines are.
+    """
+
+    is_machine = True
+
+    def __init__(
+        self,
+        name: str,
+        entry: HostEntry,
+        begin_run: Callable[[], OwnRun],
+        folder: Path,
+        *,
+        there: Mapping[str, str] = {},
+        carried: Sequence[Carried] = (),
+    ) -> None:
+        super().__init__(name, folder=folder, there=there, carried=carried, cpus=entry.cpus)
+        self._entry = entry
+        self._begin_run = begin_run
+        self._cables = folder
+        self._at_first = (dict(there), tuple(carried))
+        self._machine: Machine | None = None
+        self._reached: Machine | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._machine is not None and self._machine.lives()
+
+    @property
+    def emulated(self) -> str:
+        """Return what emulates its processor; nothing on KVM. It is booted if need be."""
+        self._shell()
+        assert self._machine is not None
+        return self._machine.emulated
+
+    def begin(self) -> None:
+        if self._machine is None:
+            cables = _sockets(self.name, self._cables)
+            self._machine = Machine(self.name, self._entry, cables, self._begin_run)
+
+    def close(self) -> None:
+        """End the connection, and the machine."""
+        super().close()
+        if self._machine is not None:
+            self._machine.end()
+            self._machine = None
+
+    def undo_run(self, run: str, folder: str) -> None:
+        if self.up:
+            super().undo_run(run, folder)
+
+    def _shell(self) -> RemoteShell:
+        if self._machine is not None and self._machine.was_lost():
+            words = self._machine.last_words()
+            self.close()
+            raise HostLost(
+                f"the machine {self.name} ended"
+                + "".join(f"\n  {line}" for line in words.splitlines())
+            )
+        self.begin()
+        machine = self._machine
+        assert machine is not None
+        try:
+            machine.wait()
+        except BaseException:
+            self._machine = None
+            raise
+        if machine is not self._reached:
+            super().close()
+            self._reached = machine
+            self.patience = _EMULATED_PATIENCE if machine.emulated else 1.0
+            self.address, self.options = machine.address, machine.options
+            self._named, self._carried = dict(self._at_first[0]), list(self._at_first[1])
+            self._there = {}
+        return super()._shell()
+
+
+def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
+    """Return the machine at the other end of a cable, and its NIC; None where there is no other.
+    UsageError where that is no machine, or there are several."""
+    ends = [
+        (host, nic.name)
+        for host, entry in host_entries().items()
+        for nic in entry.nics.values()
+        if nic.cable == cable and host != name
+    ]
+    if len(ends) > 1:
+        raise UsageError(f"the cable {cable} has more than two ends in the host file")
+    for host, _ in ends:
+        if host_entries()[host].vm is None:
+            raise UsageError(f"the cable {cable} joins the VM {name} with {host}, which is no VM")
+    return ends[0] if ends else None
+
+
+def _sockets(name: str, folder: Path) -> Mapping[str, tuple[Path, Path]]:
+    """Return the sockets of a machine's cables: its own and the other machine's, by NIC."""
+    cabled = {nic.name: nic.cable for nic in host_entries()[name].nics.values() if nic.cable}
+    return {
+        nic: (folder / f"{name}.{nic}", folder / ".".join(peer))
+        for nic, cable in cabled.items()
+        if (peer := cable_peer(name, cable)) is not None
+    }
 
 
 def machine_argv(

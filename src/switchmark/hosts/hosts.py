@@ -3,13 +3,17 @@ between two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Self
 
-from switchmark.errors import Unavailable, UsageError
+from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, LocalHost, boot_id
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
+from switchmark.hosts.machines import MachineHost, OwnRun
 from switchmark.hosts.programs import (
     AGENT,
     OTHER_PROGRAMS,
@@ -19,22 +23,32 @@ from switchmark.hosts.programs import (
     program_path,
 )
 from switchmark.hosts.ssh import SshHost
+from switchmark.hosts.ssh_sockets import new_folder
 from switchmark.model.topology import NOTHING, Between
-from switchmark.runs.machines import machine_host
+
+_CARRIED = ((TRAFFIC, TOOL), (AGENT,))
+"""The programs that are put on hosts which do not have them: which of them together."""
 
 
 class Hosts(Mapping[str, Host]):
     """This mapping has this host and, by name, those of the host file, each connected when it is
     first used, and those that are `given`, which whoever gives them closes. At the end of a `with`
-    block, or by `close`, the connections to the others end."""
+    block, or by `close`, the connections to the others end, and the machines among them.
 
-    def __init__(self, given: Mapping[str, Host] | None = None) -> None:
-        self._given = given or {}
-        self._known: dict[str, Host] = {LOCAL: LocalHost(), **self._given}
+    A command has one of these, and hands it down. `begin_run` begins the run that a machine is.
+    """
+
+    def __init__(
+        self, begin_run: Callable[[], OwnRun], given: Mapping[str, Host] | None = None
+    ) -> None:
+        self._begin_run = begin_run
+        self._given: Mapping[str, Host] = {LOCAL: LocalHost(), **(given or {})}
+        self._known = dict(self._given)
+        self._folder: Path | None = None
 
     def __getitem__(self, name: str) -> Host:
         if name not in self._known:
-            self._known[name] = _reached(name)
+            self._known[name] = self._new(name)
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
@@ -53,41 +67,26 @@ class Hosts(Mapping[str, Host]):
         self.close()
 
     def close(self) -> None:
-        """End the connections to hosts of the host file; those to machines end with these."""
-        for name, host in self._known.items():
-            if name not in self._given and not host.is_machine:
-                host.close()
+        """End the connections to hosts of the host file, and their machines. One that is asked for
+        later is connected anew."""
+        with ExitStack() as ending:
+            if self._folder is not None:
+                ending.callback(shutil.rmtree, self._folder, ignore_errors=True)
+                self._folder = None
+            for name in self._known.keys() - self._given.keys():
+                ending.callback(self._known.pop(name).close)
 
     def begin(self, names: Iterable[str]) -> None:
         """Begin to boot those hosts that are machines, side by side."""
         for host in (self[name] for name in names):
             host.begin()
 
-    def planned(self, names: Sequence[str]) -> Between:
-        """Return what the host file says to be between two hosts, which are not asked: the NICs
-        that name the same cable. Of fewer than two there is nothing between."""
-        if len(names) < 2:
-            return NOTHING
-        entries = host_entries()
-        if not all(name in entries for name in names):
-            return Between(one_machine=True, doubts=("hosts-share-machine",))
-        near, far = (entries[name].nics.values() for name in names)
-        joined = {nic.cable: nic.name for nic in far if nic.cable is not None}
-        pairs = tuple((nic.name, joined[nic.cable]) for nic in near if nic.cable in joined)
-        sockets = all(entries[name].vm for name in names)
-        return Between(
-            cables=pairs,
-            one_machine=not pairs,
-            emulated=": emulated, a socket between two QEMUs" * sockets,
-            doubts=("hosts-share-machine",) * (sockets or not pairs),
-        )
-
     def between(self, names: Sequence[str]) -> Between:
         """Return what is between the hosts of a test, and what is told of each: nothing of this
         host alone. Unavailable where no cable joins two of them, and none can be made."""
         if not names:
             return NOTHING
-        planned = self.planned(names)
+        planned = planned_between(names)
         cables = planned.cables
         self.begin(names)
         boots = [boot_id(self[name]) for name in names]
@@ -125,23 +124,49 @@ class Hosts(Mapping[str, Host]):
         reached = {name: self[name] for name in names}
         return {name: host.path_of(own) for name, host in reached.items() if own and host.is_far}
 
+    def _new(self, name: str) -> Host:
+        """Return a host of the host file, which is connected when it is first used. UsageError
+        where the file does not name it."""
+        entry = host_entry(name)
+        there = {
+            program_path(program, setting): entry.programs[setting]
+            for setting, program in OTHER_PROGRAMS.items()
+            if setting in entry.programs
+        }
+        own = [[chosen_program(each) for each in together] for together in _CARRIED]
+        lacking = [[path for path in paths if path and path not in there] for paths in own]
+        carried = tuple(Carried(*paths) for paths in lacking if paths)
+        self._folder = self._folder or new_folder()
+        if entry.vm is not None:
+            return MachineHost(
+                name, entry, self._begin_run, self._folder, there=there, carried=carried
+            )
+        return SshHost(
+            name,
+            entry.address,
+            entry.ssh_options,
+            self._folder,
+            there=there,
+            carried=carried,
+            cpus=entry.cpus,
+        )
 
-def _reached(name: str) -> SshHost:
-    """Return a host of the host file, which is connected when it is first used. UsageError where
-    the file does not name it."""
-    if name == LOCAL:
-        raise UsageError("local is this host, which is not reached by ssh")
-    entry = host_entry(name)
-    there = {
-        program_path(program, setting): entry.programs[setting]
-        for setting, program in OTHER_PROGRAMS.items()
-        if setting in entry.programs
-    }
-    own = [[chosen_program(name) for name in names] for names in ((TRAFFIC, TOOL), (AGENT,))]
-    lacking = [[path for path in paths if path and path not in there] for paths in own]
-    carried = tuple(Carried(*paths) for paths in lacking if paths)
-    if entry.vm is not None:
-        return machine_host(name, entry, there, carried)
-    return SshHost(
-        name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
+
+def planned_between(names: Sequence[str]) -> Between:
+    """Return what the host file says to be between two hosts, which are not asked: the NICs
+    that name the same cable. Of fewer than two there is nothing between."""
+    if len(names) < 2:
+        return NOTHING
+    entries = host_entries()
+    if not all(name in entries for name in names):
+        return Between(one_machine=True, doubts=("hosts-share-machine",))
+    near, far = (entries[name].nics.values() for name in names)
+    joined = {nic.cable: nic.name for nic in far if nic.cable is not None}
+    pairs = tuple((nic.name, joined[nic.cable]) for nic in near if nic.cable in joined)
+    sockets = all(entries[name].vm for name in names)
+    return Between(
+        cables=pairs,
+        one_machine=not pairs,
+        emulated=": emulated, a socket between two QEMUs" * sockets,
+        doubts=("hosts-share-machine",) * (sockets or not pairs),
     )

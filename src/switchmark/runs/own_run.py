@@ -1,0 +1,53 @@
+"""A process of this host has a run of its own, so that `clean` ends it should nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local_process import LocalProcess
+from switchmark.hosts.signals import shielded
+from switchmark.runs.journal import Stop
+from switchmark.runs.workspace import Workspace
+
+
+class OwnRun:
+    """A run that has one process, from `spawn` to `end`."""
+
+    def __init__(self) -> None:
+        self._workspace = Workspace()
+        self._spawned: tuple[LocalProcess, Stop, int] | None = None
+        self._ended = False
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the run, which goes with it."""
+        return self._workspace.folder
+
+    def spawn(self, name: str, argv: tuple[str, ...], stop: tuple[int, float]) -> LocalProcess:
+        """Start the process, which is stopped by a signal, and killed after so many seconds. It
+        ends with this one, however this one dies."""
+        journal = self._workspace.journal
+        with shielded():
+            undo = Stop(name=name, number=stop[0], grace_s=stop[1])
+            number = journal.intend(undo)
+            process = LocalHost().spawn(
+                ("setpriv", "--pdeathsig", "KILL", *argv),
+                stderr_path=str(self.folder / "process.stderr"),
+                env=self._workspace.env,
+            )
+            self._spawned = (process, undo, number)
+            journal.started(number, process.pid, process.started)
+        return process
+
+    def end(self) -> None:
+        """Stop the process, and end the run."""
+        with shielded():
+            if self._spawned is not None:
+                process, stop, number = self._spawned
+                process.stop(stop.number, stop.grace_s)
+                self._workspace.journal.done(number)
+                self._spawned = None
+            if not self._ended:
+                self._ended = True
+                self._workspace.close()
