@@ -21,9 +21,9 @@ from switchmark.model.plan import Node, Plan, Run, Spawn
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import attachments_of, create_nodes, start_switches
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.placement import AUTO, PINNED, Placement, place
+from switchmark.path.resolving import resolve
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 
@@ -102,11 +102,11 @@ class Bed:
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
         prefix, folder = f"{self._workspace.run}-{letter}", self._workspace.folder / letter
         folder.mkdir(exist_ok=True)  # paths of sockets are those of their ports, the same in each
-        layout = lay_out(test, prefix=prefix, run_dir=str(folder))
+        layout = resolve(test, prefix=prefix, run_dir=str(folder))
         policy = PINNED if test.placement == AUTO else test.placement
         placement = place(layout.cpu_users, read_cpus(LocalHost()), policy)
         cores = placement.pins["switch"].cpus
-        layout = lay_out(test, prefix=prefix, run_dir=str(folder), cores=cores)
+        layout = resolve(test, prefix=prefix, run_dir=str(folder), cores=cores)
         track = Track(layout, placement)
         self.executor.execute(_plan(track))
         return track

@@ -22,7 +22,7 @@ from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.units import IMIX_SIZES
 from switchmark.observe.cpus import read_cpus
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 
 _BURST = 32

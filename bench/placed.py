@@ -17,8 +17,8 @@ from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
 from switchmark.model.test import Test
 from switchmark.path.assembly import attachments_of, create_nodes, node_of, start_switches
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path
+from switchmark.path.resolving import resolve
 
 _OFF = 0.03
 """How far from those in a namespace the frames that arrive in a container may be."""
@@ -103,7 +103,7 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
 def _layout(session: Session, environment: str, mode: str | None) -> Path:
     test = Test(environment=environment)
     folder = session.bed.folder
-    return lay_out(test, prefix=folder.name, run_dir=str(folder), modes={environment: mode})
+    return resolve(test, prefix=folder.name, run_dir=str(folder), modes={environment: mode})
 
 
 def _node(layout: Path, index: int) -> Plan:

@@ -16,7 +16,7 @@ from switchmark.hosts.base import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 
 

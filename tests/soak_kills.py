@@ -35,7 +35,7 @@ from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import LocalHost
 from switchmark.model.test import AXES, Test
 from switchmark.noises import TABLE as NOISES
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 
 ENGINES = ("raw-mmsg", "udp-mmsg", "dpdk")

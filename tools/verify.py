@@ -46,7 +46,7 @@ from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Verified
 from switchmark.observe.facts import host_facts
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES

@@ -10,7 +10,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.model.test import Test
 from switchmark.path.choosing import AUTO, candidates, with_engines
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 

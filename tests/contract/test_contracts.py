@@ -28,9 +28,9 @@ from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
 from switchmark.path.assembly import build, needs_of, switch_needs
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.plugins import check_contract
 from switchmark.runs.script import describe
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -66,7 +66,7 @@ def test_it_is_what_its_table_says(name: str, found: Any, contract: Any) -> None
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", "switchmark-traffic")
     engine = "null" if request.param == "null" else "udp"
-    return lay_out(
+    return resolve(
         Test(switch=request.param, engine=engine, pairs=2, direction="bi"),
         prefix="sm0000",
         run_dir="/run/x",
@@ -187,7 +187,7 @@ def test_the_way_into_a_node_ends_with_the_command(name: str) -> None:
 def test_a_function_sees_neither_the_runs_folder_nor_the_switchs(name: str, switch: str) -> None:
     engine = "dpdk" if switch == "ovs-dpdk" else "raw"
     test = Test(environment=name, switch_environment=name, switch=switch, engine=engine)
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     for part in layout.parts:
         assert needs_of(layout, part).folders == ("/run/x/ports",)
         seen = {mount.path for mount in mounts(needs_of(layout, part)) if mount.writable}
@@ -343,7 +343,7 @@ def test_a_switch_with_a_misspelt_member_is_refused_with_what_it_means() -> None
 def test_a_scenario_draws_its_pairs(scenario: str, direction: str) -> None:
     test = Test(scenario=scenario, pairs=3, direction=direction)
     assert check(test) == []
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     assert len(layout.parts) == 6
     assert len(layout.wiring.flows) == (3 if direction == "uni" else 6)
     assert [port.index for port in layout.wiring.ports] == list(range(6))
@@ -367,7 +367,7 @@ def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         engine="raw-mmsg" if kernel else "dpdk",
     )
     assert check(test) == []
-    return lay_out(test, prefix="sm0000", run_dir="/run/x", cpus={"f1": (2,)})
+    return resolve(test, prefix="sm0000", run_dir="/run/x", cpus={"f1": (2,)})
 
 
 def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Path) -> None:
@@ -423,7 +423,7 @@ def test_a_chain_is_drawn_in_the_order_of_its_frames(
 ) -> None:
     test = Test(scenario="loopback", chain=chain, chains=chains, direction=direction)
     assert check(test) == []
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     ways = 2 if direction == "bi" else 1
     assert len(layout.parts) == 2 + chain * chains
     assert len(layout.flows) == chains * ways

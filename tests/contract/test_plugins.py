@@ -9,7 +9,7 @@ import pytest
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.plugins import Table, load_plugins
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch

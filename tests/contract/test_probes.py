@@ -26,7 +26,7 @@ from switchmark.model.topology import Endpoint, PortKind
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
@@ -121,7 +121,7 @@ def plans() -> Iterator[tuple[str, Any, Plan]]:
     """Yield what every switch, environment and noise may do, with its name."""
     for name, switch in SWITCHES.items():
         for semantics in switch.semantics:
-            w = lay_out(
+            w = resolve(
                 Test(switch=name, semantics=semantics, engine="null" if name == "null" else "raw"),
                 prefix="sm0000",
                 run_dir="/run/x",

@@ -22,8 +22,8 @@ from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters
-from switchmark.path.layout import lay_out
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.runs.pci import DRIVERS, Device, hand_over
 from switchmark.runs.script import describe
 from switchmark.runs.together import steps_beside
@@ -253,7 +253,7 @@ def on_file(plan: Plan) -> str:
 def steps(test: Test) -> str:
     """Return all that is done for a test, one step or comment a line."""
     assert check(test) == []
-    layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR)
+    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR)
     plan = (
         *build(layout),
         *(step for switch in layout.switches for step in switch.counters),
@@ -275,7 +275,7 @@ def test_the_plan_is_the_one_on_file(name: str, test: Test, golden: Golden) -> N
 )
 def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test) -> None:
     """What is made by a command is used by none that is about another thing and may run at once."""
-    left = build(lay_out(test, prefix="smtest", run_dir=RUN_DIR))
+    left = build(resolve(test, prefix="smtest", run_dir=RUN_DIR))
     while left:
         together = steps_beside(left)
         runs = [step for step in together if isinstance(step, Run)]
@@ -351,7 +351,7 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
 
 
 def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
-    layout = lay_out(
+    layout = resolve(
         Test(environment="docker"),
         prefix="smtest",
         run_dir=RUN_DIR,
@@ -363,7 +363,7 @@ def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
 
 
 def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
-    layout = lay_out(
+    layout = resolve(
         Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
     )
     golden("variants/ovs-kernel.txt", on_file(build(layout)))
@@ -371,5 +371,5 @@ def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
 
 def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:
     test = Test(switch="ovs", switch_environment="host")
-    layout = lay_out(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,))
+    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,))
     golden("variants/ovs-kernel-host.txt", on_file(build(layout)))

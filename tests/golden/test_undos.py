@@ -19,8 +19,8 @@ from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build
-from switchmark.path.layout import lay_out
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.runs.pci import Device, _give, _remember
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
@@ -93,7 +93,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
         for engine in _engines(switch):
             test = Test.model_validate({"switch": switch, "engine": engine, **axes})
             if not check(test):
-                yield f"{switch} {axes}", build(lay_out(test, prefix=RUN, run_dir=FOLDER))
+                yield f"{switch} {axes}", build(resolve(test, prefix=RUN, run_dir=FOLDER))
                 break
     for kind, noise in NOISES.items():
         site = Site(prefix=RUN, run_dir=FOLDER, cpus=(0, 2), workers=2)

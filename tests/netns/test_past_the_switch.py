@@ -35,7 +35,7 @@ import json, sys
 from pathlib import Path
 from switchmark.lab import gate
 from switchmark.lab.measure import Lab
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.model.test import Test
 
 gate._LAG_S = 0.01  # counters of a veth are those of the moment

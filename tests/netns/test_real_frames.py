@@ -23,7 +23,7 @@ from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.observe import perf
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES

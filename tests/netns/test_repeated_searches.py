@@ -17,7 +17,7 @@ from switchmark.lab.measure import Lab
 from switchmark.metrics.searched import values_of_goal
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.report.json import to_object
 from switchmark.report.query import ask, opened
 

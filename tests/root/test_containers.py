@@ -30,8 +30,8 @@ from switchmark.model.plan import PORTS_DIR, Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 from switchmark.observe.threads import in_network
-from switchmark.path.layout import UDP_PORT
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import UDP_PORT
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 from switchmark.switches import TABLE as SWITCHES

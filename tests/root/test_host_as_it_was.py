@@ -24,7 +24,7 @@ from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
 from switchmark.model.test import AXES, Test
 from switchmark.noises import TABLE as NOISES
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.clean import clean
 from switchmark.switches import TABLE as SWITCHES
 

@@ -32,7 +32,7 @@ from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Role
 from switchmark.observe import noise
 from switchmark.observe.cpus import read_cpus
-from switchmark.path import resolve
+from switchmark.path import refusals
 from switchmark.plugins import load_plugins
 from switchmark.runs.cgroups import V1, cpu_root
 from switchmark.searches import base as searches
@@ -91,7 +91,7 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 **axes,
             }
         )
-        assert resolve.check(test) == []
+        assert refusals.check(test) == []
         with Lab(tmp_path, calibrate="auto", gate=gate, rerun=rerun) as lab:  # type: ignore[arg-type]
             measured_by.append(lab)
             lab._calibrations = calibrations

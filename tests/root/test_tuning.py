@@ -19,7 +19,7 @@ from switchmark.hosts.hosts import Hosts
 from switchmark.lab.measure import Lab
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
 SHORT = {"duration": "0.1", "warmup": "0.05"}

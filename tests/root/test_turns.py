@@ -26,7 +26,7 @@ from switchmark.lab.turns import Turns
 from switchmark.model.plan import Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.freezer import HIERARCHIES, Freezer, Hierarchy

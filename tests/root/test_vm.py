@@ -23,7 +23,7 @@ from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 

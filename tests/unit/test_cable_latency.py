@@ -15,8 +15,8 @@ from switchmark.model.cpus import Cpu
 from switchmark.model.latency import Latency
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
+from switchmark.path.resolving import resolve
 
 
 class Bench:
@@ -75,7 +75,7 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
 
 def drawn(**axes: Any) -> Drawn:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, "", "")
 
 

@@ -17,8 +17,8 @@ from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.cpus import Cpu
 from switchmark.model.record import PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.path.layout import lay_out
 from switchmark.path.placement import Placement, place
+from switchmark.path.resolving import resolve
 
 PARTS = tuple(
     PartReport(part=part, roles=(role,), cpu=0, cores=1, user_cores=0.1, polls=100)
@@ -87,7 +87,7 @@ class Bench:
 
 def drawn(**axes: Any) -> Drawn:
     test = Test(**axes)
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, BOOT, CPU)
 
 

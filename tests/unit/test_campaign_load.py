@@ -17,7 +17,7 @@ from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -18,10 +18,10 @@ from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Port, Role, Semantics
 from switchmark.path.assembly import build
 from switchmark.path.cables import without_switch
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path
 from switchmark.path.placement import CpuUser, place
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.ip_forward import IpForward
@@ -32,7 +32,7 @@ OF_MACS = {"function_semantics": "mac"}
 def laid_out(**axes: Any) -> Path:
     test = Test(**{"scenario": "loopback", "chain": 2, **axes})
     assert check(test) == []
-    return lay_out(test, prefix="sm0000", run_dir="/run/x")
+    return resolve(test, prefix="sm0000", run_dir="/run/x")
 
 
 def reasons(**axes: Any) -> str:
@@ -209,7 +209,7 @@ def test_a_router_is_crossed_once_a_hop() -> None:
     rules = [step.argv for step in build(layout) if isinstance(step, Run) and "rule" in step.argv]
     assert len(rules) == 8
     # Without a chain the destination says where a frame goes.
-    plain = lay_out(Test(switch="ip-forward"), prefix="sm0000", run_dir="/run/x")
+    plain = resolve(Test(switch="ip-forward"), prefix="sm0000", run_dir="/run/x")
     assert not [step for step in build(plain) if isinstance(step, Run) and "rule" in step.argv]
 
 
@@ -237,7 +237,7 @@ def test_a_chain_may_end_in_the_function_that_receives() -> None:
 
 
 def test_a_chain_of_one_function_that_receives_is_that_function() -> None:
-    layout = lay_out(Test(scenario="p2v", chain=1), prefix="sm0000", run_dir="/run/x")
+    layout = resolve(Test(scenario="p2v", chain=1), prefix="sm0000", run_dir="/run/x")
     assert [part.id for part in layout.parts] == ["a0", "f0"]
     assert layout.steering is None
 
@@ -249,7 +249,7 @@ def test_pairs_may_have_chains_that_end_in_a_function() -> None:
 
 def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -> None:
     test = Test(scenario="p2v", chain=3, environment="host", cpu_limit="function:50")
-    found = without_switch(test, lay_out(test, prefix="sm", run_dir="/run"))
+    found = without_switch(test, resolve(test, prefix="sm", run_dir="/run"))
     shown = {
         name: (each.scenario, each.chain, each.environment, each.cpu_limit)
         for name, each in found.items()
@@ -261,7 +261,7 @@ def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -
 
 
 def test_without_a_chain_nothing_is_steered() -> None:
-    assert lay_out(Test(), prefix="sm0000", run_dir="/run/x").steering is None
+    assert resolve(Test(), prefix="sm0000", run_dir="/run/x").steering is None
 
 
 def test_traffic_stands_for_the_usual_forwarder() -> None:

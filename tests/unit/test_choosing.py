@@ -24,7 +24,7 @@ from switchmark.model.labels import following
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.path.choosing import AUTO, candidates, with_engines
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.report.answer import answer
 from switchmark.report.pairing import within
 

@@ -34,7 +34,7 @@ from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
 from switchmark.path.choosing import with_engines
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.plugins import Table
 from switchmark.runs.journal import Far
 from switchmark.runs.workspace import Workspace

@@ -17,7 +17,7 @@ from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
 from switchmark.papers.experiment import names, read
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import check_drawing, experiment_charts, paper_page, write_papers

@@ -15,7 +15,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.test import Test
 from switchmark.model.topology import Semantics
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 from switchmark.runs.nics import lend, spread
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.links import parse_link_counters
@@ -90,7 +90,7 @@ def test_link_counters_are_read_by_interface() -> None:
 
 
 def test_drops_at_the_sockets_of_a_userspace_datapath_are_the_ports() -> None:
-    w = lay_out(Test(switch="ovs"), prefix="sm0000", run_dir="/run").wiring
+    w = resolve(Test(switch="ovs"), prefix="sm0000", run_dir="/run").wiring
     outputs = (json.dumps(LINKS).encode(), SOCKETS)
     found = SWITCHES["ovs"].counters.parse(w, outputs)
     assert found.ports["f0"].rx_dropped == 37
@@ -99,7 +99,7 @@ def test_drops_at_the_sockets_of_a_userspace_datapath_are_the_ports() -> None:
 
 def test_a_veths_drop_is_counted_once() -> None:
     """The kernel counts it at both ends; here it is the sending end's."""
-    w = lay_out(Test(), prefix="sm0000", run_dir="/run").wiring
+    w = resolve(Test(), prefix="sm0000", run_dir="/run").wiring
     found = SWITCHES["linux-bridge"].counters.parse(w, (json.dumps(LINKS).encode(),))
     assert found.ports["f0"].rx_dropped is None
     assert found.ports["f0"].tx_dropped == 5

@@ -9,14 +9,14 @@ import pytest
 from switchmark.engines import TABLE as ENGINES
 from switchmark.model.plan import Reserve
 from switchmark.model.test import Test
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 
 Memory = Literal["hugepages", "no-huge"]
 
 
 def asked_mb(memory: Memory, **axes: object) -> int:
     test = Test.model_validate({"switch": "direct", "engine": "dpdk", "memory": memory, **axes})
-    layout = lay_out(test, prefix="sm0000", run_dir="/run")
+    layout = resolve(test, prefix="sm0000", run_dir="/run")
     part = layout.parts[0]
     ends = part.endpoints
     engine, node = ENGINES["dpdk"], part.node
@@ -61,7 +61,7 @@ def test_longer_queues_and_bursts_have_more_frames() -> None:
 def test_an_end_that_is_to_do_without_its_device_is_told_so() -> None:
     for offload in ("auto", "off"):
         test = Test(switch="direct", engine="dpdk", offload=offload)
-        layout = lay_out(test, prefix="sm0000", run_dir="/run")
+        layout = resolve(test, prefix="sm0000", run_dir="/run")
         ends = layout.parts[0].endpoints
         node = layout.parts[0].node
         options = ENGINES["dpdk"].port_options(layout.wiring, node, ends, 0, "auto")

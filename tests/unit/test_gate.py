@@ -13,8 +13,8 @@ from switchmark.lab.trial import Trials
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path as ResolvedPath
+from switchmark.path.resolving import resolve
 
 IDLE = {"rx": 0, "tx": 0, "rx_dropped": 0, "tx_dropped": 0}
 
@@ -84,7 +84,7 @@ def tried(path: Path, gate: str = "refuse", **axes: Any) -> GateResult:
 
 
 def laid_out(**axes: Any) -> ResolvedPath:
-    return lay_out(Test(**{"scenario": "p2p", **axes}), prefix="sm0000", run_dir="/run/x")
+    return resolve(Test(**{"scenario": "p2p", **axes}), prefix="sm0000", run_dir="/run/x")
 
 
 def test_a_good_switch_is_tried_once() -> None:

@@ -15,7 +15,7 @@ from switchmark.campaign.load import from_options
 from switchmark.cli.app import COMMANDS, app
 from switchmark.model.test import AXES
 from switchmark.path.choosing import with_engines
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs/guide").glob("*.md"))]

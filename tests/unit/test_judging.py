@@ -25,8 +25,8 @@ from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.observe.noise import Snapshot
-from switchmark.path.layout import lay_out
 from switchmark.path.placement import place
+from switchmark.path.resolving import resolve
 from switchmark.path.ways import ways_of
 
 PORTS = ("f0", "f1")
@@ -450,7 +450,7 @@ def test_what_arrived_was_counted_at_each_port_of_its_way(
     counted: dict[str, Any],
     past: dict[str, tuple[int, int]],
 ) -> None:
-    drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x")
+    drawn = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x")
     copies = drawn.test.copies
     found = trial(100, rx_frames=100 * copies, copies=copies, per_flow=frames, counters=counted)
     found = balanced(found, ports=(), through=False, ways=ways_of(drawn))
@@ -459,7 +459,7 @@ def test_what_arrived_was_counted_at_each_port_of_its_way(
 
 
 def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
-    drawn = lay_out(Test(), prefix="sm0000", run_dir="/run/x")
+    drawn = resolve(Test(), prefix="sm0000", run_dir="/run/x")
     counters = ends(f0=(100, 0), f1=(0, 95))
     for late, past in ((5, False), (4, True)):
         found = trial(100, per_flow=arrived(f0_f1=100), lost_at={"late": late}, counters=counters)
@@ -487,7 +487,7 @@ def judged(
     **axes: Any,
 ) -> TrialResult:
     """Return a trial as it is judged after a second of so many interrupts, that began at 2 GHz."""
-    drawn = lay_out(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
+    drawn = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
     judge = JudgedTrials(

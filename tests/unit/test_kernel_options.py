@@ -17,7 +17,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.test import Test
 from switchmark.observe.facts import kernel_options
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.kernel_options import require_options
 from switchmark.switches.kernel_probes import probe_kernel

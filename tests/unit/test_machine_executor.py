@@ -24,7 +24,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.hosts.signals import interruptible, shielded
 from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
 from switchmark.model.test import Test as SwitchmarkTest
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.journal import Far
@@ -314,7 +314,7 @@ def test_an_optional_value_that_the_kernel_does_not_have_is_passed_over(
     host = RecordingHost(files={"/x": b"1\n"})
     executor = recorded(host, workspace)
     test = SwitchmarkTest(environment="host", switch_environment="host")
-    wiring = lay_out(test, prefix="smtest", run_dir="/run/smtest").wiring
+    wiring = resolve(test, prefix="smtest", run_dir="/run/smtest").wiring
     executor.execute(
         set_sysctls(wiring, "no iptables", {"net.bridge.bridge-nf-call-iptables": "0"})
     )

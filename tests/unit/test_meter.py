@@ -13,7 +13,7 @@ from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
 from switchmark.observe.perf import Counting
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 
@@ -31,7 +31,7 @@ class Asked(LocalHost):
 def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) -> None:
     host = Asked()
     test = Test()
-    layout = lay_out(test, prefix="smtest", run_dir=str(tmp_path))
+    layout = resolve(test, prefix="smtest", run_dir=str(tmp_path))
     placement = place_parts(test, layout, (Cpu(0), Cpu(1)))
     pids = {"f0": (os.getpid(),), "f1": (os.getpid(),), "switch": (2**22 + 1,)}
     with Workspace(tmp_path / "runs") as workspace:

@@ -15,8 +15,8 @@ from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 from switchmark.path.assembly import build
-from switchmark.path.layout import lay_out
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.plugins import Table, check_contract
 from switchmark.runs.script import describe
 from switchmark.switches import TABLE as SWITCHES
@@ -81,7 +81,7 @@ def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> No
     engine = engine_of(switch)
     test = Test(switch=switch, environment="cell", switch_environment="cell", engine=engine)
     assert check(test) == []
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     lines = list(describe(build(layout), inside))
     for node in ("sm0000-sw", "sm0000-f0", "sm0000-f1"):
         assert any(line.startswith(f"cell make {node}") for line in lines)
@@ -103,12 +103,12 @@ def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(swit
 
 
 def test_settings_of_a_stack_that_is_the_hosts_are_leased_for_the_machine() -> None:
-    layout = lay_out(Test(switch_environment="closet"), prefix="sm0000", run_dir="/run/x")
+    layout = resolve(Test(switch_environment="closet"), prefix="sm0000", run_dir="/run/x")
     leased = [step for step in build(layout) if isinstance(step, Write) and step.machine_wide]
     assert {step.path.rpartition("-")[2] for step in leased} == {
         *("iptables", "ip6tables", "arptables"),
     }
-    own = lay_out(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
+    own = resolve(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
     assert not [step for step in build(own) if isinstance(step, Write)]
 
 
@@ -116,6 +116,6 @@ def test_settings_of_a_stack_that_is_the_hosts_are_leased_for_the_machine() -> N
 def test_functions_run_in_a_new_environment(function: str) -> None:
     test = Test(switch="ovs", scenario="loopback", environment="cell", function=function)
     assert check(test) == []
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     lines = list(describe(build(layout), inside))
     assert any(line.startswith("cell in sm0000-f1 ") for line in lines)

@@ -15,7 +15,7 @@ from switchmark.errors import UsageError
 from switchmark.model.record import Origin, Record
 from switchmark.papers.experiment import Experiment, matching, read
 from switchmark.papers.points import Point
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.report.paper import (
     ODDS,
     as_object,

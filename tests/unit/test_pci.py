@@ -18,7 +18,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.model.addresses import pci_address
 from switchmark.model.plan import Node, Run
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import UIO, VFIO, Device, _remember, find_device, hand_over
 from switchmark.runs.undo import _GONE

@@ -26,9 +26,9 @@ from switchmark.model.test import Test
 from switchmark.model.topology import NOTHING, Between
 from switchmark.papers.experiment import read
 from switchmark.path.assembly import build
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path as ResolvedPath
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.path.ways import between_hosts, cables_of, ways_of
 from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe
@@ -42,7 +42,7 @@ def remote(**axes: Any) -> Test:
 
 def drawn(between: Between = NOTHING, **axes: Any) -> ResolvedPath:
     folder = "/run/switchmark/smtest"
-    return lay_out(remote(**axes), prefix="smtest", run_dir=folder, between=between)
+    return resolve(remote(**axes), prefix="smtest", run_dir=folder, between=between)
 
 
 # --- what is refused -------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from switchmark.metrics.throughput import confidence, is_uncertain, latency_conf
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal, OneSearch
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.report.answer import answer
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections

@@ -18,7 +18,7 @@ from switchmark.model.plan import HOST, Node, Plan, Reserve, Run, Spawn, Write
 from switchmark.model.test import Test
 from switchmark.model.topology import Memory, PortKind, Semantics, Wiring
 from switchmark.path.assembly import switch_needs
-from switchmark.path.layout import lay_out
+from switchmark.path.resolving import resolve
 from switchmark.switches.base import Counters
 from switchmark.switches.snabb import SWITCH
 from wirings import wiring_of
@@ -122,7 +122,7 @@ def test_what_it_writes_is_in_a_folder_that_goes() -> None:
 def test_a_build_of_ones_own_is_in_its_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_SNABB", "/opt/snabb/src/snabb")
     inside = Test(switch="snabb", engine="dpdk", switch_environment="lxc", environment="lxc")
-    layout = lay_out(inside, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(inside, prefix="sm0000", run_dir="/run/x")
     assert "/opt/snabb/src" in switch_needs(layout, layout.switches[0]).programs
 
 

@@ -29,7 +29,7 @@ from switchmark.metrics.family import Results
 from switchmark.metrics.throughput import rates_pps
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.report.tuning import command_of, tuning_lines
 from switchmark.switches import TABLE as SWITCHES
 

@@ -17,10 +17,10 @@ from switchmark.model.plan import Run
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.path.assembly import needs_of, switch_needs
-from switchmark.path.layout import lay_out
 from switchmark.path.orders import opening_of
 from switchmark.path.path import Path
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.switches import TABLE as SWITCHES
 
 VALE, NETMAP = SWITCHES["vale"], ENGINES["netmap"]
@@ -45,7 +45,7 @@ def listing(*names: str) -> dict[tuple[str, ...], bytes | Completed]:
 def laid_out(**axes: Any) -> Path:
     test = Test.model_validate({"switch": "vale", "engine": "netmap", **axes})
     assert check(test) == []
-    return lay_out(test, prefix="sm0", run_dir="/r")
+    return resolve(test, prefix="sm0", run_dir="/r")
 
 
 def opened(layout: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.record import Record
 from switchmark.model.topology import PortKind, Semantics
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches import verified as reading

@@ -22,8 +22,8 @@ from switchmark.model.test import Test
 from switchmark.model.version import Version
 from switchmark.path.assembly import build, switch_needs
 from switchmark.path.cables import without_switch
-from switchmark.path.layout import lay_out
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.versions import Switches, probe_asked
@@ -83,7 +83,7 @@ def probed_on(host: RecordingHost, test: Test) -> Mapping[tuple[str, str], Versi
 
 def started(switch: str) -> str:
     test = Test(switch=switch, engine="dpdk", port="auto")
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     spawns = [step for step in layout.switches[0].start if isinstance(step, Spawn)]
     return spawns[-1].argv[0]
 
@@ -125,7 +125,7 @@ def test_every_program_of_user_space_is_started_by_the_path_that_was_asked_for(p
     )
     test = Test(switch=name, engine=engine, scenario="p2p")
     assert check(test) == []
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     argvs = [step.argv for step in build(layout) if isinstance(step, Spawn | Run)]
     assert any("/opt/it" in argv for argv in argvs)
     assert not any(SWITCHES[plain].program in argv for argv in argvs)
@@ -139,7 +139,7 @@ def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
     test = Test(switch=f"ovs@{tmp_path}", switch_environment="docker")
     installed = [str(tmp_path / file) for file in INSTALLED]
     host = OtherHost("local", installed)
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed_on(host, test))
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed_on(host, test))
     steps = layout.switches[0].start
     words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
     assert {str(tmp_path / file) for file in files} <= words
@@ -173,7 +173,7 @@ def test_every_program_that_is_named_for_another_host_is_started_there(
         Test(switch=plain, engine=engine, scenario="p2p", hosts="a"),
         Test(switch=plain, engine=engine, scenario="p2p", hosts="a,b", locality="remote"),
     ):
-        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+        layout = resolve(test, prefix="sm0000", run_dir="/run/x")
         words = " ".join(w for s in build(layout) if isinstance(s, Spawn | Run) for w in s.argv)
         assert "/opt/here" not in words
         for host in (test.hosts or "").split(","):
@@ -192,7 +192,7 @@ def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts:
         test = Test(switch=switch, hosts="b")
         assert check(test) == []
         probed = probed_on(b, test)
-        layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+        layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed)
         assert layout.wiring.program == "/opt/b/ovs-3.3/sbin/ovs-vswitchd"
         steps = layout.switches[0].start
         words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
@@ -205,11 +205,11 @@ def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts:
 
 def test_a_function_of_another_host_is_the_program_that_is_named_for_it(two_hosts: Path) -> None:
     test = Test(switch="ovs-dpdk", engine="dpdk", scenario="loopback", function="l2fwd", hosts="b")
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
     assert "/opt/b/l2fwd" in spawned
     probed = {("b", "l2fwd"): Version("1", program="/opt/b/l2fwd/build/l2fwd")}
-    layout = lay_out(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed)
     spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
     assert "/opt/b/l2fwd/build/l2fwd" in spawned
 
@@ -287,7 +287,7 @@ def test_a_program_that_no_package_has_is_named_in_the_same_way(plain: str, wher
 
 def test_a_container_has_no_folder_of_the_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_L2FWD", str(beside_python() / "dpdk-l2fwd"))
-    layout = lay_out(Test(switch="l2fwd", engine="dpdk"), prefix="sm0000", run_dir="/run/x")
+    layout = resolve(Test(switch="l2fwd", engine="dpdk"), prefix="sm0000", run_dir="/run/x")
     assert set(switch_needs(layout, layout.switches[0]).programs) <= {
         str(beside_python()),
         str(Path()),
@@ -334,7 +334,7 @@ def test_a_function_in_a_machine_is_the_program_that_the_machine_has(
     chain = {"switch": "ovs-dpdk", "engine": "dpdk", "scenario": "loopback", "function": "l2fwd"}
     for environment, program in (("vm", "dpdk-l2fwd"), ("netns", "/opt/mine/l2fwd-2")):
         test = Test.model_validate({**chain, "environment": environment})
-        layout = lay_out(test, prefix="sm0000", run_dir="/run/x")
+        layout = resolve(test, prefix="sm0000", run_dir="/run/x")
         argvs = [step.argv for step in build(layout) if isinstance(step, Spawn)]
         assert any(argv[0] == program for argv in argvs), argvs
 
@@ -428,7 +428,7 @@ def test_keys_tell_versions_apart_and_cables_do_not(host_file: Path) -> None:
     tests = [Test(switch=each, engine="dpdk") for each in ("testpmd@22.11", "testpmd")]
     assert len({key(test, {}) for test in tests}) == 2
     cables = [
-        without_switch(test, lay_out(test, prefix="sm0000", run_dir="/run/x")) for test in tests
+        without_switch(test, resolve(test, prefix="sm0000", run_dir="/run/x")) for test in tests
     ]
     assert cables[0] == cables[1] != {}
 

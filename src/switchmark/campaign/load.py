@@ -57,10 +57,10 @@ _LEFT = {name: (axis.chosen,) for name, axis in AXES.items() if axis.chosen}
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
-"""Every reason why a test can never work; `layout.resolve.check`."""
+"""Every reason why a test can never work; `path.refusals.check`."""
 
 Choose = Callable[[Sequence[Test]], Sequence[Test]]
-"""Returns tests, in order, with what they leave to switchmark; `layout.choosing.with_engines`."""
+"""Returns tests, in order, with what they leave to switchmark; `path.choosing.with_engines`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
 HOW_LONG = {

@@ -49,7 +49,7 @@ def campaign_of(
     from switchmark.engines.base import KERNEL_PORTS
     from switchmark.lab.usable import UsableHere
     from switchmark.path.choosing import Usable, with_engines
-    from switchmark.path.resolve import check
+    from switchmark.path.refusals import check
 
     def made(usable: Usable) -> Campaign:
         choose = partial(with_engines, usable=usable)

@@ -33,7 +33,7 @@ def search_settings(
     default; `out` is where, and the name of the run. What that will take is told before it
     begins."""
     from switchmark.campaign.tuning import keep_asked, to_try
-    from switchmark.path.resolve import check
+    from switchmark.path.refusals import check
     from switchmark.runs.anchor import anchor
 
     tried = to_try(asked, count, check)

@@ -28,9 +28,9 @@ def ability(test: Test, probes: Probes) -> Ability:
     """Return what the host that is probed makes of the path of a test."""
     try:
         probes.versions(test)
-        layout, placement = sketch(test, probes)
+        path, placement = sketch(test, probes)
     except SwitchmarkError as error:
         return Ability(error.message.partition("\n")[0])
-    emulated = "emulated" in (layout.modes.get(test.environment) or "")
+    emulated = "emulated" in (path.modes.get(test.environment) or "")
     doubts = (*placement.doubts, *(["emulated"] if emulated else []))
     return Ability("", doubts, probes.of_switch(test).mode)

@@ -12,7 +12,7 @@ from switchmark.metrics.repeats import FIGURES, Repeats, repeats_of
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.model.test import Test
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 
 _REPEATS = 5
 """The fewest of which the lowest and the highest bound the median, 94 times in 100."""

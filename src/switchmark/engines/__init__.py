@@ -1,6 +1,6 @@
 """This table lists the engines: to add one, add its file and one line here.
 
-The order is that in which `--engine auto` prefers them (`layout.choosing`): what sends and receives
+The order is that in which `--engine auto` prefers them (`path.choosing`): what sends and receives
 most on a bare cable stands before what does less, of those that open the same ports. `python -m
 bench order` says whether a host agrees. What opens interfaces by a detour, the IP stack or DPDK's
 drivers for them, stands behind what opens them itself.

@@ -23,7 +23,7 @@ from switchmark.model.cable import CABLE, CableLatency, NoCableLatency
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.path.cables import on_cable
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 
 _USUAL_PPS = 1000.0
 """The rate of a sender where the test's own is all that it can, or depends on the switch."""

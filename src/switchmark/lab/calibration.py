@@ -33,7 +33,7 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.path.cables import pins_on_cable, without_switch
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 
 Mode = Literal["auto", "never", "again"]

@@ -14,9 +14,9 @@ from switchmark.model.test import Test
 from switchmark.path.assembly import vm_megabytes
 from switchmark.path.capture import check_capture
 from switchmark.path.hosts import hosts_of
-from switchmark.path.layout import drivers_of
 from switchmark.path.path import Path
 from switchmark.path.placement import Placement
+from switchmark.path.resolving import drivers_of
 from switchmark.runs.anchor import privileges
 from switchmark.runs.cgroups import check_cpu_limit
 from switchmark.runs.workspace import Workspace

@@ -42,10 +42,10 @@ from switchmark.observe.perf import Counting
 from switchmark.observe.perf import probe as probe_counters
 from switchmark.path.capture import captures
 from switchmark.path.hosts import home_of
-from switchmark.path.layout import turned_to
 from switchmark.path.noise import noise_beside
 from switchmark.path.path import Path
 from switchmark.path.placement import Placement
+from switchmark.path.resolving import turned_to
 from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
 from switchmark.runs.own_run import OwnRun

@@ -19,10 +19,10 @@ from switchmark.model.topology import NOTHING, Between
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path
 from switchmark.path.placement import AUTO, Placement, place
-from switchmark.path.resolve import may_share_process
+from switchmark.path.refusals import may_share_process
+from switchmark.path.resolving import resolve
 from switchmark.path.ways import named_ends
 from switchmark.runs.cgroups import cpu_root
 from switchmark.runs.executor import Executor
@@ -81,13 +81,13 @@ def prepare(
     of the probed environments, `probed` what was found of the switch and the function. `can` says
     whether steps can be carried out: memory whose kind is free to choose is hugepages if all of
     them can be had. `far` is the second of two machines."""
-    path = lay_out(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
+    path = resolve(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
     cpus = read_cpus(host)
     ports = [port for each in path.switches for port in each.wiring.ports]
     nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
     placement = place_parts(test, path, cpus, read_cpus(far) if far else (), nodes)
     draw = partial(
-        lay_out,
+        resolve,
         test,
         prefix=prefix,
         run_dir=run_dir,
@@ -133,7 +133,7 @@ def place_parts(
 
 def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
     """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
-    path = lay_out(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
+    path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
     return place_parts(test, path, read_cpus(host), read_cpus(far) if far else ()).policy
 
 

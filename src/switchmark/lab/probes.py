@@ -22,8 +22,8 @@ from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
-from switchmark.path.layout import drivers_of
 from switchmark.path.placement import AUTO
+from switchmark.path.resolving import drivers_of
 from switchmark.switches.versions import is_build, probe_asked
 
 

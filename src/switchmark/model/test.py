@@ -49,8 +49,8 @@ class Test(BaseModel):
     """One point of a campaign.
 
     Each field has its type, its record, its default and a line on its value. Pydantic checks ranges
-    here; names are checked against the tables later (`path.resolve`). Rates are per sender and stay
-    as written.
+    here; names are checked against the tables later (`path.refusals`). Rates are per sender and
+    stay as written.
     """
 
     __test__ = False  # not a test case, whatever pytest thinks of its name

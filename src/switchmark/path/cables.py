@@ -8,10 +8,10 @@ from dataclasses import replace
 from switchmark.model.cable import CABLE
 from switchmark.model.cpus import Pin
 from switchmark.model.test import Test, usual_values
-from switchmark.path.layout import lay_out
 from switchmark.path.path import Path
 from switchmark.path.placement import PINNED, Placement, unpinned_only
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
 from switchmark.switches import TABLE as SWITCHES
 
 _ENDS = "p2p"
@@ -77,7 +77,7 @@ def pins_on_cable(cable: Test, path: Path, placement: Placement) -> Placement:
         of_kind.setdefault(cpu_user.kind, []).append(cpu_user.id)
     turns: dict[str, int] = {}
     pins: dict[str, Pin] = {}
-    for cpu_user in lay_out(cable, prefix="sm", run_dir="/run").cpu_users:
+    for cpu_user in resolve(cable, prefix="sm", run_dir="/run").cpu_users:
         if cpu_user.kind not in of_kind:
             continue
         turn = turns[cpu_user.kind] = turns.get(cpu_user.kind, -1) + 1

@@ -13,9 +13,9 @@ from functools import cache
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.model.test import AXES, Test
-from switchmark.path.layout import lay_out, opened_in
 from switchmark.path.names import unknown_names
-from switchmark.path.resolve import check
+from switchmark.path.refusals import check
+from switchmark.path.resolving import opened_in, resolve
 from switchmark.switches import TABLE as SWITCHES
 
 AUTO = AXES["engine"].chosen
@@ -92,7 +92,7 @@ def _detour(test: Test, name: str) -> int:
 def _suits(test: Test) -> bool:
     """Say whether the engine of a test that can work may be chosen for its frames, and for the
     ports that it opens."""
-    path = lay_out(test, prefix="sm0000", run_dir="/run")
+    path = resolve(test, prefix="sm0000", run_dir="/run")
     engine = path.engine
     if test.tag is not None and not engine.sees_tags:
         return False
@@ -110,7 +110,7 @@ def _suits(test: Test) -> bool:
 def _kind(test: Test) -> object:
     if unknown_names(test):
         raise ValueError
-    return lay_out(test, prefix="sm0000", run_dir="/run").wiring.kind
+    return resolve(test, prefix="sm0000", run_dir="/run").wiring.kind
 
 
 def _nearest(test: Test) -> str:

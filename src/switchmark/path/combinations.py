@@ -14,9 +14,9 @@ from switchmark.functions.base import Function
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.units import FRAME_MIN
-from switchmark.path.layout import drivers_of, frame_sizes
 from switchmark.path.path import Drivers
 from switchmark.path.placement import SHARED_PROCESS, wanted_cpus
+from switchmark.path.resolving import drivers_of, frame_sizes
 from switchmark.path.subflows import has_subflows, reasons_of_flows
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch

@@ -17,10 +17,10 @@ from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
 from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
-from switchmark.path.layout import drivers_of, lay_out, opened_in
 from switchmark.path.names import TABLES, unknown_names
 from switchmark.path.path import Path
 from switchmark.path.placement import SHARED_PROCESS, place, unpinned_only, wanted_cpus
+from switchmark.path.resolving import drivers_of, opened_in, resolve
 from switchmark.runs.pci import DRIVERS
 from switchmark.switches import TABLE as SWITCHES
 
@@ -42,7 +42,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
     if unknown := unknown_names(test):
         return unknown
     try:
-        path = lay_out(test, prefix=_PATTERN_PREFIX, run_dir="/run")
+        path = resolve(test, prefix=_PATTERN_PREFIX, run_dir="/run")
     except UsageError as error:
         return [_of_error(error)]
     refusals = [

@@ -87,7 +87,7 @@ def drivers_of(test: Test) -> Drivers:
     )
 
 
-def lay_out(
+def resolve(
     test: Test,
     *,
     prefix: str,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from switchmark.model.test import AXES, Test
-from switchmark.path import resolve
-from switchmark.path.resolve import check, may_share_process
+from switchmark.path import refusals
+from switchmark.path.refusals import check, may_share_process
 from switchmark.switches import TABLE as SWITCHES
 
 
@@ -200,8 +200,8 @@ def test_a_switch_whose_ports_an_engine_cannot_open_is_suggested_an_engine() -> 
 
 def test_every_axis_that_a_refusal_is_about_is_one() -> None:
     source = "".join(
-        (Path(resolve.__file__).parent / f"{name}.py").read_text()
-        for name in ("resolve", "combinations")
+        (Path(refusals.__file__).parent / f"{name}.py").read_text()
+        for name in ("refusals", "combinations")
     )
     named = re.findall(r"Refusal\(\s*\(([^()]*)\)", source)
     assert len(named) > 30
