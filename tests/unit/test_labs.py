@@ -14,10 +14,10 @@ from unittest.mock import Mock
 import pytest
 
 from recorded import fresh
+from switchmark.campaign.agenda import Agenda, Item
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder, key, read_records
 from switchmark.cluster import dispatch
-from switchmark.cluster.agenda import Agenda, Item
 from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests
 from switchmark.cluster.description import described
 from switchmark.cluster.dispatch import Landed
@@ -38,11 +38,15 @@ OPTIONS = {"share_machine": False}
 FOUND = SearchResult(name="max", trials=1, goals=(Goal(goal="r+", loss_ratio=0, rate_pps=1000),))
 
 
-def items(*sizes: int, apart: bool = False, repeat: int = 3) -> list[Item]:
+def items(*sizes: int, repeat: int = 1) -> list[Item]:
     return [
-        Item(number, Test(frame_size=size, repeat=repeat), f"k{number}", {}, number, apart=apart)
+        Item(number, Test(frame_size=size, repeat=repeat), f"k{number}", {})
         for number, size in enumerate(sizes)
     ]
+
+
+def agenda_of(items: Sequence[Item], *, spread: bool = False) -> Agenda:
+    return Agenda(items, shared=True, spread=spread)
 
 
 def number(item: Item | None) -> int | None:
@@ -53,12 +57,12 @@ def number(item: Item | None) -> int | None:
 
 
 def test_a_test_is_at_one_testbed_at_a_time() -> None:
-    agenda = Agenda(items(64, 128))
+    agenda = agenda_of(items(64, 128))
     assert [number(agenda.next(bed, "ab")) for bed in "aba"] == [0, 1, None]
 
 
 def test_a_lost_visit_is_for_the_next_who_is_free() -> None:
-    agenda = Agenda(items(64, 128))
+    agenda = agenda_of(items(64, 128))
     first = agenda.next("a", "ab")
     assert first is not None
     agenda.lost(first)
@@ -66,27 +70,41 @@ def test_a_lost_visit_is_for_the_next_who_is_free() -> None:
 
 
 def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
-    reference, other = items(64, 128)
-    other.needs = reference
-    agenda = Agenda([reference, other])
+    reference, one, other = items(64, 64, 64)
+    reference.is_reference, one.needs, other.needs = True, reference, reference
+    agenda = agenda_of([one, other])
     assert agenda.next("a", "ab") is reference
+    assert reference.wanted_by is one
+    assert agenda.then(reference, "ab") == one.test
     assert agenda.next("b", "ab") is None
     agenda.landed(reference, done=True)
-    assert agenda.next("b", "ab") is other
+    assert agenda.next("a", "ab") is one
+
+
+def test_an_r_plus_that_was_not_found_is_looked_for_again_by_the_next_test() -> None:
+    reference, one, other = items(64, 64, 64)
+    reference.is_reference, one.needs, other.needs = True, reference, reference
+    agenda = agenda_of([one, other])
+    assert agenda.next("a", "ab") is reference
+    agenda.landed(reference, done=False)
+    agenda.landed(one, done=True)
+    assert agenda.next("b", "ab") is reference
+    assert reference.wanted_by is other
 
 
 def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
-    agenda = Agenda(items(64, apart=True))
-    item = agenda.next("a", "ab")
-    assert item is not None
-    item.repeats["a"] += 1
-    agenda.landed(item, done=False)
+    first, last = items(64, 128, repeat=3)
+    agenda = agenda_of([first, last])
+    assert agenda.next("a", "ab") is first
+    first.repeats["a"] += 1
+    agenda.landed(first, done=False)
+    assert agenda.next("a", "ab") is last
     assert agenda.next("b", "ab") is None
-    assert agenda.next("b", "b") is item  # the other one is gone
+    assert agenda.next("b", "b") is first  # the other one is gone
 
 
 def test_spread_repeats_are_as_many_on_each_testbed() -> None:
-    agenda = Agenda(items(64, apart=True), spread=True)
+    agenda = agenda_of(items(64, repeat=9), spread=True)
     where = []
     for _ in range(3):
         for bed in "abc":
@@ -100,7 +118,7 @@ def test_spread_repeats_are_as_many_on_each_testbed() -> None:
 def test_rounds_go_one_after_another_and_paths_stay_up() -> None:
     both = ("ovs", "linux-bridge")
     tests = [Test(switch=switch, frame_size=size) for size in (64, 128) for switch in both]
-    agenda = Agenda([Item(n, test, f"k{n}", {}, n) for n, test in enumerate(tests)])
+    agenda = agenda_of([Item(n, test, f"k{n}", {}) for n, test in enumerate(tests)])
     first = agenda.next("a", "ab")
     assert first is not None
     assert agenda.then(first, "ab") == tests[2]  # of the same switch
@@ -111,8 +129,9 @@ def test_rounds_go_one_after_another_and_paths_stay_up() -> None:
 
 
 def test_what_is_measured_last_leaves_its_path_up_for_its_own_repeats() -> None:
-    (item,) = items(64, apart=True, repeat=2)
-    agenda = Agenda([item])
+    item, other = items(64, 128, repeat=2)
+    agenda = agenda_of([item, other])
+    agenda.landed(other, done=True)
     agenda.next("a", "a")
     assert agenda.then(item, "a") == item.test
     item.repeats["a"] += 1

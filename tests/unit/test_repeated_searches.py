@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from switchmark.cluster.dispatch import _repeats
+from switchmark.campaign.run import repeats_of_trials
 from switchmark.lab.repeating import repeat_search
 from switchmark.metrics.difference import differences
 from switchmark.metrics.repeats import main_figure, repeats_of
@@ -146,8 +146,8 @@ def test_trials_of_one_search_are_one_repeat_to_a_lab() -> None:
         for bed in "ab"[trial.spec.repeat - 1]
     ]
     assert len(trials) > 2
-    assert _repeats(record.test, trials) == {"a": 1, "b": 1}
-    assert _repeats(Test(), trials).total() == len(trials)
+    assert repeats_of_trials(record.test, trials) == {"a": 1, "b": 1}
+    assert repeats_of_trials(Test(), trials).total() == len(trials)
 
 
 def test_a_stored_trial_is_written_as_before_unless_it_is_of_a_later_search() -> None:
