@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from host_state import COMMAND
+from switchmark.campaign.store import read_records
 
 RUN = [
     "--switch",
@@ -93,3 +95,52 @@ def test_a_slowdown_that_too_few_repeats_cannot_show_is_not_green(
     for status, found in ((6, "<skipped"), (1, "<failure"), (0, "<skipped")):
         written = (tmp_path / f"{status}.xml").read_text()
         assert (found in written, "needs at least 3 rounds" in written) == (True, True)
+
+
+NEAR = (
+    *("run", "--switch", "linux-bridge,tc-redirect", "--engine", "raw-mmsg", "--search", "max"),
+    *("--repeat", "5", "--duration", "0.1", "--warmup", "0.02", "--calibrate", "never"),
+    *("--gate", "off", "--quiet", "--name", "near"),
+)
+MORE = ("compare", "runs/near", "--until-decided", "8", "--same-within", "0.1%", "--json")
+
+
+def rounds(folder: Path) -> list[list[int]]:
+    """Return the numbers of the rounds that each test has trials of."""
+    return [[trial.round or 0 for trial in each.trials] for each in read_records(folder)]
+
+
+def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_path: Path) -> None:
+    assert switchmark(*NEAR).returncode == 0
+    folder = tmp_path / "runs/near"
+    assert rounds(folder) == [[1, 2, 3, 4, 5]] * 2
+    facts = json.loads((folder / "host.json").read_text())
+    facts["versions"]["commit"] = "another"
+    (folder / "host.json").write_text(json.dumps(facts))
+
+    done = switchmark(*MORE)
+    (pair,) = [json.loads(line) for line in done.stdout.splitlines()]
+    undecided = pair["difference"].startswith("undecided")
+    assert done.returncode == (6 if undecided else 0), done.stderr
+    if undecided and pair["reason"] == "chance":  # more rounds cure no doubts
+        assert rounds(folder) == [[1, 2, 3, 4, 5, 6, 7, 8]] * 2
+    for record in read_records(folder):
+        doubted = ["other-commit" in trial.doubts for trial in record.trials]
+        assert doubted == [False] * 5 + [True] * (len(record.trials) - 5)
+
+    (folder / "host.json").write_text(json.dumps({**facts, "kernel": "2.4"}))
+    refused = switchmark(*MORE)
+    assert refused.returncode == 2
+    assert "kernel: 2.4, now " in refused.stderr
+
+
+def test_what_has_no_rounds_does_not_go_on(switchmark: Switchmark) -> None:
+    once = [word for word in NEAR if word not in ("linux-bridge,tc-redirect", "near")]
+    once[once.index("--switch") : once.index("--switch") + 1] = ["--switch", "linux-bridge"]
+    assert switchmark(*once, "once").returncode == 0
+    refused = switchmark("compare", "runs/once", "--until-decided", "8")
+    assert refused.returncode == 2
+    assert "runs/once has no rounds that could go on: no two of its tests" in refused.stderr
+    several = switchmark("compare", "runs/once", "runs/once", "--until-decided", "8")
+    assert several.returncode == 2
+    assert "of one run" in several.stderr

@@ -386,6 +386,66 @@ def test_a_run_goes_on_to_its_limit_and_is_judged_three_times_at_most(tmp_path: 
     assert all(record.turns and record.turns.looks <= 3 for record in records)
 
 
+def measured_once(tmp_path: Path, other: float) -> tuple[Path, NoisyLab]:
+    """Run five rounds of two switches, whose campaign says nothing of going on."""
+    lab = NoisyLab({"linux-bridge": 1e6, "ovs": other * 1e6})
+    options = {"switch": "linux-bridge,ovs", "repeat": "5", "rate": "max"}
+    with new(tmp_path, engine="raw-mmsg", **options) as folder:
+        go(folder, lab)
+        assert all(len(record.trials) == 5 for record in folder.latest)
+    return folder.path, lab
+
+
+def test_a_stored_run_goes_on_until_its_switches_are_decided(tmp_path: Path) -> None:
+    path, lab = measured_once(tmp_path, 0.97)
+    with RunFolder(path) as folder:
+        before = {record.key: record for record in folder.latest}
+        assert go(folder, lab) == []
+        folder.until_decided = 200
+        go(folder, lab)
+        records = folder.latest
+    assert Results.of(records).difference(records[0], records[1]).word == "slower"
+    for record in records:
+        assert record.test == before[record.key].test
+        assert len(record.trials) > 5
+        assert record.trials[:5] == before[record.key].trials
+        assert record.turns is not None
+        assert record.turns.looks in (2, 3)
+
+
+def test_a_stored_run_goes_on_to_its_limit_and_says_how_to_go_on(tmp_path: Path) -> None:
+    path, lab = measured_once(tmp_path, 0.99)
+    with RunFolder(path) as folder:
+        folder.until_decided = 7
+        assert folder.resume_command == f"switchmark compare {path} --until-decided 7"
+        go(folder, lab)
+        assert [len(record.trials) for record in folder.latest] == [7, 7]
+
+
+def test_a_run_that_went_on_is_judged_as_one_that_was_to_go_on(tmp_path: Path) -> None:
+    path, lab = measured_once(tmp_path, 0.97)
+    with RunFolder(path) as folder:
+        folder.until_decided = 200
+        go(folder, lab)
+        records = folder.latest
+    found = Results.of(records).difference(records[0], records[1])
+    once = [record.model_copy(update={"turns": None}) for record in records]
+    alone = Results.of(once).difference(once[0], once[1])
+    assert found.p is not None
+    assert alone.p is not None
+    assert found.p == pytest.approx(3 * alone.p)
+
+
+def test_a_stored_run_of_other_versions_does_not_go_on(tmp_path: Path) -> None:
+    path, lab = measured_once(tmp_path, 0.97)
+    lab.version = "2"
+    with RunFolder(path) as folder:
+        folder.until_decided = 200
+        with pytest.raises(UsageError, match="with other versions: switch 1, now 2"):
+            go(folder, lab)
+        assert all(len(record.trials) == 5 for record in folder.latest)
+
+
 def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:
     """What one look alone would claim takes more where there may be three."""
     found, records = decided(tmp_path, 0.5, "200")

@@ -637,6 +637,7 @@ def test_repeats_that_rise_or_fall_are_doubted(mpps: tuple[float, ...], drifts: 
 
 
 RAISED_BY = {
+    "other-commit": "root/test_compare.py::test_a_stored_run_goes_on_until_it_is_decided",
     "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
     "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
     "sibling-busy": "unit/test_machine_placement.py::test_parts_are_seated",
@@ -692,7 +693,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
             "flows-mixed",
         ),
         "lab/searching.py": ("uncertain", "drifting"),
-        "campaign/sharing.py": ("shared-machine",),
+        "campaign/sharing.py": ("shared-machine", "other-commit"),
         "errors.py": ("not-equivalent", "host-busy"),
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recorded import fresh
-from switchmark.campaign.sharing import DOUBT, OnSharedMachine
+from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.model.record import Record, TrialResult
@@ -160,18 +160,18 @@ class _LabOfThree(FakeLab):
 def test_new_trials_beside_another_measurement_are_doubted() -> None:
     kept: list[TrialResult] = []
     stored = fresh().trials[:1]
-    with OnSharedMachine(_LabOfThree()) as lab:
+    with Doubting(_LabOfThree(), {SHARED_MACHINE: "--share-machine"}) as lab:
         record = lab.visit(Visit(Test(), stored=stored, on_trial=kept.append))
     assert record is not None
-    assert [DOUBT in trial.doubts for trial in record.trials] == [False, True, True]
+    assert [SHARED_MACHINE in trial.doubts for trial in record.trials] == [False, True, True]
     assert record.doubts == ("short", "shared-machine")
     assert list(record.trials[1:]) == kept
-    assert kept[0].evidence.doubts[DOUBT]
+    assert kept[0].evidence.doubts[SHARED_MACHINE]
     assert lab.versions(Test()) == {"switch": "1"}
 
 
 def test_what_was_measured_alone_is_not_doubted() -> None:
-    with OnSharedMachine(_LabOfThree()) as lab:
+    with Doubting(_LabOfThree(), {SHARED_MACHINE: "--share-machine"}) as lab:
         record = lab.visit(Visit(Test(), stored=fresh().trials))
     assert record is not None
     assert record.doubts == ("short",)

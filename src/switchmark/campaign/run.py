@@ -106,8 +106,8 @@ Needed = Callable[[Sequence[Record], Sequence[Record], int], int]
 
 def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None = None) -> None:
     """Run on this host what the folder's campaign has and its records lack; a test that failed is
-    run again. What is to be decided goes on to the repeats that are `needed`. Interrupted says how
-    to go on."""
+    run again. What is to be decided goes on to the repeats that are `needed`: as many at most as
+    its campaign or the folder says. Interrupted says how to go on."""
 
     def versions(test: Test) -> Mapping[str, str]:
         try:
@@ -115,19 +115,37 @@ def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None =
         except (Unavailable, UsageError):  # the lab will refuse this test, and say so in its record
             return {}
 
-    with resumable(folder), interruptible(), lab:
+    with resumable(folder, Interrupted), interruptible(), lab:
         rounds = Rounds(folder, LocalPlace(lab), progress, versions)
-        rounds.go(rounds.missing())
+        missing = rounds.missing()
+        if folder.until_decided is not None:
+            _refuse_other_versions(folder, missing)
+        rounds.go(missing)
         while needed is not None and (further := rounds.undecided(needed)):
             rounds.go(further)
 
 
+def _refuse_other_versions(folder: RunFolder, missing: Sequence[Item]) -> None:
+    """Raise UsageError if tests that were measured would be measured anew, by other versions."""
+    measured = {record.test: record for record in folder.latest if record.status == "ok"}
+    for item in missing:
+        if (record := measured.get(item.test)) is not None:
+            then = record.origin.versions if record.origin else {}
+            names = sorted({*then, *item.versions})
+            apart = [name for name in names if then.get(name) != item.versions.get(name)]
+            told = (f"{name} {then.get(name)}, now {item.versions.get(name)}" for name in apart)
+            raise UsageError(
+                f"{folder.path} was measured with other versions: {'; '.join(told)}",
+                hint=f"a new run: switchmark run {folder.path}/campaign.yaml",
+            )
+
+
 @contextmanager
-def resumable(folder: RunFolder) -> Iterator[None]:
+def resumable(folder: RunFolder, *ends: type[Interrupted] | type[Unavailable]) -> Iterator[None]:
     """Have what ends a run say what is kept of it, and how to go on."""
     try:
         yield
-    except (Interrupted, Unavailable) as error:
+    except ends as error:
         told = f"{error.message}: {folder.kept}\nresume with: {folder.resume_command}"
         raise type(error)(told, hint=error.hint) from error
 
@@ -175,7 +193,7 @@ class Rounds:
             looks = max(
                 (each.turns.looks for each in records.values() if each.turns), default=LOOKS
             )
-            limit = tests[group[0]].until_decided
+            limit = self._folder.until_decided or tests[group[0]].until_decided
             if limit is None or looks >= LOOKS:
                 continue
             repeats = needed([*by_test.values()], [*records.values()], limit)

@@ -1,4 +1,5 @@
-"""This module doubts what is measured on a machine on which others may measure at the same time."""
+"""This module doubts what is measured beside other runs of a machine, and what another commit of
+switchmark measured than the trials before it."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 
-DOUBT = "shared-machine"
+SHARED_MACHINE = "shared-machine"
+OTHER_COMMIT = "other-commit"
 
 
-class OnSharedMachine:
-    """This lab has another one measure, and doubts each new trial of it."""
+class Doubting:
+    """This lab has another one measure, and doubts each new trial of it: by these doubts, each with
+    its evidence."""
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
+    def __init__(self, lab: Lab, doubts: Mapping[str, str]) -> None:
+        self._lab, self._doubts = lab, dict(doubts)
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return the versions that the test's figures depend on."""
@@ -31,13 +34,13 @@ class OnSharedMachine:
 
         def keep(trial: TrialResult) -> None:
             new.append(trial)
-            visit.on_trial(_doubted(trial))
+            visit.on_trial(self._doubted(trial))
 
         record = self._lab.visit(replace(visit, on_trial=keep))
         if record is None or not record.trials:
             return record
-        trials = tuple(_doubted(trial) if trial in new else trial for trial in record.trials)
-        own = [DOUBT] if any(DOUBT in trial.doubts for trial in trials) else []
+        trials = tuple(self._doubted(trial) if trial in new else trial for trial in record.trials)
+        own = [doubt for doubt in self._doubts if any(doubt in trial.doubts for trial in trials)]
         doubts = tuple(dict.fromkeys((*record.doubts, *own)))
         return record.model_copy(update={"trials": trials, "doubts": doubts})
 
@@ -53,8 +56,8 @@ class OnSharedMachine:
     ) -> None:
         self._lab.__exit__(kind, error, trace)
 
-
-def _doubted(trial: TrialResult) -> TrialResult:
-    told = {**trial.evidence.doubts, DOUBT: "--share-machine"}
-    evidence = trial.evidence.model_copy(update={"doubts": told})
-    return trial.model_copy(update={"doubts": (*trial.doubts, DOUBT), "evidence": evidence})
+    def _doubted(self, trial: TrialResult) -> TrialResult:
+        told = {**trial.evidence.doubts, **self._doubts}
+        evidence = trial.evidence.model_copy(update={"doubts": told})
+        doubts = (*trial.doubts, *self._doubts)
+        return trial.model_copy(update={"doubts": doubts, "evidence": evidence})

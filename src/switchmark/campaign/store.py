@@ -79,7 +79,8 @@ class RunFolder:
     """A run folder is open for writing: locked against a second writer until it is closed.
 
     `records` holds the latest record of each key, the latest last; `trials` every finished trial of
-    each key. `resumed_by` is the folder that the user names to go on, and `cluster` the lab.
+    each key. `resumed_by` is the folder that the user names to go on, and `cluster` the lab. With
+    `until_decided` the run goes on to so many repeats at most, until compared switches are decided.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,6 +88,7 @@ class RunFolder:
         self.path = path
         self.resumed_by = path
         self.cluster = ""
+        self.until_decided: int | None = None
         self.campaign = read_campaign(path, unknown_names)
         self._name = path.resolve().name
         self._host, self._lab = _host(path), read_lab(path)
@@ -171,6 +173,9 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
+        if self.until_decided is not None:
+            run = shlex.quote(str(self.resumed_by))
+            return f"switchmark compare {run} --until-decided {self.until_decided}"
         cluster = f" --cluster {shlex.quote(self.cluster)}" if self.cluster else ""
         return f"switchmark resume {shlex.quote(str(self.resumed_by))}{cluster}"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from switchmark.campaign.experiments import PlannedPoint
 from switchmark.campaign.load import Campaign
-from switchmark.cli.labs import OpenLab, open_lab
-from switchmark.cli.running import Shown, measure, new_run
+from switchmark.cli.labs import LabBench, open_lab
+from switchmark.cli.running import Bench, HostBench, Shown, measure
 from switchmark.cluster.ability import OF_THE_PATH, Ability, ability
 from switchmark.hosts.hosts import Hosts
 from switchmark.lab.probes import Probes
@@ -37,7 +37,8 @@ class ThisHost:
     """This object says which tests this host can run, and runs them; it asks once for each
     path."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, bench: Bench | None = None) -> None:
+        self._bench = bench or HostBench(hosts)
         self._refusals: dict[str, Sequence[Refusal]] = {}
         self._paths: dict[tuple[object, ...], Ability] = {}
         self._hosts = hosts
@@ -81,9 +82,7 @@ class ThisHost:
         self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
     ) -> list[Record]:
         """Run a campaign in a folder of its own; return its records."""
-        folder = new_run(campaign, out, self._hosts)
-        measure(folder, show, options, self._hosts, strict=False)
-        return folder.latest
+        return [*measure(self._bench, self._bench.new_run(campaign, out), show, options)]
 
     def _learn(self, tests: Sequence[Test]) -> None:
         unknown = {_path_of(test): test for test in tests if _path_of(test) not in self._paths}
@@ -106,16 +105,11 @@ class ThisHost:
 class Testbeds(ThisHost):
     """This object asks the testbeds of a lab, which are equal, and has them measure."""
 
-    def __init__(self, hosts: Hosts, opened: OpenLab, *, spread: bool) -> None:
-        super().__init__(hosts)
-        self._opened, self._spread = opened, spread
-        told = opened.lab.ask({"do": "abilities", "tests": []})
+    def __init__(self, hosts: Hosts, bench: LabBench) -> None:
+        super().__init__(hosts, bench)
+        self._lab = bench.lab
+        told = bench.lab.ask({"do": "abilities", "tests": []})
         self.cpus, self._options = told["cpus"], frozenset(told["kernel_options"])
-
-    def measure(
-        self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
-    ) -> list[Record]:
-        return self._opened.measure((campaign, out, None), show, options, spread=self._spread)
 
     def _ask(self, tests: Sequence[Test]) -> list[Ability]:
         if not tests:
@@ -123,7 +117,7 @@ class Testbeds(ThisHost):
         asked = {"do": "abilities", "tests": [test.model_dump(mode="json") for test in tests]}
         return [
             Ability(each["waits"], tuple(each["doubts"]), each["mode"])
-            for each in self._opened.lab.ask(asked)["abilities"]
+            for each in self._lab.ask(asked)["abilities"]
         ]
 
     def _known_options(self) -> frozenset[str]:
@@ -131,14 +125,16 @@ class Testbeds(ThisHost):
 
 
 @contextmanager
-def bench(cluster: str | None, *, share_machine: bool, spread: bool) -> Iterator[ThisHost]:
+def bench_of_papers(
+    cluster: str | None, show: Shown, *, share_machine: bool, spread: bool
+) -> Iterator[ThisHost]:
     """Give what runs experiments: this host, or the lab that `cluster` names."""
     with Hosts(OwnRun) as hosts:
         if cluster is None:
-            yield ThisHost(hosts)
+            yield ThisHost(hosts, HostBench(hosts, show.quiet))
             return
-        with open_lab(cluster, share_machine=share_machine) as opened:
-            yield Testbeds(hosts, opened, spread=spread)
+        with open_lab(cluster, share_machine=share_machine, spread=spread) as lab:
+            yield Testbeds(hosts, lab)
 
 
 def _path_of(test: Test) -> tuple[object, ...]:

@@ -59,6 +59,13 @@ _Side = tuple[str, "list[list[Record]]"]
     metavar="SHARE",
     help="what counts as the same [that of --fail-on, else 1%]",
 )
+@click.option(
+    "--until-decided",
+    metavar="LIMIT",
+    type=click.IntRange(3, 1000),
+    help="measure more rounds of one run, to so many repeats at most, until its switches are "
+    "decided; exit with 6 if that did not do",
+)
 @click.option("--junit", metavar="FILE", type=PATH, help="write the result as JUnit XML, too")
 @click.option("--markdown", metavar="FILE", type=PATH, help="write the result as Markdown, too")
 @json_lines("pair")
@@ -69,6 +76,7 @@ def compare(
     ignore: str | None,
     base: str | None,
     same_within: str | None,
+    until_decided: int | None,
     junit: Path | None,
     markdown: Path | None,
     as_json: bool,
@@ -76,9 +84,11 @@ def compare(
     """Compare runs test by test, or the tests of one run with each other.
 
     Exits with 1 if a test failed, was refused, or is not in the later run, and on the conditions of
-    --fail-on; with 6 if nobody can tell whether one of those holds.
+    --fail-on; with 6 if nobody can tell whether one of those holds, or after --until-decided if a
+    pair is still undecided.
     """
     from switchmark.errors import UsageError
+    from switchmark.model.record import LOOKS
     from switchmark.model.units import parse_share
     from switchmark.report.compare import as_object, compared
     from switchmark.report.compare_markdown import compare_markdown
@@ -93,6 +103,7 @@ def compare(
     if undecided and not conditions:
         raise UsageError("--undecided is about the conditions of --fail-on: there are none")
     margin = None if same_within is None else parse_share(same_within)
+    looks = _go_on(runs, until_decided) if until_decided is not None else 0
     read, facts = _read(runs)
     ignored = _axes(ignore)
     sides = _sides(read, base, ignored)
@@ -113,7 +124,38 @@ def compare(
             write_file(path, write(result, hosts, names))
     if result.failures:
         return Exit.FAILED
-    return Exit.UNDECIDED if result.unknown and not undecided else Exit.FINE
+    is_open = looks > 0 and any(pair.is_undecided for pair in result.pairs)
+    if is_open and looks >= LOOKS:
+        print(f"judged {looks} times, which is as often as a run may be", file=sys.stderr)
+    return Exit.UNDECIDED if (result.unknown or is_open) and not undecided else Exit.FINE
+
+
+def _go_on(runs: Sequence[str], limit: int) -> int:
+    """Measure more rounds of a run, as `resume` does, until its switches are decided; return how
+    often it was judged. UsageError for what has no rounds."""
+    from switchmark.campaign.rounds import groups, not_in_turn
+    from switchmark.campaign.store import read_campaign
+    from switchmark.cli.arguments import Measuring
+    from switchmark.cli.labs import check_same_lab
+    from switchmark.cli.running import HostBench, Shown, measure, told
+    from switchmark.errors import UsageError
+    from switchmark.hosts.hosts import Hosts
+    from switchmark.runs.own_run import OwnRun
+
+    if len(runs) != 1 or (len(runs[0].split(",")) > 1 and not Path(runs[0]).is_dir()):
+        raise UsageError("--until-decided measures more rounds of one run: name one alone")
+    path = Path(runs[0])
+    tests = read_campaign(path).tests
+    check_same_lab(path, None)
+    if not groups(tests):
+        why = next(iter(not_in_turn(tests).values()), "no two of its tests differ in the switch")
+        raise UsageError(f"{path} has no rounds that could go on: {why}")
+    _, options = told(Measuring())
+    shown = Shown(as_json=False, wide=False, quiet=False, only_progress=True)
+    with Hosts(OwnRun) as hosts:
+        bench = HostBench(hosts, until_decided=limit)
+        records = measure(bench, bench.old_run(path), shown, options)
+    return max((record.turns.looks for record in records if record.turns), default=1)
 
 
 def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:

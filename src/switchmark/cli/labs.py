@@ -10,20 +10,21 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from switchmark.cli.running import Shown, show_results, status_of
+from switchmark.cli.running import Bench, HostBench, Shown
 from switchmark.errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
+    from switchmark.campaign.run import Progress
     from switchmark.campaign.store import RunFolder
     from switchmark.cluster.dask_lab import DaskLab
-    from switchmark.model.record import Record
+    from switchmark.hosts.hosts import Hosts
 
 
 def check_cluster(
@@ -58,27 +59,20 @@ def check_same_lab(folder: Path, cluster: str | None) -> None:
         raise UsageError(f"{folder} was measured on one host: it goes on there, without --cluster")
 
 
-def measure_on_lab(
-    cluster: str,
-    run: Path | tuple[Campaign, Path, str | None],
-    show: Shown,
-    options: dict[str, Any],
-    strict: bool,
-    *,
-    spread: bool,
-) -> int:
-    """Run what is missing on a lab: of the run folder at a path, or of a new one for a campaign, in
-    a folder, of a name."""
-    from switchmark.campaign.store import check_name
-
-    if not isinstance(run, Path) and run[2] is not None:
-        check_name(run[1], run[2])
-    with open_lab(cluster, share_machine=options["share_machine"]) as opened:
-        return status_of(opened.measure(run, show, options, spread=spread), strict)
+@contextmanager
+def bench(
+    cluster: str | None, hosts: Hosts, show: Shown, *, share_machine: bool, spread: bool
+) -> Iterator[Bench]:
+    """Hold what measures: this host, or the lab that `--cluster` names, until the block ends."""
+    if cluster is None:
+        yield HostBench(hosts, show.quiet)
+        return
+    with open_lab(cluster, share_machine=share_machine, spread=spread) as lab:
+        yield lab
 
 
 @contextmanager
-def open_lab(cluster: str, *, share_machine: bool) -> Iterator[OpenLab]:
+def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[LabBench]:
     """Hold the lab that `--cluster` names, until the block ends."""
     from switchmark.cluster.description import described
     from switchmark.cluster.start import connected
@@ -88,44 +82,46 @@ def open_lab(cluster: str, *, share_machine: bool) -> Iterator[OpenLab]:
     with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as kept:
         logs = Path(kept)
         with connected(description, logs, share_machine=share_machine, told=_tell) as lab:
-            yield OpenLab(cluster, lab, logs)
+            yield LabBench(cluster, lab, logs, spread)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLab:
-    """An open lab has testbeds that measure campaigns; its workers write into files in `logs`."""
+class LabBench:
+    """The testbeds of a lab measure; its workers write into files in `logs`."""
 
     cluster: str
     lab: DaskLab
     logs: Path
+    spread: bool
 
-    def measure(
-        self,
-        run: Path | tuple[Campaign, Path, str | None],
-        show: Shown,
-        options: dict[str, Any],
-        *,
-        spread: bool,
-    ) -> list[Record]:
-        """Run what is missing, of a run folder or of a new one; return all records of it."""
+    def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
+        from switchmark.campaign.store import RunFolder
+
+        self.lab.agree(campaign.tests)
+        first = self.lab.facts[min(self.lab.testbeds())]["facts"]
+        return RunFolder.create(out, campaign, first, name)
+
+    def old_run(self, path: Path) -> RunFolder:
         from switchmark.campaign.store import RunFolder, read_campaign
+
+        self.lab.agree(read_campaign(path).tests)
+        return RunFolder(path)
+
+    def measure(self, folder: RunFolder, progress: Progress, options: dict[str, Any]) -> None:
+        from switchmark.campaign.store import is_run
         from switchmark.cluster import dispatch
 
-        campaign = read_campaign(run) if isinstance(run, Path) else run[0]
-        versions = self.lab.agree(campaign.tests)
-        if isinstance(run, Path):
-            folder = RunFolder(run)
-        else:
-            first = self.lab.facts[min(self.lab.testbeds())]["facts"]
-            folder = RunFolder.create(run[1], campaign, first, run[2])
         folder.cluster = self.cluster
         try:
-            with show_results(folder, show) as progress:
-                _compare(self.lab, folder, options)
-                dispatch.run(folder, self.lab, progress, versions, options, spread=spread)
+            _compare(self.lab, folder, options)
+            versions = self.lab.agreed
+            dispatch.run(folder, self.lab, progress, versions, options, spread=self.spread)
         finally:
-            shutil.copytree(self.logs, folder.path / "logs" / "workers", dirs_exist_ok=True)
-        return folder.latest
+            if is_run(folder.path):
+                shutil.copytree(self.logs, folder.path / "logs" / "workers", dirs_exist_ok=True)
+
+    def remarks(self) -> Sequence[str]:
+        return ()
 
 
 def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:

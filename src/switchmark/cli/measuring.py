@@ -7,7 +7,6 @@ quick.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -26,14 +25,16 @@ from switchmark.cli.arguments import (
 )
 from switchmark.cli.completion import experiments
 from switchmark.cli.help import GroupedCommand
-from switchmark.cli.labs import check_cluster, check_same_lab, measure_on_lab
+from switchmark.cli.labs import bench, check_cluster, check_same_lab
 from switchmark.cli.options import with_axes, with_host_file, with_measuring
 from switchmark.cli.running import (
     campaign_of,
     check_keep,
+    check_new,
     chosen_engines,
     measure,
-    new_run,
+    say_engines,
+    status_of,
     told,
 )
 from switchmark.cli.tuning import go_on_tuning, search_settings
@@ -70,19 +71,18 @@ def run(
     from switchmark.runs.own_run import OwnRun
 
     with Hosts(OwnRun) as hosts:
-        chosen = campaign_of(campaign, axes, hosts, far=True, in_lab=cluster is not None)
-        check_keep(keep, chosen, tune is not None)
-        show, lab = told(how, keep)
+        asked = campaign_of(campaign, axes, hosts, far=True, in_lab=cluster is not None)
+        check_keep(keep, asked, tune is not None)
+        show, options = told(how, keep)
         check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
-        if cluster is not None:
-            given = (chosen, out, name)
-            return measure_on_lab(cluster, given, show, lab, how.strict, spread=spread)
+        check_new(out, name)
         if tune is not None:
-            return search_settings(chosen, tune, (out, name), show, lab, hosts, how.strict)
-        folder = new_run(chosen, out, hosts, name)
-        if not how.quiet and (engines := chosen_engines(campaign, axes, chosen)):
-            print(engines, file=sys.stderr)
-        return measure(folder, show, lab, hosts, how.strict)
+            return search_settings(asked, tune, (out, name), show, options, hosts, how.strict)
+        with bench(cluster, hosts, show, share_machine=how.share_machine, spread=spread) as there:
+            folder = there.new_run(asked, out, name)
+            say_engines(campaign, axes, asked, show)
+            records = measure(there, folder, show, options)
+    return status_of(records, how.strict)
 
 
 @click.command("plan", cls=GroupedCommand)
@@ -112,23 +112,25 @@ def plan(axes: dict[str, str], campaign: Path | None) -> int:
 @with_host_file
 def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread: bool) -> int:
     """Run the tests that a run has not finished, and those that failed in it."""
-    from switchmark.campaign.store import RunFolder, read_campaign
+    from switchmark.campaign.store import read_campaign
     from switchmark.campaign.tuning import is_tuning
     from switchmark.hosts.hosts import Hosts
-    from switchmark.runs.anchor import anchor
     from switchmark.runs.own_run import OwnRun
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
+    show, options = told(how, keep)
     check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tuning or None)
     check_same_lab(folder, cluster)
-    show, lab = told(how, keep)
-    if cluster is not None:
-        return measure_on_lab(cluster, folder, show, lab, how.strict, spread=spread)
-    anchor()
-    go_on = go_on_tuning if tuning else measure
-    with Hosts(OwnRun) as hosts:
-        return go_on(RunFolder(folder), show, lab, hosts, how.strict)
+    with (
+        Hosts(OwnRun) as hosts,
+        bench(cluster, hosts, show, share_machine=how.share_machine, spread=spread) as there,
+    ):
+        begun = there.old_run(folder)
+        if tuning:
+            return go_on_tuning(begun, show, options, hosts, how.strict)
+        records = measure(there, begun, show, options)
+    return status_of(records, how.strict)
 
 
 @click.command("paper", cls=GroupedCommand)

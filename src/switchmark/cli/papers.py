@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
-from switchmark.cli.benches import ThisHost, bench
+from switchmark.cli.benches import ThisHost, bench_of_papers
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import UsageError
@@ -55,7 +55,8 @@ def run_papers(
         )
     results, statuses = [], []
     chosen = [read(name) for name in matching(pattern)]
-    with bench(cluster, share_machine=lab["share_machine"], spread=spread) as there:
+    shared = lab["share_machine"]
+    with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
             sharing = [each for each in chosen if each.owner.name == owner]
             points = {

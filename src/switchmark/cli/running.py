@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from switchmark.errors import Exit
 from switchmark.regular_file import read_within
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from switchmark.campaign.store import RunFolder
     from switchmark.cli.arguments import Measuring
     from switchmark.hosts.hosts import Hosts
+    from switchmark.lab.turns import Turns
     from switchmark.model.record import Record
     from switchmark.model.test import Test
 
@@ -84,6 +85,22 @@ def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaig
     return f"engines ({axis.option} {axis.chosen}): {'; '.join(each)}"
 
 
+def say_engines(
+    path: Path | None, axes: Mapping[str, str], campaign: Campaign, show: Shown
+) -> None:
+    """Say which engines were chosen, unless it is to be quiet or each was named."""
+    if not show.quiet and (engines := chosen_engines(path, axes, campaign)):
+        print(engines, file=sys.stderr)
+
+
+def check_new(out: Path, name: str | None) -> None:
+    """Raise UsageError if no new run below `out` can have this name."""
+    from switchmark.campaign.store import check_name
+
+    if name is not None:
+        check_name(out, name)
+
+
 def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
     """Raise UsageError or Unavailable if the path of this campaign cannot be kept."""
     from switchmark.errors import Unavailable, UsageError
@@ -105,32 +122,6 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
         )
     if keep and privileges() != "root":
         raise Unavailable("--keep needs root: what a user makes ends with its command")
-
-
-def new_run(campaign: Campaign, out: Path, hosts: Hosts, name: str | None = None) -> RunFolder:
-    """Return a new folder below `out`: of this name, or of the campaign's and the time."""
-    from switchmark.campaign.store import RunFolder, check_name
-    from switchmark.errors import Unavailable
-    from switchmark.hosts.base import LocalHost
-    from switchmark.observe.facts import host_facts
-    from switchmark.path.hosts import hosts_of
-    from switchmark.runs.anchor import anchor, privileges
-
-    if name is not None:
-        check_name(out, name)
-    names = dict.fromkeys(name for test in campaign.tests for name in hosts_of(test))
-    if names and privileges() != "root":
-        raise Unavailable(
-            f"runs on other hosts ({', '.join(names)}) are led by root: what a user makes here has "
-            "no network",
-            hint="run it with sudo",
-        )
-    anchor()
-    facts = host_facts(LocalHost())
-    if names:
-        hosts.begin(names)
-        facts["hosts"] = {each: host_facts(hosts[each]) for each in names}
-    return RunFolder.create(out, campaign, facts, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,39 +151,122 @@ def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
     return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
 
 
-def measure(
-    folder: RunFolder, show: Shown, options: dict[str, Any], hosts: Hosts, strict: bool
-) -> int:
-    """Run what is missing; show all that the folder has, however the run ends."""
-    from switchmark.campaign.run import run
-    from switchmark.campaign.sharing import OnSharedMachine
-    from switchmark.lab.turns import Turns
-    from switchmark.metrics.family import further_repeats
-    from switchmark.path.hosts import hosts_of
-    from switchmark.runs.measuring import measuring_alone_on, myself
+class Bench(Protocol):
+    """A bench has run folders measured: this host, or the lab of `--cluster`."""
 
-    shared = options["share_machine"]
-    names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
-    own = {name: options[name] for name in options if name != "share_machine"}
-    lab = Turns(folder.path, hosts=hosts, **own)
-    with (
-        show_results(folder, show, lambda: (*lab.kept, *lab.left)) as progress,
-        measuring_alone_on(
-            (hosts[name] for name in names),
-            myself(folder.path),
-            shared=shared,
-            told=_told_of_waiting,
-        ),
-    ):
-        if not show.quiet:
-            _warn_of_others()
-        run(folder, OnSharedMachine(lab) if shared else lab, progress, further_repeats)
-    return status_of(folder.latest, strict)
+    def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
+        """Return a new folder below `out`: of this name, or of the campaign's and the time."""
+        ...
+
+    def old_run(self, path: Path) -> RunFolder:
+        """Return the folder of an earlier run, to go on with it."""
+        ...
+
+    def measure(self, folder: RunFolder, progress: Progress, options: dict[str, Any]) -> None:
+        """Measure what a folder lacks; `options` are those of the lab, and `share_machine`."""
+        ...
+
+    def remarks(self) -> Sequence[str]:
+        """Return what is to be said after it has measured."""
+        ...
+
+
+class HostBench:
+    """This host measures, alone unless it shares the machine. With `until_decided` an earlier run
+    goes on, to so many repeats at most, and on the same host alone."""
+
+    def __init__(self, hosts: Hosts, quiet: bool = False, until_decided: int | None = None) -> None:
+        self._hosts, self._quiet, self._until_decided = hosts, quiet, until_decided
+        self._doubts: dict[str, str] = {}
+        self._lab: Turns | None = None
+
+    def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
+        from switchmark.campaign.store import RunFolder
+        from switchmark.errors import Unavailable
+        from switchmark.hosts.base import LocalHost
+        from switchmark.observe.facts import host_facts
+        from switchmark.path.hosts import hosts_of
+        from switchmark.runs.anchor import anchor, privileges
+
+        names = dict.fromkeys(name for test in campaign.tests for name in hosts_of(test))
+        if names and privileges() != "root":
+            raise Unavailable(
+                f"runs on other hosts ({', '.join(names)}) are led by root: what a user makes here "
+                "has no network",
+                hint="run it with sudo",
+            )
+        anchor()
+        facts = host_facts(LocalHost())
+        if names:
+            self._hosts.begin(names)
+            facts["hosts"] = {each: host_facts(self._hosts[each]) for each in names}
+        return RunFolder.create(out, campaign, facts, name)
+
+    def old_run(self, path: Path) -> RunFolder:
+        from switchmark.campaign.sharing import OTHER_COMMIT
+        from switchmark.campaign.store import RunFolder, read_host
+        from switchmark.hosts.base import LocalHost
+        from switchmark.observe.facts import host_facts
+        from switchmark.report.host_differences import RunFacts, host_differences
+        from switchmark.runs.anchor import anchor
+
+        anchor()
+        then, now = read_host(path), host_facts(LocalHost())
+        facts = [RunFacts(path.name, {**then, "hosts": None}, ()), RunFacts("now", now, ())]
+        differing = {each.what: each.values for each in host_differences(facts) if then}
+        if commits := differing.pop("commit", None):
+            self._doubts[OTHER_COMMIT] = f"{commits[0]}, now {commits[1]}"
+        if self._until_decided and differing:
+            raise _on_another_host(path, differing)
+        folder = RunFolder(path)
+        folder.until_decided = self._until_decided
+        return folder
+
+    def measure(self, folder: RunFolder, progress: Progress, options: dict[str, Any]) -> None:
+        from switchmark.campaign.run import run
+        from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
+        from switchmark.lab.turns import Turns
+        from switchmark.metrics.family import further_repeats
+        from switchmark.path.hosts import hosts_of
+        from switchmark.runs.measuring import measuring_alone_on, myself
+
+        own = {name: value for name, value in options.items() if name != "share_machine"}
+        shared = options["share_machine"]
+        doubts = self._doubts | ({SHARED_MACHINE: "--share-machine"} if shared else {})
+        self._lab = lab = Turns(folder.path, hosts=self._hosts, **own)
+        names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
+        there, me = (self._hosts[name] for name in names), myself(folder.path)
+        with measuring_alone_on(there, me, shared=shared, told=_told_of_waiting):
+            if not self._quiet:
+                _warn_of_others()
+            run(folder, Doubting(lab, doubts) if doubts else lab, progress, further_repeats)
+
+    def remarks(self) -> Sequence[str]:
+        return (*self._lab.kept, *self._lab.left) if self._lab else ()
+
+
+def _on_another_host(path: Path, differing: Mapping[str, Sequence[str]]) -> Exception:
+    from switchmark.errors import UsageError
+
+    told = "".join(f"\n  {what}: {then}, now {now}" for what, (then, now) in differing.items())
+    return UsageError(
+        f"{path} was measured on a host that was another one, or set up otherwise{told}",
+        hint=f"a new run: switchmark run {path}/campaign.yaml --until-decided LIMIT",
+    )
+
+
+def measure(
+    bench: Bench, folder: RunFolder, show: Shown, options: dict[str, Any]
+) -> Sequence[Record]:
+    """Have a bench measure what a folder lacks; show all that the folder has, however that ends."""
+    with _shown(folder, show, bench.remarks) as progress:
+        bench.measure(folder, progress, options)
+    return folder.latest
 
 
 @contextmanager
-def show_results(
-    folder: RunFolder, show: Shown, remarks: Callable[[], Sequence[str]] = tuple
+def _shown(
+    folder: RunFolder, show: Shown, remarks: Callable[[], Sequence[str]]
 ) -> Iterator[Progress]:
     """Hold a folder open and show what happens in a block, then all that the folder has, however
     the block ends, with remarks."""

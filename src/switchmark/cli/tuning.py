@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from switchmark.cli.running import Shown, measure, new_run
+from switchmark.cli.running import HostBench, Shown, measure, status_of
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
@@ -40,7 +40,7 @@ def search_settings(
     anchor()
     if not show.quiet:
         print(_budget(asked, tried), file=sys.stderr, flush=True)
-    folder = new_run(tried, out[0], hosts, out[1])
+    folder = HostBench(hosts).new_run(tried, *out)
     keep_asked(folder.path, asked)
     return go_on_tuning(folder, show, options, hosts, strict)
 
@@ -52,23 +52,23 @@ def go_on_tuning(
     from switchmark.campaign.store import RunFolder, is_run
     from switchmark.campaign.tuning import TUNED, asked_for, to_compare
 
-    within = folder.path / TUNED
+    bench, within = HostBench(hosts, show.quiet), folder.path / TUNED
     if is_run(within):
         folder.close()
         compared = RunFolder(within)
     else:
         # Who was the limit is asked of what is compared: cables for each setting would take long.
-        status = measure(folder, show, {**options, "calibrate": "never"}, hosts, False)
-        if all(record.status != "ok" for record in folder.latest):
-            return status
+        tried = measure(bench, folder, show, {**options, "calibrate": "never"})
+        if all(record.status != "ok" for record in tried):
+            return status_of(tried, strict=False)
         print(file=sys.stderr)
         shutil.rmtree(within, ignore_errors=True)  # of a death before it was a run's
-        beside = to_compare(asked_for(folder.path), folder.latest, _rate)
-        compared = new_run(beside, folder.path, hosts, TUNED)
+        beside = to_compare(asked_for(folder.path), tried, _rate)
+        compared = bench.new_run(beside, folder.path, TUNED)
     compared.resumed_by = folder.path
-    status = measure(compared, show, options, hosts, strict)
+    records = measure(bench, compared, show, options)
     print_tuning(folder.path, sys.stderr if show.as_json else sys.stdout)
-    return status
+    return status_of(records, strict)
 
 
 def print_tuning(path: Path, stream: IO[str]) -> None:

@@ -86,9 +86,14 @@ class DaskLab:
             time.sleep(_WAIT_S)
             self._look()
 
-    def agree(self, tests: Sequence[Test]) -> list[Mapping[str, str]]:
-        """Return the versions that the figures of these tests depend on, the same on all testbeds;
-        Unavailable where they are not."""
+    @property
+    def agreed(self) -> list[Mapping[str, str]]:
+        """Return the versions that the figures of the tests depend on, the same on all testbeds."""
+        return [each["versions"] for each in self._versions]
+
+    def agree(self, tests: Sequence[Test]) -> None:
+        """Learn the versions that the figures of these tests depend on; Unavailable where they are
+        not the same on all testbeds."""
         asked = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
         first, expected = "", list[Content]()
         for address, name in sorted(self._names.items(), key=lambda each: each[1]):
@@ -101,7 +106,6 @@ class DaskLab:
                     hint="the same versions and as many CPUs on all testbeds",
                 )
         self._tests, self._versions = tests, expected
-        return [each["versions"] for each in expected]
 
     def ask(self, request: Content) -> Content:
         """Return what one testbed answers for all of them: they are equal."""

@@ -15,7 +15,7 @@ from switchmark.campaign.agenda import Item
 from switchmark.campaign.run import Progress, Rounds, Visited, resumable
 from switchmark.campaign.store import RunFolder
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
-from switchmark.errors import Unavailable
+from switchmark.errors import Interrupted, Unavailable
 from switchmark.hosts.signals import interruptible
 from switchmark.model.visit import Visit
 
@@ -105,6 +105,6 @@ def run(
     tests, on all testbeds. Interrupted and Unavailable say how to go on."""
     of_test = dict(zip(folder.campaign.tests, versions, strict=True))
     testbeds = TestbedPlaces(lab, folder, options, wait_s)
-    with resumable(folder), interruptible():
+    with resumable(folder, Interrupted, Unavailable), interruptible():
         rounds = Rounds(folder, testbeds, progress, of_test.__getitem__, shared=True, spread=spread)
         rounds.go(rounds.missing())

@@ -25,7 +25,7 @@ from typing import IO
 
 from switchmark import __version__
 from switchmark.campaign.run import Lab
-from switchmark.campaign.sharing import OnSharedMachine
+from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable, UsageError
@@ -130,7 +130,8 @@ class Testbed:
             )
             own = {name: options[name] for name in options if name != "share_machine"}
             self._real = measure.Lab(self._folder, hosts=self._hosts, **own)
-            lab: Lab = OnSharedMachine(self._real) if shared else self._real
+            doubts = {SHARED_MACHINE: "--share-machine"} if shared else {}
+            lab: Lab = Doubting(self._real, doubts)
             self._open.enter_context(lab)
             self._lab, self._options = lab, options
         return self._lab

@@ -252,6 +252,12 @@ _DOUBTS = (
         spoils="lowers",
     ),
     Doubt(
+        "other-commit",
+        "a run went on with another commit of switchmark than it began with",
+        "what measures may have changed between the trials of a test",
+        "a new run, whose trials are all of one commit",
+    ),
+    Doubt(
         "captured",
         "tcpdump listened",
         "every frame was copied once more",

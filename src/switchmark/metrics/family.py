@@ -4,7 +4,7 @@ compare. Who asks about two records of a run gets the same difference, whoever a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 
 from switchmark.metrics.difference import Difference, Family
 from switchmark.metrics.repeats import Figure, main_figure, repeats_of
@@ -15,8 +15,15 @@ class Results:
     """These are the results of one run, or of several runs that repeat each other: the records of
     each test, one of each run."""
 
-    def __init__(self, results: Iterable[Sequence[Record]], excused: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        results: Iterable[Sequence[Record]],
+        excused: Collection[str] = (),
+        *,
+        goes_on: bool = False,
+    ) -> None:
         self._results = [tuple(each) for each in results if each]
+        self._goes_on = goes_on or any(map(_went_on, chain(*self._results)))
         self._by_run = max(map(len, self._results), default=1) > 1
         self._excused = frozenset(excused)
         self._excusing: dict[frozenset[str], Results] = {}
@@ -54,7 +61,7 @@ class Results:
         falsify nothing."""
         excused = self._excused.union(doubts)
         if excused not in self._excusing:
-            self._excusing[excused] = Results(self._results, excused)
+            self._excusing[excused] = Results(self._results, excused, goes_on=self._goes_on)
         return self._excusing[excused]
 
     def _family(self, figure: Figure, margin: float | None) -> tuple[Family, dict[int, int]]:
@@ -65,16 +72,21 @@ class Results:
                 for each in self._results
             ]
             places = {id(record): at for at, each in enumerate(self._results) for record in each}
-            goes_on = any(record.test.until_decided for each in self._results for record in each)
-            family = Family(figure, tuple(sides), margin, LOOKS if goes_on else 1)
+            family = Family(figure, tuple(sides), margin, LOOKS if self._goes_on else 1)
             self._families[key] = family, places
         return self._families[key]
+
+
+def _went_on(record: Record) -> bool:
+    """Say whether a test had, or may have, more repeats because it was not decided."""
+    looks = record.turns.looks if record.turns else 1
+    return record.test.until_decided is not None or looks > 1
 
 
 def further_repeats(records: Sequence[Record], compared: Sequence[Record], limit: int) -> int:
     """Return how many repeats would probably decide how each two of the `compared` records of a run
     differ, so many at most; 0 where they are decided, or no more of them would do."""
-    results = Results.of(records)
+    results = Results(((record,) for record in records), goes_on=True)
     pairs = [results.difference(*pair) for pair in combinations(compared, 2)]
     needed = max((each.needed or 0 for each in pairs if not each.is_decided), default=0)
     needed = min(needed, limit)
