@@ -92,8 +92,8 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A program with ports: the traffic program in a role, or another function."""
+class DrawnPart:
+    """A part as a scenario draws it: a program with ports. A path resolves it to its drivers."""
 
     id: str
     """As records name it, such as `f0` or `a0`."""
@@ -135,7 +135,7 @@ class Flow:
 class Topology:
     """What a scenario draws on."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[DrawnPart] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     _ports: int = 0
 
@@ -207,7 +207,7 @@ class Topology:
         physical: bool,
         nic: str | None,
         nic_peer: str | None,
-    ) -> Part:
+    ) -> DrawnPart:
         if any(part.id == name for part in self.parts):
             raise UsageError(f"the scenario draws two parts named {name}")
         ports = tuple(
@@ -222,7 +222,7 @@ class Topology:
             for i in range(count)
         )
         self._ports += count
-        part = Part(name, function, physical, ports)
+        part = DrawnPart(name, function, physical, ports)
         self.parts.append(part)
         return part
 

@@ -22,6 +22,7 @@ from switchmark.model.test import Test
 from switchmark.model.topology import (
     NOTHING,
     Between,
+    DrawnPart,
     Endpoint,
     Flow,
     Functions,
@@ -33,7 +34,6 @@ from switchmark.model.topology import (
     Tuning,
     Wiring,
 )
-from switchmark.model.topology import Part as Drawn
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version
 from switchmark.path.hosts import (
@@ -194,7 +194,7 @@ def resolve(
     pairs = dict.fromkeys(frozenset((flow.source, flow.sink)) for flow in topology.flows)
     pair_of = {port: number for number, pair in enumerate(pairs) for port in pair}
 
-    def resolved(part: Drawn) -> Part:
+    def resolved(part: DrawnPart) -> Part:
         """Return a part with its drivers and all that is decided for it."""
         function, at = functions[part.id], nodes[part.id]
         environment = ENVIRONMENTS[at.environment]
@@ -261,7 +261,7 @@ def _offered(switch: Instance) -> Mapping[str, Endpoint]:
 
 
 def _ends(
-    part: Drawn,
+    part: DrawnPart,
     offered: Mapping[str, Endpoint],
     environment: Environment,
     function: Function,
@@ -291,7 +291,7 @@ def _roles(
 
 
 def _engine(
-    drivers: Drivers, part: Drawn, sent: Sequence[Flow], ends: Sequence[Endpoint]
+    drivers: Drivers, part: DrawnPart, sent: Sequence[Flow], ends: Sequence[Endpoint]
 ) -> Engine:
     """Return the engine that a part's ports are opened with. Where functions are in virtual
     machines, it may not take a port of the switch that stays on the host: then it is one that
@@ -327,7 +327,7 @@ def _jobs(test: Test, roles: Sequence[Role], flows: int, queues: int) -> tuple[J
 def _rewrites(
     test: Test,
     function: Function,
-    part: Drawn,
+    part: DrawnPart,
     crossings: Mapping[tuple[str, str], Addressing],
 ) -> tuple[Mapping[str, str] | None, ...]:
     """Return the MACs that a function writes into what leaves by each of its ports. What comes
