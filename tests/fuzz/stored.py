@@ -21,8 +21,8 @@ from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
 from recorded import fresh, kept, latency_trial, written
 from switchmark.errors import SetupFailed
+from switchmark.hosts.base import LocalHost, boot_id
 from switchmark.model.test import Test
-from switchmark.runs.journal import boot_id
 
 _LAB = {
     "testbeds": {"bed1": {"facts": {"kernel": "6.1", "cpu_model": "a"}, "versions": {}}},
@@ -182,7 +182,7 @@ def _undos(draw: random.Random, folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _lines_of_journal(draw: random.Random, run: str, folder: Path) -> Iterator[Mapping[str, Any]]:
-    yield {"entry": "begin", "run": run, "boot": boot_id(), "pid": 4194000, "start": 1}
+    yield {"entry": "begin", "run": run, "boot": boot_id(LocalHost()), "pid": 4194000, "start": 1}
     undos = list(_undos(draw, folder))
     for number, undo in enumerate(draw.sample(undos, draw.randrange(1, len(undos)))):
         yield {"entry": "undo", "number": number, "undo": undo}
@@ -194,7 +194,7 @@ def _lines_of_journal(draw: random.Random, run: str, folder: Path) -> Iterator[M
 
 def _lines_of_leases(draw: random.Random, runs: list[str], folder: Path) -> Iterator[Any]:
     for run in runs:
-        take = {"entry": "take", "boot": boot_id(), "run": run, "host": "local"}
+        take = {"entry": "take", "boot": boot_id(LocalHost()), "run": run, "host": "local"}
         take |= {"path": str(folder / "value"), "old": _b64("1\n"), "content": _b64("2\n")}
         yield {**take, "added": draw.choice((None, 0, 1, 5))}
         if draw.random() < 0.2:

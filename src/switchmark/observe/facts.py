@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from switchmark import __version__
+from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.commit import commit
 
@@ -134,6 +135,14 @@ def identity(host: Host) -> str:
     return ", ".join(filter(None, (cpu_model(host), texts.get(_RELEASE), texts.get(_MACHINE_ID))))
 
 
+def kernel_release(host: Host) -> str:
+    """Return the release of a host's kernel. Unavailable where it does not tell."""
+    try:
+        return host.read(_RELEASE).decode(errors="replace").strip()
+    except OSError as error:
+        raise Unavailable(f"the kernel does not tell its release: {error}") from error
+
+
 def kernel_options(host: Host) -> frozenset[str]:
     """Return the options that a host's kernel was built with, such as `CONFIG_RPS`; none where it
     does not say."""
@@ -144,8 +153,9 @@ def kernel_options(host: Host) -> frozenset[str]:
 def kernel_config(host: Host) -> str:
     """Return the configuration with which a host's kernel was built: what the kernel itself holds,
     else the file in /boot; empty where neither tells."""
-    release = host.read_all(_RELEASE).get(_RELEASE, b"").decode(errors="replace").strip()
-    stored = f"/boot/config-{release}"
+    stored = "/boot/config"
+    with suppress(Unavailable):
+        stored = f"/boot/config-{kernel_release(host)}"
     files = host.read_all(_CONFIG, stored)
     content = files.get(stored, b"")
     with suppress(KeyError, OSError, EOFError, zlib.error):  # not there, no gzip, or cut off

@@ -23,7 +23,7 @@ from switchmark.hosts.signals import shielded
 from switchmark.hosts.ssh_sockets import sweep
 from switchmark.runs.cgroups import V2
 from switchmark.runs.freezer import thaw_all
-from switchmark.runs.journal import Command, Journal, Lease, Restore, Undo, boot_id
+from switchmark.runs.journal import Command, Journal, Lease, Undo
 from switchmark.runs.leases import Leases
 from switchmark.runs.undo import carry_out, in_words
 from switchmark.runs.workspace import (
@@ -141,7 +141,7 @@ def _clean_run(
     try:
         forgotten = _forget(journal, Leases(base), forget, dry_run)
         if dry_run:
-            undos = (in_words(undo) for _, undo in _to_undo(journal) if undo.host not in forget)
+            undos = (in_words(undo) for _, undo in _pending(journal) if undo.host not in forget)
             leftovers = _leftovers(base, run, hosts[LOCAL])
             return Cleaned(run, "dead", (*_of_spoilt(journal), *forgotten, *undos, *leftovers))
         cleaned = _undo_all(base, journal, hosts)
@@ -199,7 +199,7 @@ def _forget(
 def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleaned:
     run = journal.run
     leases = Leases(base)
-    pending = _to_undo(journal)
+    pending = _pending(journal)
     undos = [each for each in pending if each[1].host in hosts]
     kept = [each for each in pending if each[1].host not in hosts]
     actions: list[str] = [in_words(undo) for _, undo in undos]
@@ -270,17 +270,9 @@ def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> 
     }
 
 
-def _to_undo(journal: Journal) -> list[tuple[int, Undo]]:
-    """Return what is pending, the latest first; after a boot that is only what lies on a disk."""
-    pending = list(reversed(journal.pending.items()))
-    if journal.boot == boot_id():
-        return pending
-    return [(number, undo) for number, undo in pending if _on_disk(undo)]
-
-
-def _on_disk(undo: Undo) -> bool:
-    kernel = ("/proc/", "/sys/", "/run/", "/dev/")
-    return isinstance(undo, Restore) and not undo.path.startswith(kernel)
+def _pending(journal: Journal) -> list[tuple[int, Undo]]:
+    """Return what is to be undone, the latest first."""
+    return list(reversed(journal.pending.items()))
 
 
 def _end_all(run: str, host: Host) -> list[str]:

@@ -1,36 +1,77 @@
 """The executor is the only part that carries plans out, and takes them back.
 
-Before each step its undo is in the journal, so that a death at any moment leaves nothing that
-`clean` does not find. It knows no environment: the caller gives the way into a node.
+Commands are run one by one, or together: those of a far host in one round trip, those of this host
+side by side where they are about different things. Before each step its undo is in the journal, so
+that a death at any moment leaves nothing that `clean` does not find. It knows no environment: the
+caller gives the way into a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.base import Host
+from switchmark.errors import (
+    CommandFailed,
+    CommandTimedOut,
+    NotReady,
+    SetupFailed,
+    SwitchmarkError,
+    Unavailable,
+)
+from switchmark.hosts.base import Call, Completed, Host, Process
+from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.signals import ending_what_hangs, shielded
-from switchmark.model.plan import Folder, Plan, Reserve, Run, Spawn, Wait, Write, on_host
-from switchmark.runs.commands import Commands, explained
-from switchmark.runs.failures import failure
-from switchmark.runs.journal import Command, Far, Restore, Stop, Undo
-from switchmark.runs.leasing import lease, reserve_pages
+from switchmark.model.plan import (
+    HOST,
+    Folder,
+    Node,
+    Plan,
+    Reserve,
+    Run,
+    Spawn,
+    Step,
+    Wait,
+    Write,
+    on_host,
+)
+from switchmark.runs.hugepages import find_pool, reserve
+from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
+from switchmark.runs.lifetimes import Lifetimes
 from switchmark.runs.script import Inside, command, describe, fill, is_host
+from switchmark.runs.together import place_of_step, steps_beside, steps_together
 from switchmark.runs.undo import carry_out, in_words, undone_together
 from switchmark.runs.workspace import Workspace
 
+_SHORTEST_S, _LONGEST_S = 0.002, 0.05
+_SHORTEST_CHECK_S = 1.0
+_CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
 
-class Executor(Commands):
-    """An executor carries plans out on `hosts`. `logs_dir` gets the stderr of each Spawn as
-    `NAME.stderr`, and `steps.sh`: what was done, as a script."""
+
+class Executor:
+    """An executor carries plans out on `hosts`, by the names that nodes give them. `logs_dir` gets
+    the stderr of each Spawn as `NAME.stderr`, and `steps.sh`: what was done, as a script.
+
+    `saved` holds what `Run(save=...)` kept and the pid of each Spawn, `lifetimes` how long these
+    took; `home` is the host of steps that name none.
+    """
 
     def __init__(
         self, hosts: Mapping[str, Host], workspace: Workspace, *, inside: Inside, logs_dir: Path
     ) -> None:
-        super().__init__(hosts, workspace, inside=inside)
+        self.saved: dict[str, str] = {}
+        self.lifetimes = Lifetimes()
+        self.home = HOST.host
+        self._hosts = hosts
+        self._workspace = workspace
+        self._journal = workspace.journal
+        self._inside = inside
+        self._processes: dict[int, tuple[str, Process]] = {}
         self._logs_dir = logs_dir
         logs_dir.mkdir(parents=True, exist_ok=True)
 
@@ -47,24 +88,6 @@ class Executor(Commands):
                 log.writelines(f"{line}\n" for line in describe(some, self._inside))
             self._carry_out(some)
             steps = steps[len(some) :]
-
-    def _carry_out(self, steps: Plan) -> None:
-        if len(steps) > 1:
-            self._carry_out_together(steps)
-            return
-        match steps[0]:
-            case Run() as step:
-                self._run(step)
-            case Spawn() as step:
-                self._spawn(step)
-            case Write() as step:
-                self._write(step)
-            case Folder() as step:
-                self._make_folder(step)
-            case Reserve() as step:
-                self._reserve(step)
-            case Wait() as step:
-                self._wait(step)
 
     def can(self, plan: Plan) -> bool:
         """Say whether the steps can be carried out: they are, and undone."""
@@ -112,6 +135,195 @@ class Executor(Commands):
                         failures.append(f"could not undo ({in_words(undo)}): {error}")
                 left = left[len(gone) :]
         return tuple(failures)
+
+    def run(self, *steps: Run) -> tuple[bytes, ...]:
+        """Carry out commands, and return their standard outputs: a switch's counters."""
+        return tuple(each.stdout for each in self._carry_out_all(*steps))
+
+    def process(self, name: str) -> Process:
+        """Return the process of the Spawn of that name."""
+        for known, process in reversed(self._processes.values()):
+            if known == name:
+                return process
+        raise SetupFailed(f"no process named {name} is running")
+
+    def host(self, at: Node) -> Host:
+        """Return the host that a node is on."""
+        name = self.home if at.host == HOST.host else at.host
+        if name not in self._hosts:
+            raise SetupFailed(f"no host is named {name}; there are: {', '.join(self._hosts)}")
+        host = self._hosts[name]
+        self._workspace.reach(host)
+        return host
+
+    # --- steps ---
+
+    def _carry_out(self, steps: Plan) -> None:
+        if len(steps) > 1:
+            self._carry_out_together(steps)
+            return
+        match steps[0]:
+            case Run() as step:
+                self._run(step)
+            case Spawn() as step:
+                self._spawn(step)
+            case Write() as step:
+                self._write(step)
+            case Folder() as step:
+                self._make_folder(step)
+            case Reserve() as step:
+                self._reserve(step)
+            case Wait() as step:
+                self._wait(step)
+
+    def _carry_out_all(self, *steps: Run) -> Sequence[Completed]:
+        """Carry out commands of which none needs another, those of one host together."""
+        by_host: dict[str, list[int]] = {}
+        for number, step in enumerate(steps):
+            by_host.setdefault(self.host(step.at).name, []).append(number)
+        every: dict[int, Completed] = {}
+        for numbers in by_host.values():
+            left: Plan = on_host(tuple(steps[number] for number in numbers), self.home)
+            done: list[Completed] = []
+            while left:
+                some = self._together(left)
+                done += self._carry_out_together(some)
+                left = left[len(some) :]
+            every |= zip(numbers, done, strict=True)
+        return [every[number] for number in range(len(steps))]
+
+    def _together(self, steps: Plan) -> Plan:
+        """Return the first of some steps, with those that are carried out at once with it."""
+        host = self.host(place_of_step(steps[0]))
+        return steps_together(steps) if host.in_order else steps_beside(steps)
+
+    def _carry_out_together(self, steps: Plan) -> Sequence[Completed]:
+        """Carry out commands of a host, and what is waited for then: over ssh in one round trip,
+        where what a failure kept from being done needs no undo; here those side by side that are
+        about different things."""
+        host = self.host(place_of_step(steps[0]))
+        prepared = [self._prepared(step) for step in steps]
+        calls, undos = [call for call, _ in prepared], [undo for _, undo in prepared]
+        ran: list[Completed] = []
+        tried: list[tuple[Wait, Completed | None]] = []
+        with closing(host.run_all(calls)) as outcomes:
+            for number, (step, call) in enumerate(zip(steps, calls, strict=True), 1):
+                if isinstance(step, Wait):
+                    first = None
+                    with suppress(CommandTimedOut):
+                        first = next(outcomes, None)
+                    tried.append((step, first))
+                elif isinstance(step, Run):
+                    try:
+                        with explained(step.why):
+                            completed = next(outcomes)
+                        ran.append(self._ended(step, call.argv, completed))
+                    except (CommandFailed, Unavailable):
+                        for undo in undos[number:]:
+                            if undo is not None and host.in_order:
+                                self._journal.done(undo)
+                        raise
+        for wait, first in tried:
+            self._wait(wait, first)
+        return ran
+
+    def _prepared(self, step: Step) -> tuple[Call, int | None]:
+        """Return the command of a step, with its undo in the journal by the number returned."""
+        if isinstance(step, Wait):
+            argv = self._filled(command(step.check, self._inside), step.why)
+            limit_s = max(step.timeout_s, _SHORTEST_CHECK_S)
+            env = self._workspace.env
+            return Call(argv, None, env, limit_s, step.check.ok, about=repr(step.check)), None
+        assert isinstance(step, Run)
+        argv, number = self._filled(command(step, self._inside), step.why), None
+        if step.undo is not None:
+            number = self._journal.intend(
+                Command(
+                    host=self.host(step.at).name,
+                    argv=self._filled(self._inside(step.at, step.undo), step.why),
+                    about=step.about,
+                    stdin=step.undo_stdin,
+                    timeout_s=max(10.0, step.timeout_s),
+                )
+            )
+        stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
+        env = self._workspace.env
+        return Call(argv, stdin, env, step.timeout_s, step.ok, step.about), number
+
+    def _ended(self, step: Run, argv: tuple[str, ...], completed: Completed) -> Completed:
+        """Keep what a command gives; CommandFailed where it ended as its step does not allow."""
+        if completed.status not in step.ok:
+            raise failure(step.why, step.at, argv, completed)
+        if step.save is not None:
+            self.saved[step.save] = completed.stdout.decode(errors="replace").strip()
+        return completed
+
+    def _run(self, step: Run) -> Completed:
+        call, _ = self._prepared(step)
+        completed = self._call(step.why, step.at, call.argv, call.stdin, step.timeout_s)
+        return self._ended(step, call.argv, completed)
+
+    def _wait(self, step: Wait, first: Completed | None = None) -> None:
+        """Poll until it holds; `first` is how its check ended at first, if it was made."""
+        with self.lifetimes.waiting(step.unless_dead):
+            self._poll(step, first)
+
+    def _poll(self, step: Wait, completed: Completed | None) -> None:
+        argv = self._filled(command(step.check, self._inside), step.why)
+        host = self.host(step.check.at)
+        limit_s = step.timeout_s * host.patience
+        deadline = time.monotonic() + limit_s
+        interval_s = _SHORTEST_S
+        while True:
+            last_try = time.monotonic() >= deadline
+            left_s = max((deadline - time.monotonic()) / host.patience, _SHORTEST_CHECK_S)
+            try:
+                completed = completed or self._call(step.why, step.check.at, argv, None, left_s)
+            except CommandTimedOut as error:
+                raise NotReady(f"{error.message}{self._last_words(step)}") from error
+            if _holds(step, completed):
+                return
+            self._refuse_dead(step)
+            if last_try:
+                raise NotReady(
+                    f"{step.why}: still not so after {limit_s:g} s\n"
+                    f"  {place_of(step.check.at)}: {shlex.join(argv)}{evidence(completed)}"
+                    f"{self._last_words(step)}"
+                )
+            time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
+            interval_s, completed = min(1.5 * interval_s, _LONGEST_S * host.patience), None
+
+    def _refuse_dead(self, step: Wait) -> None:
+        if step.unless_dead is None:
+            return
+        if (status := self.process(step.unless_dead).poll()) is not None:
+            raise NotReady(
+                f"{step.unless_dead} {ended(status)}\n  waiting until this is so: {step.why}"
+                f"{self._last_words(step)}"
+            )
+
+    def _last_words(self, step: Wait) -> str:
+        """Return what the process that a Wait is for wrote last, as evidence."""
+        if step.unless_dead is None:
+            return ""
+        words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
+        return "".join(f"\n  {line}" for line in words.splitlines())
+
+    def _call(
+        self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
+    ) -> Completed:
+        with explained(why):
+            return self.host(at).run(
+                argv, stdin=stdin, env=self._workspace.env, timeout_s=timeout_s
+            )
+
+    def _filled(self, argv: tuple[str, ...], why: str) -> tuple[str, ...]:
+        return tuple(fill(word, self.saved, why) for word in argv)
+
+    def _filled_bytes(self, content: bytes, why: str) -> bytes:
+        # Surrogates carry bytes that are no text through the substitution unharmed.
+        text = content.decode(errors="surrogateescape")
+        return fill(text, self.saved, why).encode(errors="surrogateescape")
 
     def _undo(self, number: int, undo: Undo) -> None:
         if isinstance(undo, Stop) and number in self._processes:
@@ -205,3 +417,87 @@ def _content(host: Host, path: str) -> bytes | None:
         return host.read(path)
     except FileNotFoundError:
         return None
+
+
+@contextmanager
+def explained(why: str) -> Iterator[None]:
+    """Put the reason of the step before what a host says of its failure."""
+    try:
+        yield
+    except (SetupFailed, Unavailable) as error:
+        raise type(error)(f"{why}: {error.message}", hint=error.hint) from error
+
+
+def _holds(step: Wait, completed: Completed) -> bool:
+    if completed.status not in step.check.ok:
+        return False
+    output = completed.stdout.decode(errors="replace")
+    return step.check.pattern is None or bool(re.search(step.check.pattern, output, re.MULTILINE))
+
+
+def lease(workspace: Workspace, host: Host, path: str, content: bytes) -> None:
+    """Set a value of a whole host, which the last run that has it set restores."""
+    number = workspace.journal.intend(Lease(host=host.name, path=path))
+    try:
+        workspace.leases.take(workspace.run, host, path, content)
+    except (SetupFailed, Unavailable, OSError):
+        # There is no lease: the undo would give back one that the run had before.
+        workspace.journal.done(number)
+        raise
+
+
+def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
+    """Keep hugepages free for a run. SetupFailed or Unavailable where they cannot be had."""
+    pool = find_pool(host, step.node)
+    numbers: list[int] = []
+
+    def intend(added: int) -> None:
+        undo = Lease(host=host.name, path=pool.total, added=added)
+        numbers.append(workspace.journal.intend(undo))
+
+    try:
+        reserve(
+            pool,
+            step.megabytes,
+            run=workspace.run,
+            host=host,
+            leases=workspace.leases,
+            intend=intend,
+        )
+    except (SetupFailed, Unavailable):
+        # There is no lease: the undo would give back one that the run had before.
+        for number in numbers:
+            workspace.journal.done(number)
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupFailed(f"{pool.total} cannot be set: {reason}") from error
+
+
+# --- failures ---
+
+
+def failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
+    """Return the error that a command ended as its step does not allow."""
+    return CommandFailed(
+        f"{why}: the command {ended(completed.status)}\n"
+        f"  {place_of(at)}: {shlex.join(argv)}{evidence(completed)}"
+    )
+
+
+def evidence(completed: Completed) -> str:
+    """Return the last lines that a command wrote, each on a line of its own."""
+    output = last_lines(completed.stderr) or last_lines(completed.stdout) or "(no output)"
+    return "".join(f"\n  {line}" for line in output.splitlines())
+
+
+def place_of(at: Node) -> str:
+    """Say where a node is."""
+    return f"on {at.host}" if is_host(at) else f"at {at.name} ({at.environment}) on {at.host}"
+
+
+def ended(status: int) -> str:
+    """Say how a process ended."""
+    if status < 0:
+        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
+    return f"ended with status {status}"

@@ -18,8 +18,6 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from switchmark.errors import Unavailable
-from switchmark.hosts import base
-from switchmark.hosts.base import LocalHost
 from switchmark.hosts.processes import start_time
 from switchmark.hosts.signals import shielded
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
@@ -90,11 +88,12 @@ _LINGER_S = 1.0
 
 
 class Begin(Entry):
-    """A journal begins with whose it is."""
+    """A journal begins with whose it is. Those of earlier versions name the `boot` of the host,
+    too: where journals are, none outlives a boot."""
 
     entry: Literal["begin"] = "begin"
     run: str
-    boot: str
+    boot: str = ""
     pid: _Pid
     start: int
 
@@ -134,7 +133,6 @@ class Journal:
 
     def __init__(self, descriptor: int, run: str) -> None:
         self.run = run
-        self.boot = boot_id()
         self.pending: dict[int, Undo] = {}
         self.spoilt = 0
         self.mirrors: list[Callable[[Entry], None]] = []
@@ -148,7 +146,7 @@ class Journal:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         journal = cls(descriptor, run)
         pid = os.getpid()
-        journal._append(Begin(run=run, boot=journal.boot, pid=pid, start=start_time(pid) or 0))
+        journal._append(Begin(run=run, pid=pid, start=start_time(pid) or 0))
         return journal
 
     @classmethod
@@ -169,7 +167,6 @@ class Journal:
             os.close(descriptor)
             return None
         journal = cls(descriptor, path.parent.name)
-        journal.boot = ""
         try:
             lines = whole_lines(descriptor)
         except OSError:
@@ -215,7 +212,7 @@ class Journal:
     def _apply(self, entry: _Line) -> None:
         match entry:
             case Begin():
-                self.boot = entry.boot
+                pass
             case Intend():
                 self.pending[entry.number] = entry.undo
                 self._next = entry.number + 1
@@ -264,9 +261,3 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def boot_id() -> str:
-    """Return what differs after each boot of this host, on which the journal and its run's
-    processes are."""
-    return base.boot_id(LocalHost())

@@ -25,9 +25,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.hosts.base import Host
+from switchmark.hosts.base import Host, LocalHost, boot_id
 from switchmark.hosts.signals import shielded
-from switchmark.runs.journal import NulFree, boot_id
+from switchmark.runs.journal import NulFree
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
 MACHINE_WIDE = Path("/dev/switchmark-leases")
@@ -177,7 +177,14 @@ class Leases:
             old = held[0].old if held else host.read(path)
             owner = {"run": run, "root": self._root}
             ledger.append(
-                _Take(**dict(about), **owner, boot=boot_id(), old=old, content=content, byte=byte())
+                _Take(
+                    **dict(about),
+                    **owner,
+                    boot=boot_id(LocalHost()),
+                    old=old,
+                    content=content,
+                    byte=byte(),
+                )
             )
             try:
                 host.write(path, content)
@@ -219,7 +226,7 @@ class Leases:
             ledger.append(
                 _Take(
                     **dict(about),
-                    boot=boot_id(),
+                    boot=boot_id(LocalHost()),
                     run=run,
                     root=self._root,
                     old=b"%d\n" % before,
@@ -407,7 +414,7 @@ def _is_at(descriptor: int, file: Path) -> bool:
 
 
 def _parsed(descriptor: int) -> _Ledger:
-    ledger, boot = _Ledger(descriptor), boot_id()
+    ledger, boot = _Ledger(descriptor), boot_id(LocalHost())
     for line in whole_lines(descriptor):
         try:
             entry = _LINE.validate_json(line)

@@ -11,8 +11,7 @@ import re
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
-from switchmark.observe.facts import kernel_config
-from switchmark.switches.kernel_probes import kernel_release
+from switchmark.observe.facts import kernel_config, kernel_release
 
 
 def require_options(host: Host, *options: str) -> None:

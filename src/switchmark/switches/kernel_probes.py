@@ -10,21 +10,13 @@ import shlex
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.local_process import last_lines
+from switchmark.observe.facts import kernel_release
 
-_RELEASE = "/proc/sys/kernel/osrelease"
 _REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")
 """What programs say where a kernel has what is asked for, and refuses it to this user."""
 
 CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
 """What `probe_kernel` tries for a switch whose ports are veth pairs."""
-
-
-def kernel_release(host: Host) -> str:
-    """Return the release of the kernel that forwards, or raise Unavailable if it does not tell."""
-    try:
-        return host.read(_RELEASE).decode(errors="replace").strip()
-    except OSError as error:
-        raise Unavailable(f"the kernel does not tell its release: {error}") from error
 
 
 def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:

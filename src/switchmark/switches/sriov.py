@@ -16,10 +16,10 @@ from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Check, Plan, Run, Wait, Write
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
+from switchmark.observe.facts import kernel_release
 from switchmark.runs.nics import unused_link
 from switchmark.runs.pci import VFIO, bind
 from switchmark.switches.base import NO_COUNTERS, Switch
-from switchmark.switches.kernel_probes import kernel_release
 from switchmark.switches.links import offloads_off
 
 _NAME = "sriov"

@@ -19,9 +19,9 @@ from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.units import LAYER_2_BYTES
 from switchmark.model.version import Version
+from switchmark.observe.facts import kernel_release
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, wire_refusal
-from switchmark.switches.kernel_probes import kernel_release
 
 _DEVICE = "/dev/netmap"
 _BUILD = "/sys/module/netmap/notes/.note.gnu.build-id"

@@ -256,7 +256,7 @@ def test_values_of_an_earlier_boot_are_never_restored(
     host = RecordingHost(files={SYSCTL: b"7\n"})
     leases = Leases(tmp_path)
     with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.runs.leases.boot_id", lambda: "earlier")
+        earlier.setattr("switchmark.runs.leases.boot_id", lambda host: "earlier")
         leases.take("sm0000", host, SYSCTL, b"512")
     host.files[SYSCTL] = b"0\n"
     leases.give_back("sm0000", host, SYSCTL)

@@ -262,7 +262,7 @@ def test_pages_of_an_earlier_boot_are_never_given_back(
     host = Kernel(3)
     leases = Leases(tmp_path)
     with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.runs.leases.boot_id", lambda: "earlier")
+        earlier.setattr("switchmark.runs.leases.boot_id", lambda host: "earlier")
         leases.add("sm0000", host, host.path, 8, unused=lambda: 0)
     host.files[host.path] = b"100\n"
     leases.give_back("sm0000", host, host.path)

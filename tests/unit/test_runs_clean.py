@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed, LocalHost, boot_id
 from switchmark.hosts.processes import marked, start_time
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Run, Spawn, Step, Write
 from switchmark.runs import leases
 from switchmark.runs.clean import Cleaned, clean
 from switchmark.runs.executor import Executor
-from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, boot_id
+from switchmark.runs.journal import Command, Far, Lease, Restore, Stop
 from switchmark.runs.leases import Leases
 from switchmark.runs.workspace import Workspace
 
@@ -385,7 +385,13 @@ def test_a_lease_of_a_count_that_holds_none_is_told(
     run = Workspace(base)
     run.journal.intend(Lease(host="local", path=str(tmp_path / "count")))
     run.journal.close()
-    take = {"entry": "take", "boot": boot_id(), "run": run.run, "host": "local", "added": 2}
+    take = {
+        "entry": "take",
+        "boot": boot_id(LocalHost()),
+        "run": run.run,
+        "host": "local",
+        "added": 2,
+    }
     take |= {"path": str(tmp_path / "count"), "old": "MQ==", "content": "Mw=="}
     take["root"] = f"{base.stat().st_dev}:{base.stat().st_ino}"
     (base / "leases").write_text(f"{json.dumps(take)}\n" * 2)
@@ -442,21 +448,17 @@ def test_this_machine_is_not_forgotten(base: Path, led_far: Workspace) -> None:
     assert (base / "made").exists()
 
 
-def test_after_a_boot_only_what_lies_on_a_disk_is_undone(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with monkeypatch.context() as earlier:
-        earlier.setattr("switchmark.runs.journal.boot_id", lambda: "earlier")
-        run = Workspace(base)
-    run.journal.intend(Restore(host="local", path=str(file), content=b"old"))
-    run.journal.intend(Restore(host="local", path="/proc/sys/kernel/sysrq", content=b"0"))
-    run.journal.intend(Command(host="local", argv=("ip", "netns", "del", "a")))
+def test_a_journal_of_an_earlier_version_names_a_boot(base: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.touch()
+    run = Workspace(base)
+    run.journal.intend(Command(host="local", argv=("rm", str(made))))
     run.journal.close()
-    (cleaned,) = clean(base)
-    assert cleaned == Cleaned(run.run, "cleaned", (f"restore {file}",))
-    assert file.read_bytes() == b"old"
+    journal = run.folder / "journal"
+    first, rest = journal.read_text().split("\n", 1)
+    journal.write_text(json.dumps({**json.loads(first), "boot": "b0"}) + "\n" + rest)
+    assert clean(base) == [Cleaned(run.run, "cleaned", (f"rm {made}",))]
+    assert not made.exists()
 
 
 def test_the_net_below_the_journal_takes_the_exact_prefix_alone(base: Path) -> None:

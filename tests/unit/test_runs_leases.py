@@ -20,10 +20,10 @@ from switchmark.hosts.base import LocalHost
 from switchmark.hosts.ssh import SshHost
 from switchmark.runs import leases
 from switchmark.runs.clean import clean
+from switchmark.runs.executor import lease
 from switchmark.runs.far_run import FarRun
 from switchmark.runs.journal import Intend, Lease
 from switchmark.runs.leases import Leases
-from switchmark.runs.leasing import lease
 from switchmark.runs.undo import carry_out
 from switchmark.runs.workspace import Workspace
 
