@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.host_file import VARIABLE, MachineEntry, host_entry
 from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.hosts.machines import MachineHost, cable_peer, image_of, machine_argv
-from switchmark.runs.clean import clean_there
+from switchmark.hosts.processes import marked
+from switchmark.runs.clean import clean, clean_there
 from switchmark.runs.journal import Command, Far, Lease, Stop
 from switchmark.runs.leases import Leases
 from switchmark.runs.own_run import OwnRun
@@ -126,6 +128,55 @@ def test_a_cable_joins_two_machines(write: Path) -> None:
     write.write_text(TWO.replace("[hosts.m2.vm]\nimage", "[hosts.m3.vm]\nimage"))
     with pytest.raises(UsageError, match="joins the VM m1 with m2, which is no VM"):
         cable_peer("m1", "c")
+
+
+QEMU = """#!/bin/sh
+# Says what a machine says when it is up; it does not boot on KVM.
+for word; do
+  case $word in file,id=console,path=*) echo "switchmark: ready" >"${word##*path=}"; exec cat;; esac
+done
+"""
+
+
+@pytest.fixture
+def fake_qemu(write: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a script in the place of QEMU, and empty files in that of the image."""
+    program = tmp_path / "qemu"
+    program.write_text(QEMU)
+    program.chmod(0o755)
+    monkeypatch.setenv("SWITCHMARK_QEMU", str(program))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    image = tmp_path / "cache/switchmark/lab-image"
+    image.mkdir(parents=True)
+    for name in ("root.img", "kernel", "initramfs", "user_key", "known_hosts"):
+        (image / name).touch()
+
+
+@pytest.mark.usefixtures("fake_qemu")
+def test_machines_have_runs_and_end_with_their_hosts(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with Hosts(partial(OwnRun, runs)) as hosts:
+        hosts.begin(["m1"])
+        host = hosts["m1"]
+        assert host.up
+        assert hosts["m1"] is host
+        (run,) = runs.glob("sm*")
+        assert clean(runs)[0].state == "live"
+        pids = marked(run.name)
+        assert pids
+    assert not host.up
+    assert not marked(run.name)
+    assert not list(runs.glob("sm*"))
+
+
+def test_a_machine_of_a_dead_run_is_cleaned(tmp_path: Path) -> None:
+    own = OwnRun(tmp_path / "runs")
+    process = own.spawn("machine m1", ("sleep", "60"), (15, 1.0))
+    own._workspace.journal.close()
+    (cleaned,) = clean(tmp_path / "runs")
+    assert cleaned.state == "cleaned"
+    assert cleaned.actions[0] == f"stop machine m1 (process {process.pid})"
+    assert process.stop(9, 1.0) == -15
 
 
 def test_nothing_is_left_on_a_machine_that_is_not_up(write: Path, tmp_path: Path) -> None:

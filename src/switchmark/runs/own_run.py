@@ -14,8 +14,9 @@ from switchmark.runs.workspace import Workspace
 class OwnRun:
     """A run that has one process, from `spawn` to `end`."""
 
-    def __init__(self) -> None:
-        self._workspace = Workspace()
+    def __init__(self, base: Path | None = None) -> None:
+        """Begin a run under `base`, by default that of all runs of this user."""
+        self._workspace = Workspace(base)
         self._spawned: tuple[LocalProcess, Stop, int] | None = None
         self._ended = False
 
