@@ -282,6 +282,26 @@ def test_shares_of_r_plus_are_run_after_it_was_found_once(tmp_path: Path) -> Non
         assert [record.r_plus_pps for record in folder.latest] == [1000.0, 1000.0, None]
 
 
+class PathLab(FakeLab):
+    """This lab sets a path up for its first visit, in three seconds; all others share it."""
+
+    def visit(self, visit: Visit) -> Record | None:
+        is_first = not self.ran
+        record = super().visit(visit)
+        assert record is not None
+        path = {"reused": not is_first, "setup_s": 3.0 if is_first else 0.0}
+        return record.model_copy(update=path)
+
+
+def test_what_an_r_plus_took_to_set_up_is_said_by_the_share_that_it_was_found_for(
+    tmp_path: Path,
+) -> None:
+    with new(tmp_path, rate="10%,50%") as folder:
+        go(folder, PathLab())
+        found = [(record.reused, record.setup_s) for record in folder.latest]
+    assert found == [(False, 3.0), (True, 0.0)]
+
+
 def test_a_resumed_share_gets_the_trials_that_found_r_plus(tmp_path: Path) -> None:
     with new(tmp_path, rate="10%,50%") as folder, pytest.raises(Interrupted):
         go(folder, FakeLab(stop_at=32))

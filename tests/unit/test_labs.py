@@ -14,8 +14,8 @@ from unittest.mock import Mock
 import pytest
 
 from recorded import fresh
-from switchmark.campaign.agenda import Agenda, Item
 from switchmark.campaign.load import from_options
+from switchmark.campaign.rounds import Agenda, Item
 from switchmark.campaign.store import RunFolder, key, read_records
 from switchmark.cluster import dispatch
 from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests

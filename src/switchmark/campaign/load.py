@@ -19,8 +19,7 @@ from typing import Any
 import yaml
 
 from switchmark.campaign.expand import count, grouped, product
-from switchmark.campaign.problems import Place, Problems
-from switchmark.campaign.text import compose, read_text
+from switchmark.campaign.text import Place, Problems, compose, read_text
 from switchmark.campaign.values import (
     MAX_TESTS,
     nearest,

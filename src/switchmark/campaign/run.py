@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from switchmark.campaign.agenda import HERE, Agenda, Item
 from switchmark.campaign.expand import run_order
-from switchmark.campaign.rounds import groups, not_in_turn
+from switchmark.campaign.rounds import HERE, Agenda, Item, groups, not_in_turn
 from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.hosts.signals import interruptible

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from distributed import Client, Future
 
 from switchmark import __version__
-from switchmark.campaign.agenda import Item
+from switchmark.campaign.rounds import Item
 from switchmark.cluster import worker
 from switchmark.cluster.dispatch import Landed
 from switchmark.cluster.wire import Content

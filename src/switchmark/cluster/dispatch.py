@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from switchmark.campaign.agenda import Item
+from switchmark.campaign.rounds import Item
 from switchmark.campaign.run import Progress, Rounds, Visited, resumable
 from switchmark.campaign.store import RunFolder
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials
