@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Literal
-from weakref import finalize
 
 from switchmark.metrics.profile import merged
 from switchmark.metrics.throughput import trial_rates_pps
@@ -69,15 +68,16 @@ def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
 def _once(
     figures: Callable[[Record], CostFigures | None],
 ) -> Callable[[Record], CostFigures | None]:
-    """Have figures computed once for each record, and kept as long as it is: it never changes."""
-    known: dict[int, CostFigures | None] = {}
+    """Have figures computed once for a record whose metrics are asked for in a row: those
+    of the latest record are kept."""
+    latest: tuple[Record, CostFigures | None] | None = None
 
     @wraps(figures)
     def of(record: Record) -> CostFigures | None:
-        if id(record) not in known:
-            known[id(record)] = figures(record)
-            finalize(record, known.pop, id(record), None).atexit = False
-        return known[id(record)]
+        nonlocal latest
+        if latest is None or latest[0] is not record:
+            latest = (record, figures(record))
+        return latest[1]
 
     return of
 
