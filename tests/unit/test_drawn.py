@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -125,6 +126,13 @@ def test_pages_say_how_surely_claims_are_answered_of_what_was_measured() -> None
         assert ODDS not in made("ara-2021/table2", measured=False)
 
 
+def drawn_gallery(runs: Sequence[Path], output: Path, only: str) -> int:
+    """Run the command; return the status that it ends with."""
+    argv = (*map(str, runs), "-o", str(output), "--only", only)
+    status: int = gallery.main(argv, standalone_mode=False)
+    return status
+
+
 @pytest.mark.parametrize(
     ("facts", "told_as"),
     [
@@ -141,7 +149,7 @@ def test_the_gallery_takes_the_options_of_the_kernel_from_the_run(
     with RunFolder.create(tmp_path, Campaign("x", tests), facts, "x") as folder:
         for number, test in enumerate(tests, 1):
             folder.append_record(fresh(number, test=test, switch_mode="kernel"), {})
-    assert gallery([tmp_path / "x"], tmp_path / "g.html", "emmerich-2014/fig12") == 0
+    assert drawn_gallery([tmp_path / "x"], tmp_path / "g.html", "emmerich-2014/fig12") == 0
     page = (tmp_path / "g.html").read_text()
     assert ("CONFIG_IRQ_TIME_ACCOUNTING" in page) == (told_as is not None)
 
@@ -154,7 +162,7 @@ def test_the_gallery_command_finds_the_points_of_stored_runs(
     with RunFolder.create(tmp_path, Campaign("x", tests), {}, "x") as folder:
         for number, test in enumerate(tests, 1):
             folder.append_record(fresh(number, test=test), {})
-    assert gallery([tmp_path / "x"], tmp_path / "g.html", "ara-2021/*") == 0
+    assert drawn_gallery([tmp_path / "x"], tmp_path / "g.html", "ara-2021/*") == 0
     assert "18 experiments, 1 of them measured" in capsys.readouterr().out
     page = (tmp_path / "g.html").read_text()
     assert re.search(rf" {len(tests)} of \d+ points measured here", page)
@@ -162,7 +170,7 @@ def test_the_gallery_command_finds_the_points_of_stored_runs(
 
 def test_the_gallery_is_a_page_only() -> None:
     with pytest.raises(UsageError, match="it is a page") as raised:
-        gallery(None, Path("g.png"), "*")
+        drawn_gallery([], Path("g.png"), "*")
     assert "switchmark paper" in str(raised.value)
 
 
