@@ -21,8 +21,7 @@ from switchmark.lab.searching import bounds_of
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
 from switchmark.model.test import AXES, Test, axes_in_key
 from switchmark.path.cables import on_cable, without_switch
-from switchmark.path.names import TABLES
-from switchmark.path.resolving import resolve
+from switchmark.path.resolving import TABLES, resolve
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 from switchmark.switches import TABLE as SWITCHES
 
@@ -282,7 +281,7 @@ sys.path.insert(0, sys.argv[1])
 from switchmark.campaign.load import dump, from_options, parse
 from switchmark.cli.options import with_axes
 from switchmark.path.refusals import check
-from switchmark.path.sharing import shares_path
+from switchmark.path.path import shares_path
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.test import Test

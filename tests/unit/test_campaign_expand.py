@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from switchmark.campaign.expand import grouped, product, run_order
 from switchmark.model.labels import label, telling, varying
 from switchmark.model.test import Test
-from switchmark.path.sharing import shares_path
+from switchmark.path.path import shares_path
 
 TESTS = grouped(
     product({"switch": ["a", "b", "c"], "frame_size": [64, 128, 256], "burst": [1, 32]})

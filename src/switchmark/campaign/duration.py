@@ -18,7 +18,7 @@ from switchmark.errors import UsageError
 from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import Topology
 from switchmark.model.units import parse_shares
-from switchmark.path.sharing import path_key
+from switchmark.path.path import path_key
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds, usual_repeats

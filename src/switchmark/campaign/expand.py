@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from switchmark.model.test import AXES, Test
-from switchmark.path.sharing import path_key
+from switchmark.path.path import path_key
 
 
 def count(axes: Mapping[str, Sequence[Any]]) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 from switchmark.campaign.expand import run_order
 from switchmark.model.test import AXES, Test
 from switchmark.path.hosts import hosts_of
-from switchmark.path.sharing import path_key
+from switchmark.path.path import path_key
 
 _FOLLOWS = ("engine",)
 """Axes that may differ with the switch: each switch may have the one that suits it."""

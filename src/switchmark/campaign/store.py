@@ -27,7 +27,7 @@ from switchmark.campaign.load import NAME, Campaign, Check, dump, load
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
 from switchmark.model.test import Test, axes_in_key, key_of_content
-from switchmark.path.names import unknown_names
+from switchmark.path.resolving import unknown_names
 from switchmark.regular_file import open_no_link, read_object, read_regular
 from switchmark.runs.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 

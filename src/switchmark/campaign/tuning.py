@@ -26,7 +26,7 @@ from switchmark.errors import UsageError
 from switchmark.model.labels import varying
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
-from switchmark.path.names import unknown_names
+from switchmark.path.resolving import unknown_names
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 

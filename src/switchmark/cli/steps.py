@@ -21,12 +21,11 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build
+from switchmark.path.background import noise_beside
 from switchmark.path.hosts import home_of, hosts_of
-from switchmark.path.noise import noise_beside
-from switchmark.path.path import Path
+from switchmark.path.path import Path, path_key
 from switchmark.path.placement import AUTO, Placement
 from switchmark.path.resolving import drivers_of, turned_to
-from switchmark.path.sharing import path_key
 from switchmark.runs.hugepages import can_reserve
 from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe

@@ -12,7 +12,7 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan
 from switchmark.model.test import Test
 from switchmark.path.assembly import vm_megabytes
-from switchmark.path.capture import check_capture
+from switchmark.path.background import check_capture
 from switchmark.path.hosts import hosts_of
 from switchmark.path.path import Path
 from switchmark.path.placement import Placement

@@ -1,6 +1,6 @@
 """The lab: brings a test's path up, measures what its search asks for, takes it down again.
 
-A path stays up for the next test if that shares it (`path.sharing`) and nothing has failed.
+A path stays up for the next test if that shares it (`path.path.path_key`) and nothing has failed.
 """
 
 from __future__ import annotations
@@ -40,13 +40,11 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.observe.noise import certificate
 from switchmark.observe.perf import Counting
 from switchmark.observe.perf import probe as probe_counters
-from switchmark.path.capture import captures
+from switchmark.path.background import captures, noise_beside
 from switchmark.path.hosts import home_of
-from switchmark.path.noise import noise_beside
-from switchmark.path.path import Path
+from switchmark.path.path import Path, shares_path
 from switchmark.path.placement import Placement
 from switchmark.path.resolving import turned_to
-from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
 from switchmark.runs.own_run import OwnRun
 from switchmark.runs.workspace import Workspace

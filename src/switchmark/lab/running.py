@@ -24,9 +24,8 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import Counting
 from switchmark.observe.threads import in_network, of_machine, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
-from switchmark.path.path import Path
+from switchmark.path.path import Path, shares_path
 from switchmark.path.placement import Placement
-from switchmark.path.sharing import shares_path
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import Device
 from switchmark.switches.base import Counters

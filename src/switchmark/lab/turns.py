@@ -24,7 +24,7 @@ from switchmark.model.record import Kept, Record, TurnsRecord
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.observe.threads import cpu_ns
-from switchmark.path.sharing import path_key
+from switchmark.path.path import path_key
 from switchmark.runs.freezer import Freezer
 
 _IDLE = 0.01

@@ -13,9 +13,8 @@ from functools import cache
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.model.test import AXES, Test
-from switchmark.path.names import unknown_names
 from switchmark.path.refusals import check
-from switchmark.path.resolving import opened_in, resolve
+from switchmark.path.resolving import opened_in, resolve, unknown_names
 from switchmark.switches import TABLE as SWITCHES
 
 AUTO = AXES["engine"].chosen

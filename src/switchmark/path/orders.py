@@ -12,10 +12,9 @@ from switchmark.model.objects import Message
 from switchmark.model.record import TrialSpec
 from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Role, Semantics
 from switchmark.model.units import LAYER_2_BYTES
-from switchmark.path.path import Job, Part, Path, Player
+from switchmark.path.path import RX_BURST, Job, Part, Path, Player
 from switchmark.path.placement import Placement
 from switchmark.path.resolving import UDP_PORT, distinct, frame_sizes
-from switchmark.path.sharing import RX_BURST
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"

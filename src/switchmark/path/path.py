@@ -3,7 +3,7 @@ drivers, nodes, ports and tasks. Pure; it looks nothing up by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from switchmark.environments.base import Environment
 from switchmark.functions.base import Function, Hosted
 from switchmark.model.addresses import Addressing
 from switchmark.model.plan import Node, Plan, Run, on_host
-from switchmark.model.test import Test
+from switchmark.model.test import AXES, Test
 from switchmark.model.topology import (
     Between,
     Endpoint,
@@ -23,6 +23,7 @@ from switchmark.model.topology import (
     Semantics,
     Wiring,
 )
+from switchmark.model.units import mtu_for
 from switchmark.model.version import Version
 from switchmark.path.hosts import Uplink, lacking_cables
 from switchmark.path.placement import SHARED_PROCESS, CpuUser
@@ -30,6 +31,13 @@ from switchmark.runs.nics import switch_nics
 from switchmark.scenarios.base import Scenario
 from switchmark.searches.base import Search
 from switchmark.switches.base import Counters, Switch
+
+RX_BURST = 64
+"""Frames that a receiver takes at once: every port has buffers for so many."""
+
+_OF_A_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
+"""The axes of which another value needs another path; all others are what the traffic program is
+told for each trial, and who makes noise beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,3 +398,18 @@ class Path:
             for player in self.processes
         )
         return replace(self, parts=tuple(parts.values()), processes=tuple(processes))
+
+
+def path_key(test: Test) -> Hashable:
+    """Return what a path depends on: tests of one key can be measured on one, one after the other.
+
+    Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
+    DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
+    """
+    fixed = tuple(getattr(test, axis) for axis in _OF_A_PATH)
+    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
+
+
+def shares_path(a: Test, b: Test | None) -> bool:
+    """Say whether what is up for `a` serves `b` too."""
+    return b is not None and path_key(a) == path_key(b)

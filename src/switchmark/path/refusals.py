@@ -17,10 +17,9 @@ from switchmark.model.topology import PortKind, Semantics
 from switchmark.noises import parse_noise
 from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
-from switchmark.path.names import TABLES, unknown_names
 from switchmark.path.path import Path
 from switchmark.path.placement import SHARED_PROCESS, place, unpinned_only, wanted_cpus
-from switchmark.path.resolving import drivers_of, opened_in, resolve
+from switchmark.path.resolving import TABLES, drivers_of, opened_in, resolve, unknown_names
 from switchmark.runs.pci import DRIVERS
 from switchmark.switches import TABLE as SWITCHES
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS, Engine
@@ -18,7 +18,8 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
 from switchmark.model.plan import HOST, Node
-from switchmark.model.test import Test
+from switchmark.model.refusal import Refusal, unknown_name
+from switchmark.model.test import AXES, Test
 from switchmark.model.topology import (
     NOTHING,
     Between,
@@ -48,6 +49,7 @@ from switchmark.path.hosts import (
 )
 from switchmark.path.path import Drivers, Instance, Job, Part, Path, Player
 from switchmark.path.placement import SHARED_PROCESS
+from switchmark.plugins import Table
 from switchmark.runs.cgroups import V2
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
@@ -55,6 +57,15 @@ from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch, program_at
 
 UDP_PORT = 20000
+TABLES: Mapping[str, tuple[str, Table[Any]]] = {
+    "engines": ("engine", ENGINES),
+    "environments": ("environment", ENVIRONMENTS),
+    "functions": ("function", FUNCTIONS),
+    "scenarios": ("scenario", SCENARIOS),
+    "searches": ("search", SEARCHES),
+    "switches": ("switch", SWITCHES),
+}
+"""What one member of a folder is called, and the table of all of them."""
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 
 
@@ -70,6 +81,30 @@ def opened_in(environment: Environment, kinds: Collection[PortKind]) -> frozense
     if not environment.own_kernel:
         return frozenset(kinds)
     return environment.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
+
+
+def unknown_names(test: Test) -> list[Refusal]:
+    """Return the refusals of names that are in no table, each with the nearest name or with the
+    reason why the plug-in of that name cannot be used."""
+    refusals = []
+    for axis in AXES.values():
+        if not axis.table:
+            continue
+        what, table = TABLES[axis.table]
+        name = getattr(test, axis.name)
+        if name in table:
+            continue
+        error = table.why_not(name)
+        if name == axis.chosen:
+            why = f"{what} {name} is chosen where a run begins: name one here"
+            refusals.append(Refusal((axis.name,), why, f"{axis.option} {axis.default}"))
+        elif error is None:
+            known = (*filter(None, [axis.chosen]), *table)
+            refusals.append(unknown_name(what, name, known, (axis.name,)))
+        else:
+            unusable = f"'{name}' cannot be used: " * (name in table.unusable)
+            refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))
+    return refusals
 
 
 def drivers_of(test: Test) -> Drivers:
