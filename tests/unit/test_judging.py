@@ -686,7 +686,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     package = Path(__file__).parents[2] / "src/switchmark"
     for file, names in {
         "path/placement.py": ("cores-shared", "cores-overcommitted", "nic-on-other-node"),
-        "path/seats.py": ("sibling-busy",),
+        "path/pinning.py": ("sibling-busy",),
         "hosts/hosts.py": ("hosts-share-machine", "emulated"),
         "lab/outcome.py": (
             *("host-busy", "cpu-stolen", "started-late", "short", "foreign-frames"),

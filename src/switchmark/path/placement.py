@@ -1,6 +1,6 @@
-"""A placement says which part runs on which CPUs, and which doubts follow from it.
+"""Places the parts of a test on CPUs by a policy, and says which doubts follow from it.
 
-It is a pure function of the parts, the CPUs and the policy; it touches no host.
+A pure function of the parts, the CPUs and the policy; it touches no host.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from switchmark.errors import UsageError
 from switchmark.model.cpus import Cpu, Pin, format_cpus, parse_cpus
 from switchmark.model.record import PlacementRecord
-from switchmark.path.seats import Table, Unit
+from switchmark.path.pinning import Pinning, Unit
 
 AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"
 POLICIES = (AUTO, PINNED, UNPINNED, "unpinned:switch", "unpinned:function", SHARED_PROCESS)
@@ -23,35 +23,44 @@ the values of an axis, it may be written `0+2-5`."""
 
 @dataclass(frozen=True, slots=True)
 class CpuUser:
-    """A user of CPUs is a part, or the switch. `polls` says that it keeps `cores` of them busy;
-    `group` is the index of its pair. `kind` is `switch`, `function` (a program that never yields),
-    `sender`, `receiver`, `forwarder`. `spread` is a switch in the kernel that is to work on
-    `cores` CPUs, whoever runs there. A `function` is no physical end. `nics` names the real NICs
-    that it opens."""
+    """A part, or the switch, as a user of CPUs."""
 
     id: str
     kind: str
+    """`switch`, `sender`, `receiver`, `forwarder`, or `function`: a program that never yields."""
     polls: bool
+    """Whether it keeps its CPUs busy."""
     group: int | None = None
+    """The index of its pair."""
     cores: int = 1
+    """How many CPUs it keeps busy."""
     spread: bool = False
+    """Whether it is a switch in the kernel that is to work on `cores` CPUs, which it shares."""
     function: bool = False
+    """Whether it is no physical end."""
     nics: tuple[str, ...] = ()
+    """The real NICs that it opens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A placement says where every part is pinned, by id, and names a CPU for the orchestrator
-    where one is left. `policy` is the one that was followed, never `auto`."""
+    """The CPUs of every part of a test."""
 
     policy: str
+    """The policy that was followed, never `auto`."""
     pins: Mapping[str, Pin]
+    """By the ids of parts."""
     orchestrator: int | None
+    """A CPU that is left for it, if there is one."""
     doubts: tuple[str, ...]
     unpinned: frozenset[str] = frozenset()
     """Parts that run on any CPU that the scheduler gives them."""
     node: int = 0
     """The NUMA node that the test's hugepages are of."""
+
+    def pin(self, part: str) -> Pin:
+        """Return the pin of a part; that of none is to any CPU."""
+        return self.pins.get(part, Pin())
 
     def is_alone(self, part: str) -> bool:
         """Say whether a part has CPUs that it shares with no other."""
@@ -60,8 +69,8 @@ class Placement:
         return bool(own) and not own & others
 
     def used(self, cpus: Collection[int], *, but: Iterable[str] = ()) -> tuple[int, ...]:
-        """Return the CPUs, of those that there are, that the parts use, but for those of some
-        parts: all of them where a part is not pinned."""
+        """Return which of these CPUs the parts use, `but` for some parts: all of them where a part
+        is not pinned."""
         out = set(but)
         pinned = {cpu for part, pin in self.pins.items() if part not in out for cpu in pin.cpus}
         left_out = {cpu for part in out for cpu in self.pins[part].cpus}
@@ -119,17 +128,12 @@ def place(
             return pinned
         together = place(parts, cpus, SHARED_PROCESS, nodes=nodes)
         return min(pinned, together, key=lambda each: _crowding(each, parts))
-    if policy.startswith(UNPINNED):
-        placed = _unpinned(parts, cpus, policy, nodes)
-    else:
-        placed = _pinned(parts, cpus, policy, nodes)
-    far = "nic-on-other-node"
-    doubts = (*placed.doubts, far) if _far_from_nics(parts, placed, cpus, nodes) else placed.doubts
-    return replace(
-        placed,
-        doubts=tuple(dict.fromkeys(doubts)),
-        node=_memory_node(parts, placed, cpus, nodes),
-    )
+    of_policy = _unpinned if policy.startswith(UNPINNED) else _pinned
+    placed = of_policy(parts, cpus, policy, nodes)
+    doubts = placed.doubts
+    if _far_from_nics(parts, placed, cpus, nodes):
+        doubts += ("nic-on-other-node",)
+    return replace(placed, doubts=doubts, node=_memory_node(parts, placed, cpus, nodes))
 
 
 def _pinned(
@@ -137,23 +141,20 @@ def _pinned(
 ) -> Placement:
     units = _units(parts, nodes, together=policy == SHARED_PROCESS)
     needed = sum(unit.cores for unit in units)
-    table = Table(_chosen(cpus, policy), needed, _every_node(parts, nodes))
+    pinning = Pinning(_chosen(cpus, policy), needed, _every_node(parts, nodes))
     for unit in units:
-        table.pin(unit)
+        pinning.pin(unit)
     pins = {
-        part: Pin(
-            tuple(sorted(table.cpus_of(unit))),
-            unit.polls and unit.kind != "function" and table.shares(unit),
-        )
+        part: Pin(tuple(sorted(pinning.cpus_of(unit))), unit.can_yield and pinning.shares(unit))
         for unit in units
         for part in unit.ids
     }
-    pins |= _spread_pins(parts, table, nodes)
+    pins |= _spread_pins(parts, pinning, nodes)
     return Placement(
         policy,
         {part.id: pins.get(part.id, Pin()) for part in parts},
         _spare(cpus, {cpu for pin in pins.values() for cpu in pin.cpus}),
-        table.doubts(),
+        pinning.doubts(),
     )
 
 
@@ -261,11 +262,11 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
 
 
 def _spread_pins(
-    parts: Sequence[CpuUser], table: Table, nodes: Mapping[str, int]
+    parts: Sequence[CpuUser], pinning: Pinning, nodes: Mapping[str, int]
 ) -> dict[str, Pin]:
     """Return the CPUs of switches in the kernel whose work is to be on so many CPUs."""
     return {
-        part.id: Pin(table.least_used(part.cores, _nodes_of(part, nodes)))
+        part.id: Pin(pinning.least_used(part.cores, _nodes_of(part, nodes)))
         for part in parts
         if part.spread
     }
@@ -279,25 +280,27 @@ def unpinned_only(policy: str) -> str:
 def _unpinned(
     parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
 ) -> Placement:
-    units = _units(parts, nodes, together=False)
-    who, busy = unpinned_only(policy), sum(unit.cores for unit in units if unit.polls)
+    """Pin those whom the policy does not leave unpinned, as if the others were not there."""
+    who = unpinned_only(policy)
     free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
-    fixed = place([part for part in parts if part.id not in free], cpus, nodes=nodes)
+    fixed = _pinned([part for part in parts if part.id not in free], cpus, PINNED, nodes)
+    units = _units(parts, nodes, together=False)
+    busy = sum(unit.cores for unit in units if unit.polls)
     doubts = ["cores-shared"] * (busy > len(cpus))
     if doubts and (busy > 2 * len(cpus) or any(unit.never_yields for unit in units)):
         doubts.append("cores-overcommitted")
-    yields = {
-        one: bool(doubts) and u.polls and u.kind != "function" for u in units for one in u.ids
-    }
-    pins = {part: Pin((), yields[part]) for part in yields}
-    pins |= _spread_pins(parts, Table(cpus, 0, _every_node(parts, nodes)), nodes)
+    yielding = {part for unit in units if doubts and unit.can_yield for part in unit.ids}
+    pins = {part.id: Pin((), part.id in yielding) for part in parts}
+    pins |= _spread_pins(parts, Pinning(cpus, 0, _every_node(parts, nodes)), nodes)
     for part, pin in fixed.pins.items():
-        pins[part] = replace(pin, yield_=pin.yield_ or yields.get(part, False))
-    every = {part.id: pins.get(part.id, Pin()) for part in parts}
-    spare = fixed.orchestrator if who else None
-    everywhere = frozenset(free & yields.keys())
-    told = tuple(dict.fromkeys((*doubts, *fixed.doubts)))
-    return Placement(policy, every, spare, told, everywhere)
+        pins[part] = replace(pin, yield_=pin.yield_ or part in yielding)
+    return Placement(
+        policy,
+        pins,
+        fixed.orchestrator if who else None,
+        tuple(dict.fromkeys((*doubts, *fixed.doubts))),
+        frozenset(part for unit in units for part in unit.ids if part in free),
+    )
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
