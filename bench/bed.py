@@ -22,7 +22,7 @@ from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import attachments_of, create_nodes, start_switches
 from switchmark.path.path import Path as ResolvedPath
-from switchmark.path.placement import AUTO, PINNED, Placement, place
+from switchmark.path.placement import AUTO, PINNED, place
 from switchmark.path.resolving import resolve
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
@@ -34,13 +34,12 @@ class Track:
     namespace, each with a CPU of its own unless the placement joins them."""
 
     layout: ResolvedPath
-    placement: Placement
 
     def node(self, part: str) -> Node:
         return self.layout.part(part).node
 
     def cpu(self, part: str) -> int:
-        return self.placement.pins[part].cpus[0]
+        return self.layout.placement.pins[part].cpus[0]
 
     @property
     def opened_by_programs(self) -> bool:
@@ -105,9 +104,7 @@ class Bed:
         layout = resolve(test, prefix=prefix, run_dir=str(folder))
         policy = PINNED if test.placement == AUTO else test.placement
         placement = place(layout.cpu_users, read_cpus(LocalHost()), policy)
-        cores = placement.pins["switch"].cpus
-        layout = resolve(test, prefix=prefix, run_dir=str(folder), cores=cores)
-        track = Track(layout, placement)
+        track = Track(resolve(test, prefix=prefix, run_dir=str(folder), placement=placement))
         self.executor.execute(_plan(track))
         return track
 

@@ -60,7 +60,7 @@ def trial(
     """Run one trial as switchmark does, with programs that were started for it alone. `axes` of the
     test may differ from the track's as long as its path does not; `load` is more of what each task
     is told."""
-    if "cores-shared" in track.placement.doubts:
+    if "cores-shared" in track.layout.placement.doubts:
         raise Unavailable("a sender and a receiver that poll need a CPU each")
     base = track.layout
     parts = {
@@ -90,7 +90,6 @@ def trial(
         trials = _Loaded(
             load,
             layout,
-            track.placement,
             workers,
             counters=lambda: PathCounters({}),
             alive=lambda: None,
@@ -98,7 +97,6 @@ def trial(
                 LocalHost(),
                 bed.executor,
                 str(bed.folder),
-                track.placement,
                 cpus=(),
                 playing=dict,
                 hosted=dict,

@@ -130,7 +130,7 @@ def _null(number: int, cpus: tuple[int, ...]) -> _Process:
 
 def _memif(tracks: dict[int, list[Track]], number: int, cpus: tuple[int, ...]) -> _Process:
     track = tracks[len(cpus)][number]
-    opening = opening_of(track.layout, track.placement, track.layout.processes[0])
+    opening = opening_of(track.layout, track.layout.processes[0])
     (thread,) = opening["threads"]
     return _Process(
         opening["ports"], thread["tasks"], cpus, _load(len(cpus), address=address(track))

@@ -21,6 +21,7 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.hosts.base import Completed, LocalHost
+from switchmark.model.cpus import Pin
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
 from switchmark.model.test import Test
 from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
@@ -29,6 +30,7 @@ from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Noise
 from switchmark.path.assembly import build, needs_of, switch_needs
 from switchmark.path.path import Path
+from switchmark.path.placement import Placement
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.plugins import check_contract
@@ -367,7 +369,12 @@ def chained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         engine="raw-mmsg" if kernel else "dpdk",
     )
     assert check(test) == []
-    return resolve(test, prefix="sm0000", run_dir="/run/x", cpus={"f1": (2,)})
+    return resolve(
+        test,
+        prefix="sm0000",
+        run_dir="/run/x",
+        placement=Placement("pinned", {"f1": Pin((2,))}, None, ()),
+    )
 
 
 def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Path) -> None:

@@ -17,11 +17,13 @@ from switchmark.environments import inside
 from switchmark.hosts.programs import AGENT, TOOL, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.cpus import Pin
 from switchmark.model.plan import Plan, Run
 from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters
+from switchmark.path.placement import Placement
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.runs.pci import DRIVERS, Device, hand_over
@@ -34,6 +36,7 @@ from switchmark.switches.base import Switch
 Golden = Callable[[str, str], None]
 
 RUN_DIR = "/run/switchmark/smtest"
+ON_CPU_1 = Placement("pinned", {"switch": Pin((1,))}, None, ())
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
 _OURS = re.compile(rf"'{PROGRAMS}/(switchmark-\w+)'(?= (boot|enter|redirect|serve|telemetry))")
 
@@ -364,12 +367,12 @@ def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
 
 def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
     layout = resolve(
-        Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,)
+        Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", placement=ON_CPU_1
     )
     golden("variants/ovs-kernel.txt", on_file(build(layout)))
 
 
 def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:
     test = Test(switch="ovs", switch_environment="host")
-    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", cores=(1,))
+    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", placement=ON_CPU_1)
     golden("variants/ovs-kernel-host.txt", on_file(build(layout)))

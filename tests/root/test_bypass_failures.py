@@ -594,8 +594,8 @@ def test_a_switch_that_does_not_get_its_core_is_doubted(
 ) -> None:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", environment["SWITCHMARK_TRAFFIC"])
     with Lab(tmp_path) as lab:
-        _, placement = lab._drawn(Test(switch=switch, engine="dpdk"))
-        (cpu,) = placement.pins["switch"].cpus
+        path = lab._drawn(lab._probes.locate(Test(switch=switch, engine="dpdk")))
+        (cpu,) = path.placement.pins["switch"].cpus
         hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
             os.sched_setaffinity(hog.pid, {cpu})

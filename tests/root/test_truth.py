@@ -650,7 +650,7 @@ def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     measured = Trials.measure
 
     def disturbed(self: Trials, spec: Any, **how: Any) -> TrialResult:
-        (core,) = self._placement.pins[whose].cpus
+        (core,) = self._path.placement.pins[whose].cpus
         with nullcontext() if trials else hog(core):
             trials.append(measured(self, spec, **how))
         return trials[-1]
@@ -675,7 +675,7 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     kept_off: list[str] = []
 
     def disturbed(self: Trials, name: str, *more: Any) -> None:
-        (core,) = self._placement.pins["f0"].cpus
+        (core,) = self._path.placement.pins["f0"].cpus
         if len(kept_off) == 2:
             return phase(self, name, *more)
         kept_off.append(name)

@@ -215,8 +215,8 @@ def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:
     assert Test(line_rate="2M", frame_size=1518).line_pps == 2e6
     assert Test(line_rate="10Gbps", rate="50%").rate_pps is None
     assert Test().line_pps is None
-    found = without_switch(test, resolve(test, prefix="sm", run_dir="/run"))
-    assert found == without_switch(Test(), resolve(Test(), prefix="sm", run_dir="/run"))
+    found = without_switch(resolve(test, prefix="sm", run_dir="/run"))
+    assert found == without_switch(resolve(Test(), prefix="sm", run_dir="/run"))
 
 
 @pytest.mark.parametrize(("rate", "wanted"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])
@@ -247,7 +247,7 @@ def test_a_cable_has_the_axes_that_are_not_of_the_switch_or_the_method() -> None
     path = {"scenario": "loopback", "engine": "dpdk", "environment": "host", "placement": "pinned"}
     of_switch = {"switch": "ovs-dpdk", "switch_cores": 2, "switch_environment": "docker"}
     test = Test(**sent, **path, **of_switch, **MEASURED, rate="1M", chain=2, chains=2)
-    found = without_switch(test, resolve(test, prefix="sm", run_dir="/run"))
+    found = without_switch(resolve(test, prefix="sm", run_dir="/run"))
     cable = {"switch": "direct", "port": "vhost-user"}
     assert unusual(found["functions"]) == {**sent, **path, **cable, "chain": 2, "pairs": 2}
     ends = {"scenario": "p2p", "engine": "dpdk", "placement": "pinned"}
@@ -257,7 +257,7 @@ def test_a_cable_has_the_axes_that_are_not_of_the_switch_or_the_method() -> None
 
 def test_the_cable_of_a_test_of_latency_has_its_rate() -> None:
     test = Test(dimension="latency", rate="1k", semantics="learning", **MEASURED)
-    cable = on_cable(test, resolve(test, prefix="sm", run_dir="/run"))
+    cable = on_cable(resolve(test, prefix="sm", run_dir="/run"))
     kept = {"dimension": "latency", "rate": "1k", "burst": 1}
     assert unusual(cable) == {**kept, "switch": "direct", "port": "veth"}
 

@@ -22,7 +22,6 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from switchmark.model.test import Test
-from switchmark.path.placement import Placement
 from switchmark.path.resolving import resolve
 
 FACTS = {
@@ -181,7 +180,7 @@ def test_the_median_of_sockperf_is_of_round_trips() -> None:
 def test_the_frame_for_trafgen_is_64_bytes_with_right_checksums() -> None:
     test = Test.model_validate({"switch": "direct", "engine": "mmap"})
     layout = resolve(test, prefix="sm0000", run_dir="/run/switchmark/sm0000")
-    data = frame(Track(layout, Placement("pinned", {}, None, ())))
+    data = frame(Track(layout))
     assert len(data) == 60
     parsed = Ether(data)
     assert parsed[UDP].len == 26
@@ -200,7 +199,7 @@ def test_telemetry_tells_what_a_port_received() -> None:
 def test_testpmd_gets_the_devices_of_our_engine() -> None:
     axes = {"switch": "direct", "engine": "dpdk", "port": "vhost-user", "memory": "no-huge"}
     layout = resolve(Test.model_validate(axes), prefix="sm0000", run_dir="/run/sm0000")
-    track = Track(layout, Placement("pinned", {}, None, ()))
+    track = Track(layout)
     assert track.opened_by_programs
     (server,), (client,) = devices(track, ("f0",)), devices(track, ("f1",))
     assert server == "net_vhost0,iface=/run/sm0000/ports/p0.sock,queues=1,client=0"
@@ -211,7 +210,7 @@ def test_testpmd_gets_the_devices_of_our_engine() -> None:
 def test_a_path_of_interfaces_is_up_without_programs() -> None:
     test = Test.model_validate({"switch": "linux-bridge", "engine": "mmap"})
     layout = resolve(test, prefix="sm0000", run_dir="/run/sm0000")
-    assert not Track(layout, Placement("pinned", {}, None, ())).opened_by_programs
+    assert not Track(layout).opened_by_programs
 
 
 def test_the_worst_interval_counts_either_way() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from switchmark.errors import TrialFailed
-from switchmark.lab.cable import Drawn
+from switchmark.lab.cable import Basis
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.cpus import Cpu
@@ -73,10 +74,11 @@ def trial(ns: int, spec: TrialSpec, doubts: tuple[str, ...]) -> TrialResult:
     )
 
 
-def drawn(**axes: Any) -> Drawn:
+def drawn(**axes: Any) -> Basis:
     test = Test(**{"dimension": "latency", "rate": "1000", **axes})
     layout = resolve(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, "", "")
+    placement = place(layout.cpu_users, [Cpu(0), Cpu(1)])
+    return Basis(layout.placed(replace(placement, policy=test.placement)), {}, "", "")
 
 
 def of_1_kpps(frames: int | None = None) -> TrialSpec:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from switchmark.errors import TrialFailed
-from switchmark.lab.cable import Drawn
+from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.cpus import Cpu
@@ -85,10 +85,11 @@ class Bench:
         return found
 
 
-def drawn(**axes: Any) -> Drawn:
+def drawn(**axes: Any) -> Basis:
     test = Test(**axes)
     layout = resolve(test, prefix="sm0000", run_dir="/run/x")
-    return Drawn(test, layout, place(layout.cpu_users, [Cpu(0), Cpu(1)]), {}, BOOT, CPU)
+    placement = place(layout.cpu_users, [Cpu(0), Cpu(1)])
+    return Basis(layout.placed(replace(placement, policy=test.placement)), {}, BOOT, CPU)
 
 
 @pytest.fixture

@@ -249,7 +249,7 @@ def test_pairs_may_have_chains_that_end_in_a_function() -> None:
 
 def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -> None:
     test = Test(scenario="p2v", chain=3, environment="host", cpu_limit="function:50")
-    found = without_switch(test, resolve(test, prefix="sm", run_dir="/run"))
+    found = without_switch(resolve(test, prefix="sm", run_dir="/run"))
     shown = {
         name: (each.scenario, each.chain, each.environment, each.cpu_limit)
         for name, each in found.items()

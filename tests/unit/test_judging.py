@@ -491,7 +491,10 @@ def judged(
     then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
     window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
     judge = JudgedTrials(
-        RecordingHost(), drawn, place(drawn.cpu_users, CPUS[:2]), CPUS, **(trust or {})
+        RecordingHost(),
+        drawn.placed(place(drawn.cpu_users, CPUS[:2])),
+        CPUS,
+        **(trust or {}),
     )
     found = found or trial()
     if not found.counters.links:

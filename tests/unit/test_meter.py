@@ -32,13 +32,13 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
     host = Asked()
     test = Test()
     layout = resolve(test, prefix="smtest", run_dir=str(tmp_path))
-    placement = place_parts(test, layout, (Cpu(0), Cpu(1)))
+    layout = layout.placed(place_parts(layout, (Cpu(0), Cpu(1))))
     pids = {"f0": (os.getpid(),), "f1": (os.getpid(),), "switch": (2**22 + 1,)}
     with Workspace(tmp_path / "runs") as workspace:
         logs = tmp_path / "logs"
         executor = Executor({"local": host}, workspace, inside=inside, logs_dir=logs)
         meter = Meter(
-            *(host, executor, str(tmp_path), placement, (0,)),
+            *(host, executor, str(tmp_path), (0,)),
             playing=lambda: {name: pids[name] for name in ("f0", "f1")},
             hosted=lambda: {"switch": pids["switch"]},
             counting=Counting(missing="nothing is counted here"),

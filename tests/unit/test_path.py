@@ -9,15 +9,22 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
+from switchmark.model.cpus import Pin
 from switchmark.model.test import Test
 from switchmark.model.topology import Role
 from switchmark.path.path import Path
+from switchmark.path.placement import Placement
 from switchmark.path.resolving import resolve, turned_to
 
 
 def resolved(cpus: dict[str, tuple[int, ...]] | None = None, **axes: Any) -> Path:
     test = Test.model_validate(axes)
-    return resolve(test, prefix="sm0000", run_dir="/run/x", cpus=cpus or {})
+    path = resolve(test, prefix="sm0000", run_dir="/run/x")
+    return path.placed(pinned(cpus)) if cpus else path
+
+
+def pinned(cpus: dict[str, tuple[int, ...]]) -> Placement:
+    return Placement("pinned", {part: Pin(each) for part, each in cpus.items()}, None, ())
 
 
 def test_a_part_has_its_drivers_node_and_ends() -> None:
@@ -68,7 +75,7 @@ def test_another_test_on_a_path_has_its_own_search_and_the_same_parts() -> None:
 
 
 def test_parts_that_are_given_other_cpus_are_those_of_the_processes_too() -> None:
-    path = resolved({"f0": (1,), "f1": (2,)}).on_cpus({"f0": (3,)})
+    path = resolved({"f0": (1,), "f1": (2,)}).placed(pinned({"f0": (3,)}))
     assert [part.cpus for part in path.parts] == [(3,), ()]
     assert [part for player in path.processes for part in player.parts] == list(path.parts)
 

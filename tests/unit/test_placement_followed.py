@@ -12,7 +12,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import LocalHost
 from switchmark.hosts.hosts import Hosts
 from switchmark.lab import prepare as preparing
-from switchmark.lab.cable import Drawn
+from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.prepare import prepare
@@ -50,8 +50,8 @@ def test_the_layout_is_of_the_placement_that_is_followed(
     cores: Any, axes: dict[str, Any], count: int, policy: str
 ) -> None:
     cores(count)
-    layout, placement = drawn(Test(**axes))
-    assert placement.policy == layout.policy == policy
+    layout = drawn(Test(**axes))
+    assert layout.placement.policy == policy
     assert len(layout.processes) == (1 if policy == "shared-process" else 2)
 
 
@@ -79,9 +79,8 @@ def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
         raise Unavailable("no cable")
 
     test = Test(**POLLING)
-    layout, placement = drawn(test)
     kept = Calibrations("auto", measure, tmp_path / "cache.json")
-    kept.of(Drawn(test, layout, placement, {}, "", ""))
+    kept.of(Basis(drawn(test), {}, "", ""))
     assert asked == ["shared-process"]
 
 

@@ -33,7 +33,7 @@ HOST = RecordingHost(
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the layout and the placement of a test on the host of two nodes."""
+    """Return the path of a test on the host of two nodes."""
     monkeypatch.setattr(preparing, "read_cpus", lambda host: read_cpus(host, allowed=range(8)))
 
     def prepared(**axes: Any) -> Any:
@@ -55,7 +55,8 @@ def test_the_nodes_of_nics_are_read_where_the_kernel_knows_them() -> None:
 def test_a_polling_switch_and_its_memory_are_on_the_node_of_its_nics(
     prepared: Any, nic: str | None, cpus: tuple[int, ...], node: int
 ) -> None:
-    layout, placement = prepared(**PCI, scenario="p2v", nic=nic and f"a0={nic}")
+    layout = prepared(**PCI, scenario="p2v", nic=nic and f"a0={nic}")
+    placement = layout.placement
     assert tuple(pin.cpus[0] for pin in placement.pins.values()) == cpus
     assert layout.wiring.memory.node == node
     steps = SWITCHES["testpmd"].start(layout.wiring)
@@ -75,15 +76,15 @@ def test_a_polling_switch_and_its_memory_are_on_the_node_of_its_nics(
 def test_a_placement_by_hand_is_obeyed_and_doubted(
     prepared: Any, placement: str, nic: str, far: bool
 ) -> None:
-    _, placed = prepared(**PCI, scenario="p2v", nic=f"a0={nic}", placement=placement)
+    placed = prepared(**PCI, scenario="p2v", nic=f"a0={nic}", placement=placement).placement
     assert ("nic-on-other-node" in placed.doubts) == far
     if placement == "4-7":
         assert tuple(pin.cpus[0] for pin in placed.pins.values()) == (4, 5, 6)
 
 
 def test_the_ends_of_cables_of_the_kernel_are_on_the_node_of_their_nics(prepared: Any) -> None:
-    layout, placement = prepared(nic="a0=eth0:eth1,b0=eth2:eth3", scenario="p2p")
-    assert [pin.cpus for pin in placement.pins.values()] == [(), (1,), (2,)]
+    layout = prepared(nic="a0=eth0:eth1,b0=eth2:eth3", scenario="p2p")
+    assert [pin.cpus for pin in layout.placement.pins.values()] == [(), (1,), (2,)]
     assert layout.wiring.memory.node == 0
-    _, without = prepared(scenario="p2p")
-    assert [pin.cpus for pin in without.pins.values()] == [(), (4,), (5,)]
+    without = prepared(scenario="p2p")
+    assert [pin.cpus for pin in without.placement.pins.values()] == [(), (4,), (5,)]

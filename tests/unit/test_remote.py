@@ -4,7 +4,7 @@ its frames are balanced."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.probes import Probes
 from switchmark.metrics.balance import balanced
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.evidence import Balance
@@ -198,6 +199,49 @@ def test_no_cable_is_made_to_another_machine(monkeypatch: pytest.MonkeyPatch) ->
     assert both.between(("left", "right")) == Between(
         one_machine=True, doubts=("hosts-share-machine",)
     )
+
+
+def test_a_test_is_measured_on_its_host_and_between_two_machines_on_that_of_the_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host.toml").write_text(HOST_FILE)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
+    here = Path(BOOT_ID).read_bytes()
+
+    def hosts_of(test: Test, *boots: bytes) -> tuple[str, str, str | None]:
+        near, far = (booted(*each) for each in zip(("left", "right"), boots, strict=True))
+        at = Probes(Hosts(OwnRun, {"left": near, "right": far})).locate(test)
+        return at.home, at.host.name, at.far.name if at.far else None
+
+    there, elsewhere = b"another boot\n", b"a third boot\n"
+    assert hosts_of(Test(), there, there) == ("local", "local", None)
+    assert hosts_of(Test(hosts="right"), there, there) == ("right", "right", None)
+    assert hosts_of(remote(), here, here) == ("local", "local", None)
+    assert hosts_of(remote(), there, there) == ("local", "left", None)
+    assert hosts_of(remote(), there, elsewhere) == ("local", "left", "right")
+
+
+def test_two_hosts_are_asked_once_what_is_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "/dev/null")
+    asked: list[tuple[str, ...]] = []
+
+    class Counted(Hosts):
+        def between(self, names: Sequence[str]) -> Between:
+            asked.append(tuple(names))
+            return super().between(names)
+
+    here = Path(BOOT_ID).read_bytes()
+    given = {name: booted(name, here) for name in ("left", "right")}
+    at = Probes(Counted(OwnRun, given)).locate(remote())
+    assert (at.host.name, at.far, at.between.one_machine) == ("local", None, True)
+    assert asked == [("left", "right")]
+
+
+def test_a_path_on_another_host_is_away() -> None:
+    assert drawn().is_away
+    for hosts, away in (("left", True), ("local", False), (None, False)):
+        path = resolve(Test(hosts=hosts), prefix="smtest", run_dir="/run/switchmark/smtest")
+        assert path.is_away == away
 
 
 # --- papers ----------------------------------------------------------------------------------

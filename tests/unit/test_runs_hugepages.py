@@ -443,7 +443,7 @@ def test_memory_that_is_up_to_us_is_hugepages_if_all_can_be_had(
     host = Kernel(room=room)
     run = start(host)
     test = Test.model_validate({"switch": "testpmd", "engine": "dpdk", "frame_size": 9000, **axes})
-    layout, _ = prepare(host, test, run.workspace.run, "/run", None, {}, run.executor.can)
+    layout = prepare(host, test, run.workspace.run, "/run", None, {}, run.executor.can)
     assert layout.wiring.memory.kind == memory
     assert host.total == 0
     run.end()

@@ -49,9 +49,9 @@ def laid_out(**axes: Any) -> Path:
 
 
 def opened(layout: Path) -> list[dict[str, Any]]:
-    placement = place_parts(layout.test, layout, [Cpu(0)])
+    layout = layout.placed(place_parts(layout, [Cpu(0)]))
     players = layout.processes
-    return [port for each in players for port in opening_of(layout, placement, each)["ports"]]
+    return [port for each in players for port in opening_of(layout, each)["ports"]]
 
 
 def attached(layout: Path) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:

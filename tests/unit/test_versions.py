@@ -321,7 +321,7 @@ def test_a_version_that_is_nowhere_is_refused_with_those_that_are(host_file: Pat
 def test_a_version_that_is_gone_when_a_run_is_resumed_is_a_refusal_and_no_bug() -> None:
     probes = Probes(Hosts(OwnRun, {"local": Dpdk()}))
     with pytest.raises(UsageError, match="has no 'testpmd@22.11': it names no version"):
-        probes.versions(Test(switch="testpmd@22.11", engine="dpdk"))
+        probes.locate(Test(switch="testpmd@22.11", engine="dpdk")).versions()
     with pytest.raises(KeyError):
         SWITCHES["testpdm@22.11"]
     assert not [each for each in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if each in SWITCHES]
@@ -427,9 +427,7 @@ def test_a_version_is_one_of_its_series(host_file: Path, asked: str, fits: bool)
 def test_keys_tell_versions_apart_and_cables_do_not(host_file: Path) -> None:
     tests = [Test(switch=each, engine="dpdk") for each in ("testpmd@22.11", "testpmd")]
     assert len({key(test, {}) for test in tests}) == 2
-    cables = [
-        without_switch(test, resolve(test, prefix="sm0000", run_dir="/run/x")) for test in tests
-    ]
+    cables = [without_switch(resolve(test, prefix="sm0000", run_dir="/run/x")) for test in tests]
     assert cables[0] == cables[1] != {}
 
 
@@ -449,7 +447,7 @@ def test_a_build_that_is_made_anew_is_another(tmp_path: Path) -> None:
         (tmp_path / "pmd").write_bytes(content)
         probes = Probes(Hosts(OwnRun, {"local": Local()}))
         probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
-        found.append(dict(probes.versions(test)))
+        found.append(dict(probes.locate(test).versions()))
     assert found[0] == found[2] != found[1]
     assert found[0][f"switch {test.switch}"] == "22.11.5"
     assert [k for k in found[0] if found[0][k] != found[1][k]] == ["switch build"]
@@ -465,9 +463,9 @@ def test_a_calibration_is_of_the_boot_and_the_processor_of_the_hosts_of_its_test
 
     probes = Probes(Hosts(OwnRun, {name: host(name) for name in ("local", "a", "b")}))
     remote = Test(locality="remote", hosts="a,b")
-    assert probes.booted(Test()) == ("boot-local", "CPU local")
-    assert probes.booted(Test(hosts="a")) == ("boot-a", "CPU a")
-    assert probes.booted(remote) == ("boot-a, boot-b", "CPU a, CPU b")
+    assert probes.locate(Test()).booted == ("boot-local", "CPU local")
+    assert probes.locate(Test(hosts="a")).booted == ("boot-a", "CPU a")
+    assert probes.locate(remote).booted == ("boot-a, boot-b", "CPU a, CPU b")
 
 
 def test_a_build_that_is_a_tree_is_known_by_the_file_that_runs(tmp_path: Path) -> None:
@@ -480,4 +478,4 @@ def test_a_build_that_is_a_tree_is_known_by_the_file_that_runs(tmp_path: Path) -
     probes = Probes(Hosts(OwnRun, {"local": Built(files=files)}))
     probes.probe("engine", "null", SWITCHES["null"].probe, probes.hosts["local"])
     test = Test(switch="bess@/opt/b", engine="null", placement="unpinned")
-    assert "switch build" in probes.versions(test)
+    assert "switch build" in probes.locate(test).versions()

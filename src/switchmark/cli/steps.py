@@ -21,7 +21,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build
-from switchmark.path.background import noise_beside
+from switchmark.path.background import noise_of
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.path import Path, path_key
 from switchmark.path.placement import AUTO, Placement
@@ -83,7 +83,7 @@ def plan(test: Test, *others: Test) -> list[str]:
     drivers = drivers_of(test)
     ours = _asked(partial(probe_asked, drivers.switch))
     theirs = {each.name: _asked(each.probe) for each in drivers.environments}
-    path, placement = prepare(
+    path = prepare(
         LocalHost(),
         test,
         PLAN_PREFIX,
@@ -94,6 +94,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         planned_between(names),
         probed={(HOST.host, test.switch): ours} if ours else {},
     )
+    placement = path.placement
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []
     home = home_of(test)
@@ -108,7 +109,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         *(
             line
             for each in {each.noise: each for each in (test, *others)}.values()
-            for line in _noise_lines(turned_to(path, each), placement)
+            for line in _noise_lines(turned_to(path, each))
         ),
     ]
 
@@ -128,10 +129,10 @@ def _loans(path: Path, home: str) -> list[str]:
     return describe(on_host(loans, home), inside)
 
 
-def _noise_lines(path: Path, placement: Placement) -> list[str]:
-    """Return the noise beside a test as shell lines, or why this host cannot make it."""
+def _noise_lines(path: Path) -> list[str]:
+    """Return the noise during a test as shell lines, or why this host cannot make it."""
     try:
-        noise = noise_beside(path, placement, read_cpus(LocalHost()))
+        noise = noise_of(path, read_cpus(LocalHost()))
         return describe(on_host(noise, home_of(path.test)), inside)
     except (Unavailable, UsageError) as error:
         return _impossible(error)

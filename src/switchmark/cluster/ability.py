@@ -27,10 +27,11 @@ class Ability:
 def ability(test: Test, probes: Probes) -> Ability:
     """Return what the host that is probed makes of the path of a test."""
     try:
-        probes.versions(test)
-        path, placement = sketch(test, probes)
+        at = probes.locate(test)
+        at.versions()
+        path = sketch(at)
     except SwitchmarkError as error:
         return Ability(error.message.partition("\n")[0])
     emulated = "emulated" in (path.modes.get(test.environment) or "")
-    doubts = (*placement.doubts, *(["emulated"] if emulated else []))
-    return Ability("", doubts, probes.of_switch(test).mode)
+    doubts = (*path.placement.doubts, *(["emulated"] if emulated else []))
+    return Ability("", doubts, at.switch.mode)

@@ -22,23 +22,23 @@ ENDS = "ends"
 MeasureOnCable = Callable[
     [Test, Placement, TrialSpec, Callable[[Sequence[TrialResult]], bool]], Sequence[TrialResult]
 ]
-"""Runs trials of a test without a switch on one path, on the seats of another one's placement,
+"""Runs trials of a test without a switch on one path, on the CPUs of another one's placement,
 until it is told that those so far are enough. No path may be up."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A test and what this host makes of it: its path, who has which CPUs, the versions of all
-    that it needs, and the `boot` and the `cpu` of its host, or of both."""
+class Basis:
+    """The path of a test, and what else its figures depend on."""
 
-    test: Test
     path: Path
-    placement: Placement
     versions: Mapping[str, str]
+    """Of all that it needs."""
     boot: str
+    """Of its host, or of both."""
     cpu: str
+    """The processor of its host, or of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,21 @@ class OnCable(ABC, Generic[T]):
         self._shown: dict[str, list[Dated[T]]] = {}
         self._failed: dict[str, SwitchmarkError] = {}
 
-    def lacks(self, drawn: Drawn) -> bool:
+    def lacks(self, basis: Basis) -> bool:
         """Say whether something is to be measured for a test now. Then no path may be up."""
-        return any(self._wants(drawn.test, cable) for cable in self._cables(drawn).values())
+        return any(self._wants(basis.path.test, cable) for cable in self._cables(basis).values())
 
-    def learn(self, drawn: Drawn, trial: TrialResult) -> None:
+    def learn(self, basis: Basis, trial: TrialResult) -> None:
         """Count a trial that the run has just made of its own test on the cable."""
-        cable = self._cables(drawn).get(ENDS) if drawn.test.switch == CABLE else None
-        if cable is not None and self._counts(drawn, cable, trial):
+        cable = self._cables(basis).get(ENDS) if basis.path.test.switch == CABLE else None
+        if cable is not None and self._counts(basis, cable, trial):
             self._note(cable.key, self._dated([trial], own=True))
 
-    def _measure_missing(self, drawn: Drawn) -> Mapping[str, Cable]:
+    def _measure_missing(self, basis: Basis) -> Mapping[str, Cable]:
         """Return the cables of a test, by name, once what it lacks of them has been measured."""
-        cables = self._cables(drawn)
+        cables = self._cables(basis)
         for cable in cables.values():
-            if self._wants(drawn.test, cable):
+            if self._wants(basis.path.test, cable):
                 try:
                     self._note(cable.key, self._dated(self._trials(cable)))
                 except (SetupFailed, TrialFailed, Unavailable, UsageError) as error:
@@ -119,7 +119,7 @@ class OnCable(ABC, Generic[T]):
         self._shown.setdefault(key, []).extend(trials)
 
     @abstractmethod
-    def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
+    def _cables(self, basis: Basis) -> Mapping[str, Cable]:
         """Return what stands for a test without its switch, by name; nothing where no cable can."""
 
     @abstractmethod
@@ -135,5 +135,5 @@ class OnCable(ABC, Generic[T]):
         """Return what is kept of a trial; None if it shows nothing."""
 
     @abstractmethod
-    def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
+    def _counts(self, basis: Basis, cable: Cable, trial: TrialResult) -> bool:
         """Say whether a trial of a test on the cable is such as `_trials` would measure for it."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from switchmark.lab.cable import (
     ENDS,
+    Basis,
     Cable,
     Dated,
-    Drawn,
     MeasureOnCable,
     OnCable,
     key_of,
@@ -49,25 +49,25 @@ class CableLatencies(OnCable[TrialResult]):
         self._wanted = wanted
         self._beside: dict[Test, list[Dated[TrialResult]]] = {}
 
-    def of(self, drawn: Drawn) -> CableLatency | NoCableLatency | None:
+    def of(self, basis: Basis) -> CableLatency | NoCableLatency | None:
         """Return that of a test, by the trials beside all visits of it so far; those that were
         disturbed count only where all were. None for a test of no latency, or that no cable can
         stand for."""
-        cable = self._measure_missing(drawn).get(ENDS)
-        if cable is None or drawn.test.switch == CABLE:
+        cable = self._measure_missing(basis).get(ENDS)
+        if cable is None or basis.path.test.switch == CABLE:
             return None
-        beside = self._beside.setdefault(drawn.test, [])
+        beside = self._beside.setdefault(basis.path.test, [])
         beside += [each for each in self._near(cable.key) if each not in beside]
         told = _told([each.shown for each in undisturbed(beside)], _spec(cable.test).rate_pps)
         failed = self._failed.get(cable.key, "no frame came back")
         return told if told is not None else NoCableLatency(switch=CABLE, error=str(failed))
 
-    def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
-        if not self._wanted or not of_latency(drawn.test):
+    def _cables(self, basis: Basis) -> Mapping[str, Cable]:
+        if not self._wanted or not of_latency(basis.path.test):
             return {}
-        usual = on_cable(drawn.test, drawn.path)
+        usual = on_cable(basis.path)
         test = usual.model_copy(update={"duration": _DURATION_S, "warmup": _WARMUP_S})
-        cable = Cable(test, drawn.placement, key_of(test, drawn.placement))
+        cable = Cable(test, basis.path.placement, key_of(test, basis.path.placement))
         return {} if check(test) else {ENDS: cable}
 
     def _wants(self, test: Test, cable: Cable) -> bool:
@@ -83,7 +83,7 @@ class CableLatencies(OnCable[TrialResult]):
     def _shows(self, trial: TrialResult) -> TrialResult | None:
         return trial if trial.latency else None
 
-    def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
+    def _counts(self, basis: Basis, cable: Cable, trial: TrialResult) -> bool:
         return trial.spec.frames is None and trial.spec.rate_pps == _spec(cable.test).rate_pps
 
     def _near(self, key: str) -> list[Dated[TrialResult]]:

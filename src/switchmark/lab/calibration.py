@@ -18,9 +18,9 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.hosts.caches import cache_folder, read_cache, update_cache
 from switchmark.lab.cable import (
     ENDS,
+    Basis,
     Cable,
     Dated,
-    Drawn,
     MeasureOnCable,
     OnCable,
     key_of,
@@ -74,12 +74,12 @@ class Calibrations(OnCable[CableFigures]):
         for key, trials, null_pps in _kept(read_cache(self._cache), clock()):
             self._shown[key], self._into_nothing[key] = trials, null_pps
 
-    def of(self, drawn: Drawn) -> Calibration | NoCalibration | None:
+    def of(self, basis: Basis) -> Calibration | NoCalibration | None:
         """Return that of a test's ends, with what is known of its functions on cables and of a
         sender for each copy. None where there is none. The ends of copies are one sender and one
         receiver."""
         calibrations = {
-            name: self._told(cable) for name, cable in self._measure_missing(drawn).items()
+            name: self._told(cable) for name, cable in self._measure_missing(basis).items()
         }
         ends = calibrations.pop(ENDS, None)
         if not isinstance(ends, Calibration):
@@ -97,12 +97,12 @@ class Calibrations(OnCable[CableFigures]):
         failed = self._failed.get(cable.key)
         return NoCalibration(error=failed.message) if failed else None
 
-    def _cables(self, drawn: Drawn) -> Mapping[str, Cable]:
-        versions = {k: v for k, v in drawn.versions.items() if not k.startswith(_NOT_OF_CABLE)}
+    def _cables(self, basis: Basis) -> Mapping[str, Cable]:
+        versions = {k: v for k, v in basis.versions.items() if not k.startswith(_NOT_OF_CABLE)}
         cables = {}
-        for name, cable in without_switch(drawn.test, drawn.path).items():
-            placed = pins_on_cable(cable, drawn.path, drawn.placement)
-            key = key_of(cable, placed, versions=versions, boot=drawn.boot, cpu=drawn.cpu)
+        for name, cable in without_switch(basis.path).items():
+            placed = pins_on_cable(cable, basis.path)
+            key = key_of(cable, placed, versions=versions, boot=basis.boot, cpu=basis.cpu)
             cables[name] = Cable(cable, placed, key)
         return cables
 
@@ -147,9 +147,9 @@ class Calibrations(OnCable[CableFigures]):
             doubts=trial.doubts,
         )
 
-    def _counts(self, drawn: Drawn, cable: Cable, trial: TrialResult) -> bool:
-        test, spec = drawn.test, trial.spec
-        if drawn.path.steering is not None or test.copies > 1 or not test.saturates:
+    def _counts(self, basis: Basis, cable: Cable, trial: TrialResult) -> bool:
+        test, spec = basis.path.test, trial.spec
+        if basis.path.steering is not None or test.copies > 1 or not test.saturates:
             return False
         if spec.rate_pps is not None or spec.frames is not None or passing(trial.doubts):
             return False

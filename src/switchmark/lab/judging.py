@@ -25,7 +25,6 @@ from switchmark.observe.noise import Snapshot, snapshot_files
 from switchmark.observe.taken import taken_at_once
 from switchmark.observe.threads import thread_time_files, thread_times
 from switchmark.path.path import Path
-from switchmark.path.placement import Placement
 from switchmark.path.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 
 _LOST_CPU = 0.05
@@ -42,7 +41,6 @@ class JudgedTrials:
 
     host: Host
     path: Path
-    placement: Placement
     cpus: tuple[Cpu, ...]
     at_work: Callable[[], Collection[int]] = tuple
     there: Host | None = None
@@ -55,7 +53,7 @@ class JudgedTrials:
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
         """Run a trial, and judge it; run it again while it is spoiled and may be."""
-        cpus = self.placement.used([cpu.id for cpu in self.cpus])
+        cpus = self.path.placement.used([cpu.id for cpu in self.cpus])
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
             before, spent = self._read(cpus)
@@ -100,7 +98,7 @@ class JudgedTrials:
         trial = trial.model_copy(update={"doubts": doubts})
         trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.path.test))
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
-        own_core = self.placement.is_alone("switch") and self.path.own_core
+        own_core = self.path.placement.is_alone("switch") and self.path.own_core
         cable = calibration is not None and calibration.switch == self.path.switch.name
         ran = {"own_core": own_core, "cable": cable, "together": self.path.together}
         verdict, reasons = judge(trial, calibration, **ran)
@@ -146,7 +144,7 @@ class JudgedTrials:
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
             "clock": "the ends have clocks of their own, which cannot be told apart",
-            **dict.fromkeys(self.placement.doubts, "placement"),
+            **dict.fromkeys(self.path.placement.doubts, "placement"),
             **here,
         }
         return {doubt: told.get(doubt) for doubt in trial.doubts}

@@ -19,17 +19,16 @@ from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.programs import tool_program
-from switchmark.lab.cable import Drawn
+from switchmark.lab.cable import Basis
 from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.gate import Gate, pass_gate
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.prepare import check_noise
-from switchmark.lab.probes import Probes
-from switchmark.lab.repeating import repeat_search
+from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
-from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded
+from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded, repeat_search
 from switchmark.lab.trial import Trials
 from switchmark.model.noise import Noise, NoiseCertificate
 from switchmark.model.plan import HOST
@@ -40,8 +39,7 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.observe.noise import certificate
 from switchmark.observe.perf import Counting
 from switchmark.observe.perf import probe as probe_counters
-from switchmark.path.background import captures, noise_beside
-from switchmark.path.hosts import home_of
+from switchmark.path.background import captures, noise_of
 from switchmark.path.path import Path, shares_path
 from switchmark.path.placement import Placement
 from switchmark.path.resolving import turned_to
@@ -162,9 +160,9 @@ class Lab:
                 self.left = (*failures, clean) if failures else ()
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """Return what a figure depends on beside its axes: versions, and the placement that this
+        """Return what a figure depends on besides its axes: versions, and the placement that this
         host makes of `auto`. Unavailable if something is missing."""
-        return self._probes.versions(test)
+        return self._probes.locate(test).versions()
 
     @property
     def up(self) -> RunningPath | None:
@@ -183,12 +181,10 @@ class Lab:
         """Measure what a test lacks on cables. No path of this lab stays up. Unavailable or
         UsageError if this host cannot have the test."""
         self.take_down()
-        self._host, self._executor.home = self._probes.host_of(test), home_of(test)
-        path, placement = self._drawn(test)
-        booted = self._probes.booted(test)
-        drawn = Drawn(test, path, placement, self.versions(test), *booted)
-        self._calibrations.of(drawn)
-        self._cable_latencies.of(drawn)
+        at = self._move_to(test)
+        basis = Basis(self._drawn(at), at.versions(), *at.booted)
+        self._calibrations.of(basis)
+        self._cable_latencies.of(basis)
 
     def run(self, test: Test, *, then: Test | None = None) -> Record:
         """Run one test by itself, to its end."""
@@ -225,23 +221,23 @@ class Lab:
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
         test = visit.test
-        self._host, self._executor.home = self._probes.host_of(test), home_of(test)
-        versions = self.versions(test)
+        at = self._move_to(test)
+        versions = at.versions()
         if visit.among:
             self._require_whole(test)
-        reused = self._goes_on_with(test, versions)
+        reused = self._goes_on_with(at, versions)
         if not reused:
             self.take_down()
         running = self._up
         self.unbuilt = running is None
-        path, placement = (running.path, running.placement) if running else self._drawn(test)
+        path = running.path if running else self._drawn(at)
         if not (visit.among and reused and self._noise_before and self._noise_before[0] == test):
-            self._noise_before = test, self._noise(path, placement)
+            self._noise_before = test, self._noise(path)
         noise = self._noise_before[1]
-        drawn = Drawn(test, path, placement, versions, *self._probes.booted(test))
-        calibration, cable_latency = self._calibrations.of(drawn), self._cable_latencies.of(drawn)
+        basis = Basis(path, versions, *at.booted)
+        calibration, cable_latency = self._calibrations.of(basis), self._cable_latencies.of(basis)
         before = time.monotonic()
-        running = running or self._bring_up(path, placement)
+        running = running or self._bring_up(path)
         if not reused:
             running.built_for, running.setup_s = test, time.monotonic() - before
         elif visit.among and running.frames_after is None:
@@ -250,7 +246,6 @@ class Lab:
         judged = JudgedTrials(
             self._host,
             path,
-            placement,
             read_cpus(self._host),
             at_work=running.at_work,
             there=running.host,
@@ -263,8 +258,8 @@ class Lab:
 
         def keep(trial: TrialResult) -> None:
             visit.on_trial(trial)
-            self._calibrations.learn(drawn, trial)
-            self._cable_latencies.learn(drawn, trial)
+            self._calibrations.learn(basis, trial)
+            self._cable_latencies.learn(basis, trial)
 
         down = not self._keep
         estimate: Estimate | None = None
@@ -282,7 +277,7 @@ class Lab:
         teardown_s = time.monotonic() - before if down else 0.0
         if estimate is None and not self._not_undone:
             return None
-        version = self._probes.of_switch(test)
+        version = at.switch
         done = recorded(record, estimate or Estimate((), None), running, judged)
         return done.model_copy(
             update={
@@ -290,7 +285,7 @@ class Lab:
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "noise": Noise(before=noise, after=self._noise(path, placement)),
+                "noise": Noise(before=noise, after=self._noise(path)),
                 "calibration": calibration,
                 "floor": cable_latency,
                 "reused": reused,
@@ -324,7 +319,7 @@ class Lab:
             visit.on_trial(result)
             return result
 
-        noise = noise_beside(running.path, running.placement, read_cpus(self._host))
+        noise = noise_of(running.path, read_cpus(self._host))
         bounds = bounds_of(visit.test, running.path.streams, visit.r_plus_pps)
         mark = self._executor.mark()
         try:
@@ -349,14 +344,20 @@ class Lab:
             if not any(self._logs.glob(f"capture-{name}-*"))
         )
 
-    def _goes_on_with(self, test: Test, versions: Mapping[str, str]) -> bool:
+    def _move_to(self, test: Test) -> Location:
+        """Work on the hosts of a test from now on; return where it is."""
+        at = self._probes.locate(test)
+        self._host, self._executor.home = at.host, at.home
+        return at
+
+    def _goes_on_with(self, at: Location, versions: Mapping[str, str]) -> bool:
         """Turn the path that is up to another test; False if it does not serve or is dead, or
-        stands in the way of a calibration or a floor."""
-        if (running := self._up) is None or not running.serves(test):
+        stands in the way of a calibration or a cable latency."""
+        if (running := self._up) is None or not running.serves(at.test):
             return False
-        path = turned_to(running.path, test)
-        drawn = Drawn(test, path, running.placement, versions, *self._probes.booted(test))
-        if self._calibrations.lacks(drawn) or self._cable_latencies.lacks(drawn):
+        path = turned_to(running.path, at.test)
+        basis = Basis(path, versions, *at.booted)
+        if self._calibrations.lacks(basis) or self._cable_latencies.lacks(basis):
             return False
         with suppress(TrialFailed):
             running.path = path
@@ -364,17 +365,16 @@ class Lab:
             return True
         return False
 
-    def _drawn(self, test: Test) -> tuple[Path, Placement]:
-        """Return what is to be built for a test. Unavailable or UsageError if this host cannot."""
-        can = self._executor.can
-        return draw(test, self._workspace, self._probes, can, captured=bool(self._capture))
+    def _drawn(self, at: Location) -> Path:
+        """Return what is to be built for a test. Unavailable or UsageError if its hosts cannot."""
+        return draw(at, self._workspace, self._executor.can, captured=bool(self._capture))
 
-    def _bring_up(self, path: Path, placement: Placement) -> RunningPath:
+    def _bring_up(self, path: Path) -> RunningPath:
         """Build a path and let it show that its switch does the work. What fails leaves nothing
         up."""
         mark = self._executor.mark()
         try:
-            running = self._build(path, placement)
+            running = self._build(path)
             self.unbuilt = False
             running.gate = pass_gate(path, running.trials, self._gate)
         except BaseException:
@@ -411,12 +411,12 @@ class Lab:
             running.trials.end()
             self._not_undone += self._executor.unwind(to=running.mark)
 
-    def _noise(self, path: Path, placement: Placement) -> NoiseCertificate:
+    def _noise(self, path: Path) -> NoiseCertificate:
         """Return what else happens on the cores of a test while it rests. What polls on a path that
         is up is no noise: its cores are left out."""
         polling = ["switch", *(part.id for part in path.hosted)]
         but = polling if self._up or self.kept else ()
-        cpus = placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
+        cpus = path.placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
         return certificate(self._host, tool_program(), cpus)
 
     def _without_switch(
@@ -428,12 +428,12 @@ class Lab:
     ) -> Sequence[TrialResult]:
         """Run trials of a test without a switch, on the CPUs of another one's placement and beside
         the same noise, until there are enough. No path may be up."""
-        path, _ = prepared(test, self._workspace, self._probes, self._executor.can)
-        path = path.on_cpus({part: s.cpus for part, s in placement.pins.items()})
+        own = prepared(self._probes.locate(test), self._workspace, self._executor.can)
+        path = own.placed(placement)
         mark = self._executor.mark()
         try:
-            running = self._build(path, placement)
-            self._executor.execute(noise_beside(path, placement, read_cpus(self._host)))
+            running = self._build(path)
+            self._executor.execute(noise_of(path, read_cpus(self._host)))
             trials: list[TrialResult] = []
             while not trials or not enough(trials):
                 trials.append(running.trials.measure(spec))
@@ -441,8 +441,8 @@ class Lab:
         finally:
             self._not_undone += self._executor.unwind(to=mark)
 
-    def _build(self, path: Path, placement: Placement) -> RunningPath:
+    def _build(self, path: Path) -> RunningPath:
         if self._host not in self._counting:
             self._counting[self._host] = probe_counters(self._host)
         counting = self._counting[self._host]
-        return build_path(self._executor, self._host, path, placement, counting)
+        return build_path(self._executor, self._host, path, counting)

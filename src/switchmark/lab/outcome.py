@@ -23,7 +23,6 @@ from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Role
 from switchmark.model.units import FCS_BYTES
 from switchmark.path.path import Part, Path
-from switchmark.path.placement import Placement
 from switchmark.searches.base import Search, least_repeats
 
 _SHORT_S, _SHORTEST_S = 1.0, 0.1
@@ -47,7 +46,6 @@ class Outcome:
     """This object adds up what the workers of a path report of a trial."""
 
     path: Path
-    placement: Placement
     workers: Sequence[Worker]
     clocks: Mapping[str, ClockEvidence]
 
@@ -303,7 +301,7 @@ class Outcome:
         To many kernels who has used up a limit waits for a CPU, like who is kept from it: of that
         time no more was taken than lacks of the limit, and than the CPU was at work (`load`)."""
         shares = dict(used)
-        cpus_of = {part: pin.cpus for part, pin in self.placement.pins.items() if pin.cpus}
+        cpus_of = {part: pin.cpus for part, pin in self.path.placement.pins.items() if pin.cpus}
         if "switch" not in shares:  # in the kernel, it has no thread that waits for its CPUs
             cpus_of.pop("switch", None)
         ended = {part.id for part in self.path.parts if part.sent}
@@ -375,7 +373,7 @@ class Outcome:
             "foreign-frames": foreign,
             "flows-mixed": others["unfollowed"] or others["ties"],
         }
-        return (*self.placement.doubts, *(name for name, so in reasons.items() if so))
+        return (*self.path.placement.doubts, *(name for name, so in reasons.items() if so))
 
 
 def _reads_one_clock(path: Path, part: Part) -> bool:

@@ -76,7 +76,7 @@ def prepare(
     between: Between = NOTHING,
     far: Host | None = None,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
-) -> tuple[Path, Placement]:
+) -> Path:
     """Return the path with its switch on the cores that the placement gives it. `modes` are those
     of the probed environments, `probed` what was found of the switch and the function. `can` says
     whether steps can be carried out: memory whose kind is free to choose is hugepages if all of
@@ -85,19 +85,16 @@ def prepare(
     cpus = read_cpus(host)
     ports = [port for each in path.switches for port in each.wiring.ports]
     nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
-    placement = place_parts(test, path, cpus, read_cpus(far) if far else (), nodes)
+    placement = place_parts(path, cpus, read_cpus(far) if far else (), nodes)
     draw = partial(
         resolve,
         test,
         prefix=prefix,
         run_dir=run_dir,
-        policy=placement.policy,
+        placement=placement,
         mode=mode,
-        cores=placement.pins["switch"].cpus,
-        node=placement.node,
         cgroups=cpu_root(host),
         modes=modes,
-        cpus={part: pin.cpus for part, pin in placement.pins.items()},
         between=between,
         probed=probed,
     )
@@ -105,11 +102,10 @@ def prepare(
     pages = tuple(step for step in construct(path) if isinstance(step, Reserve))
     if test.memory == "auto" and pages and not can(pages):
         path = draw(memory="no-huge")
-    return path, placement
+    return path
 
 
 def place_parts(
-    test: Test,
     path: Path,
     cpus: Sequence[Cpu],
     theirs: Sequence[Cpu] = (),
@@ -117,7 +113,7 @@ def place_parts(
 ) -> Placement:
     """Return the placement of a test on the CPUs of its host; of two machines, `theirs` are those
     of the second. `nodes` are the NUMA nodes of NICs, by name, of each."""
-    users = path.cpu_users
+    test, users = path.test, path.cpu_users
     if not theirs:
         may_share = test.placement == AUTO and may_share_process(test)
         placed = place(users, cpus, test.placement, may_share=may_share, nodes=nodes[0])
@@ -134,7 +130,7 @@ def place_parts(
 def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
     """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
     path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
-    return place_parts(test, path, read_cpus(host), read_cpus(far) if far else ()).policy
+    return place_parts(path, read_cpus(host), read_cpus(far) if far else ()).policy
 
 
 def check_noise(executor: Executor, noise: Plan) -> None:

@@ -1,11 +1,11 @@
-"""This module knows what this host has of the switches, environments and other parts that tests
-name: each is probed once in a run."""
+"""Finds the hosts that a test is on, and what they have of all that it names: the switch, the
+environments, the engine and more. Each probe runs once on a host in a run."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property
 from pathlib import PurePath
 
 from switchmark import __version__
@@ -17,6 +17,7 @@ from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
 from switchmark.model.test import Test
+from switchmark.model.topology import Between
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
@@ -28,33 +29,66 @@ from switchmark.switches.versions import is_build, probe_asked
 
 
 class Probes:
-    """This object asks hosts for versions and modes, and keeps the answers."""
+    """Asks hosts for versions and modes, and keeps the answers."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
         self._probed: dict[tuple[Host, str, str], Version] = {}
 
-    def host_of(self, test: Test) -> Host:
-        """Return the host that a test is on; of two the sender's, or this one if it is both."""
-        names = hosts_of(test)
-        apart = len(names) > 1 and self.hosts.between(names).foreign
-        return self.hosts[names[0] if apart else home_of(test)]
+    def locate(self, test: Test) -> Location:
+        """Return where a test is. UsageError where it names too many hosts or too few."""
+        return Location(test, self)
 
-    def far_of(self, test: Test) -> Host | None:
+    def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
+        """Return what a probe finds on a host; it is asked once."""
+        if (host, what, name) not in self._probed:
+            self._probed[host, what, name] = probe(host)
+        return self._probed[host, what, name]
+
+
+class Location:
+    """The hosts of a test, and what probes find there. No host is asked before its answer is
+    wanted; Unavailable where something is missing."""
+
+    def __init__(self, test: Test, probes: Probes) -> None:
+        self.test = test
+        self.names = hosts_of(test)
+        """Those of the hosts that it names, the sender's first."""
+        self.home = home_of(test)
+        """The host of commands that name none."""
+        self._drivers = drivers_of(test)
+        self._probes = probes
+
+    @cached_property
+    def hosts(self) -> Mapping[str, Host]:
+        """Return its hosts by name, the sender's first: this host where it names none."""
+        return {name: self._probes.hosts[name] for name in self.names or (HOST.host,)}
+
+    @cached_property
+    def between(self) -> Between:
+        """Return what its hosts have between them."""
+        return self._probes.hosts.between(self.names)
+
+    @property
+    def host(self) -> Host:
+        """Return the host that it is measured on; of two the sender's, or this one if it is
+        both."""
+        apart = len(self.names) > 1 and self.between.foreign
+        return self._probes.hosts[self.names[0] if apart else self.home]
+
+    @property
+    def far(self) -> Host | None:
         """Return the second host of a test between two machines."""
-        names = hosts_of(test)
-        apart = len(names) > 1 and not self.hosts.between(names).one_machine
-        return self.hosts[names[1]] if apart else None
+        apart = len(self.names) > 1 and not self.between.one_machine
+        return self.hosts[self.names[1]] if apart else None
 
-    def versions(self, test: Test) -> Mapping[str, str]:
-        """Return what a figure depends on beside its axes: versions, and the placement that this
-        host makes of `auto`. Unavailable if something is missing."""
-        drivers = drivers_of(test)
-        switch, engine = drivers.switch, drivers.engine
-        ask = partial(probe_asked, switch)
+    def versions(self) -> Mapping[str, str]:
+        """Return what its figures depend on besides its axes: versions, and the placement that
+        this host makes of `auto`."""
+        drivers, test = self._drivers, self.test
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
-            ("switch", test.switch): ask,
-            ("engine", engine.name): engine.probe,
+            ("switch", test.switch): self._ask_switch,
+            ("engine", drivers.engine.name): drivers.engine.probe,
         }
         for environment in drivers.environments:
             probes["environment", environment.name] = environment.probe
@@ -66,62 +100,67 @@ class Probes:
         if not drivers.function.played:
             probes["function", test.function] = drivers.function.probe
         versions = {"switchmark": __version__}
-        ours = self.of_switch(test)
-        for host in (self.hosts[name] for name in hosts_of(test) or (HOST.host,)):
+        mode = self.switch.mode
+        for host in self.hosts.values():
             on = f" on {host.name}" * (host.name != HOST.host)
             for (what, name), probe in probes.items():
-                version = self.probe(what, name, probe, host)
-                told = " ".join(filter(None, (version.text, version.mode)))
-                versions[f"{what} {name}{on}"] = told
-            if is_build(switch):
-                program = self.probe("switch", test.switch, ask, host).program
-                content = host.read(str(PurePath(program, switch.program_file)))
+                version = self._probes.probe(what, name, probe, host)
+                versions[f"{what} {name}{on}"] = " ".join(
+                    filter(None, (version.text, version.mode))
+                )
+            if is_build(drivers.switch):
+                program = self._probed_switch(host).program
+                content = host.read(str(PurePath(program, drivers.switch.program_file)))
                 digest = hashlib.sha256(content).hexdigest()[:16]
                 versions[f"switch build{on}"] = digest
             if on:
                 versions[on.strip()] = identity(host)
         if test.placement == AUTO:
-            versions["placement"] = followed(self.host_of(test), test, ours.mode, self.far_of(test))
+            versions["placement"] = followed(self.host, test, mode, self.far)
         return versions
 
-    def booted(self, test: Test) -> tuple[str, str]:
-        """Return the boot and the processor of a test's host, or of both: they are asked anew, as a
-        host may have been booted since."""
-        hosts = [self.hosts[name] for name in hosts_of(test) or (HOST.host,)]
+    @cached_property
+    def booted(self) -> tuple[str, str]:
+        """Return the boot and the processor of its host, or of both: they are asked anew for each
+        location, as a host may have been booted since."""
+        hosts = self.hosts.values()
         return ", ".join(map(boot_id, hosts)), ", ".join(map(cpu_model, hosts))
 
-    def of_switch(self, test: Test) -> Version:
-        """Return the version and mode of a test's switch, on two hosts the same."""
-        ask = partial(probe_asked, drivers_of(test).switch)
-        names = hosts_of(test) or (HOST.host,)
-        one, *other = (self.probe("switch", test.switch, ask, self.hosts[name]) for name in names)
-        if any(each.mode != one.mode for each in other):
-            modes = f"{one.mode} on {names[0]} and {other[0].mode} on {names[1]}"
-            raise Unavailable(f"switch {test.switch} is not the same on both hosts: {modes}")
+    @property
+    def switch(self) -> Version:
+        """Return the version and mode of its switch, the same on two hosts."""
+        found = [(name, self._probed_switch(host)) for name, host in self.hosts.items()]
+        (near, one), (far, other) = found[0], found[-1]
+        if one.mode != other.mode:
+            modes = f"{one.mode} on {near} and {other.mode} on {far}"
+            raise Unavailable(f"switch {self.test.switch} is not the same on both hosts: {modes}")
         return one
 
-    def of_programs(self, test: Test) -> Mapping[tuple[str, str], Version]:
-        """Return what was found of the switch of a test, and of the function that it names unless
-        the traffic program plays it, by host and name."""
-        drivers = drivers_of(test)
-        probes: dict[tuple[str, str], Callable[[Host], Version]] = {
-            ("switch", test.switch): partial(probe_asked, drivers.switch)
-        }
-        if not drivers.function.played:
-            probes["function", test.function] = drivers.function.probe
-        return {
-            (host, name): self.probe(what, name, probe, self.hosts[host])
-            for host in hosts_of(test) or (HOST.host,)
-            for (what, name), probe in probes.items()
-        }
+    @property
+    def programs(self) -> Mapping[tuple[str, str], Version]:
+        """Return what was found of its switch, and of the function that it names unless the
+        traffic program plays it, by host and name."""
+        function, name = self._drivers.function, self.test.function
+        found = {(at, self.test.switch): self._probed_switch(self.hosts[at]) for at in self.hosts}
+        if not function.played:
+            found |= {
+                (at, name): self._probes.probe("function", name, function.probe, host)
+                for at, host in self.hosts.items()
+            }
+        return found
 
-    def of_environment(self, environment: Environment, test: Test) -> Version:
-        """Return the version and mode of an environment, and what it lacks where a test is."""
-        host = self.hosts[(hosts_of(test) or (HOST.host,))[-1]]
-        return self.probe("environment", environment.name, environment.probe, host)
+    @property
+    def modes(self) -> Mapping[str, str | None]:
+        """Return the modes of its environments, by name."""
+        return {each.name: self.environment(each).mode for each in self._drivers.environments}
 
-    def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
-        """Return what a probe finds on a host; it is asked once."""
-        if (host, what, name) not in self._probed:
-            self._probed[host, what, name] = probe(host)
-        return self._probed[host, what, name]
+    def environment(self, environment: Environment) -> Version:
+        """Return the version and mode of an environment, and what it lacks where the test is."""
+        *_, last = self.hosts.values()
+        return self._probes.probe("environment", environment.name, environment.probe, last)
+
+    def _probed_switch(self, host: Host) -> Version:
+        return self._probes.probe("switch", self.test.switch, self._ask_switch, host)
+
+    def _ask_switch(self, host: Host) -> Version:
+        return probe_asked(self._drivers.switch, host)

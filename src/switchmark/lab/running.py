@@ -25,7 +25,6 @@ from switchmark.observe.perf import Counting
 from switchmark.observe.threads import in_network, of_machine, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
-from switchmark.path.placement import Placement
 from switchmark.runs.executor import Executor
 from switchmark.runs.pci import Device
 from switchmark.switches.base import Counters
@@ -46,7 +45,6 @@ class RunningPath:
     it had rested."""
 
     path: Path
-    placement: Placement
     mark: int
     trials: Trials
     processes: Sequence[Process]
@@ -68,9 +66,7 @@ class RunningPath:
         return shares_path(self.path.test, test) and lives
 
 
-def build_path(
-    executor: Executor, host: Host, path: Path, placement: Placement, counting: Counting
-) -> RunningPath:
+def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -> RunningPath:
     """Build a path and open its ports. `counting` is what the processor counts on
     this host. What was built is undone by the executor, also where this fails."""
     mark = executor.mark()
@@ -151,7 +147,6 @@ def build_path(
     every = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
         path,
-        placement,
         workers,
         counters=lambda: _counters(executor, path),
         alive=alive,
@@ -159,8 +154,7 @@ def build_path(
             host,
             executor,
             path.wiring.run_dir,
-            placement,
-            cpus=placement.used(every) or every,
+            cpus=path.placement.used(every) or every,
             playing=playing,
             hosted=hosted,
             counting=_NOT_COUNTED if path.uplinks else counting,
@@ -175,7 +169,6 @@ def build_path(
     _, at, of_switch = daemons["switch"]  # of two instances that of the sender's host
     return RunningPath(
         path,
-        placement,
         mark,
         trials,
         processes=[*others, *(process for _, process in programs.values())],

@@ -20,10 +20,8 @@ from switchmark.lab.workers import Worker, Workers
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
-from switchmark.path.hosts import hosts_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
-from switchmark.path.placement import Placement
 from switchmark.runs.cgroups import PERIOD_US
 
 _LEAD_NS = 5_000_000
@@ -48,7 +46,6 @@ class Trials:
     def __init__(
         self,
         path: Path,
-        placement: Placement,
         workers: Sequence[Worker],
         *,
         counters: Callable[[], PathCounters],
@@ -56,7 +53,6 @@ class Trials:
         meter: Meter,
     ) -> None:
         self._path = path
-        self._placement = placement
         self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
@@ -72,10 +68,7 @@ class Trials:
         """Open all ports and wait for their links. `join` is called when all are open but those
         that only the switch's joining opens, `settle` when all are. TrialFailed with the
         program's reason."""
-        self._openings = {
-            worker: opening_of(self._path, self._placement, worker.plays)
-            for worker in self._workers
-        }
+        self._openings = {worker: opening_of(self._path, worker.plays) for worker in self._workers}
         waiting = [worker for worker in self._workers if awaits_switch(worker.parts)]
         left = list(self._workers)
         while left:  # side by side, but for those that another has to listen for
@@ -104,7 +97,7 @@ class Trials:
         it are closed and opened anew."""
         self._path = path
         for worker in self._workers:
-            opening = opening_of(path, self._placement, worker.plays)
+            opening = opening_of(path, worker.plays)
             if opening != self._openings[worker]:
                 worker.process.ask("close")
                 worker.process.ask("open", timeout_s=_OPEN_S, **opening)
@@ -145,7 +138,7 @@ class Trials:
                 ],
             },
         )
-        self._away_ns = time.monotonic_ns() - before_ns if hosts_of(self._path.test) else 0
+        self._away_ns = time.monotonic_ns() - before_ns if self._path.is_away else 0
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
@@ -161,9 +154,7 @@ class Trials:
         path = self._path
         if proving:  # whatever is touched else
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
-        result = Outcome(
-            path, self._placement, tuple(self._workers), self._workers.told_clocks()
-        ).result(
+        result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
             *(spec, spec.interval_ns, reports, after.since(before)),
             *(window.used, window.stolen, cost.load),
         )

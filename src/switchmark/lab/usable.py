@@ -11,7 +11,6 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import AXES, Test
 from switchmark.path.assembly import construct
-from switchmark.path.hosts import hosts_of
 from switchmark.runs.hugepages import can_reserve
 
 _OF_A_TRIAL = {
@@ -40,12 +39,12 @@ class UsableHere:
 
     def _looked(self, test: Test) -> bool:
         try:
-            if hosts_of(test) and not self._far:
+            at = self._probes.locate(test)
+            if at.names and not self._far:
                 return True
-            self._probes.versions(test)
-            host = self._probes.host_of(test)
-            path, _ = sketch(test, self._probes, lambda steps: _reservable(host, steps))
-            return _reservable(host, construct(path))
+            at.versions()
+            path = sketch(at, lambda steps: _reservable(at.host, steps))
+            return _reservable(at.host, construct(path))
         except SwitchmarkError:
             return False  # the run refuses it, with the reason
 

@@ -12,20 +12,17 @@ from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
-from switchmark.path.hosts import hosts_of
 from switchmark.path.path import Path
-from switchmark.path.placement import Placement
 
 
-def noise_beside(path: Path, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
-    """Return the noise beside a test's trials, on its CPUs; `cpus` are those that the host
-    allows."""
+def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
+    """Return the noise during a test's trials; `cpus` are those that the host allows."""
     test, wiring = path.test, path.wiring
     if test.noise is None:
         return ()
     kind, where = parse_noise(test.noise)
     if isinstance(where, str):
-        pins = placement.pins
+        pins = path.placement.pins
         of_switch = where == "switch"
         taken = {cpu for who in pins if (who == "switch") == of_switch for cpu in pins[who].cpus}
         if not taken:
@@ -52,7 +49,7 @@ def noise_beside(path: Path, placement: Placement, cpus: Sequence[Cpu]) -> Plan:
 
 def check_capture(path: Path) -> None:
     """Raise UsageError if a port of this path cannot be captured."""
-    if hosts_of(path.test):
+    if path.is_away:
         raise UsageError("frames are captured on this host: --capture takes no --hosts")
     for part in path.parts:
         for port, end in part.ends:

@@ -18,12 +18,13 @@ _ENDS = "p2p"
 """What is left of a chain between physical ports without its functions."""
 
 
-def without_switch(test: Test, path: Path) -> dict[str, Test]:
+def without_switch(path: Path) -> dict[str, Test]:
     """Return the tests that show what a test does but for its switch, by name; none where no cable
     joins its ends."""
+    test = path.test
     if test.dimension != "throughput":
         return {}
-    cable = on_cable(test, path).model_copy(update={"rate": "max", "line_rate": None})
+    cable = on_cable(path).model_copy(update={"rate": "max", "line_rate": None})
     tests = {"ends": cable}
     if path.steering is not None:
         between = all(part.physical or part.function.forwards for part in path.parts)
@@ -39,10 +40,10 @@ def without_switch(test: Test, path: Path) -> dict[str, Test]:
     return {name: each for name, each in tests.items() if name == "ends" or not check(each)}
 
 
-def on_cable(test: Test, path: Path) -> Test:
+def on_cable(path: Path) -> Test:
     """Return the same test on the cable. What is a property of the switch goes with it, a limit of
     its CPU too; by which method the test is measured does not matter there."""
-    kind = path.wiring.kind
+    test, kind = path.test, path.wiring.kind
     return test.model_copy(
         update={
             **usual_values("switch", "method"),
@@ -50,7 +51,7 @@ def on_cable(test: Test, path: Path) -> Test:
             "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
             "nic": None,
             # Its CPUs are those of the test, whoever of it is pinned.
-            "placement": PINNED if unpinned_only(path.policy) else path.policy,
+            "placement": PINNED if unpinned_only(path.placement.policy) else path.placement.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
     )
@@ -68,10 +69,11 @@ def _without_functions(cable: Test, *, between_physical: bool) -> Test:
     return cable.model_copy(update={**changes, "scenario": _ENDS})
 
 
-def pins_on_cable(cable: Test, path: Path, placement: Placement) -> Placement:
+def pins_on_cable(cable: Test, path: Path) -> Placement:
     """Return the placement of a test for its cable: each sender, receiver and forwarder there has
     the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
     them."""
+    placement = path.placement
     of_kind: dict[str, list[str]] = {}
     for cpu_user in path.cpu_users:
         of_kind.setdefault(cpu_user.kind, []).append(cpu_user.id)

@@ -13,7 +13,6 @@ from switchmark.model.record import TrialSpec
 from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Role, Semantics
 from switchmark.model.units import LAYER_2_BYTES
 from switchmark.path.path import RX_BURST, Job, Part, Path, Player
-from switchmark.path.placement import Placement
 from switchmark.path.resolving import UDP_PORT, distinct, frame_sizes
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 
@@ -22,7 +21,7 @@ _VNI = 100  # of a VXLAN tunnel
 _TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
 
 
-def opening_of(path: Path, placement: Placement, player: Player) -> Message:
+def opening_of(path: Path, player: Player) -> Message:
     """Return what a process opens: its ports, and the threads with their tasks."""
     parts, opened = player.parts, player.opened
     played = [port for part in parts for port in part.ports]
@@ -53,8 +52,7 @@ def opening_of(path: Path, placement: Placement, player: Player) -> Message:
     if path.together:
         tasks = [[task for some in tasks for task in some]]
     threads = [
-        {**_pin(path, placement, part), "tasks": some}
-        for part, some in zip(parts, tasks, strict=False)
+        {**_pin(path, part), "tasks": some} for part, some in zip(parts, tasks, strict=False)
     ]
     return {"ports": ports, "threads": threads}
 
@@ -103,8 +101,8 @@ def _addresses(path: Path, port: Port) -> Message:
     return {}
 
 
-def _pin(path: Path, placement: Placement, part: Part) -> Message:
-    pin, cores = placement.pins[part.id], path.test.function_cores
+def _pin(path: Path, part: Part) -> Message:
+    pin, cores = part.pin, path.test.function_cores
     if part.own_kernel:  # whose only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
     if cores > 1:

@@ -11,7 +11,8 @@ from switchmark.engines.base import Engine
 from switchmark.environments.base import Environment
 from switchmark.functions.base import Function, Hosted
 from switchmark.model.addresses import Addressing
-from switchmark.model.plan import Node, Plan, Run, on_host
+from switchmark.model.cpus import Pin
+from switchmark.model.plan import HOST, Node, Plan, Run, on_host
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import (
     Between,
@@ -26,7 +27,7 @@ from switchmark.model.topology import (
 from switchmark.model.units import mtu_for
 from switchmark.model.version import Version
 from switchmark.path.hosts import Uplink, lacking_cables
-from switchmark.path.placement import SHARED_PROCESS, CpuUser
+from switchmark.path.placement import SHARED_PROCESS, CpuUser, Placement
 from switchmark.runs.nics import switch_nics
 from switchmark.scenarios.base import Scenario
 from switchmark.searches.base import Search
@@ -152,13 +153,18 @@ class Part:
     """The MACs that it writes into what leaves by each port; None where it writes none."""
     pair: int | None
     """The number of the pair of ends that it is one of."""
-    cpus: tuple[int, ...]
-    """Those that it is given; none: any."""
+    pin: Pin
+    """The CPUs that it is given; none: any."""
     version: Version | None
     """What a probe of its function found on its host; None where nobody has probed it."""
     clock: str
     """The name of the clock that it reads: its own, its host's, or none where that is this
     host's."""
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Return the CPUs that it is given; none: any."""
+        return self.pin.cpus
 
     @property
     def own_kernel(self) -> bool:
@@ -265,8 +271,8 @@ class Path:
     """Of each flow from end to end, by its id."""
     crossings: Mapping[tuple[str, str], Addressing]
     """Of each pair of ports between which frames cross the switch."""
-    policy: str
-    """The placement that is followed."""
+    placement: Placement
+    """The CPUs of all parts; of none before they are placed."""
     cgroups: str
     """The root of those that limit CPUs."""
     modes: Mapping[str, str | None]
@@ -282,6 +288,11 @@ class Path:
     def engine(self) -> Engine:
         """Return the engine of parts that send."""
         return self.drivers.engine
+
+    @property
+    def is_away(self) -> bool:
+        """Say whether a part of it is on another host than this one."""
+        return any(switch.host != HOST.host for switch in self.switches)
 
     @property
     def played(self) -> tuple[Part, ...]:
@@ -337,7 +348,7 @@ class Path:
     @property
     def together(self) -> bool:
         """Say whether each sender is in one process with its receiver."""
-        return self.policy == SHARED_PROCESS
+        return self.placement.policy == SHARED_PROCESS
 
     @property
     def steering(self) -> str | None:
@@ -390,14 +401,16 @@ class Path:
         ]
         return [*switches, *parts]
 
-    def on_cpus(self, cpus: Mapping[str, tuple[int, ...]]) -> Path:
-        """Return the path with its parts on these CPUs, by their ids."""
-        parts = {part: replace(part, cpus=cpus.get(part.id, ())) for part in self.parts}
+    def placed(self, placement: Placement) -> Path:
+        """Return the path with its parts on other CPUs."""
+        parts = {part: replace(part, pin=placement.pin(part.id)) for part in self.parts}
         processes = (
             replace(player, parts=tuple(parts[part] for part in player.parts))
             for player in self.processes
         )
-        return replace(self, parts=tuple(parts.values()), processes=tuple(processes))
+        return replace(
+            self, placement=placement, parts=tuple(parts.values()), processes=tuple(processes)
+        )
 
 
 def path_key(test: Test) -> Hashable:

@@ -48,7 +48,7 @@ from switchmark.path.hosts import (
     uplinks_of,
 )
 from switchmark.path.path import Drivers, Instance, Job, Part, Path, Player
-from switchmark.path.placement import SHARED_PROCESS
+from switchmark.path.placement import SHARED_PROCESS, Placement
 from switchmark.plugins import Table
 from switchmark.runs.cgroups import V2
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -127,14 +127,11 @@ def resolve(
     *,
     prefix: str,
     run_dir: str,
-    policy: str | None = None,
+    placement: Placement | None = None,
     mode: str | None = None,
-    cores: tuple[int, ...] = (),
-    node: int = 0,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
     cgroups: str = V2,
     modes: Mapping[str, str | None] = MappingProxyType({}),
-    cpus: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     between: Between = NOTHING,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Path:
@@ -142,23 +139,23 @@ def resolve(
     its tasks.
 
     All names of the test must be known (`unknown_names`). UsageError for what the scenario cannot
-    draw. `policy` is the placement that is followed, `cpus` are those of each part, `between` is
-    what two hosts have between them, `probed` what probes found of the switch and the functions, by
-    host and name.
+    draw. Without a `placement` no part has CPUs. `between` is what two hosts have between them,
+    `probed` what probes found of the switch and the functions, by host and name.
     """
+    placement = placement or Placement(test.placement, {}, None, ())
     drivers = drivers_of(test)
     topology = Topology()
     drivers.scenario.draw(topology, test)
     functions = {part.id: FUNCTIONS[part.function] for part in topology.parts}
     chained = [function for function in functions.values() if function.forwards]
     switch, engine = drivers.switch, drivers.engine
-    hosts = hosts_of(test)
+    hosts, host = hosts_of(test), home_of(test)
     two = len(hosts) == 2
     sides = sides_of(topology) if two else {}
 
     def node_on(side: int | None, suffix: str, environment: str, image: str | None = None) -> Node:
         """Return a node of this run; in the environment `host` it is a name only."""
-        name, home, folder = f"{prefix}-{suffix}", home_of(test), run_dir
+        name, home, folder = f"{prefix}-{suffix}", host, run_dir
         if side is not None:
             letter, home = side_name(side), hosts[side]
             name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
@@ -182,12 +179,12 @@ def resolve(
         semantics=_semantics(test, switch, chained),
         version=Version("", mode=mode),
         mtu=mtu_for(test.frame_size),
-        cores=cores,
+        cores=placement.pin("switch").cpus,
         queues=max(
             test.queues, engine.device_queues(test.function_cores) if engine.own_memory else 1
         ),
         descriptors=test.descriptors,
-        memory=Memory(memory if test.memory == "auto" else test.memory, node),
+        memory=Memory(memory if test.memory == "auto" else test.memory, placement.node),
         tuning=Tuning(test.switch_burst, test.buffers, test.rx_affinity == "fixed"),
         functions=Functions(
             napi=engine.napi,
@@ -208,7 +205,7 @@ def resolve(
         far = node_on(1, "sw", test.switch_environment)
         uplinks = uplinks_of(wiring, far, between.cables)
         names = ("switch", far_switch(far.host))
-        halves = halves_of(wiring, far, uplinks, cpus.get(names[1], ()))
+        halves = halves_of(wiring, far, uplinks, placement.pin(names[1]).cpus)
         switches = tuple(
             Instance(
                 name,
@@ -255,7 +252,7 @@ def resolve(
             jobs=_jobs(test, roles, len(distinct(sent or received)), wiring.queues),
             rewrites=_rewrites(test, function, part, crossings),
             pair=pair_of.get(part.ports[0].id),
-            cpus=cpus.get(part.id, ()),
+            pin=placement.pin(part.id),
             version=probed.get((at.host, part.function)),
             clock=part.id if environment.own_kernel else foreign,
         )
@@ -268,7 +265,7 @@ def resolve(
         switches=switches,
         uplinks=uplinks,
         parts=parts,
-        processes=_processes(parts, prefix, (policy or test.placement) == SHARED_PROCESS),
+        processes=_processes(parts, prefix, placement.policy == SHARED_PROCESS),
         flows=tuple(topology.flows),
         addressing={
             flow.id: _end_to_end(
@@ -278,7 +275,7 @@ def resolve(
             for flow in topology.flows
         },
         crossings=crossings,
-        policy=policy or test.placement,
+        placement=placement,
         cgroups=cgroups,
         modes=modes,
         between=between,
