@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from switchmark.campaign.run import repeats_of_trials
-from switchmark.lab.repeating import repeat_search
+from switchmark.lab.searching import repeat_search
 from switchmark.metrics.difference import differences
 from switchmark.metrics.repeats import main_figure, repeats_of
 from switchmark.metrics.searched import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from switchmark.lab.repeating import repeat_search
+from switchmark.lab.searching import repeat_search
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.throughput import is_uncertain, loss_ratio
 from switchmark.model.record import TrialResult, TrialSpec

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from switchmark.environments.base import Attachment, Environment, Needs
 from switchmark.environments.interfaces import set_up
 from switchmark.environments.netns import Netns
-from switchmark.hosts.base import Host as MachineHost
+from switchmark.hosts.base import Host
 from switchmark.model.plan import Node, Plan, Run, Step
 from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 
-class Host(Environment):
+class HostEnvironment(Environment):
     """Functions run beside everything else; interfaces carry the run's prefix."""
 
     name = "host"
@@ -22,7 +22,7 @@ class Host(Environment):
     shares_host = True
     reaches = Netns.reaches
 
-    def probe(self, host: MachineHost) -> Version:
+    def probe(self, host: Host) -> Version:
         return Version("-", verified="verified")
 
     def create(self, node: Node, needs: Needs) -> Plan:
@@ -57,4 +57,4 @@ class Host(Environment):
         return argv
 
 
-ENVIRONMENT = Host()
+ENVIRONMENT = HostEnvironment()

@@ -1,6 +1,6 @@
-"""This module measures what the parts of a path cost in the measured phase of a trial, besides
-the CPU time that the traffic program tells: that of other processes, how often threads were
-switched and moved, interrupts on their CPUs, the processor's counters."""
+"""Measures what the parts of a path cost in the measured phase of a trial, besides the CPU time
+that the traffic program reports: that of other processes, how often threads were switched and
+moved, interrupts on their CPUs, the processor's counters."""
 
 from __future__ import annotations
 
@@ -14,21 +14,31 @@ from functools import partial
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import tool_program
-from switchmark.lab.kernel_counts import KernelCounts, Pids
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
-from switchmark.model.cpus import Pin
 from switchmark.model.plan import Spawn
 from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
-from switchmark.observe.softirq import within_threads
-from switchmark.observe.threads import switched_since, threads
+from switchmark.observe.softirq import SoftirqTimes, softirq_files, within_threads
+from switchmark.observe.taken import taken_at_once
+from switchmark.observe.threads import (
+    Switches,
+    cpu_ns,
+    cpu_time_files,
+    switch_files,
+    switched_since,
+    thread_switches,
+    threads,
+)
 from switchmark.path.path import Path
-from switchmark.path.placement import Placement
 from switchmark.runs.executor import Executor
 
 _SWITCH, _FUNCTION = "switch", "function"
 _CPUS = "cpus"
 """The place of all CPUs of a test: a switch in the kernel has no threads, its work is in theirs."""
+
+Pids = Mapping[str, Collection[int]]
+"""The processes of a path by place: `switch`, a function, or the parts that one process plays,
+joined by `+`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,6 @@ class Meter:
     host: Host
     executor: Executor
     folder: str
-    placement: Placement
     cpus: Collection[int]
     playing: Callable[[], Pids]
     hosted: Callable[[], Pids]
@@ -201,6 +210,50 @@ class Window:
         return parse_counts("".join(text))
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCounts:
+    """What kernels have counted of the processes of a path up to a moment, by place."""
+
+    softirq: SoftirqTimes
+    """Of CPUs."""
+    switches: Mapping[str, Switches]
+    """Of threads."""
+    ran: Mapping[str, tuple[int, int]]
+    """How long some processes ran and waited for a CPU, in ns."""
+
+    @classmethod
+    def read(
+        cls,
+        host: Host,
+        cpus: Collection[int],
+        hosts: Mapping[str, Host],
+        pids: Pids,
+        timed: Collection[str],
+    ) -> KernelCounts:
+        """Read the counts of the CPUs of one host, and of the processes of each place on its own,
+        on all hosts side by side. The time of those at `timed` places is read, too."""
+        files = defaultdict(list, {host: softirq_files(host, cpus)})
+        for place, each in pids.items():
+            files[hosts[place]] += switch_files(each)
+            files[hosts[place]] += cpu_time_files(each) if place in timed else ()
+        taken = taken_at_once(files)
+        return cls(
+            SoftirqTimes.read(host, cpus, taken[host]),
+            {place: thread_switches(taken[hosts[place]], each) for place, each in pids.items()},
+            {place: cpu_ns(taken[hosts[place]], pids[place]) for place in timed},
+        )
+
+    def used_since(self, before: KernelCounts) -> dict[str, tuple[float, float]]:
+        """Return by place the cores that its processes used since then, and those that they waited
+        for."""
+        elapsed_ns = 1e9 * (self.softirq.at_s - before.softirq.at_s)
+        used = {}
+        for place, (ran, waited) in self.ran.items():
+            ran_before, waited_before = before.ran[place]
+            used[place] = (ran - ran_before) / elapsed_ns, (waited - waited_before) / elapsed_ns
+        return used
+
+
 def _whose_counters(
     meter: Meter, path: Path, pids: Pids
 ) -> tuple[list[str], dict[str, tuple[int, ...]]]:
@@ -214,7 +267,7 @@ def _whose_counters(
     in_kernel = not path.own_core
     for place in pids:
         first = place.partition("+")[0]
-        pin = meter.placement.pins.get(first, Pin())
+        pin = path.placement.pin(first)
         if first in guests or (place.startswith(_SWITCH) and in_kernel):
             continue
         if pin.yield_:

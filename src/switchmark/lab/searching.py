@@ -1,17 +1,27 @@
-"""This module gives a search what it works with, knows which of its trials are there already, and
-writes what it found into a record."""
+"""Runs the search of a test: what it may ask for, which of its trials are there already, its
+repeats, and the record of what it found.
+
+A search is one value, however many trials it took. So a search of many trials is repeated as a
+whole; each trial has the number of the repeat that it belongs to.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.running import RunningPath
+from switchmark.metrics.searched import goals_of, median_of
 from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult, TrialSpec
+from switchmark.model.search import OneSearch, SearchResult
 from switchmark.model.test import Test
 from switchmark.model.units import parse_shares
 from switchmark.path.ways import cables_of
-from switchmark.searches.base import Estimate, LoadBounds
+from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
 
 
 class Paused(Exception):
@@ -57,6 +67,60 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     )
 
 
+def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estimate:
+    """Return what a search finds, repeated as often as `bounds` say."""
+    if search.independent:
+        return search.find(measure, bounds)
+    searches: list[Estimate] = []
+    while not is_enough([each.trials for each in searches], bounds):
+        number = len(searches) + 1
+
+        def once(spec: TrialSpec, number: int = number) -> TrialResult:
+            return measure(spec.model_copy(update={"repeat": number}))
+
+        searches.append(search.find(once, replace(bounds, repeat=1, until_certain=None)))
+    return _together(searches)
+
+
+def _together(searches: Sequence[Estimate]) -> Estimate:
+    """Return the estimate of all repeats: its trials are those that make the figure in each of the
+    repeats which met the goal that most of them did."""
+    results = [_result(each.summary) for each in searches]
+    names = {name for each in searches for name in each.finals}
+    finals = {
+        name: tuple(trial for each in searches for trial in each.finals.get(name, ()))
+        for name in names
+    }
+    goals = goals_of(results, finals)
+    met = Counter(each.goal for each in searches if each.goal is not None)
+    order = [goal.goal for goal in goals]
+    goal = max(met, key=lambda name: (met[name], -order.index(name)), default=None)
+    verdicts = {each.goal: each.verdict for each in goals}
+    chosen = [each for each in searches if goal is None or each.goal == goal]
+    verdict = chosen[0].verdict if goal is None else verdicts[goal]
+    first = searches[0].summary
+    assert first is not None
+    summary = SearchResult(
+        name=first.name,
+        trials=sum(each.trials for each in results),
+        r_plus_pps=median_of([each.r_plus_pps for each in results], float("-inf")),
+        goals=goals,
+        results=tuple(results),
+    )
+    return Estimate(
+        tuple(trial for each in chosen for trial in each.trials),
+        summary,
+        verdict if any(each.verdict for each in searches) else None,
+        goal,
+        finals,
+    )
+
+
+def _result(summary: SearchResult | None) -> OneSearch:
+    assert summary is not None  # every search of many trials says what it found
+    return OneSearch(trials=summary.trials, r_plus_pps=summary.r_plus_pps, goals=summary.goals)
+
+
 def recorded(
     record: Record, estimate: Estimate, running: RunningPath, judged: JudgedTrials
 ) -> Record:
@@ -86,7 +150,7 @@ def recorded(
             ),
             "gate": running.gate,
             "discarded": tuple(judged.discarded),
-            "placement": running.placement.recorded(),
+            "placement": running.path.placement.recorded(),
             "trials": estimate.trials,
             "search": estimate.summary,
         }
