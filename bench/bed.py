@@ -60,7 +60,7 @@ class Track:
         return a.source_ip if part == "f0" else a.sink_ip
 
     def _addressing(self) -> Addressing:
-        return self.layout.addressing[self.layout.wiring.flows[0].id]
+        return self.layout.flows[0].addressing
 
 
 class Bed:
@@ -170,8 +170,8 @@ def _known(layout: ResolvedPath) -> Plan:
     """Return a bridge that knows where everybody is: peers do not announce themselves as
     switchmark's receiver does, and their frames would be flooded."""
     steps: Plan = ()
-    for flow in layout.wiring.flows:
-        a = layout.addressing[flow.id]
+    for flow in layout.flows:
+        a = flow.addressing
         for port, mac in ((flow.source, a.sent_src_mac), (flow.sink, a.sent_dst_mac)):
             end = layout.endpoints[port].switch_ifname
             if end:

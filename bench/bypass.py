@@ -188,7 +188,7 @@ def _ancestor(session: Session, track: Track, program: str) -> float:
     millions."""
     bed, periods = session.bed, max(1, round(session.seconds))
     words = ("-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_ANCESTOR_RATE))
-    addressing = track.layout.addressing[track.layout.wiring.flows[0].id]
+    addressing = track.layout.flows[0].addressing
     ends = {
         "f0": (addressing.source_ip, addressing.sent_src_mac),
         "f1": (addressing.sink_ip, addressing.sent_dst_mac),

@@ -78,11 +78,11 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> P
 def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Path) -> None:
     w = layout.wiring
     assert set(layout.endpoints) == {port.id for port in w.ports}
-    assert set(layout.addressing) == {flow.id for flow in w.flows}
+    assert {flow.id for flow in layout.flows} == {flow.id for flow in w.flows}
     addresses = {
         end: ip
-        for flow in w.flows
-        for a in (layout.addressing[flow.id],)
+        for flow in layout.flows
+        for a in (flow.addressing,)
         for end, ip in ((flow.source, a.source_ip), (flow.sink, a.sink_ip))
     }
     # What shares its MAC with another has an IP address of its own.
@@ -90,8 +90,8 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Path)
     assert len(set(ends)) == len(ends)
     for endpoint in layout.endpoints.values():
         assert endpoint.kind in layout.switch.port_kinds
-    for flow in w.flows:
-        a = layout.addressing[flow.id]
+    for flow in layout.flows:
+        a = flow.addressing
         assert a.seen_dst_mac == layout.endpoints[flow.sink].mac
         assert a.sent_src_mac == layout.endpoints[flow.source].mac
 

@@ -286,7 +286,7 @@ def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment
     address, neighbours = None, []
     if path.engine.needs_ip:
         for flow in path.flows:
-            a = path.addressing[flow.id]
+            a = flow.addressing
             if flow.source == port.id:
                 address = f"{a.source_ip}/{a.prefix}"
                 neighbours.append(Neighbour(a.sink_ip, a.sent_dst_mac, a.gateway))

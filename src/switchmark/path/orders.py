@@ -10,9 +10,9 @@ from switchmark.environments import netns_of
 from switchmark.model.addresses import ip6_address, tunnelled
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialSpec
-from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Role, Semantics
+from switchmark.model.topology import Endpoint, Port, PortKind, Role, Semantics
 from switchmark.model.units import LAYER_2_BYTES
-from switchmark.path.path import RX_BURST, Job, Part, Path, Player
+from switchmark.path.path import RX_BURST, AddressedFlow, Job, Part, Path, Player
 from switchmark.path.resolving import UDP_PORT, distinct, frame_sizes
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 
@@ -87,7 +87,7 @@ def _frame_bytes(path: Path, engine: Engine) -> int:
 
 def _addresses(path: Path, port: Port) -> Message:
     for flow in path.flows:
-        a = path.addressing[flow.id]
+        a = flow.addressing
         if port.id in (flow.source, flow.sink):
             own, peer = a.source_ip, a.sink_ip
             if port.id == flow.sink:
@@ -165,9 +165,9 @@ def _stagger(path: Path, part: Part, job: Job) -> float:
     return senders.index((part, job)) / len(senders)
 
 
-def _address(path: Path, flow: Flow, share: int) -> Message:
+def _address(path: Path, flow: AddressedFlow, share: int) -> Message:
     """Return the addresses of a sender's first flow; `share` is its number among the part's."""
-    test, a = path.test, path.addressing[flow.id]
+    test, a = path.test, flow.addressing
     first = path.first_flow(flow) + share
     address: Message = {
         "src_mac": a.sent_src_mac,
@@ -200,7 +200,7 @@ def expected_of(path: Path, part: Part, job: Job) -> Message:
     flows = distinct(part.sent if answers else part.received)
     originals = [path.copies(flow)[0] for flow in flows]
     expect: Message = {"address": [_seen(path, flow, answers) for flow in originals]}
-    if path.test.flows_by != "mac" or not _writes_macs(path, originals[0]):
+    if path.test.flows_by != "mac" or not originals[0].addressing.rewritten:
         expect |= _flows_of(path, job, answers=answers)
     return {"latency": False, "ipdv": False, "expect": expect}
 
@@ -213,14 +213,10 @@ def _flows_of(path: Path, job: Job, *, answers: bool = False) -> Message:
     return {"vary": [f"{'dst' if answers else 'src'}_{test.flows_by}"]} if test.flows > 1 else {}
 
 
-def _writes_macs(path: Path, flow: Flow) -> bool:
-    return path.addressing[flow.id].rewritten
-
-
-def _seen(path: Path, flow: Flow, answered: bool) -> Message:
+def _seen(path: Path, flow: AddressedFlow, answered: bool) -> Message:
     """Return the addresses of a flow's first frames where they arrive; or of their answers, which
     are reflected and come back as they went."""
-    sent, a = _address(path, flow, 0), path.addressing[flow.id]
+    sent, a = _address(path, flow, 0), flow.addressing
     if not answered:
         macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
         return {**sent, **macs, "ttl": _TTL - a.routed}
@@ -260,7 +256,7 @@ def _announcing(path: Path, ends: Sequence[tuple[Port, Endpoint]]) -> Message:
 
 def _announcement(path: Path, port: Port, end: Endpoint) -> Message:
     flow = next(f for f in path.flows if port.id in (f.sink, f.source, *f.hops))
-    a = path.addressing[flow.id]
+    a = flow.addressing
     vlan = {} if path.test.tag is None else {"vlan": path.test.tag}
     hello = {
         "src_mac": end.mac,

@@ -63,6 +63,13 @@ class Drivers:
         return tuple(dict.fromkeys((self.environment, self.switch_environment)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressedFlow(Flow):
+    """A flow of the test, from end to end."""
+
+    addressing: Addressing
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One task of the traffic program: a role of a part."""
@@ -142,9 +149,9 @@ class Part:
     """Its ends of the ports, in their order."""
     switch: Instance
     """Where its ports are."""
-    sent: tuple[Flow, ...]
+    sent: tuple[AddressedFlow, ...]
     """The flows that begin here."""
-    received: tuple[Flow, ...]
+    received: tuple[AddressedFlow, ...]
     """The flows that end here."""
     roles: tuple[Role, ...]
     """Of the traffic program that plays it."""
@@ -266,9 +273,7 @@ class Path:
     parts: tuple[Part, ...]
     processes: tuple[Player, ...]
     """Those of the traffic program."""
-    flows: tuple[Flow, ...]
-    addressing: Mapping[str, Addressing]
-    """Of each flow from end to end, by its id."""
+    flows: tuple[AddressedFlow, ...]
     crossings: Mapping[tuple[str, str], Addressing]
     """Of each pair of ports between which frames cross the switch."""
     placement: Placement
@@ -337,7 +342,7 @@ class Path:
         """Return how many ports frames are sent from: a rate is that of each."""
         return len({flow.source for flow in self.flows})
 
-    def copies(self, flow: Flow) -> tuple[Flow, ...]:
+    def copies(self, flow: Flow) -> tuple[AddressedFlow, ...]:
         """Return the flows that carry the frames of this one, itself among them."""
         return tuple(each for each in self.flows if each.index == flow.index)
 

@@ -4,7 +4,7 @@ nodes, addresses and tasks. Pure."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
@@ -47,7 +47,7 @@ from switchmark.path.hosts import (
     sides_of,
     uplinks_of,
 )
-from switchmark.path.path import Drivers, Instance, Job, Part, Path, Player
+from switchmark.path.path import AddressedFlow, Drivers, Instance, Job, Part, Path, Player
 from switchmark.path.placement import SHARED_PROCESS, Placement
 from switchmark.plugins import Table
 from switchmark.runs.cgroups import V2
@@ -222,6 +222,16 @@ def resolve(
         for flow in wiring.flows
         for addressing in (by_crossing[flow.id],)
     }
+    flows = tuple(
+        AddressedFlow(
+            **{each.name: getattr(flow, each.name) for each in fields(flow)},
+            addressing=_end_to_end(
+                [crossings[crossing] for crossing in flow.crossings],
+                rewritten=any(f.writes_macs(test.function_semantics) for f in chained),
+            ),
+        )
+        for flow in topology.flows
+    )
     offered = {port: end for each in switches for port, end in _offered(each).items()}
     pairs = dict.fromkeys(frozenset((flow.source, flow.sink)) for flow in topology.flows)
     pair_of = {port: number for number, pair in enumerate(pairs) for port in pair}
@@ -231,8 +241,8 @@ def resolve(
         function, at = functions[part.id], nodes[part.id]
         environment = ENVIRONMENTS[at.environment]
         own = {port.id for port in part.ports}
-        sent = tuple(flow for flow in topology.flows if flow.source in own)
-        received = tuple(flow for flow in topology.flows if flow.sink in own)
+        sent = tuple(flow for flow in flows if flow.source in own)
+        received = tuple(flow for flow in flows if flow.sink in own)
         ends = _ends(part, offered, environment, function, engine, wiring)
         roles = _roles(test, function, sent, received)
         foreign = at.host if at.host in between.foreign else ""
@@ -266,14 +276,7 @@ def resolve(
         uplinks=uplinks,
         parts=parts,
         processes=_processes(parts, prefix, placement.policy == SHARED_PROCESS),
-        flows=tuple(topology.flows),
-        addressing={
-            flow.id: _end_to_end(
-                [crossings[crossing] for crossing in flow.crossings],
-                rewritten=any(f.writes_macs(test.function_semantics) for f in chained),
-            )
-            for flow in topology.flows
-        },
+        flows=flows,
         crossings=crossings,
         placement=placement,
         cgroups=cgroups,
@@ -387,7 +390,7 @@ def _processes(parts: Sequence[Part], prefix: str, together: bool) -> tuple[Play
     )
 
 
-def distinct(flows: Sequence[Flow]) -> tuple[Flow, ...]:
+def distinct(flows: Sequence[AddressedFlow]) -> tuple[AddressedFlow, ...]:
     """Return the flows without copies, which are made of the frames of the first."""
     return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
 
