@@ -4,9 +4,10 @@ runs that claim a difference: `make soak-copies`, as root, on a quiet machine.
     --runs 40        runs of five copies of testpmd with three repeats: at most one in twenty claims
                      a difference by chance, so that more than five of 40 show a wrong rule
     --slower 10      runs with one copy that does known work for each burst, which makes it so many
-                     percent slower: it is to be found with the repeats that the table of power in
-                     docs/guide/trust.md names
+                     percent slower: it is to be found with as many repeats as the noise of this
+                     host asks, which each run finds out (`--until-decided`)
     --found 10       as many runs with that copy
+    --repeats 300    at most so many repeats in each of them
     --order 10       as many runs, with the usual repeats, of testpmd and of a copy that is
                      slower by 60 percent or more, as snabb is: it is to be found in nine of ten
 
@@ -79,7 +80,8 @@ def claims(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def written(pair: dict[str, Any]) -> str:
     both = (Path(pair[side]["test"]["switch"]).parent.name for side in ("before", "after"))
-    return f"{' and '.join(both)}: {pair['difference']} {pair['ratio']:.3f} {pair['ratio95']}"
+    words = f"{pair['difference']} {pair['ratio']:.3f} {pair['ratio95']}"
+    return f"{' and '.join(both)}: {words} of {pair['after']['repeats']} repeats"
 
 
 def equal(folder: Path, runs: int) -> int:
@@ -111,12 +113,13 @@ def slowed(folder: Path, percent: float) -> int:
 
 
 def found(folder: Path, percent: float, runs: int, repeats: int) -> int:
-    """Return in how many runs a slower copy is found."""
+    """Return in how many runs a slower copy is found. Trials are short, so that those of a round
+    see the host in one state."""
     switches = [working(folder, 0), working(folder, slowed(folder, percent))]
     right = 0
     for number in range(1, runs + 1):
-        words = ("--repeat", str(repeats), "--duration", "0.3", "--warmup", "0.1")
-        (pair,) = measured(folder, f"slower{number}", switches, *words)
+        words = ("--until-decided", str(repeats), "--duration", "0.1", "--warmup", "0.02")
+        (pair,) = measured(folder, f"slower{number}", switches, "--repeat", "20", *words)
         right += pair["difference"] == "slower"
         print(f"slower {number}: {written(pair)}", flush=True)
     return right
@@ -138,7 +141,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--found", type=int, default=10)
     parser.add_argument("--slower", type=float, default=10.0)
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=300)
     parser.add_argument("--order", type=int, default=10)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="switchmark-copies-") as name:

@@ -23,13 +23,15 @@ from numpy.typing import NDArray
 
 from switchmark.metrics.difference import Family
 from switchmark.metrics.repeats import FIGURES, Repeats
-from switchmark.metrics.statistics import median_interval
+from switchmark.metrics.statistics import MIN_OF_INTERVAL, median_interval
 
 GUIDE = Path(__file__).parents[1] / "docs/guide/trust.md"
 BEGIN, END = "<!-- make simulate: begin -->", "<!-- make simulate: end -->"
 
 RESULTS = (2, 5, 10, 30)
 REPEATS = (3, 5, 10)
+OF_INTERVALS = (MIN_OF_INTERVAL, 20, 50)
+"""Repeats of which an interval is printed: the fewest, the usual number, and many."""
 STATES = math.log(0.85)
 """Two states of a host are 15 % apart."""
 
@@ -142,6 +144,8 @@ POWERS = (
     *((results, 5, 0.10, 0.02) for results in (2, 5, 10)),
     *((results, 10, 0.03, 0.01) for results in (2, 5, 10)),
     (2, 3, 0.30, 0.02),
+    (2, 10, 0.10, 0.05),
+    (2, 100, 0.10, 0.20),
 )
 """Results, repeats, by how much one is slower, and the noise."""
 
@@ -208,7 +212,7 @@ def tables(runs: int) -> Iterator[str]:
         covers = {
             (shape, repeats, results): pool.submit(coverage, shape, results, repeats, 4 * runs)
             for shape, each in enumerate(SHAPES)
-            for repeats in REPEATS[1:]
+            for repeats in OF_INTERVALS
             for results in (2, 5)
             if not each.drifts
         }
@@ -229,16 +233,18 @@ def tables(runs: int) -> Iterator[str]:
             yield row((f"{results}", f"{repeats}", f"{slower:.0%}", f"{noise:.0%}", found))
         yield ""
         yield "Intervals printed as `[95 %]` that have the median of all that was drawn from, in"
-        yield f"percent, of {4 * runs}. Of three and four trials the least and the greatest are"
-        yield "printed instead, as what they are."
+        yield f"percent, of {4 * runs}. Of fewer than {MIN_OF_INTERVAL} trials the least and the"
+        yield "greatest are printed instead, as what they are."
         yield ""
         yield from head(
-            ("noise", *(f"{k} results, {n} repeats" for n in REPEATS[1:] for k in (2, 5)))
+            ("noise", *(f"{k} results, {n} repeats" for n in OF_INTERVALS for k in (2, 5)))
         )
         for shape, each in enumerate(SHAPES):
             if not each.drifts:
                 cells = [
-                    f"{100 * covers[shape, n, k].result():.1f}" for n in REPEATS[1:] for k in (2, 5)
+                    f"{100 * covers[shape, n, k].result():.1f}"
+                    for n in OF_INTERVALS
+                    for k in (2, 5)
                 ]
                 yield row((each.name, *cells))
 

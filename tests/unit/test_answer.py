@@ -94,8 +94,8 @@ def searches(
     return record.model_copy(update={"trials": trials})
 
 
-FAST, SLOW = (300e3, 310e3, 290e3, 305e3, 299e3), (150e3, 152e3, 148e3, 151e3, 149e3)
-ALIKE = (298e3, 309e3, 291e3, 304e3, 300e3)
+FAST, SLOW = (300e3, 310e3, 290e3) * 4, (150e3, 152e3, 148e3) * 4
+ALIKE = (300e3, 290e3, 310e3, 310e3, 290e3, 300e3) * 2
 TOGETHER = "These comparisons hold with 95 % confidence, all of this run together."
 
 
@@ -115,14 +115,14 @@ def test_who_leads_by_how_much_and_who_does_not_differ() -> None:
     records = [of_rates(FAST), of_rates(SLOW, switch="ovs"), of_rates(ALIKE, switch="ip-forward")]
     assert answer(records) == [
         "linux-bridge carries 300 kpps [290, 310]: 1.9 to 2.1 times what ovs does; against "
-        "ip-forward no difference is shown: about 118 rounds would tell (--repeat 118).",
+        "ip-forward no difference is shown: about 127 rounds would tell (--repeat 127).",
         TOGETHER,
     ]
 
 
 def test_what_is_the_same_is_said_to_be_so() -> None:
     """Within 1 %, which is another thing than that no difference is shown."""
-    steady, close = (3e5, 3.003e5, 2.997e5, 3e5, 3.006e5), (3.003e5, 3e5, 3e5, 2.997e5, 3.003e5)
+    steady, close = (3e5, 3.01e5, 2.999e5) * 4, (3.003e5, 3e5, 2.997e5) * 4
     records = [of_rates(steady, switch="a"), of_rates(close, switch="b")]
     assert answer(records) == [
         "a (300 kpps [300, 301]) and b (300 kpps [300, 300]) are the same within 1 %.",
@@ -138,12 +138,12 @@ def test_the_same_is_said_once_of_all_cases() -> None:
         for n in (1, 2, 3)
         for switch, rates in (("a", FAST), ("b", SLOW))
     ]
-    assert answer(records) == ["In all 3 cases: a carries 1.9 to 2.2 times what b does.", TOGETHER]
+    assert answer(records) == ["In all 3 cases: a carries 1.9 to 2.1 times what b does.", TOGETHER]
     other = of_rates(FAST, switch="b", frame_size=64)
     assert answer([records[0], other, *records[2:]]) == [
         "64 B: between a (300 kpps [290, 310]) and b (300 kpps [290, 310]) no difference is shown: "
-        "about 137 rounds would tell (--repeat 137).",
-        "128 B and 192 B: a carries 1.9 to 2.2 times what b does.",
+        "about 173 rounds would tell (--repeat 173).",
+        "128 B and 192 B: a carries 1.9 to 2.1 times what b does.",
         TOGETHER,
     ]
 
@@ -253,14 +253,14 @@ def test_a_disturbance_of_the_slower_spoils_the_order() -> None:
 
 
 def test_a_rate_of_nothing_has_no_ratio() -> None:
-    assert answer([of_rates(FAST), of_rates((0,) * 5, switch="ovs")]) == [
+    assert answer([of_rates(FAST), of_rates((0,) * 12, switch="ovs")]) == [
         "linux-bridge (300 kpps [290, 310]) and ovs (0 pps [0, 0]) are not compared, as 0 has no "
         "ratio."
     ]
 
 
 def test_latency_is_led_by_the_least() -> None:
-    soon, late = (100, 101, 99, 100, 100), (200, 201, 199, 200, 200)
+    soon, late = (100, 101, 99) * 4, (200, 201, 199) * 4
     assert answer([of_delays(late, switch="ovs"), of_delays(soon)]) == [
         "The median round trip of linux-bridge is 100 ns [99, 101]; "
         "ovs takes 1.9 to 2.1 times as long.",
@@ -275,7 +275,7 @@ def test_latency_is_led_by_the_least() -> None:
         "In both cases: a has the least median round trip; b takes 1.9 to 2.1 times as long.",
         TOGETHER,
     ]
-    (said,) = answer([of_delays(soon, switch=switch) for switch in "ab"])
+    (said,) = answer([of_delays(soon[:5], switch=switch) for switch in "ab"])
     assert "no difference is shown" in said
 
 
@@ -290,7 +290,7 @@ def test_a_latency_that_is_no_larger_than_its_error_is_a_bound() -> None:
 def test_latency_and_throughput_are_answered_apart() -> None:
     records = [
         *(of_rates(FAST, switch="a"), of_rates(SLOW, switch="b")),
-        *(of_delays((200,) * 5, switch="a"), of_delays((100,) * 5, switch="b")),
+        *(of_delays((200,) * 12, switch="a"), of_delays((100,) * 12, switch="b")),
     ]
     one, other, _ = answer(records)
     assert one.startswith("a carries 300 kpps")
@@ -350,7 +350,7 @@ def test_one_search_of_each_shows_no_order() -> None:
 
 def test_searches_that_are_repeated_are_compared_by_what_each_found() -> None:
     records = [
-        searches((236e3, 240e3, 231e3, 238e3, 235e3)),
+        searches((236e3, 240e3, 231e3) * 4),
         searches((120e3, 121e3, 119e3, 118e3, 122e3), switch="ovs"),
     ]
     assert answer(records) == [
@@ -360,7 +360,7 @@ def test_searches_that_are_repeated_are_compared_by_what_each_found() -> None:
 
 
 def test_a_search_that_nothing_failed_is_a_bound() -> None:
-    rates = (120e3, 121e3, 119e3, 118e3, 122e3)
+    rates = (120e3, 122e3, 118e3) * 4
     bound = searches(rates, failed=False, switch="ovs")
     assert answer([searches([2 * rate for rate in rates]), bound]) == [
         "NDR: linux-bridge (240 kpps [236, 244]) cannot be ranked above ovs (at least 120 kpps "

@@ -88,7 +88,7 @@ FAST, SLOW = record(STEADY), record(times(0.5))
 @pytest.mark.parametrize(
     ("vpp", "ovs", "verdict", "why"),
     [
-        (FAST, SLOW, "holds", "vpp 1.005 [0.99, 1.02] against ovs"),
+        (FAST, SLOW, "holds", "vpp 1.005 against ovs"),
         (SLOW, FAST, "does not hold", "vpp 0.502"),
         (record(STEADY), record(times(0.995)), "cannot be told", "chance may have made the"),
         (record((1, 1.001, 0.999)), record((1, 1, 1.001)), "does not hold", "the same: vpp"),

@@ -23,6 +23,7 @@ from switchmark.metrics.searched import (
     values_interval,
     values_of_goal,
 )
+from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import confidence, is_uncertain, latency_confidence
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal, OneSearch
@@ -134,7 +135,7 @@ def test_a_search_is_repeated_until_the_median_of_searches_is_certain() -> None:
     )
     assert few.summary is not None
     assert many.summary is not None
-    assert len(few.summary.results) == 5 < len(many.summary.results) <= 50
+    assert len(few.summary.results) == 12 < len(many.summary.results) <= 120
     assert not is_uncertain(test, few.trials)
 
 
@@ -201,9 +202,9 @@ def test_each_search_has_its_bracket_and_says_whether_it_is_a_bound() -> None:
 
 
 def test_the_interval_of_searches_ends_where_a_bound_could_be_anything() -> None:
-    found = [one(rate, rate + 0.01) for rate in (5, 6, 7, 8, 9, 10, 11)]
+    found = [one(rate, rate + 0.01) for rate in (8, 5, 9, 6, 10, 7, 11) * 2]
     high = [*found[:-1], one(11, None, "sender")]
-    for results, known in ((found, True), (high[:2] + high[-1:] * 5, False)):
+    for results, known in ((found, True), (high[:2] * 2 + high[-1:] * 10, False)):
         record = searched("ndr", noisy(1))
         assert record.search is not None
         search = record.search.model_copy(update={"results": tuple(results)})
@@ -288,27 +289,27 @@ def test_the_table_shows_the_precision_and_not_in_the_place_of_an_interval() -> 
         (section,) = sections([record], wide=True)
         return {column.name: column.cells[0] for column in section.columns}
 
-    once, thrice, five = (searched("ndr", noisy(7), repeat=repeat) for repeat in (1, 3, 5))
+    once, thrice, many = (searched("ndr", noisy(7), repeat=repeat) for repeat in (1, 3, 12))
     row = cells(once)
     assert "[" not in row["found"]
     assert row["precision"].endswith(" %")
     assert 0 < float(row["precision"].split()[0]) <= 0.51
     assert cells(thrice)["found"].endswith(" of 3)")
-    found = cells(five)["found [95 %]"]
-    low, high = min(search_values(five, "ndr")), max(search_values(five, "ndr"))
+    found = cells(many)["found [95 %]"]
+    low, high = median_interval(search_values(many, "ndr")) or (0.0, 0.0)
     assert found.endswith(f"[{low / 1e3:.0f}, {high / 1e3:.0f}]")
 
 
 def test_a_latency_has_the_interval_of_its_searches() -> None:
-    record = searched("latency-at-load", noisy(7), repeat=5, finals=2)
+    record = searched("latency-at-load", noisy(7), repeat=12, finals=2)
     told = tuple(
         trial.model_copy(update={"latency": RECORD.trials[0].latency}) for trial in record.trials
     )
-    assert len(told) == 10
+    assert len(told) == 24
     record = record.model_copy(update={"trials": told})
     assert latency_confidence(record) is not None
-    three = tuple(trial for trial in told if trial.spec.repeat <= 3)
-    assert latency_confidence(record.model_copy(update={"trials": three})) is None
+    fewer = tuple(trial for trial in told if trial.spec.repeat <= 11)
+    assert latency_confidence(record.model_copy(update={"trials": fewer})) is None
 
 
 def resumed(trials: list[TrialResult], cut: int) -> list[int]:

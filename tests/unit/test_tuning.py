@@ -242,7 +242,9 @@ def lines(default_pps: int, tuned_pps: int | None, tried: int = 8) -> list[str]:
 
 def test_a_difference_is_told_with_both_intervals_and_the_command() -> None:
     told, command = lines(1_000_000, 1_200_000)
-    assert told.startswith("testpmd: default 1 Mpps [0.99, 1.01], tuned 1.2 Mpps [1.19, 1.21]: ")
+    assert told.startswith(
+        "testpmd: default 1 Mpps (0.99..1.01 of 5), tuned 1.2 Mpps (1.19..1.21 of 5): "
+    )
     assert "faster by" in told
     assert "best of 8 settings" in told
     assert command.strip() == (

@@ -28,8 +28,8 @@ from switchmark.metrics.statistics import stepwise
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
 LEVEL = 0.03
-"""The odds of chance below which a difference is claimed. What is promised is 0.05: two states that
-a host takes by turns, and noise that is not the same for all, take their part of the rest."""
+"""A difference is claimed where chance alone would show one in fewer than 3 % of runs. The guide
+promises 5 %: hosts that switch between two states, and unequal noise, use up the rest."""
 
 MIN_REPEATS = 3
 """Of each side: fewer tell no variance that could be relied on."""
@@ -481,7 +481,7 @@ def _rounds(
 ) -> int | None:
     """Return the rounds after which a difference of this size, or that there is none of the size of
     the margin, would probably be decided."""
-    # The half of all runs would be decided by less: one in six has a width that is larger by that.
+    # The width after more rounds is itself a random quantity: five runs in six stay below this.
     reserve = 1.15
     count = int(change.rounds)
     while count < _MOST_REPEATS:

@@ -55,7 +55,7 @@ class Metric:
 
     def interval(self, record: Record) -> tuple[float, float] | None:
         """Return the 95 % interval of the median over the repeats, trials or whole searches; None
-        below five."""
+        of too few."""
         if is_of_search(record):
             each = map(self.samples, searches_of(record))
             samples = [median(of_search) for of_search in each if of_search]

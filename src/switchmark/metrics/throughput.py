@@ -156,13 +156,13 @@ def relative_half_width(rates: Sequence[float]) -> float:
 
 
 def latency_confidence(record: Record) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None below
-    five that tell theirs."""
+    """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None of
+    too few that have one."""
     return median_interval(repeated_latencies_ns(record))
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median received rate over the repeats; None below five."""
+    """Return the 95 % interval of the median received rate over the repeats; None of too few."""
     return median_interval(repeated_rates_pps(record))
 
 

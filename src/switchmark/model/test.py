@@ -640,7 +640,7 @@ class Test(BaseModel):
         float | None,
         Axis(
             "method",
-            "repeat (at least 5 times) until the half-width of the 95 % interval is below this, "
+            "repeat (at least 12 times) until the half-width of the 95 % interval is below this, "
             "e.g. 1%",
             parse=parse_share,
             values="`1%`, `0.01`",
@@ -649,7 +649,7 @@ class Test(BaseModel):
             used=1,
         ),
     ] = None
-    """The half-width of the 95 % interval at which repeats stop, as a share of the mean."""
+    """The half-width of the 95 % interval at which repeats stop, as a share of the median."""
 
     until_decided: Annotated[
         int | None,

@@ -13,7 +13,7 @@ from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
 from switchmark.report.compare import Comparison, Pair
-from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, with_interval
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, repeated_figure
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_told
 from switchmark.report.pairing import identity
@@ -251,8 +251,9 @@ def _figure(pair: Pair, repeats: Repeats) -> str:
     if middle is None:
         return ""
     if unit == "share":
-        ends = repeats.interval
-        told = f"{middle:.2%}"
-        return told if ends is None else f"{told} [{ends[0]:.2%}, {ends[1]:.2%}]"
-    low, high = repeats.interval or (None, None)
-    return with_interval(middle, low, high, "ns" if unit == "amount" else unit)
+        ends, values = repeats.interval, repeats.values
+        if ends is not None:
+            return f"{middle:.2%} [{ends[0]:.2%}, {ends[1]:.2%}]"
+        few = f" ({min(values):.2%}..{max(values):.2%} of {len(values)})" * (len(values) > 1)
+        return f"{middle:.2%}{few}"
+    return repeated_figure(middle, repeats.values, "ns" if unit == "amount" else unit)

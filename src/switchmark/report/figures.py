@@ -48,7 +48,7 @@ def sure_rate(record: Record, content: Printed, *, count: bool = True) -> str:
     """Return the received rate of a test with what its repeats show, marked as `rate`: the 95 %
     interval, or from the least to the most of too few for one, with their `count`."""
     known = repeated_rates_pps(record)
-    text = _repeated(content["rx"]["pps"], known, "pps", count)
+    text = repeated_figure(content["rx"]["pps"], known, "pps", count)
     return f"{doubt(content)}{bound(content)}{text}"
 
 
@@ -60,13 +60,13 @@ def sure_latency(record: Record, content: Printed, *, count: bool = True) -> str
         return "-"
     text = format_median(latency)
     if not text.startswith("<"):
-        text += _repeated(middle, repeated_latencies_ns(record), "ns", count).removeprefix(
+        text += repeated_figure(middle, repeated_latencies_ns(record), "ns", count).removeprefix(
             format_ns(middle)
         )
     return doubt(content) + text
 
 
-def _repeated(
+def repeated_figure(
     value: float, values: Sequence[float], unit: Literal["pps", "ns", "frames"], count: bool = True
 ) -> str:
     """Write a figure with the 95 % interval of its repeats, or from the least to the most of too
@@ -171,7 +171,7 @@ def searched_figure(
     if ends is not None:
         return with_interval(value, *ends, unit)
     known = [each.value for each in values if each.value is not None]
-    return _repeated(value, known, unit)
+    return repeated_figure(value, known, unit)
 
 
 def precision(goal: Goal) -> str:

@@ -138,7 +138,9 @@ def _frames() -> Iterable[Column]:
     layer_1 = f"list_median(rates) * ({size} + 20) * 8 / 1e9"
     yield Column("rx_gbps_l1", layer_1, "10^9 bit/s received, of the wire")
     yield Column("rx_gbps_l2", layer_2, "10^9 bit/s received, of frames")
-    yield Column("ci95_low_pps", "ci95[1]", "the 95 % interval of rx_pps; null below five repeats")
+    yield Column(
+        "ci95_low_pps", "ci95[1]", "the 95 % interval of rx_pps; null below twelve repeats"
+    )
     yield Column("ci95_high_pps", "ci95[2]", "its other end")
     yield Column("lost_frames", _total("lost"), "frames that did not arrive")
     lost = f"{_total('lost')} / nullif({_sum('t.tx_frames * coalesce(t.copies, 1)')}, 0)"
@@ -298,7 +300,9 @@ def _by_repeat(values: str) -> str:
     """Return a list of values of trials as one of repeats: of a search the median of each."""
     number = "coalesce(r.trials[i].spec.repeat, 1)"
     own = f"list_filter({values}, lambda v, i: {number} = repeat)"
-    numbers = "list_distinct(list_transform(r.trials, lambda t: coalesce(t.spec.repeat, 1)))"
+    numbers = (
+        "list_sort(list_distinct(list_transform(r.trials, lambda t: coalesce(t.spec.repeat, 1))))"
+    )
     searched = "r.search is not null and r.search.trials > len(coalesce(r.trials, []))"
     each = f"list_transform({numbers}, lambda repeat: list_median({own}))"
     return f"if({searched}, {each}, {values})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from switchmark.metrics.latency import latency_of
+from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
@@ -30,7 +31,7 @@ LOWEST_SHARE = 0.001
 _FULL = 0.995
 """Of what a link carries: a sender that reaches this has filled it."""
 
-_MIN_UNTIL_CERTAIN = 5
+_MIN_UNTIL_CERTAIN = MIN_OF_INTERVAL
 _USUAL_FACTOR, _MAX_FACTOR = 2, 10
 
 
