@@ -41,6 +41,8 @@ OPTIONS = (
     *("--calibrate", "never", "--quiet"),
 )
 
+SHORT = ("--duration", "0.1", "--warmup", "0.02")
+
 
 def copies(folder: Path, count: int) -> Iterator[str]:
     program = shutil.which(PROGRAM)
@@ -100,7 +102,7 @@ def slowed(folder: Path, percent: float) -> int:
     usual, reads = working(folder, 0), 8
     for number in range(1, 9):
         tried = working(folder, reads)
-        words = ("--repeat", "10", "--duration", "0.2", "--warmup", "0.05")
+        words = ("--repeat", "60", *SHORT)
         (pair,) = measured(folder, f"tried{percent:g}-{number}", [usual, tried], *words)
         slower = 100 * (1 - pair["ratio"])
         print(f"{reads} reads: {slower:.1f} % slower", flush=True)
@@ -118,8 +120,8 @@ def found(folder: Path, percent: float, runs: int, repeats: int) -> int:
     switches = [working(folder, 0), working(folder, slowed(folder, percent))]
     right = 0
     for number in range(1, runs + 1):
-        words = ("--until-decided", str(repeats), "--duration", "0.1", "--warmup", "0.02")
-        (pair,) = measured(folder, f"slower{number}", switches, "--repeat", "20", *words)
+        words = ("--repeat", "20", "--until-decided", str(repeats), *SHORT)
+        (pair,) = measured(folder, f"slower{number}", switches, *words)
         right += pair["difference"] == "slower"
         print(f"slower {number}: {written(pair)}", flush=True)
     return right

@@ -340,18 +340,18 @@ def test_latency_at_a_share_is_of_the_throughputs_r_plus(tmp_path: Path) -> None
 
 
 class NoisyLab(FakeLab):
-    """This lab measures a rate for each switch, with noise of 3 %."""
+    """This lab measures a rate for each switch, with noise of a share of it."""
 
-    def __init__(self, rates: Mapping[str, float]) -> None:
+    def __init__(self, rates: Mapping[str, float], noise: float = 0.03) -> None:
         super().__init__()
-        self.rates, self.draw = rates, random.Random(7)
+        self.rates, self.noise, self.draw = rates, noise, random.Random(7)
 
     def visit(self, visit: Visit) -> Record | None:
         trials = list(visit.stored)
         while len(trials) < visit.test.repeat:
             if visit.limit is not None and len(trials) - len(visit.stored) >= visit.limit:
                 return None
-            rate = self.rates[visit.test.switch] * math.exp(self.draw.gauss(0, 0.03))
+            rate = self.rates[visit.test.switch] * math.exp(self.draw.gauss(0, self.noise))
             frames = round(rate * TRIAL.elapsed_ns / 1e9)
             counts = {
                 "rx_frames": frames,
@@ -406,9 +406,20 @@ def test_a_run_goes_on_to_its_limit_and_is_judged_three_times_at_most(tmp_path: 
     assert all(record.turns and record.turns.looks <= 3 for record in records)
 
 
-def measured_once(tmp_path: Path, other: float) -> tuple[Path, NoisyLab]:
+def test_a_run_that_shows_no_difference_goes_on_to_its_limit(tmp_path: Path) -> None:
+    """Two that happen to be alike after five noisy rounds may still differ."""
+    path, lab = measured_once(tmp_path, 1.145, noise=0.5)
+    with RunFolder(path) as folder:
+        before, after = folder.latest
+        assert Results.of([before, after]).difference(before, after).needed is None
+        folder.until_decided = 60
+        go(folder, lab)
+        assert [len(record.trials) for record in folder.latest] == [60, 60]
+
+
+def measured_once(tmp_path: Path, other: float, noise: float = 0.03) -> tuple[Path, NoisyLab]:
     """Run five rounds of two switches, whose campaign says nothing of going on."""
-    lab = NoisyLab({"linux-bridge": 1e6, "ovs": other * 1e6})
+    lab = NoisyLab({"linux-bridge": 1e6, "ovs": other * 1e6}, noise)
     options = {"switch": "linux-bridge,ovs", "repeat": "5", "rate": "max"}
     with new(tmp_path, engine="raw-mmsg", **options) as folder:
         go(folder, lab)

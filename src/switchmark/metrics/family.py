@@ -84,11 +84,18 @@ def _went_on(record: Record) -> bool:
 
 
 def further_repeats(records: Sequence[Record], compared: Sequence[Record], limit: int) -> int:
-    """Return how many repeats would probably decide how each two of the `compared` records of a run
-    differ, so many at most; 0 where they are decided, or no more of them would do."""
+    """Return to how many repeats the `compared` records of a run go on, so that each two of them are
+    probably decided: `limit` at most, and `limit` where the figures of so far show no difference
+    that could be decided, as more of them may. 0 where all are decided, or chance is not what is in
+    the way."""
     results = Results(((record,) for record in records), goes_on=True)
     pairs = [results.difference(*pair) for pair in combinations(compared, 2)]
-    needed = max((each.needed or 0 for each in pairs if not each.is_decided), default=0)
-    needed = min(needed, limit)
-    had = (len(side.values) for each in pairs for side in (each.before, each.after))
+    needed = max((_needed(pair, limit) for pair in pairs if not pair.is_decided), default=0)
+    had = (len(side.values) for pair in pairs for side in (pair.before, pair.after))
     return needed if needed > max(had, default=0) else 0
+
+
+def _needed(pair: Difference, limit: int) -> int:
+    if pair.needed is not None:
+        return min(pair.needed, limit)
+    return limit if pair.reason == "chance" else 0
