@@ -41,6 +41,7 @@ OPTIONS = (
     *("--calibrate", "never", "--quiet"),
 )
 
+READS = (1, 2, 3, 4, 6, 8, 48)
 SHORT = ("--duration", "0.1", "--warmup", "0.02")
 
 
@@ -98,20 +99,17 @@ def equal(folder: Path, runs: int) -> int:
 
 
 def slowed(folder: Path, percent: float) -> int:
-    """Return the reads a burst that make testpmd so much slower, as nearly as tries find it."""
-    usual, reads = working(folder, 0), 8
-    for number in range(1, 9):
-        tried = working(folder, reads)
-        words = ("--repeat", "60", *SHORT)
-        (pair,) = measured(folder, f"tried{percent:g}-{number}", [usual, tried], *words)
-        slower = 100 * (1 - pair["ratio"])
-        print(f"{reads} reads: {slower:.1f} % slower", flush=True)
-        if abs(slower - percent) < percent / 5:
-            break
-        # The time of a burst grows by as much for each read.
-        wanted, is_now = percent / (100 - percent), slower / (100 - slower)
-        reads = max(1, round(reads * (wanted / is_now if is_now > 0.01 else 2)))
-    return reads
+    """Return the reads a burst that make testpmd so much slower, as nearly as a run finds it that
+    tries several numbers of them in turn."""
+    switches = [working(folder, reads) for reads in (0, *READS)]
+    by_reads = {0: 0.0}
+    for pair in measured(folder, f"tried{percent:g}", switches, "--repeat", "100", *SHORT):
+        before, after = (pair[side]["test"]["switch"] for side in ("before", "after"))
+        if before == switches[0]:
+            reads = (0, *READS)[switches.index(after)]
+            by_reads[reads] = 100 * (1 - pair["ratio"])
+            print(f"{reads} reads: {by_reads[reads]:.1f} % slower", flush=True)
+    return min(by_reads, key=lambda reads: abs(by_reads[reads] - percent)) or READS[0]
 
 
 def found(folder: Path, percent: float, runs: int, repeats: int) -> int:
