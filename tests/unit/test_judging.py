@@ -215,6 +215,29 @@ def test_who_was_the_limit_of_a_chain(
     assert said == wanted, evidence.rule
 
 
+@pytest.mark.parametrize(
+    ("doubts", "user_cores", "wanted"),
+    [
+        (("cores-shared",), 0.9, "receiver"),
+        ((), 0.9, "function"),
+        (("cores-shared",), 0.1, "function"),
+    ],
+)
+def test_a_busy_receiver_takes_the_time_of_a_function_on_its_core(
+    doubts: tuple[str, ...], user_cores: float, wanted: str
+) -> None:
+    slow = parts({}, {"user_cores": user_cores, "idle": 0.0})
+    found = trial(
+        200_000,
+        lost=180_000,
+        lost_at={"ring f1": 60_000, "function f2": 120_000},
+        doubts=doubts,
+        parts=(*slow, CHAIN[2]),
+    )
+    said, evidence = judge(found, FUNCTIONS, own_core=False)
+    assert said == wanted, evidence.rule
+
+
 def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
     assert judge(trial(500_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "function"
     assert judge(trial(950_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "sender"

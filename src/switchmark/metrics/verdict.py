@@ -193,6 +193,10 @@ def _by_own_time(
         return None, ""
     wanted = trial.tx_frames * trial.copies
     behind = evidence.lost_by.get("receiver", 0) + trial.late
+    elsewhere = trial.lost - evidence.lost_by.get("receiver", 0)
+    if "cores-shared" in trial.doubts:
+        # A receiver that is always busy takes the CPU time of a function on its core.
+        elsewhere -= evidence.lost_by.get("function", 0)
     blocked, idle = evidence.sender_blocked, evidence.receiver_idle
     busy = {
         "sender": blocked is not None
@@ -201,7 +205,7 @@ def _by_own_time(
         "receiver": idle is not None
         and idle < _NEVER_WAITS
         and behind > _MATTERS * wanted
-        and 2 * behind > trial.lost + trial.late,
+        and behind > elsewhere,
     }
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
     spent = {
