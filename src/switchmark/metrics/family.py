@@ -84,10 +84,10 @@ def _went_on(record: Record) -> bool:
 
 
 def further_repeats(records: Sequence[Record], compared: Sequence[Record], limit: int) -> int:
-    """Return to how many repeats the `compared` records of a run go on, so that each two of them are
-    probably decided: `limit` at most, and `limit` where the figures of so far show no difference
-    that could be decided, as more of them may. 0 where all are decided, or chance is not what is in
-    the way."""
+    """Return to how many repeats the `compared` records of a run go on, until each two of them are
+    probably decided: `limit` at most, and `limit` where the figures so far show no difference that
+    could be decided, as more of them may. 0 where all are decided, or something other than chance
+    is in the way."""
     results = Results(((record,) for record in records), goes_on=True)
     pairs = [results.difference(*pair) for pair in combinations(compared, 2)]
     needed = max((_needed(pair, limit) for pair in pairs if not pair.is_decided), default=0)
