@@ -14,7 +14,8 @@ from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host, LocalHost
 from switchmark.hosts.host_file import host_entry
 from switchmark.hosts.hosts import Hosts, planned_between
-from switchmark.lab.prepare import PLAN_PREFIX, find_nics, lend_nics, prepare
+from switchmark.lab.prepare import PLAN_PREFIX, prepare
+from switchmark.lab.running import find_nics, lend_nics
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.test import AXES, Test

@@ -25,13 +25,12 @@ from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.gate import Gate, pass_gate
 from switchmark.lab.judging import JudgedTrials
-from switchmark.lab.prepare import check_noise
 from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded, repeat_search
 from switchmark.lab.trial import Trials
 from switchmark.model.noise import Noise, NoiseCertificate
-from switchmark.model.plan import HOST
+from switchmark.model.plan import HOST, Plan, Spawn
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
@@ -313,7 +312,7 @@ class Lab:
                 raise Paused
             begun.add(repeat)
             result = judged.measure(running.trials, spec)
-            check_noise(self._executor, noise)
+            _check_noise(self._executor, noise)
             if visit.round is not None:
                 result = result.model_copy(update={"round": visit.round})
             visit.on_trial(result)
@@ -446,3 +445,13 @@ class Lab:
             self._counting[self._host] = probe_counters(self._host)
         counting = self._counting[self._host]
         return build_path(self._executor, self._host, path, counting)
+
+
+def _check_noise(executor: Executor, noise: Plan) -> None:
+    """Raise TrialFailed if a process of the noise has ended."""
+    for step in noise:
+        if isinstance(step, Spawn):
+            process = executor.process(step.name)
+            if process.poll() is not None:
+                words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                raise TrialFailed(f"{step.why}: it ended during the trial{words}")

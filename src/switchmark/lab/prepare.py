@@ -1,5 +1,4 @@
-"""This module prepares what is to be built for a test on this host, and beside it: cores, memory,
-NICs, noise."""
+"""Decides which CPUs, and which memory, the path of a test has on its hosts."""
 
 from __future__ import annotations
 
@@ -8,12 +7,9 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from switchmark.errors import TrialFailed
 from switchmark.hosts.base import Host
-from switchmark.model.addresses import mac_address
 from switchmark.model.cpus import Cpu
-from switchmark.model.place import PortEnd
-from switchmark.model.plan import HOST, Node, Plan, Reserve, Spawn, on_host
+from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import Test
 from switchmark.model.topology import NOTHING, Between
 from switchmark.model.version import Version
@@ -23,46 +19,11 @@ from switchmark.path.path import Path
 from switchmark.path.placement import AUTO, Placement, place
 from switchmark.path.refusals import may_share_process
 from switchmark.path.resolving import resolve
-from switchmark.path.ways import named_ends
 from switchmark.runs.cgroups import cpu_root
-from switchmark.runs.executor import Executor
-from switchmark.runs.nics import lend, numa_nodes, spread
-from switchmark.runs.pci import VFIO, Device, find_device, hand_over
+from switchmark.runs.nics import numa_nodes
 
 PLAN_PREFIX = "smPLAN"
 """The prefix of names where nothing is to be built."""
-
-
-def lend_nics(
-    host_of: Callable[[Node], Host], path: Path, devices: Mapping[PortEnd, Device]
-) -> Plan:
-    """Make the NICs that the user names ready for the run, those of cables between two hosts too.
-    UsageError or Unavailable where they are in use, or a host cannot lend them."""
-    steps: Plan = ()
-    host = host_of(HOST)
-    for at, end, mac in named_ends(path):
-        steps += on_host(lend(host_of(at), end, mac, path.wiring.semantics), at.host)
-    for port in path.wiring.ports:
-        for nic, semantics in ((port.nic, path.wiring.semantics), (port.nic_peer, None)):
-            if nic and not port.pci:
-                if semantics and path.is_spread:
-                    steps += spread(host, nic, path.wiring.cores)
-                steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
-    if devices:
-        driver = VFIO if path.test.driver == "auto" else path.test.driver
-        steps += hand_over(host, list(devices.values()), driver, path.wiring.memory.kind)
-    return steps
-
-
-def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
-    """Return the NICs that the user names by PCI address, by end of a port. UsageError where one is
-    not there."""
-    return {
-        PortEnd(port.id, at_switch): find_device(host, name)
-        for port in path.wiring.ports
-        for at_switch, name in ((True, port.nic), (False, port.nic_peer))
-        if port.pci and name
-    }
 
 
 def prepare(
@@ -131,13 +92,3 @@ def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) 
     """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
     path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
     return place_parts(path, read_cpus(host), read_cpus(far) if far else ()).policy
-
-
-def check_noise(executor: Executor, noise: Plan) -> None:
-    """Raise TrialFailed if a process of the noise has ended."""
-    for step in noise:
-        if isinstance(step, Spawn):
-            process = executor.process(step.name)
-            if process.poll() is not None:
-                words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
-                raise TrialFailed(f"{step.why}: it ended during the trial{words}")

@@ -12,9 +12,9 @@ from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.hosts.base import Host, Process
 from switchmark.lab.meter import Meter
-from switchmark.lab.prepare import find_nics, lend_nics
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
+from switchmark.model.addresses import mac_address
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.place import PortEnd
 from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
@@ -25,8 +25,10 @@ from switchmark.observe.perf import Counting
 from switchmark.observe.threads import in_network, of_machine, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
+from switchmark.path.ways import named_ends
 from switchmark.runs.executor import Executor
-from switchmark.runs.pci import Device
+from switchmark.runs.nics import lend, spread
+from switchmark.runs.pci import VFIO, Device, find_device, hand_over
 from switchmark.switches.base import Counters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
@@ -181,6 +183,38 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         alive=alive,
         works=bool(others or vms),
     )
+
+
+def lend_nics(
+    host_of: Callable[[Node], Host], path: Path, devices: Mapping[PortEnd, Device]
+) -> Plan:
+    """Make the NICs that the user names ready for the run, those of cables between two hosts too.
+    UsageError or Unavailable where they are in use, or a host cannot lend them."""
+    steps: Plan = ()
+    host = host_of(HOST)
+    for at, end, mac in named_ends(path):
+        steps += on_host(lend(host_of(at), end, mac, path.wiring.semantics), at.host)
+    for port in path.wiring.ports:
+        for nic, semantics in ((port.nic, path.wiring.semantics), (port.nic_peer, None)):
+            if nic and not port.pci:
+                if semantics and path.is_spread:
+                    steps += spread(host, nic, path.wiring.cores)
+                steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
+    if devices:
+        driver = VFIO if path.test.driver == "auto" else path.test.driver
+        steps += hand_over(host, list(devices.values()), driver, path.wiring.memory.kind)
+    return steps
+
+
+def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
+    """Return the NICs that the user names by PCI address, by end of a port. UsageError where one is
+    not there."""
+    return {
+        PortEnd(port.id, at_switch): find_device(host, name)
+        for port in path.wiring.ports
+        for at_switch, name in ((True, port.nic), (False, port.nic_peer))
+        if port.pci and name
+    }
 
 
 def entrances(path: Path, run: str) -> list[str]:
