@@ -36,7 +36,7 @@ class Track:
     layout: ResolvedPath
 
     def node(self, part: str) -> Node:
-        return self.layout.part(part).node
+        return next(each.node for each in self.layout.parts if each.id == part)
 
     def cpu(self, part: str) -> int:
         return self.layout.placement.pins[part].cpus[0]

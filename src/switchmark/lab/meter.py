@@ -89,7 +89,7 @@ class Window:
         self._pids = pids = {**meter.playing(), **self._hosted}
         self.used: Mapping[str, tuple[float, float]] = {}
         self.stolen = 0.0
-        self._roles = {place: _roles(path, place) for place in pids}
+        self._roles = _roles(path)
         self._by_thread, self._by_cpu = _whose_counters(meter, path, pids)
         self._threads = {
             tid: place for place in self._by_thread for tid in threads(meter.host, pids[place])
@@ -280,12 +280,14 @@ def _whose_counters(
     return by_thread, by_cpu if meter.counting.by_cpu else {}
 
 
-def _roles(path: Path, place: str) -> list[str]:
-    """Return what is done at a place, each once."""
-    if place.startswith(_SWITCH):
-        return [_SWITCH]
-    here = [path.part(name) for name in place.split("+")]
-    roles = [
-        role for part in here for role in (part.roles if part.function.played else [_FUNCTION])
-    ]
-    return list(dict.fromkeys(map(str, roles)))
+def _roles(path: Path) -> dict[str, list[str]]:
+    """Return what is done at each place of a path."""
+    played = {
+        player.name: [role.value for part in player.parts for role in part.roles]
+        for player in path.processes
+    }
+    return {
+        **{switch.id: [_SWITCH] for switch in path.switches},
+        **{part.id: [_FUNCTION] for part in path.hosted},
+        **{place: list(dict.fromkeys(roles)) for place, roles in played.items()},
+    }

@@ -324,10 +324,6 @@ class Path:
         """Return the parts' ends of ports, by the ids of these."""
         return {port.id: end for port, end in self.ends}
 
-    def part(self, part_id: str) -> Part:
-        """Return the part of this id."""
-        return next(part for part in self.parts if part.id == part_id)
-
     @property
     def refusal(self) -> str | None:
         """Return why the switch cannot make such a path, as its driver says it; None if it can."""
