@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "control.h"
 #include "input.h"
+#include "privileges.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -20,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,11 +32,12 @@ enum { COMMANDS_MAX = 24, PORTS = 4, TASKS = 6, THREADS = 3 };
 static bool network; /* a loopback interface of our own */
 static struct clock shared_clock;
 
-/* The lines that are to come, and what the last `open` was. */
+/* The next command, and how many tasks the last `open` had. */
 struct script {
 	struct input in;
-	FILE *out;
-	uint32_t lines, tasks;
+	char line[1 << 16];
+	size_t length;
+	uint32_t tasks;
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct script *s, const char *format, ...)
@@ -44,28 +45,30 @@ __attribute__((format(printf, 2, 3))) static void say(struct script *s, const ch
 	va_list args;
 
 	va_start(args, format);
-	vfprintf(s->out, format, args);
+	s->length +=
+		(size_t)vsnprintf(s->line + s->length, sizeof(s->line) - s->length, format, args);
 	va_end(args);
+	MUST(s->length < sizeof(s->line));
 }
 
 /* One of some numbers. */
-static double number_of(struct script *s, const double *numbers, uint32_t count)
+static double choose_number(struct script *s, const double *numbers, uint32_t count)
 {
 	return numbers[choose(&s->in, count)];
 }
 
 #define NUMBER(s, ...)                                                                             \
-	number_of(s, (const double[]){ __VA_ARGS__ },                                              \
-		  sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
+	choose_number(s, (const double[]){ __VA_ARGS__ },                                          \
+		      sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double))
 
-static const char *word_of(struct script *s, const char *const *words, uint32_t count)
+static const char *choose_word(struct script *s, const char *const *words, uint32_t count)
 {
 	return words[choose(&s->in, count)];
 }
 
 #define WORD(s, ...)                                                                               \
-	word_of(s, (const char *const[]){ __VA_ARGS__ },                                           \
-		sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+	choose_word(s, (const char *const[]){ __VA_ARGS__ },                                       \
+		    sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
 /* True once in `n` times; false where the input is used up. */
 static bool once_in(struct script *s, uint32_t n)
@@ -82,7 +85,7 @@ static void say_text(struct script *s)
 		uint32_t v = (uint32_t)take(&s->in, 1), low = v & 0x3f;
 
 		if (v < 0xa0)
-			fputc((int)('a' + v % 26), s->out);
+			say(s, "%c", (int)('a' + v % 26));
 		else if (v < 0xc0)
 			say(s, "\xc3%c", (int)(0x80 | low));
 		else if (v < 0xe0)
@@ -90,7 +93,7 @@ static void say_text(struct script *s)
 		else if (v < 0xff)
 			say(s, "\xf0\x9f\x98%c", (int)(0x80 | low));
 		else
-			fputc(0xff, s->out); /* no character at all */
+			say(s, "\xff"); /* no character at all */
 	}
 }
 
@@ -214,7 +217,7 @@ static void say_announced(struct script *s)
 		",\"src_ip6\":\"2001:2::6\",\"vxlan\":{\"vni\":7,\"src_ip6\":\"2001:2::5\"}",
 	};
 
-	say(s, "{\"src_mac\":\"02:00:00:00:00:02\"%s}", word_of(s, kinds, 6));
+	say(s, "{\"src_mac\":\"02:00:00:00:00:02\"%s}", choose_word(s, kinds, 6));
 }
 
 static void say_load(struct script *s)
@@ -226,8 +229,8 @@ static void say_load(struct script *s)
 
 	say(s, "{\"burst\":%.0f,\"flows\":%.0f,\"rate_pps\":%.17g,\"frame_bytes\":[%s]",
 	    NUMBER(s, 32, 8, 1, 64, 128, 200), NUMBER(s, 1, 1, 2, 3, 300),
-	    NUMBER(s, 1e5, 0, 1e6, 1e9, 1e3, 0.5, 1e-300), word_of(s, sizes, 5));
-	say(s, ",\"vary\":[%s],\"latency\":%s,\"ipdv\":%s", word_of(s, vary, 4),
+	    NUMBER(s, 1e5, 0, 1e6, 1e9, 1e3, 0.5, 1e-300), choose_word(s, sizes, 5));
+	say(s, ",\"vary\":[%s],\"latency\":%s,\"ipdv\":%s", choose_word(s, vary, 4),
 	    once_in(s, 2) ? "true" : "false", once_in(s, 2) ? "true" : "false");
 	if (!once_in(s, 8)) {
 		say(s, ",\"address\":");
@@ -338,8 +341,6 @@ static void say_command(struct script *s, uint32_t number)
 		say_waiting(s, verbs[choice - 25 < 5 ? choice - 25 + (choice == 29) : 5]);
 		break;
 	}
-	say(s, "\n");
-	s->lines++;
 }
 
 /* ---- what comes of it --------------------------------------------------------------- */
@@ -402,23 +403,15 @@ static void check_report(const json_t *answer)
 	}
 }
 
-static void check_answers(char *text, uint32_t lines)
+static void check_answer(json_t *answer)
 {
-	char *rest = text, *line;
-	uint32_t answers = 0;
+	const json_t *ok = json_object_get(answer, "ok");
+	const char *error = json_string_value(json_object_get(answer, "error"));
 
-	while ((line = strsep(&rest, "\n")) && *line) {
-		json_t *answer = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-		const json_t *ok = json_object_get(answer, "ok");
-		const char *error = json_string_value(json_object_get(answer, "error"));
-
-		MUST(json_is_boolean(ok));
-		MUST(json_is_true(ok) == !error && (!error || error[0]));
-		check_report(answer);
-		json_decref(answer);
-		answers++;
-	}
-	MUST(answers == lines);
+	MUST(json_is_boolean(ok));
+	MUST(json_is_true(ok) == !error && (!error || error[0]));
+	check_report(answer);
+	json_decref(answer);
 }
 
 static int count_fds(void)
@@ -459,30 +452,28 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct script s = { .in = { data, size } };
-	uint32_t commands = 1 + choose(&s.in, COMMANDS_MAX);
-	int in = memfd_create("commands", MFD_CLOEXEC), before;
-	struct sigaction term, interrupt;
-	char *answers = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&answers, &length);
+	static struct session session;
+	static struct command command;
+	static struct script s;
+	uint32_t commands;
+	int before = count_fds(), ends[2];
 
-	s.out = fdopen(dup(in), "w");
-	MUST(in >= 0 && out && s.out);
-	for (uint32_t i = 0; i < commands; i++)
+	s.in = (struct input){ data, size };
+	s.tasks = 0;
+	commands = 1 + choose(&s.in, COMMANDS_MAX);
+	MUST(!pipe(ends));
+	memset(&session, 0, sizeof(session));
+	ending_begin(&session.ending, ends[0]);
+	for (uint32_t i = 0; i < commands; i++) {
+		s.length = 0;
 		say_command(&s, i);
-	fclose(s.out);
-	lseek(in, 0, SEEK_SET);
-	before = count_fds();
-	sigaction(SIGTERM, NULL, &term);
-	sigaction(SIGINT, NULL, &interrupt);
-	MUST(control_serve(in, out) == 0);
-	sigaction(SIGTERM, &term, NULL);
-	sigaction(SIGINT, &interrupt, NULL);
+		check_answer(control_answer(&session, &command, s.line, s.length));
+	}
+	privileges_raise();
+	session_close(&session);
+	ending_end(&session.ending);
+	close(ends[0]);
+	close(ends[1]);
 	MUST(count_fds() == before);
-	fclose(out);
-	close(in);
-	check_answers(answers, s.lines);
-	free(answers);
 	return 0;
 }

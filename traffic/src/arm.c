@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tasks are told of a trial: frames, flows, memory for counts. */
+/* Prepares tasks for a trial: frames, flows, memory for counts. */
 #include "session.h"
 #include "skew.h"
 #include "socket.h"
@@ -126,7 +126,7 @@ static uint32_t share_of(uint32_t whole, uint32_t core, uint32_t cores)
 	return (uint32_t)((uint64_t)whole * core / cores);
 }
 
-static const char *sender_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+static const char *sender_arm(struct session *session, struct task *t, const struct arm_plan *arm,
 			      const struct task_load *load)
 {
 	struct sender *s = &t->sender;
@@ -160,9 +160,9 @@ static const char *sender_arm(struct control *c, struct task *t, const struct ar
 	/* Of several senders of a port, the lowest: the sockets' flows are numbered through. */
 	if (load->first_flow + first < s->port->first_flow)
 		s->port->first_flow = load->first_flow + first;
-	s->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
-	s->clock = &c->clock;
-	s->window = &c->window;
+	s->delay_ticks = clock_ticks_in(&session->clock, load->delay_ns);
+	s->clock = &session->clock;
+	s->window = &session->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
 	s->frames = lines_alloc(s->burst, sizeof(*s->frames));
 	s->seed = mixed(load->seed + load->first_flow + first);
@@ -228,39 +228,40 @@ static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
 }
 
 /* The CPU of the thread that has a task; -1: any. */
-static int cpu_of_task(const struct control *c, const struct task *t)
+static int cpu_of_task(const struct session *session, const struct task *t)
 {
-	for (uint32_t i = 0; i < c->worker_count; i++)
-		for (uint32_t j = 0; j < c->workers[i].count; j++)
-			if (c->workers[i].tasks[j] == t)
-				return c->workers[i].cpu;
+	for (uint32_t i = 0; i < session->worker_count; i++)
+		for (uint32_t j = 0; j < session->workers[i].count; j++)
+			if (session->workers[i].tasks[j] == t)
+				return session->workers[i].cpu;
 	return -1;
 }
 
 #define SKEW_UNKNOWN_NS 10000 /* far more than counters differ that a kernel keeps time by */
 
 /* By how many ticks the counters of two of a task's CPUs may differ; `t` is that of the first. */
-static uint64_t cores_slack(const struct control *c, const struct task *t)
+static uint64_t cores_slack(const struct session *session, const struct task *t)
 {
-	const int first = cpu_of_task(c, t);
+	const int first = cpu_of_task(session, t);
 	uint64_t most = 0;
 
 	for (uint32_t core = 1; core < t->cores; core++) {
-		const int other = cpu_of_task(c, t + core);
-		uint64_t apart = clock_ticks_in(&c->clock, SKEW_UNKNOWN_NS);
+		const int other = cpu_of_task(session, t + core);
+		uint64_t apart = clock_ticks_in(&session->clock, SKEW_UNKNOWN_NS);
 		struct skew found;
 
 		if (other == first && other >= 0)
 			continue;
 		if (first >= 0 && other >= 0 &&
-		    skew_measure((unsigned)first, (unsigned)other, c->clock.hz / 1000, &found))
+		    skew_measure((unsigned)first, (unsigned)other, session->clock.hz / 1000,
+				 &found))
 			apart = (uint64_t)llabs(found.ticks) + found.within;
 		most = apart > most ? apart : most;
 	}
 	return t->cores > 2 ? 2 * most : most; /* each is told against the first */
 }
 
-static const char *receiver_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+static const char *receiver_arm(struct session *session, struct task *t, const struct arm_plan *arm,
 				const struct task_load *load)
 {
 	struct receiver *r = &t->receiver;
@@ -273,9 +274,9 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 	r->first_flow = load->first_flow;
 	r->flows = load->flows;
 	r->burst = load->burst < port->config.burst ? load->burst : port->config.burst;
-	r->clock = &c->clock;
-	r->window = &c->window;
-	r->delay_ticks = clock_ticks_in(&c->clock, load->delay_ns);
+	r->clock = &session->clock;
+	r->window = &session->window;
+	r->delay_ticks = clock_ticks_in(&session->clock, load->delay_ns);
 	r->interval_count = (uint32_t)(arm->longest_ns / arm->interval_ns) + 1;
 	r->frames = lines_alloc(r->burst, sizeof(*r->frames));
 	if (port->notes_arrivals)
@@ -296,7 +297,7 @@ static const char *receiver_arm(struct control *c, struct task *t, const struct 
 			if (!r->order)
 				return "no memory";
 			if (!t->core)
-				r->order->shared->slack = cores_slack(c, t);
+				r->order->shared->slack = cores_slack(session, t);
 		}
 	}
 	r->intervals = lines_alloc(r->interval_count, sizeof(uint64_t));
@@ -398,16 +399,16 @@ static const char *announcement_arm(struct task *t, uint32_t i, uint32_t run,
 	return port->why[0] ? port->why : "the port could not announce its MAC";
 }
 
-static const char *task_arm(struct control *c, struct task *t, const struct arm_plan *arm,
+static const char *task_arm(struct session *session, struct task *t, const struct arm_plan *arm,
 			    const struct task_load *load)
 {
 	const char *why = NULL;
 
 	announcer_free(&t->announcer);
 	if (role_sends(t->role))
-		why = sender_arm(c, t, arm, load);
+		why = sender_arm(session, t, arm, load);
 	if (!why && role_receives(t->role))
-		why = receiver_arm(c, t, arm, load);
+		why = receiver_arm(session, t, arm, load);
 	if (!why && !role_sends(t->role) && !role_receives(t->role))
 		why = forwarder_arm(t, arm->run, load);
 	if (why)
@@ -423,51 +424,47 @@ static const char *task_arm(struct control *c, struct task *t, const struct arm_
 	return why;
 }
 
-void control_arm(struct control *c, const struct arm_plan *arm)
+const char *session_arm(struct session *session, const struct arm_plan *arm)
 {
 	uint32_t open = 0;
 
-	if (!c->port_count) {
-		answer_error(c, "arm: open first");
-		return;
-	}
-	control_halt(c);
-	c->armed = false;
-	for (uint32_t i = 0; i < c->task_count; i += c->tasks[i].cores)
+	if (!session->port_count)
+		return "arm: open first";
+	session_halt(session);
+	session->armed = false;
+	for (uint32_t i = 0; i < session->task_count; i += session->tasks[i].cores)
 		open++;
-	if (arm->task_count != open) {
-		answer_error(c, "arm: %u tasks, but %u are open", arm->task_count, open);
-		return;
-	}
+	if (arm->task_count != open)
+		return session_error(session, "arm: %u tasks, but %u are open", arm->task_count,
+				     open);
 	if (arm->has_clock) {
-		c->clock = arm->clock;
-		clock_derive(&c->clock);
+		session->clock = arm->clock;
+		clock_derive(&session->clock);
 	} else {
-		if (!c->told.hz)
-			clock_measure(&c->told, 50);
-		c->clock = c->told;
+		if (!session->measured.hz)
+			clock_measure(&session->measured, 50);
+		session->clock = session->measured;
 	}
-	for (uint32_t i = 0; i < c->port_count; i++)
-		c->ports[i].first_flow = UINT32_MAX;
-	c->window = (struct window){
-		.interval = clock_ticks_in(&c->clock, arm->interval_ns),
-		.announce_every = clock_ticks_in(&c->clock, arm->announce_every_ns),
+	for (uint32_t i = 0; i < session->port_count; i++)
+		session->ports[i].first_flow = UINT32_MAX;
+	session->window = (struct window){
+		.interval = clock_ticks_in(&session->clock, arm->interval_ns),
+		.announce_every = clock_ticks_in(&session->clock, arm->announce_every_ns),
 	};
-	for (uint32_t i = 0, plan = 0; i < c->task_count; i++) {
-		struct task *t = &c->tasks[i];
+	for (uint32_t i = 0, plan = 0; i < session->task_count; i++) {
+		struct task *t = &session->tasks[i];
 		const char *why;
 		cpu_set_t before;
 		/* Memory is where it is first written: on the node of the thread that will use it. */
-		int moved = cpu_move(cpu_of_task(c, t), &before);
+		int moved = cpu_move(cpu_of_task(session, t), &before);
 
-		why = task_arm(c, t, arm, &arm->tasks[plan]);
+		why = task_arm(session, t, arm, &arm->tasks[plan]);
 		cpu_return(moved, &before);
-		if (why) {
-			answer_error(c, "arm: task %u (%s): %s", plan, role_name(t->role), why);
-			return;
-		}
+		if (why)
+			return session_error(session, "arm: task %u (%s): %s", plan,
+					     role_name(t->role), why);
 		plan += t->core + 1 == t->cores;
 	}
-	c->armed = true;
-	answer_ok(c);
+	session->armed = true;
+	return NULL;
 }

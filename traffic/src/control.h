@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of the program: commands in, answers out, ports and workers in between. */
+/* Commands in, answers out: a JSON object a line. What they do is the session's. */
 #ifndef SWITCHMARK_CONTROL_H
 #define SWITCHMARK_CONTROL_H
 
+#include "session.h"
+
 #include <stdio.h>
 
-/* Serves commands until the end of `in`, or SIGTERM; answers go to `out`. An exit status. */
+/* Carries out one command and returns the answer. `command` is memory for what is parsed. */
+json_t *control_answer(struct session *s, struct command *command, const char *line, size_t len);
+
+/* Serves commands until the end of `in`, or SIGTERM; answers go to `out`. Returns an exit status. */
 int control_serve(int in, FILE *out);
 
 /* Prints the engines of this build as one JSON object. */

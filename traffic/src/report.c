@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was counted, as JSON; and what this build can do. */
-#include "control.h"
+/* What was counted, as JSON. */
 #include "session.h"
 #include "text.h"
 #include "watch.h"
@@ -269,7 +268,7 @@ static bool receivers_merge(struct task *t, struct receiver *sum, struct sequenc
 }
 
 /* `merged` are the flows of a receiver on several cores; NULL: it is on one. */
-static json_t *received_report(const struct control *c, struct receiver *r,
+static json_t *received_report(const struct session *session, struct receiver *r,
 			       const struct sequence *merged)
 {
 	json_t *flows = json_array(), *intervals = json_array(), *report;
@@ -297,8 +296,8 @@ static json_t *received_report(const struct control *c, struct receiver *r,
 		COUNT(reordered), "beyond", COUNT(beyond), "corrupted", COUNT(r->corrupted),
 		"foreign", COUNT(r->foreign), "stray", COUNT(r->stray), "other_phase",
 		COUNT(r->other_phase), "polls", COUNT(r->polls), "empty_polls", COUNT(r->empty),
-		"idle_ns", COUNT((__int128)r->idle * 1000000000 / c->clock.hz), "flows", flows,
-		"intervals", intervals);
+		"idle_ns", COUNT((__int128)r->idle * 1000000000 / session->clock.hz), "flows",
+		flows, "intervals", intervals);
 	if (r->promise.templates)
 		json_object_set_new(report, "headers", promise_report(&r->promise));
 	if (r->latency)
@@ -315,7 +314,7 @@ static json_t *received_report(const struct control *c, struct receiver *r,
 	return report;
 }
 
-static json_t *receiver_report(const struct control *c, struct task *t, const char **why)
+static json_t *receiver_report(const struct session *session, struct task *t, const char **why)
 {
 	struct receiver sum;
 	struct sequence *merged;
@@ -324,13 +323,13 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 	bool known;
 
 	if (t->cores == 1)
-		return received_report(c, &t->receiver, NULL);
+		return received_report(session, &t->receiver, NULL);
 	for (uint32_t core = 0; core < t->cores; core++)
 		receiver_finish(&t[core].receiver);
 	merged = calloc(t->receiver.flows, sizeof(*merged));
 	known = receiver_copy(&sum, &t->receiver) && merged &&
 		receivers_merge(t, &sum, merged, &mixture);
-	report = merged && sum.intervals ? received_report(c, &sum, merged) : json_object();
+	report = merged && sum.intervals ? received_report(session, &sum, merged) : json_object();
 	/* Among frames of flows that are not followed `reordered` is what one core saw. */
 	json_object_set_new(report, "mixed", json_integer(COUNT(mixture.flows)));
 	json_object_set_new(report, "unfollowed", json_integer(COUNT(mixture.unfollowed)));
@@ -342,7 +341,7 @@ static json_t *receiver_report(const struct control *c, struct task *t, const ch
 	return report;
 }
 
-static json_t *sender_report(const struct control *c, const struct task *t)
+static json_t *sender_report(const struct session *session, const struct task *t)
 {
 	uint64_t unsent = 0, lag_max = 0, frames = 0, polls = 0, empty = 0, blocked = 0, flows = 0;
 	json_t *cores = json_array(); /* the flows of each, and what it sent of them in turn */
@@ -371,7 +370,7 @@ static json_t *sender_report(const struct control *c, const struct task *t)
 	report = json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "cores", cores, "frames",
 			   COUNT(frames), "unsent", COUNT(unsent), "polls", COUNT(polls),
 			   "empty_polls", COUNT(empty), "blocked", COUNT(blocked), "lag_max_ns",
-			   COUNT((__int128)lag_max * 1000000000 / c->clock.hz), "flows",
+			   COUNT((__int128)lag_max * 1000000000 / session->clock.hz), "flows",
 			   COUNT(flows), "sizes", COUNT(t->sender.sizes));
 	if (lag && lag->count)
 		json_object_set_new(report, "lag", histogram_report(lag));
@@ -404,15 +403,15 @@ static json_t *forwarder_report(const struct task *t)
 }
 
 /* `why` is set if not all of it is known. */
-static json_t *task_report(const struct control *c, struct task *t, const char **why)
+static json_t *task_report(const struct session *session, struct task *t, const char **why)
 {
 	json_t *report = json_pack("{s:s,s:I}", "role", role_name(t->role), "announced",
 				   COUNT(t->announcer.sent));
 
 	if (role_sends(t->role))
-		json_object_set_new(report, "sent", sender_report(c, t));
+		json_object_set_new(report, "sent", sender_report(session, t));
 	if (role_receives(t->role))
-		json_object_set_new(report, "received", receiver_report(c, t, why));
+		json_object_set_new(report, "received", receiver_report(session, t, why));
 	if (!role_sends(t->role) && !role_receives(t->role))
 		json_object_set_new(report, "forwarded", forwarder_report(t));
 	return report;
@@ -431,7 +430,7 @@ static int64_t used(const struct worker *w, int64_t before, int64_t after)
 }
 
 /* What a thread used; of one on several cores their sum, and of the lateness the most. */
-static json_t *thread_report(const struct control *c, const struct worker *first)
+static json_t *thread_report(const struct session *session, const struct worker *first)
 {
 	int64_t cpu_ns = 0, user_ns = 0, wait_ns = 0;
 	uint64_t yields = 0, late = 0;
@@ -450,20 +449,20 @@ static json_t *thread_report(const struct control *c, const struct worker *first
 	return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "cpu", first->cpu, "cores",
 			 COUNT(first->cores), "cpu_ns", COUNT(cpu_ns), "user_ns", COUNT(user_ns),
 			 "wait_ns", COUNT(wait_ns), "yields", COUNT(yields), "started_late_ns",
-			 COUNT((__int128)late * 1000000000 / c->clock.hz));
+			 COUNT((__int128)late * 1000000000 / session->clock.hz));
 }
 
 /* What became of the frames of a port, at all its queues. */
-static json_t *port_report(const struct control *c, uint32_t first)
+static json_t *port_report(const struct session *session, uint32_t first)
 {
 	struct engine_stats sum = { 0 };
 	struct port *port = NULL;
 
-	for (uint32_t i = first; i < first + c->ports[first].config.cores; i++) {
-		const struct engine_stats *then = &c->at_start[i];
+	for (uint32_t i = first; i < first + session->ports[first].config.cores; i++) {
+		const struct engine_stats *then = &session->at_start[i];
 		struct engine_stats now;
 
-		port = (struct port *)&c->ports[i];
+		port = (struct port *)&session->ports[i];
 		port->engine->stats(port, &now);
 		if (port->engine->describe)
 			port->engine->describe(port);
@@ -473,73 +472,37 @@ static json_t *port_report(const struct control *c, uint32_t first)
 		sum.tx_drops += now.tx_drops - then->tx_drops;
 	}
 	return json_pack("{s:o,s:o,s:I,s:I,s:I,s:I}", "ifname",
-			 text_json(c->ports[first].config.ifname), "mode",
-			 text_json(c->ports[first].mode), "rx_ring_drops", COUNT(sum.rx_ring_drops),
-			 "rx_invalid", COUNT(sum.rx_invalid), "tx_errors", COUNT(sum.tx_errors),
-			 "tx_drops", COUNT(sum.tx_drops));
+			 text_json(session->ports[first].config.ifname), "mode",
+			 text_json(session->ports[first].mode), "rx_ring_drops",
+			 COUNT(sum.rx_ring_drops), "rx_invalid", COUNT(sum.rx_invalid), "tx_errors",
+			 COUNT(sum.tx_errors), "tx_drops", COUNT(sum.tx_drops));
 }
 
-void control_report(struct control *c)
+json_t *session_report(struct session *session)
 {
 	json_t *tasks, *ports, *threads;
 	const char *why = NULL;
 
-	if (!c->armed) {
-		answer_error(c, "report: arm first");
-		return;
-	}
-	control_halt(c);
+	if (!session->armed)
+		return NULL;
+	session_halt(session);
 	tasks = json_array();
 	ports = json_array();
 	threads = json_array();
-	for (uint32_t i = 0; i < c->task_count; i += c->tasks[i].cores) {
-		receiver_watched(&c->tasks[i].receiver);
-		json_array_append_new(tasks, task_report(c, &c->tasks[i], &why));
+	for (uint32_t i = 0; i < session->task_count; i += session->tasks[i].cores) {
+		receiver_watched(&session->tasks[i].receiver);
+		json_array_append_new(tasks, task_report(session, &session->tasks[i], &why));
 	}
-	for (uint32_t i = 0; i < c->port_count; i += c->ports[i].config.cores)
-		json_array_append_new(ports, port_report(c, i));
-	for (uint32_t i = 0; i < c->worker_count; i += c->workers[i].cores)
-		json_array_append_new(threads, thread_report(c, &c->workers[i]));
-	if (control_failure(c))
-		why = control_failure(c);
-	answer(c, json_pack("{s:b,s:o?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure",
-			    why ? text_json(why) : NULL, "start_ns",
-			    COUNT(clock_ns(&c->clock, c->window.start)), "duration_ns",
-			    COUNT(clock_ns(&c->clock, c->window.end) -
-				  clock_ns(&c->clock, c->window.start)),
-			    "tasks", tasks, "ports", ports, "threads", threads));
-}
-
-void control_list_engines(FILE *out)
-{
-	json_t *list = json_array(), *object;
-
-	for (const struct engine *const *e = engines; *e; e++) {
-		json_t *options = json_array();
-
-		for (const struct option_spec *s = (*e)->options; s && s->name; s++) {
-			json_t *o = json_pack("{s:s,s:s}", "name", s->name, "help", s->help);
-
-			if (s->type == OPTION_NUMBER) {
-				json_object_set_new(o, "preset", json_integer(COUNT(s->preset)));
-				json_object_set_new(o, "max", json_integer(COUNT(s->max)));
-			} else if (s->choices) {
-				json_t *choices = json_array();
-
-				for (const char *const *v = s->choices; *v; v++)
-					json_array_append_new(choices, json_string(*v));
-				json_object_set_new(o, "choices", choices);
-			}
-			json_array_append_new(options, o);
-		}
-		json_array_append_new(
-			list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", (*e)->name, "summary",
-					(*e)->summary, "sends", !!((*e)->caps & ENGINE_SENDS),
-					"receives", !!((*e)->caps & ENGINE_RECEIVES), "payload",
-					!!((*e)->caps & ENGINE_PAYLOAD), "options", options));
-	}
-	object = json_pack("{s:s,s:o}", "version", SWITCHMARK_VERSION, "engines", list);
-	json_dumpf(object, out, JSON_COMPACT);
-	fputc('\n', out);
-	json_decref(object);
+	for (uint32_t i = 0; i < session->port_count; i += session->ports[i].config.cores)
+		json_array_append_new(ports, port_report(session, i));
+	for (uint32_t i = 0; i < session->worker_count; i += session->workers[i].cores)
+		json_array_append_new(threads, thread_report(session, &session->workers[i]));
+	if (session_failure(session))
+		why = session_failure(session);
+	return json_pack("{s:b,s:o?,s:I,s:I,s:o,s:o,s:o}", "ok", 1, "failure",
+			 why ? text_json(why) : NULL, "start_ns",
+			 COUNT(clock_ns(&session->clock, session->window.start)), "duration_ns",
+			 COUNT(clock_ns(&session->clock, session->window.end) -
+			       clock_ns(&session->clock, session->window.start)),
+			 "tasks", tasks, "ports", ports, "threads", threads);
 }

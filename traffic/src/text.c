@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 /* The bytes of the character that begins here, as RFC 3629 has it; 0 if none does. The text's NUL
  * ends a character that is cut. */
@@ -51,4 +52,13 @@ void text_mend(char *text)
 		if (!bytes)
 			*text = '?';
 	}
+}
+
+json_t *text_json(const char *text)
+{
+	char copy[512];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	text_mend(copy);
+	return json_string(copy);
 }

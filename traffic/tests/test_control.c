@@ -33,6 +33,8 @@ static const struct address address = {
 	.dst_port = 20001,
 };
 
+static struct arm_plan arm_plan; /* too large for a stack */
+
 /* ---- text ------------------------------------------------------------------------- */
 
 static void a_text_is_cut_between_characters(void)
@@ -104,7 +106,7 @@ static void note_drops(struct port *port)
 /* Else one that wraps between two looks, at the start of a phase and at its report, loses 2^32. */
 static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 {
-	struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+	struct session *c = aligned_alloc(_Alignof(struct session), sizeof(*c));
 	struct engine engine = *engine_find("null");
 	struct port *port;
 	int ends[2];
@@ -112,19 +114,19 @@ static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 	if (pipe(ends))
 		return;
 	memset(c, 0, sizeof(*c));
-	c->in = ends[0];
+	c->ending.in = ends[0];
 	engine.note_drops = note_drops;
 	port = &c->ports[c->port_count++];
 	port->engine = &engine;
 	drops_noted = 0;
-	control_tick(c);
+	session_tick(c);
 	EXPECT_EQ(drops_noted, 0);
 	c->running = true;
-	control_tick(c);
-	control_tick(c);
+	session_tick(c);
+	session_tick(c);
 	EXPECT_EQ(drops_noted, 1);
 	c->noted_ns -= 2 * NOTE_DROPS_MS * 1000000ull;
-	control_tick(c);
+	session_tick(c);
 	EXPECT_EQ(drops_noted, 2);
 	close(ends[0]);
 	close(ends[1]);
@@ -309,29 +311,27 @@ static void a_rate_may_be_as_low_as_it_likes(void)
 /* ---- announcements ---------------------------------------------------------------- */
 
 /* A receiver on a port that sends back what it announces. */
-static struct control *announcer_make(struct bench *b, const struct address *a)
+static struct session *announcer_make(struct bench *b, const struct address *a)
 {
-	struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+	struct session *c = aligned_alloc(_Alignof(struct session), sizeof(*c));
 	struct arm_plan *arm;
 
 	memset(c, 0, sizeof(*c));
-	c->out = tmpfile();
 	c->ports[0] = b->port;
 	c->port_count = c->task_count = 1;
 	c->tasks = &b->task;
 	b->task.cores = 1;
 	b->task.receiver.port = b->task.forwarder.ports[0] = &c->ports[0];
-	arm = &c->command.arm;
+	arm = &arm_plan;
 	*arm = (struct arm_plan){ .run = 9, .longest_ns = 1, .interval_ns = 1, .task_count = 1 };
 	arm->tasks[0].flows = arm->tasks[0].burst = arm->tasks[0].announce_count = 1;
 	arm->tasks[0].announced[0] = *a;
 	return c;
 }
 
-static void announcer_free(struct control *c, struct bench *b)
+static void announcer_free(struct session *c, struct bench *b)
 {
 	task_free(&b->task);
-	fclose(c->out);
 	free(c);
 	bench_free(b);
 }
@@ -351,7 +351,7 @@ static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 		for (uint32_t longest = least - 1; longest <= least; longest++) {
 			const bool fits = longest == least;
 			struct bench *b = bench_make(ROLE_RECEIVER);
-			struct control *c;
+			struct session *c;
 			struct frame back;
 			struct payload p;
 
@@ -360,7 +360,7 @@ static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 			b->port.completes_sums = kind & 4; /* which it does of no tunnel */
 			EXPECT_EQ(port_open(&b->port), 0);
 			c = announcer_make(b, &a);
-			control_arm(c, &c->command.arm);
+			EXPECT_EQ(!session_arm(c, &arm_plan), fits);
 			EXPECT_EQ(c->armed, fits);
 			EXPECT_EQ(b->port.rx(&b->port, &back, NULL, 1), fits);
 			if (fits) {
@@ -632,19 +632,18 @@ static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 {
 	for (uint32_t i = 0; i < 2; i++) {
 		struct bench *b = bench_make(ROLE_SENDER);
-		struct control *c = aligned_alloc(_Alignof(struct control), sizeof(*c));
+		struct session *c = aligned_alloc(_Alignof(struct session), sizeof(*c));
 		struct task *tasks = aligned_alloc(CACHE_LINE, 2 * sizeof(*tasks));
 		struct arm_plan *arm;
 
 		memset(c, 0, sizeof(*c));
 		memset(tasks, 0, 2 * sizeof(*tasks));
-		c->out = tmpfile();
 		c->ports[0] = b->port;
 		c->ports[0].first_flow = 1; /* of a trial before */
 		c->port_count = 1;
 		c->task_count = 2;
 		c->tasks = tasks;
-		arm = &c->command.arm;
+		arm = &arm_plan;
 		*arm = (struct arm_plan){
 			.run = 9, .longest_ns = 1, .interval_ns = 1, .task_count = 2
 		};
@@ -659,12 +658,11 @@ static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 			load->burst = load->len_count = load->sent.count = 1;
 			load->lens[0] = FRAME_MIN;
 		}
-		control_arm(c, arm);
+		EXPECT(!session_arm(c, arm));
 		EXPECT(c->armed);
 		EXPECT_EQ(c->ports[0].first_flow, 4);
 		for (uint32_t k = 0; k < 2; k++)
 			task_free(&tasks[k]);
-		fclose(c->out);
 		free(tasks);
 		free(c);
 		bench_free(b);

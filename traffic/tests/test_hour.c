@@ -18,12 +18,12 @@ static uint64_t counter;
 #define START SECOND
 #define HOUR (3600 * SECOND)
 
-/* A program without threads: its tasks are stepped here. */
+static struct arm_plan arm_plan; /* too large for a stack */
+
+/* A session without threads: its tasks are stepped here. */
 struct bench {
-	struct control c;
+	struct session s;
 	struct task tasks[2]; /* a sender, a receiver */
-	char *answers;
-	size_t length;
 };
 
 static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, double rate_pps,
@@ -33,14 +33,13 @@ static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, doubl
 	const struct start_plan start = { .at_ns = START,
 					  .duration_ns = HOUR,
 					  .phase = PHASE_MEASURED };
-	struct control *c;
+	struct session *s;
 	struct port *port;
 	struct arm_plan *arm;
 
 	memset(b, 0, sizeof(*b));
-	c = &b->c;
-	c->out = open_memstream(&b->answers, &b->length);
-	port = &c->ports[0];
+	s = &b->s;
+	port = &s->ports[0];
 	port->engine = engine_find("null");
 	port->config = (struct port_config){ .sends = true,
 					     .receives = loop,
@@ -50,10 +49,10 @@ static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, doubl
 					     .option_count = 1,
 					     .options = { { .name = "loop", .number = loop } } };
 	EXPECT_EQ(port_open(port), 0);
-	c->port_count = 1;
-	c->tasks = b->tasks;
-	c->task_count = tasks;
-	arm = &c->command.arm;
+	s->port_count = 1;
+	s->tasks = b->tasks;
+	s->task_count = tasks;
+	arm = &arm_plan;
 	*arm = (struct arm_plan){ .run = 9,
 				  .touch = touch,
 				  .has_clock = true,
@@ -73,22 +72,16 @@ static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, doubl
 		load->rate_pps = rate_pps;
 		load->latency = true;
 	}
-	control_arm(c, arm);
-	EXPECT(c->armed);
-	control_start(c, &start);
+	EXPECT(!session_arm(s, arm));
+	EXPECT(s->armed);
+	EXPECT(!session_start(s, &start));
 	return b;
 }
 
-/* What was done, as the program tells it. */
 static json_t *bench_report(struct bench *b)
 {
-	size_t before;
-	json_t *report;
+	json_t *report = session_report(&b->s);
 
-	fflush(b->c.out);
-	before = b->length;
-	control_report(&b->c);
-	report = json_loads(b->answers + before, 0, NULL);
 	EXPECT(json_is_true(json_object_get(report, "ok")));
 	return report;
 }
@@ -96,11 +89,9 @@ static json_t *bench_report(struct bench *b)
 static void bench_free(struct bench *b, json_t *report)
 {
 	json_decref(report);
-	for (uint32_t i = 0; i < b->c.task_count; i++)
+	for (uint32_t i = 0; i < b->s.task_count; i++)
 		task_free(&b->tasks[i]);
-	b->c.ports[0].engine->close(&b->c.ports[0]);
-	fclose(b->c.out);
-	free(b->answers);
+	b->s.ports[0].engine->close(&b->s.ports[0]);
 	free(b);
 }
 

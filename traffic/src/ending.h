@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ends the program: SIGTERM, SIGINT and the end of stdin. The signals are blocked except while the
+ * control thread waits, so none is lost between a look at them and the wait.
+ */
+#ifndef SWITCHMARK_ENDING_H
+#define SWITCHMARK_ENDING_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct ending {
+	int in;
+	atomic_bool closed; /* stdin has ended */
+	sigset_t waiting; /* the mask while the control thread waits */
+	sigset_t before; /* the mask before ending_begin */
+};
+
+/* Blocks the signals and sets their handlers. `in` is stdin. */
+void ending_begin(struct ending *e, int in);
+/* Restores the mask; the handlers stay. */
+void ending_end(struct ending *e);
+
+/* Did stdin end, or a signal come? */
+bool ending_came(const struct ending *e);
+
+/* Waits a millisecond. Returns false if the program is to end. */
+bool ending_wait_ms(struct ending *e);
+
+/* Waits until there is something to read, or for so long if `seconds` is not 0. Returns what poll does. */
+int ending_wait_input(struct ending *e, unsigned seconds);
+
+/*
+ * A library may wait forever for the other end of a port. Meanwhile a second thread waits for the end of
+ * stdin and for signals, and interrupts the system calls of the thread that opens until they fail; ports
+ * are then closed as usual. If that does not help, the process exits with status 70.
+ */
+struct interrupter {
+	struct ending *ending;
+	pthread_t thread, opener;
+	int done; /* an eventfd: the ports are open, or opening has failed */
+};
+
+/* Returns 0 or an errno. */
+int interrupter_start(struct interrupter *i, struct ending *e);
+void interrupter_stop(struct interrupter *i);
+
+#endif

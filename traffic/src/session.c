@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *session_error(struct session *s, const char *format, ...)
+{
+	char text[sizeof(s->error)]; /* an argument may be the error before */
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	memcpy(s->error, text, sizeof(text));
+	return s->error;
+}
+
+bool session_tick(struct session *s)
+{
+	session_note_drops(s);
+	return ending_wait_ms(&s->ending);
+}
+
+#define FLUSH_NS 10000000 /* for so long a device may take what waits in a port's ring */
+
+void session_halt(struct session *s)
+{
+	uint64_t until;
+
+	for (uint32_t i = 0; i < s->worker_count; i++)
+		worker_halt(&s->workers[i]);
+	if (s->running)
+		for (uint32_t i = 0; i < s->task_count; i++)
+			task_end(&s->tasks[i]);
+	until = clock_monotonic_ns() + FLUSH_NS;
+	for (uint32_t i = 0; s->running && i < s->port_count; i++)
+		while (!port_flush(&s->ports[i]) && clock_monotonic_ns() < until)
+			;
+	s->running = false;
+}
+
+void session_note_drops(struct session *s)
+{
+	const uint64_t now = clock_monotonic_ns();
+
+	if (!s->running || now - s->noted_ns < NOTE_DROPS_MS * 1000000ull)
+		return;
+	s->noted_ns = now;
+	for (uint32_t i = 0; i < s->port_count; i++)
+		if (s->ports[i].engine->note_drops)
+			s->ports[i].engine->note_drops(&s->ports[i]);
+}
+
+const char *session_failure(const struct session *s)
+{
+	for (uint32_t i = 0; i < s->port_count; i++)
+		if (atomic_load_explicit(&s->ports[i].failed, memory_order_acquire))
+			return s->ports[i].why;
+	return NULL;
+}
