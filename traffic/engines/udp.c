@@ -6,8 +6,8 @@
  */
 #include "clock.h"
 #include "engine.h"
-#include "frames.h"
 #include "messages.h"
+#include "payload.h"
 #include "socket.h"
 
 #include <arpa/inet.h>

@@ -4,8 +4,9 @@
  * built is parsed into what it was built from, and no single bit of its payload can change
  * without being seen.
  */
-#include "frames.h"
 #include "input.h"
+#include "judge.h"
+#include "reflect.h"
 
 #include <stdlib.h>
 

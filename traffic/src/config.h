@@ -7,8 +7,8 @@
 #define SWITCHMARK_CONFIG_H
 
 #include "engine.h"
-#include "frames.h"
 #include "loop.h"
+#include "template.h"
 
 #define PORTS_MAX 128 /* queues of ports */
 #define TASKS_MAX 64 /* a task on several cores is one of them */

@@ -7,6 +7,7 @@
 #ifndef SWITCHMARK_ENGINE_H
 #define SWITCHMARK_ENGINE_H
 
+#include "inline.h"
 #include "lines.h"
 
 #include <net/if.h>
@@ -176,11 +177,5 @@ const char *port_option_text(const struct port *port, const char *name);
 /* Formats port->why, unless there is a reason already, and returns error (a negative errno). */
 int port_fail(struct port *port, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#define always_inline static inline __attribute__((always_inline))
-#ifndef likely
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
-#endif
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of engines: to add one, add its file to meson.build and two lines here. */
-#include "config.h"
 #include "engine.h"
 
 #include <stdarg.h>

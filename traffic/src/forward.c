@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forwarders: from one port to the other, and servers, which send back what came. */
+#include "judge.h"
+#include "reflect.h"
 #include "steps.h"
 
 /* Puts frames of `from` into memory that `to` can send. Returns how many fit. */

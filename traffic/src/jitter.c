@@ -2,7 +2,7 @@
 #include "jitter.h"
 
 #include "clock.h"
-#include "engine.h"
+#include "inline.h"
 #include "skew.h"
 
 #include <errno.h>

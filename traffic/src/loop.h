@@ -9,13 +9,14 @@
 
 #include "clock.h"
 #include "engine.h"
-#include "frames.h"
 #include "histogram.h"
 #include "merged.h"
 #include "order.h"
 #include "pacing.h"
+#include "predict.h"
 #include "sequence.h"
 #include "subflows.h"
+#include "template.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -121,7 +122,7 @@ struct receiver {
 	struct arrival *arrivals; /* of each of them; NULL: the port notes none */
 	enum touch touch;
 	enum form form;
-	struct likeness like; /* of a flow whose frames came one after the other */
+	struct flow_headers known; /* of a flow whose frames came one after the other */
 	/* Counts `n` frames that came; returns how many of ours were not seen before. */
 	uint32_t (*count)(struct receiver *, uint32_t n, uint64_t now);
 

@@ -3,6 +3,8 @@
  * Receivers: what came is judged frame by frame, and counted by the stretch: frames of one flow that
  * follow each other and are as old. A burst has one time of arrival, unless its port notes others.
  */
+#include "judge.h"
+#include "predict.h"
 #include "steps.h"
 
 #define NO_FLOW UINT32_MAX
@@ -197,20 +199,20 @@ always_inline void receiver_await(const struct receiver *r, const struct frame *
 
 /* Adds to a stretch those of `n` frames that follow the first of them, which is its last and reads so.
  * Returns how many. */
-always_inline uint32_t receiver_follow(const struct likeness *like, struct stretch *s,
+always_inline uint32_t receiver_follow(const struct flow_headers *known, struct stretch *s,
 				       const struct frame *f, uint32_t n,
 				       const struct payload *last)
 {
 	const uint64_t time_net = net64(last->time_ns);
 	const uint32_t left = UINT32_MAX - last->seq;
-	struct course c;
+	struct prediction p;
 	uint32_t followed;
 
-	if (n < 2 || f[1].len != like->len || load64((const uint8_t *)f[1].data + 52) != time_net)
+	if (n < 2 || f[1].len != known->len || load64((const uint8_t *)f[1].data + 52) != time_net)
 		return 0;
-	c = course_after(like, last->seq, time_net);
-	followed = course_follow(like, &c, f + 1, n - 1 < left ? n - 1 : left);
-	s->next = c.seq;
+	p = prediction_after(known, last->seq, time_net);
+	followed = prediction_follow(known, &p, f + 1, n - 1 < left ? n - 1 : left);
+	s->next = p.seq;
 	return followed;
 }
 
@@ -231,7 +233,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 	const uint64_t looked_ns = timed ? r->width_ns : 0;
 	const uint32_t run = r->run, first_flow = r->first_flow, flows = r->flows;
 	const uint8_t phase = r->window->phase;
-	struct likeness *const like = &r->like;
+	struct flow_headers *const known = &r->known;
 	struct stretch s = { .flow = NO_FLOW };
 	struct tally tally = { 0 };
 	uint32_t fresh = 0;
@@ -255,9 +257,9 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		}
 		if (form != FORM_WHOLE && arrivals)
 			device = arrivals[i].sum;
-		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && f->len == like->len &&
-		    device == DEVICE_SUM_UNKNOWN && frame_is_like(like, f->data, &p)) {
-			flow = like->flow;
+		if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && f->len == known->len &&
+		    device == DEVICE_SUM_UNKNOWN && frame_has_headers(known, f->data, &p)) {
+			flow = known->flow;
 			alike = !arrivals;
 		} else {
 			const enum verdict_of_frame verdict = frame_judge(
@@ -289,9 +291,9 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			s.next++;
 			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && !alike &&
 			    s.next - s.first == 2)
-				likeness_note(like, f->data, f->len, flow);
+				flow_headers_note(known, f->data, f->len, flow);
 			if (alike)
-				i += receiver_follow(like, &s, f, n - i, &p);
+				i += receiver_follow(known, &s, f, n - i, &p);
 			continue;
 		}
 		if (unlikely(flow >= flows)) {
@@ -306,7 +308,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		fresh += stretch_end(r, &s, &tally, timed);
 		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns, width_ns };
 		if (alike)
-			i += receiver_follow(like, &s, f, n - i, &p);
+			i += receiver_follow(known, &s, f, n - i, &p);
 	}
 	if (touch != TOUCH_NONE)
 		fresh += stretch_end(r, &s, &tally, timed);
@@ -522,7 +524,7 @@ void receiver_begin(struct receiver *r)
 	r->too_late_count = 0;
 	if (r->order)
 		order_begin(r->order);
-	r->like.len = 0; /* it is of a phase */
+	r->known.len = 0; /* it is of a phase */
 	if (r->latency) {
 		histogram_clear(r->latency);
 		histogram_clear(r->earliest);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was counted, as JSON. */
+#include "judge.h"
 #include "session.h"
 #include "text.h"
 #include "watch.h"

@@ -265,7 +265,7 @@ always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const e
 /* Is a template one of IPv4 without a tag, and its frames as short as they can be? */
 static bool template_is_short(const struct frame_template *t)
 {
-	return t->payload_at == LIKE_AT && t->len == FRAME_MIN && !t->device_sums;
+	return t->payload_at == PAYLOAD_AT && t->len == FRAME_MIN && !t->device_sums;
 }
 
 /* Sixteen bytes of any alignment, which stay in a register. */
@@ -292,7 +292,7 @@ static void write_short(struct sender *s, uint32_t n, uint64_t due)
 	const struct frame_template *const t = s->templates;
 	const block first = block_load(t->head), second = block_load(t->head + 16);
 	const block third = block_load(t->head + 24);
-	const uint64_t own = word_of(0, load64(t->head + LIKE_AT));
+	const uint64_t own = word_join(0, load64(t->head + PAYLOAD_AT));
 	const uint16_t folded =
 		(uint16_t)~checksum_fold(t->sum + time_sum(time_net) + net32(s->seq));
 	uint16_t checksum = folded ? net16(folded) : 0xffff;
@@ -306,7 +306,7 @@ static void write_short(struct sender *s, uint32_t n, uint64_t due)
 		block_store(d, first);
 		block_store(d + 16, second);
 		block_store(d + 24, third);
-		store64(d + 40, own | word_of(net16(checksum), 0));
+		store64(d + 40, own | word_join(net16(checksum), 0));
 		store32(d + 48, net32(seq));
 		store64(d + 52, time_net);
 		seq++;
@@ -320,9 +320,9 @@ static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_t
 			       const struct choices *c, uint32_t seq, bool ports)
 {
 	const block first = block_load(t->head), second = block_load(t->head + 16);
-	const uint64_t own = word_of(0, load64(t->head + LIKE_AT)), sum = t->sum;
+	const uint64_t own = word_join(0, load64(t->head + PAYLOAD_AT)), sum = t->sum;
 	const uint64_t third = load64(t->head + 32);
-	const uint32_t own_ports = load32(t->head + LIKE_AT - UDP_BYTES);
+	const uint32_t own_ports = load32(t->head + PAYLOAD_AT - UDP_BYTES);
 
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t seq_net = net32(seq + i);
@@ -333,8 +333,8 @@ static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_t
 		block_store(d, first);
 		block_store(d + 16, second);
 		store64(d + 32, third);
-		store32(d + LIKE_AT - UDP_BYTES, ports ? c->bytes[i] : own_ports);
-		store64(d + 40, own | word_of(checksum ? checksum : 0xffff, 0));
+		store32(d + PAYLOAD_AT - UDP_BYTES, ports ? c->bytes[i] : own_ports);
+		store64(d + 40, own | word_join(checksum ? checksum : 0xffff, 0));
 		store32(d + 48, seq_net);
 		store64(d + 52, c->times[i]);
 	}

@@ -2,7 +2,7 @@
 #include "skew.h"
 
 #include "clock.h"
-#include "engine.h"
+#include "lines.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -7,7 +7,7 @@
 #ifndef SWITCHMARK_SUBFLOWS_H
 #define SWITCHMARK_SUBFLOWS_H
 
-#include "frames.h"
+#include "template.h"
 
 #define SUBFLOWS_MAX (1u << 24)
 #define SUBFLOW_PORTS 32768u /* source ports; then the destination port is the next */

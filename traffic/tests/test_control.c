@@ -2,6 +2,7 @@
 /* What the program is told and tells, signals, and what a server sends back; without a socket. */
 #include "clock.h"
 #include "control.h"
+#include "judge.h"
 #include "loop.h"
 #include "privileges.h"
 #include "session.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames, clock, histogram, sequence numbers and the loop, without a socket. */
 #include "clock.h"
-#include "frames.h"
 #include "histogram.h"
+#include "judge.h"
 #include "loop.h"
+#include "reflect.h"
 #include "sequence.h"
 #include "tap.h"
 

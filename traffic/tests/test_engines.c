@@ -6,7 +6,7 @@
  */
 #include "clock.h"
 #include "engine.h"
-#include "frames.h"
+#include "judge.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When frames are due, and which sub-flow each belongs to. */
+#include "judge.h"
 #include "pacing.h"
+#include "reflect.h"
 #include "subflows.h"
 #include "tap.h"
 

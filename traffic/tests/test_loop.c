@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What senders write and what receivers count, burst by burst, against the same frame by frame. */
+#include "judge.h"
 #include "loop.h"
 #include "tap.h"
 

@@ -16,9 +16,10 @@
  * A port is the name of an interface, or a device as DPDK takes it ("net_vhost0,iface=..."), whose
  * queues a frame leaves by as its source port says; NAME and FOLDER are those of DPDK's files.
  */
+#include "checksum.h"
 #include "clock.h"
 #include "engine.h"
-#include "frames.h"
+#include "payload.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
