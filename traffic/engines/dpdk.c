@@ -1,110 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dpdk: any device of DPDK's environment (EAL). Frames lie in mbufs; a handle is an mbuf.
+ * dpdk: any device of DPDK. Frames are in mbufs; a handle is an mbuf.
  *
- * The EAL lives as long as the process and is started by the first port that is opened. A port
- * is one queue pair of a device; ports that name the same device share it. One that receives
- * reads all receive queues of the device, as nobody can tell which of them a switch will use; that
- * of one of several cores reads its own. Nobody else may receive from these.
+ * A port that receives reads all receive queues of its device, as nobody knows which of them a switch
+ * will use; a port on one of several cores reads its own queue. No other port may receive from these.
  *
- * A port of a device that completes checksums, checks them or notes times has a tx and an rx that
- * know of it; all others run through code that does not.
+ * A port of a device that completes checksums, checks them or notes times has a tx and an rx of its own;
+ * all others run code without these branches.
  */
-#define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock, since 19.05 */
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <rte_dev.h>
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_lcore.h>
-#include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-/* Behind DPDK's headers, which have an attribute of the same name as its always_inline. */
+/* After DPDK's headers, which use an attribute with the name of our macro always_inline. */
 #include "clock.h"
+#include "dpdk_device.h"
+#include "dpdk_eal.h"
+#include "dpdk_stamps.h"
 #include "engine.h"
 #include "frames.h"
 #include "socket.h"
-#include "socket_clear.h"
-
-enum {
-	DEVICES_MAX = 32,
-	DEVICE_QUEUES_MAX = 64, /* a bit each in sent_to */
-	CACHE = 256, /* mbufs that a thread keeps for itself */
-	HEADERS_MAX = 18, /* Ethernet and one tag: not part of the MTU */
-	SOCKETS_MAX = 16, /* of a device: one for each of its queues */
-	PACKET_SOCKETS_MAX = 1024, /* of the process, among which a device's are looked for */
-};
-
-struct device {
-	char name[RTE_ETH_NAME_MAX_LEN];
-	uint16_t id, queues, ports;
-	/* By one of the ports, as a queue has no lock: which queues are sent to, and which are
-	 * received from. */
-	uint64_t sent_to;
-	uint64_t received_from;
-	bool errors_are_losses; /* oerrors counts frames that were taken and did not leave */
-	bool completes_sums, checks_sums; /* of UDP */
-	bool stamps;
-	const char *sent_by, *checked_by; /* who does, for the record */
-	struct rte_device *bus_device;
-	struct rte_mempool *pool;
-	uint32_t room; /* bytes of a frame that an mbuf has room for */
-	int sockets[SOCKETS_MAX]; /* net_af_packet's own, whose drops it does not tell */
-	unsigned int socket_count;
-	uint64_t socket_drops;
-	const struct port *teller; /* of the device's counters; NULL: nobody yet */
-};
-
-/* The clock that a device's stamps are of. */
-enum stamp_clock {
-	STAMPS_NONE,
-	STAMPS_DEVICE, /* that rte_eth_read_clock reads, if a stamp is near to it */
-	STAMPS_REALTIME, /* CLOCK_REALTIME, if a stamp is near to it */
-	STAMPS_REALTIME_US,
-	STAMPS_STRANGE,
-};
-
-struct stamps {
-	uint16_t id; /* of the device */
-	enum stamp_clock clock;
-	bool known; /* a stamp has shown that it is that clock */
-	int field; /* of an mbuf */
-	uint64_t flag, second; /* ticks */
-	struct clock_fit fit;
-	bool seen, missed; /* since then: frames with a stamp that can be, and without */
-};
 
 struct dpdk_port {
 	struct device *device;
 	struct rte_mempool *pool;
 	uint16_t id, queue, queues, next;
 	uint64_t invalid;
-	uint32_t plain; /* the first of mbufs that were received last, if all are as in mbuf_plain */
+	uint32_t plain; /* how many mbufs the last burst had, if all of them are mbuf_plain; else 0 */
 	struct rte_mbuf *mbufs[BURST_MAX];
 };
 
-/* A port of a device that tells something of what it receives. */
-struct hearing_port {
+/* A port that receives from a device which checks checksums or notes times. */
+struct offload_port {
 	struct dpdk_port port;
 	struct stamps stamps;
 };
-
-static const char *const memories[] = { "no-huge", "hugepages", NULL };
-
-static const char *const offloads[] = { "auto", "off", NULL };
 
 static const struct option_spec dpdk_options[] = {
 	{ .name = "device",
@@ -122,11 +59,11 @@ static const struct option_spec dpdk_options[] = {
 	  .help = "length of each queue; 0: the device's choice" },
 	{ .name = "offload",
 	  .type = OPTION_TEXT,
-	  .choices = offloads,
+	  .choices = device_offloads,
 	  .help = "use what the device offers of checksums and times" },
 	{ .name = "memory",
 	  .type = OPTION_TEXT,
-	  .choices = memories,
+	  .choices = eal_memories,
 	  .help = "what the process has its frames in" },
 	{ .name = "megabytes",
 	  .type = OPTION_NUMBER,
@@ -141,405 +78,9 @@ static const struct option_spec dpdk_options[] = {
 	{ 0 },
 };
 
-/* ---- the EAL ---------------------------------------------------------------------- */
-
-static struct {
-	bool started;
-	char memory[16];
-	pthread_key_t thread;
-	struct device *devices[DEVICES_MAX];
-	char said[192]; /* the last line that it logged */
-} eal;
-
-static ssize_t eal_log(void *cookie, const char *text, size_t size)
-{
-	size_t n = size;
-
-	(void)cookie;
-	while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-		n--;
-	if (n)
-		snprintf(eal.said, sizeof(eal.said), "%.*s", (int)n, text);
-	return (ssize_t)size;
-}
-
-static const char *eal_said(void)
-{
-	return eal.said[0] ? eal.said : rte_strerror(rte_errno);
-}
-
-static void thread_leave(void *entered)
-{
-	(void)entered;
-	rte_thread_unregister();
-}
-
-static void eal_end(void)
-{
-	rte_eal_cleanup();
-}
-
-/* Every CPU that the process may use, as in `0@(0,2)`: its one lcore is bound to none. */
-static void lcores_write(char *out, size_t size)
-{
-	cpu_set_t set;
-	size_t at = (size_t)snprintf(out, size, "--lcores=0@(");
-
-	CPU_ZERO(&set);
-	sched_getaffinity(0, sizeof(set), &set);
-	for (int cpu = 0; cpu < CPU_SETSIZE && at < size - 8; cpu++)
-		if (CPU_ISSET(cpu, &set))
-			at += (size_t)snprintf(out + at, size - at, "%d,", cpu);
-	out[at - 1] = ')';
-}
-
-static int eal_start(struct port *port)
-{
-	static const cookie_io_functions_t log_to = { .write = eal_log };
-	const char *memory = port_option_text(port, "memory");
-	const char *prefix = port_option_text(port, "prefix");
-	const char *directory = port_option_text(port, "directory");
-	char lcores[4096], megabytes[32], files[160];
-	char *argv[16];
-	int argc = 0;
-	FILE *log;
-
-	if (eal.started) {
-		if (strcmp(eal.memory, memory))
-			return port_fail(port, EBUSY, "the process has its memory in %s already",
-					 eal.memory);
-		return 0;
-	}
-	log = fopencookie(NULL, "w", log_to);
-	if (!log)
-		return port_fail(port, ENOMEM, "no memory for a log");
-	setvbuf(log, NULL, _IOLBF, 256);
-	rte_openlog_stream(log);
-	if (directory[0])
-		setenv("RUNTIME_DIRECTORY", directory, 1);
-	lcores_write(lcores, sizeof(lcores));
-	snprintf(megabytes, sizeof(megabytes), "%llu",
-		 (unsigned long long)port_option(port, "megabytes"));
-	snprintf(files, sizeof(files), "--file-prefix=%s", prefix[0] ? prefix : "switchmark");
-
-	argv[argc++] = (char *)(uintptr_t) "switchmark-traffic";
-	argv[argc++] = lcores;
-	argv[argc++] = files;
-	argv[argc++] = (char *)(uintptr_t) "-m";
-	argv[argc++] = megabytes;
-	argv[argc++] = (char *)(uintptr_t) "--no-telemetry";
-	argv[argc++] = (char *)(uintptr_t) "--log-level=*:error";
-	/* The back end of vhost-user, or the server of memif, maps our memory: few files. */
-	argv[argc++] = (char *)(uintptr_t) "--single-file-segments";
-	if (!strcmp(memory, "no-huge")) {
-		argv[argc++] = (char *)(uintptr_t) "--no-huge";
-		argv[argc++] = (char *)(uintptr_t) "--no-shconf";
-	} else {
-		argv[argc++] = (char *)(uintptr_t) "--in-memory";
-	}
-	/* Whatever the first device is: a bus that is off is never looked at again. The EAL takes no PCI
-	 * device but those that ports name later, as no driver wants a host bridge. */
-	argv[argc++] = (char *)(uintptr_t)(access("/sys/bus/pci/devices", F_OK) ? "--no-pci" :
-										  "-a0000:00:00.0");
-	argv[argc] = NULL;
-	if (rte_eal_init(argc, argv) < 0)
-		return port_fail(port, ENOMEM, "the EAL does not start: %s", eal_said());
-	pthread_key_create(&eal.thread, thread_leave);
-	atexit(eal_end);
-	snprintf(eal.memory, sizeof(eal.memory), "%s", memory);
-	eal.started = true;
-	return 0;
-}
-
-/* ---- devices ---------------------------------------------------------------------- */
-
-static struct device **device_slot(const char *name)
-{
-	struct device **empty = NULL;
-
-	for (int i = 0; i < DEVICES_MAX; i++) {
-		if (eal.devices[i] && !strcmp(eal.devices[i]->name, name))
-			return &eal.devices[i];
-		if (!eal.devices[i] && !empty)
-			empty = &eal.devices[i];
-	}
-	return empty;
-}
-
-static void device_close(struct device *d)
-{
-	rte_eth_dev_stop(d->id);
-	rte_eth_dev_close(d->id);
-	rte_dev_remove(d->bus_device);
-	rte_mempool_free(d->pool);
-	free(d);
-}
-
-/*
- * What the device is to do. A sum that it makes has to be in the frame when it arrives: a paravirtual
- * device only notes that one is missing, and takes such a note for a sum that is right, so that the
- * receiver's check would find nothing. What the members of net_bonding and net_failsafe do is not
- * known. The IPv4 header's sum is the same in all frames of a flow: there is nothing to be saved.
- */
-static void device_offload(const struct port *port, struct device *d,
-			   const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
-{
-	static const char *const marking[] = { "net_virtio",  "net_virtio_user", "net_vhost",
-					       "net_vmxnet3", "net_netvsc",	 "net_bonding",
-					       "net_failsafe" };
-	const uint64_t sums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-	const bool completes = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-	const bool checks = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-	bool marks = false;
-
-	d->sent_by = d->checked_by = "software";
-	if (port->config.forwards || strcmp(port_option_text(port, "offload"), offloads[0]))
-		return;
-	for (size_t i = 0; i < sizeof(marking) / sizeof(marking[0]); i++)
-		marks |= !strcmp(info->driver_name, marking[i]);
-	if (completes && port->config.sends) {
-		d->completes_sums = !marks;
-		d->sent_by = marks ? "software (the device would only mark it)" : "device";
-	}
-	if (checks && port->config.receives) {
-		d->checks_sums = !marks;
-		d->checked_by = marks ? "software (the device would believe a mark)" : "device";
-	}
-	/* net_pcap of 22.11 notes times and does not say so. */
-	d->stamps = port->config.receives &&
-		    (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ||
-		     !strcmp(info->driver_name, "net_pcap"));
-	if (d->completes_sums)
-		conf->txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-	if (d->checks_sums)
-		conf->rxmode.offloads |= info->rx_offload_capa & sums;
-	if (d->stamps)
-		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
-}
-
-static int device_setup(struct port *port, struct device *d, const struct rte_eth_dev_info *info)
-{
-	const int device_node = rte_eth_dev_socket_id(d->id);
-	int node = device_node < 0 ? (int)rte_socket_id() : device_node;
-	struct rte_eth_conf conf = { 0 };
-	uint16_t rx = (uint16_t)port_option(port, "descriptors"), tx = rx;
-	uint32_t mtu = port->config.frame_max > HEADERS_MAX + 1500 ?
-			       port->config.frame_max - HEADERS_MAX :
-			       1500;
-	char name[RTE_MEMPOOL_NAMESIZE];
-	uint32_t count;
-	int error;
-
-	if (d->queues > info->max_rx_queues || d->queues > info->max_tx_queues)
-		return port_fail(port, EINVAL, "%s has no %u pairs of queues, but %u", d->name,
-				 d->queues, RTE_MIN(info->max_rx_queues, info->max_tx_queues));
-	if (info->max_mtu >= RTE_ETHER_MIN_MTU && mtu > info->max_mtu)
-		mtu = info->max_mtu;
-	/* These name a longest frame, and carry longer ones. */
-	if (!strcmp(info->driver_name, "net_memif") || !strcmp(info->driver_name, "net_af_packet"))
-		mtu = RTE_MIN(mtu, RTE_ETHER_MTU);
-	conf.rxmode.mtu = mtu;
-	if (d->queues > 1 && info->flow_type_rss_offloads) {
-		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &
-						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
-	}
-	device_offload(port, d, info, &conf);
-	error = rte_eth_dev_configure(d->id, d->queues, d->queues, &conf);
-	if (error)
-		return port_fail(port, error, "%s cannot be configured: %s", d->name, eal_said());
-	rx = rx					? rx :
-	     info->default_rxportconf.ring_size ? info->default_rxportconf.ring_size :
-						  1024;
-	tx = tx					? tx :
-	     info->default_txportconf.ring_size ? info->default_txportconf.ring_size :
-						  1024;
-	error = rte_eth_dev_adjust_nb_rx_tx_desc(d->id, &rx, &tx);
-	if (error)
-		return port_fail(port, error, "%s takes no queue of that length", d->name);
-	/* Rings of both ends, what the caller and the threads' caches hold. */
-	count = 2u * (rx + tx) * d->queues +
-		(4 * port->config.burst + 4 * CACHE) * port->config.cores;
-	/* Powers of two: af_packet's slots are, and an mbuf must hold one. */
-	d->room = RTE_MAX(rte_align32pow2(port->config.frame_max + 64), 2048u);
-	snprintf(name, sizeof(name), "frames-%u", d->id);
-	d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
-					  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
-	/* The device may be on a node that memory was not taken of. */
-	if (!d->pool && node != (int)rte_socket_id()) {
-		node = (int)rte_socket_id();
-		d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
-						  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
-	}
-	if (!d->pool)
-		return port_fail(port, ENOMEM, "no memory for %u frames of %u bytes: %s", count,
-				 d->room, eal_said());
-	for (uint16_t q = 0; q < d->queues && !error; q++) {
-		error = rte_eth_rx_queue_setup(d->id, q, rx, (unsigned)node, NULL, d->pool);
-		if (!error)
-			error = rte_eth_tx_queue_setup(d->id, q, tx, (unsigned)node, NULL);
-	}
-	if (!error)
-		error = rte_eth_dev_start(d->id);
-	if (error)
-		return port_fail(port, error, "%s does not start: %s", d->name, eal_said());
-	/* Not every device can, and those that cannot hear everything anyway. */
-	rte_eth_promiscuous_enable(d->id);
-	return 0;
-}
-
-static void nothing(int number)
-{
-	(void)number;
-}
-
-/* Lets the thread that serves the sockets of vhost look at them now. It sleeps in poll() for a
- * second at a time, and that a socket listens does not wake it (lib/vhost of DPDK 22.11,
- * fd_man.c): the other end, which connects meanwhile, would wait so long for its answer. */
-static void vhost_look(void)
-{
-	struct sigaction action = { .sa_handler = nothing };
-	DIR *threads = opendir("/proc/self/task");
-
-	sigaction(SIGURG, &action, NULL);
-	for (struct dirent *e; threads && (e = readdir(threads));) {
-		char path[300], name[16] = "";
-		FILE *comm;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
-		comm = fopen(path, "re");
-		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "vhost-events\n"))
-			tgkill(getpid(), atoi(e->d_name), SIGURG);
-		if (comm)
-			fclose(comm);
-	}
-	if (threads)
-		closedir(threads);
-}
-
-/* Is a descriptor of this process a packet socket? */
-static bool is_packet_socket(int fd)
-{
-	int domain = 0;
-	socklen_t size = sizeof(domain);
-
-	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) && domain == AF_PACKET;
-}
-
-/* Those of this process, whatever number they have. */
-struct packet_sockets {
-	unsigned int count;
-	int fds[PACKET_SOCKETS_MAX];
-};
-
-static void packet_sockets_list(struct packet_sockets *s)
-{
-	DIR *open = opendir("/proc/self/fd");
-
-	s->count = 0;
-	for (struct dirent *e; open && s->count < PACKET_SOCKETS_MAX && (e = readdir(open));) {
-		const int fd = atoi(e->d_name);
-
-		if (is_packet_socket(fd))
-			s->fds[s->count++] = fd;
-	}
-	if (open)
-		closedir(open);
-}
-
-static bool packet_sockets_have(const struct packet_sockets *s, int fd)
-{
-	for (unsigned int i = 0; i < s->count; i++)
-		if (s->fds[i] == fd)
-			return true;
-	return false;
-}
-
-/* Notes the packet sockets that a device has opened: those that were not there before. */
-static void device_find_sockets(struct device *d, const struct packet_sockets *before)
-{
-	struct packet_sockets now;
-
-	packet_sockets_list(&now);
-	for (unsigned int i = 0; i < now.count && d->socket_count < SOCKETS_MAX; i++)
-		if (!packet_sockets_have(before, now.fds[i]))
-			d->sockets[d->socket_count++] = now.fds[i];
-}
-
-/* Removes the socket of a device that was to be a server: virtio-user (of DPDK 22.11) leaves it when it
- * fails, as it does when the wait for a client is interrupted. */
-static void device_clear(const char *arguments)
-{
-	const char *path = strstr(arguments, ",path=");
-	char copy[256];
-
-	if (!path || !strstr(arguments, ",server=1"))
-		return;
-	path += strlen(",path=");
-	snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(path, ","), path);
-	(void)socket_clear(copy);
-}
-
-static int device_open(struct port *port, struct device **slot, const char *arguments,
-		       const char *name)
-{
-	struct device *d = calloc(1, sizeof(*d));
-	struct rte_eth_dev_info info;
-	struct packet_sockets before;
-	int error;
-
-	if (!d)
-		return port_fail(port, ENOMEM, "no memory for a device");
-	packet_sockets_list(&before);
-	eal.said[0] = 0;
-	snprintf(d->name, sizeof(d->name), "%s", name);
-	d->queues = (uint16_t)port_option(port, "queues");
-	error = rte_dev_probe(arguments);
-	if (!error)
-		error = rte_eth_dev_get_port_by_name(name, &d->id);
-	if (!error)
-		error = rte_eth_dev_info_get(d->id, &info);
-	if (error) {
-		free(d);
-		device_clear(arguments);
-		return port_fail(port, error, "no device '%s': %s", arguments, eal_said());
-	}
-	d->bus_device = (struct rte_device *)(uintptr_t)info.device;
-	/* A software ring that is full refuses frames, and counts those that are offered again. */
-	d->errors_are_losses = strcmp(info.driver_name, "net_vhost") &&
-			       strcmp(info.driver_name, "net_virtio_user") &&
-			       strcmp(info.driver_name, "net_memif");
-	if (!strcmp(info.driver_name, "net_af_packet"))
-		device_find_sockets(d, &before);
-	error = device_setup(port, d, &info);
-	if (error) {
-		device_close(d);
-		return error;
-	}
-	if (!strcmp(info.driver_name, "net_vhost"))
-		vhost_look();
-	*slot = d;
-	return 0;
-}
-
-static const char *stamps_say(const struct stamps *s)
-{
-	if (s->clock == STAMPS_NONE)
-		return "software";
-	if (s->clock == STAMPS_STRANGE)
-		return "software (no clock is known that the device's stamps are of)";
-	if (!s->known || !s->seen)
-		return "software (no stamp came yet)";
-	if (s->missed)
-		return "device and software (some frames had no stamp)";
-	return s->clock == STAMPS_DEVICE   ? "device" :
-	       s->clock == STAMPS_REALTIME ? "device (CLOCK_REALTIME)" :
-					     "device (CLOCK_REALTIME, microseconds)";
-}
-
 static void mode_write(struct port *port, const struct dpdk_port *p)
 {
-	const struct hearing_port *h = port->notes_arrivals ? (const struct hearing_port *)p : NULL;
+	const struct offload_port *h = port->notes_arrivals ? (const struct offload_port *)p : NULL;
 	struct rte_eth_burst_mode burst = { 0 };
 	struct rte_eth_dev_info info = { 0 };
 	int at;
@@ -549,7 +90,7 @@ static void mode_write(struct port *port, const struct dpdk_port *p)
 	if (rte_eth_rx_burst_mode_get(p->id, 0, &burst))
 		burst.info[0] = 0;
 	at = snprintf(port->mode, sizeof(port->mode), "%.20s, %.10s%s%.20s", info.driver_name,
-		      eal.memory, burst.info[0] ? ", " : "", burst.info);
+		      eal_memory(), burst.info[0] ? ", " : "", burst.info);
 	if (port->config.forwards)
 		return;
 	if (port->config.sends)
@@ -558,120 +99,10 @@ static void mode_write(struct port *port, const struct dpdk_port *p)
 	if (port->config.receives)
 		snprintf(port->mode + at, sizeof(port->mode) - (size_t)at,
 			 ", rx checksum by %s, rx times by %s", p->device->checked_by,
-			 h ? stamps_say(&h->stamps) : "software");
+			 h ? stamps_describe(&h->stamps) : "software");
 }
 
-/* ---- times of the device ---------------------------------------------------------- */
-
-static bool stamps_clock(const struct stamps *s, uint64_t *at)
-{
-	struct timespec now;
-
-	if (s->clock == STAMPS_DEVICE)
-		return !rte_eth_read_clock(s->id, at);
-	clock_gettime(CLOCK_REALTIME, &now);
-	*at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	return true;
-}
-
-/* Notes what both clocks show, by the tightest of a few readings; false: the device's has none. */
-static bool stamps_pair(struct stamps *s)
-{
-	uint64_t best = UINT64_MAX, at = 0, ticks = 0;
-
-	for (int i = 0; i < 4; i++) {
-		uint64_t before = clock_ticks(), shown, width;
-
-		if (!stamps_clock(s, &shown))
-			return false;
-		width = clock_ticks() - before;
-		if (width < best) {
-			best = width;
-			at = shown;
-			ticks = before + width / 2;
-		}
-	}
-	clock_fit_add(&s->fit, at, ticks, (double)s->second);
-	return true;
-}
-
-static void stamps_open(struct stamps *s, uint16_t id)
-{
-	int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
-
-	s->field = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
-	if (flag < 0 || s->field < 0)
-		return;
-	s->id = id;
-	s->flag = 1ull << flag;
-	s->second = rte_get_tsc_hz();
-	s->clock = STAMPS_DEVICE;
-	if (!stamps_pair(s)) {
-		s->clock = STAMPS_REALTIME;
-		stamps_pair(s);
-	}
-}
-
-/* Of which clock is the first stamp? That which it is within a second of. */
-static void stamps_recognise(struct stamps *s, uint64_t stamp)
-{
-	uint64_t now;
-
-	if (s->clock == STAMPS_DEVICE) {
-		int64_t off = (int64_t)(clock_ticks() - clock_fit_ticks(&s->fit, stamp));
-
-		s->known = (uint64_t)llabs(off) < s->second;
-		if (!s->known) {
-			s->fit = (struct clock_fit){ 0 };
-			s->clock = STAMPS_REALTIME;
-			stamps_pair(s);
-		}
-		return;
-	}
-	stamps_clock(s, &now);
-	s->known = true;
-	if (llabs((int64_t)(now - stamp)) < 1000000000)
-		return;
-	s->clock = stamp < UINT64_MAX / 1000 && llabs((int64_t)(now - stamp * 1000)) < 1000000000 ?
-			   STAMPS_REALTIME_US :
-			   STAMPS_STRANGE;
-}
-
-/* When a frame arrived, in ticks; 0 if its stamp does not tell. */
-static uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, uint64_t now)
-{
-	uint64_t stamp, ticks;
-	int64_t age;
-
-	if (!(m->ol_flags & s->flag)) {
-		s->missed |= s->known;
-		return 0;
-	}
-	stamp = *RTE_MBUF_DYNFIELD(m, s->field, rte_mbuf_timestamp_t *);
-	if (unlikely(!s->known)) {
-		if (!(s->fit.ticks_per_unit > 0))
-			return 0;
-		stamps_recognise(s, stamp);
-	}
-	if (!s->known || s->clock == STAMPS_STRANGE)
-		return 0;
-	/* The middle of the microsecond whose begin is told. */
-	if (s->clock == STAMPS_REALTIME_US)
-		stamp = stamp * 1000 + 500;
-	ticks = clock_fit_ticks(&s->fit, stamp);
-	age = (int64_t)(now - ticks);
-	/* One that the clock was set after. The fit may be off by some microseconds at first. */
-	if (unlikely(age < -(int64_t)(s->second / 1000) || age > (int64_t)s->second * 10)) {
-		s->missed = true;
-		return 0;
-	}
-	s->seen = true;
-	return age < 0 ? now : ticks;
-}
-
-/* ---- the engine ------------------------------------------------------------------- */
-
-/* The receive queues that a port reads, a bit each. */
+/* The receive queues that a port reads, a bit for each. */
 static uint64_t queues_read(const struct port *port)
 {
 	if (!port->config.receives)
@@ -686,20 +117,18 @@ static void dpdk_close(struct port *port)
 
 	if (!p)
 		return;
-	if (p->device->teller == port)
-		p->device->teller = NULL;
+	if (p->device->reporter == port)
+		p->device->reporter = NULL;
 	p->device->received_from &= ~queues_read(port);
 	p->device->sent_to &= ~((uint64_t)port->config.sends << p->queue);
-	if (!--p->device->ports) {
-		*device_slot(p->device->name) = NULL;
-		device_close(p->device);
-	}
+	p->device->ports--;
+	device_leave(p->device);
 	free(p);
 	port->priv = NULL;
 	port->notes_arrivals = port->completes_sums = false;
 }
 
-static bool dpdk_hears(const struct port *port, const struct device *d)
+static bool rx_has_offloads(const struct port *port, const struct device *d)
 {
 	return port->config.receives && !port->config.forwards && (d->checks_sums || d->stamps);
 }
@@ -708,13 +137,13 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
 				  uint32_t n);
 
-/* Gives the port what its device offers, if that is anything. */
+/* Lets the port use what its device offers. */
 static void dpdk_offload(struct port *port, struct dpdk_port *p)
 {
 	const struct device *d = p->device;
 
-	if (dpdk_hears(port, d)) {
-		struct hearing_port *h = (struct hearing_port *)p;
+	if (rx_has_offloads(port, d)) {
+		struct offload_port *h = (struct offload_port *)p;
 
 		port->notes_arrivals = true;
 		port->stamps_by = "device";
@@ -729,51 +158,36 @@ static void dpdk_offload(struct port *port, struct dpdk_port *p)
 
 static int dpdk_open(struct port *port)
 {
-	const char *arguments = port_option_text(port, "device");
-	char name[RTE_ETH_NAME_MAX_LEN];
-	struct device **slot;
+	struct device *d;
 	struct dpdk_port *p;
-	int error;
+	const int error = device_take(port, &d);
 
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(arguments, ","), arguments);
-	if (!name[0])
-		return port_fail(port, EINVAL, "the option device is missing");
-	error = eal_start(port);
 	if (error)
 		return error;
-	slot = device_slot(name);
-	if (!slot)
-		return port_fail(port, ENFILE, "more than %d devices", DEVICES_MAX);
-	if (!*slot)
-		error = device_open(port, slot, arguments, name);
-	if (error || !*slot)
-		return error;
-	if ((*slot)->received_from & queues_read(port))
+	if (d->received_from & queues_read(port))
 		return port_fail(port, EBUSY,
 				 "%s is received from by another port, which reads all its queues",
-				 name);
+				 d->name);
 	if (port->config.sends && port->config.queue < DEVICE_QUEUES_MAX &&
-	    ((*slot)->sent_to >> port->config.queue & 1))
+	    (d->sent_to >> port->config.queue & 1))
 		return port_fail(port, EBUSY, "queue %u of %s is sent to by another port",
-				 port->config.queue, name);
-	p = lines_alloc(1, dpdk_hears(port, *slot) ? sizeof(struct hearing_port) : sizeof(*p));
-	if (!p || port->config.queue >= (*slot)->queues || port->config.frame_max > (*slot)->room) {
-		if (!(*slot)->ports) {
-			device_close(*slot);
-			*slot = NULL;
-		}
+				 port->config.queue, d->name);
+	p = lines_alloc(1, rx_has_offloads(port, d) ? sizeof(struct offload_port) : sizeof(*p));
+	if (!p || port->config.queue >= d->queues || port->config.frame_max > d->room) {
+		port_fail(port, EINVAL, "%s was opened with fewer queues, or for shorter frames",
+			  d->name);
+		device_leave(d);
 		free(p);
-		return port_fail(port, EINVAL,
-				 "%s was opened with fewer queues, or for shorter frames", name);
+		return -EINVAL;
 	}
-	p->device = *slot;
-	p->device->ports++;
-	p->device->received_from |= queues_read(port);
-	p->device->sent_to |= (uint64_t)port->config.sends << port->config.queue;
-	p->pool = p->device->pool;
-	p->id = p->device->id;
+	p->device = d;
+	d->ports++;
+	d->received_from |= queues_read(port);
+	d->sent_to |= (uint64_t)port->config.sends << port->config.queue;
+	p->pool = d->pool;
+	p->id = d->id;
 	p->queue = (uint16_t)port->config.queue;
-	p->queues = port->config.cores > 1 ? 1 : p->device->queues;
+	p->queues = port->config.cores > 1 ? 1 : d->queues;
 	p->next = port->config.cores > 1 ? p->queue : 0;
 	port->priv = p;
 	dpdk_offload(port, p);
@@ -781,12 +195,10 @@ static int dpdk_open(struct port *port)
 	return 0;
 }
 
-/* A thread that DPDK does not know has no cache of mbufs. */
 static void dpdk_enter(struct port *port)
 {
 	(void)port;
-	if (rte_lcore_id() == LCORE_ID_ANY && !rte_thread_register())
-		pthread_setspecific(eal.thread, &eal);
+	eal_enter();
 }
 
 static bool dpdk_ready(struct port *port)
@@ -805,7 +217,7 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 	if (unlikely(rte_mempool_get_bulk(p->pool, (void **)p->mbufs, n))) {
 		uint32_t got = 0;
 
-		/* What was sent may lie in the ring still. */
+		/* Frames that were sent may still be in the ring. */
 		rte_eth_tx_done_cleanup(p->id, p->queue, 0);
 		while (got < n && !rte_mempool_get(p->pool, (void **)&p->mbufs[got]))
 			got++;
@@ -814,7 +226,7 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = p->mbufs[i];
 
-		/* The buffer lies behind the mbuf: nothing of it is read, only asked for. */
+		/* The buffer follows the mbuf: it is prefetched, not read. */
 		f[i].data = (uint8_t *)(m + 1) + RTE_PKTMBUF_HEADROOM;
 		f[i].handle = (uintptr_t)m;
 		__builtin_prefetch(f[i].data, 1);
@@ -839,8 +251,8 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 		uint32_t len = f[i].len;
 
 		p->mbufs[i] = m;
-		/* One that was sent before comes back as it was: loads wait for no store. What a full
-		 * reset writes into its second cache line stands there in any case. */
+		/* An mbuf that was sent before comes back unchanged, so comparing is cheaper than
+		 * writing. Its second cache line already holds what a full reset would write. */
 		if (unlikely(m->pkt_len != len || m->data_len != len || m->data_off != at ||
 			     m->ol_flags)) {
 			m->pkt_len = len;
@@ -853,8 +265,8 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 }
 
 /*
- * The same of a device that completes checksums. The core writes IPv4 and UDP behind at most one
- * tag; anything else leaves as it is.
+ * The same for a device that completes checksums. The core writes IPv4 and UDP behind at most one tag;
+ * any other frame leaves as it is.
  */
 static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n)
 {
@@ -868,7 +280,7 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 		uint16_t l2 = load16(data + 12) == net16(RTE_ETHER_TYPE_VLAN) ?
 				      ETH_BYTES + VLAN_BYTES :
 				      ETH_BYTES;
-		/* That of a tunnel has no checksum. */
+		/* The outer UDP header of a tunnel has no checksum. */
 		bool udp = load16(data + l2 - 2) == net16(RTE_ETHER_TYPE_IPV4) &&
 			   data[l2 + 9] == IPPROTO_UDP && load16(data + l2 + IP_BYTES + 6);
 
@@ -887,7 +299,7 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, fit);
 }
 
-/* Whole, ours alone and of our pool: it goes back without a look at anything else. */
+/* A frame in one mbuf of our pool that nobody else holds: it is freed without further checks. */
 always_inline bool mbuf_plain(const struct dpdk_port *p, const struct rte_mbuf *m)
 {
 	return m->nb_segs == 1 && rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m) &&
@@ -910,7 +322,7 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, struct arrival *arri
 		struct rte_mbuf *m = p->mbufs[i];
 
 		if (unlikely(m->nb_segs > 1)) {
-			/* Longer than any frame of ours. */
+			/* It is longer than any frame of ours. */
 			rte_pktmbuf_free(m);
 			p->invalid++;
 			plain = false;
@@ -925,16 +337,16 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, struct arrival *arri
 	return whole;
 }
 
-/* The same of a device that tells something of what it received. */
+/* The same for a device that checks checksums or notes times. */
 static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
 				  uint32_t n)
 {
-	struct hearing_port *h = port->priv;
+	struct offload_port *h = port->priv;
 	struct stamps *s = &h->stamps;
 	const bool sums = h->port.device->checks_sums, stamps = s->clock != STAMPS_NONE;
 	uint64_t now;
 
-	/* Before frames are fetched, so that it delays none that is in hand. */
+	/* Before frames are fetched, so no fetched frame waits for it. */
 	if (stamps && unlikely(clock_ticks() - s->fit.last_ticks > s->second / 100))
 		stamps_pair(s);
 	n = dpdk_rx(port, f, NULL, n);
@@ -960,7 +372,7 @@ static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
-	/* Nearly always it is the burst that was received last, in order. */
+	/* Nearly always these are the frames of the last burst, in order. */
 	if (likely(n && n == p->plain && frame_mbuf(&f[0]) == p->mbufs[0] &&
 		   frame_mbuf(&f[n - 1]) == p->mbufs[n - 1])) {
 		rte_mempool_put_bulk(p->pool, (void **)p->mbufs, n);
@@ -977,7 +389,7 @@ static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 	}
 }
 
-/* By now stamps may have come. */
+/* Stamps may have come since the port was opened. */
 static void dpdk_describe(struct port *port)
 {
 	mode_write(port, port->priv);
@@ -989,10 +401,10 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	struct rte_eth_stats found;
 
 	*stats = (struct engine_stats){ .rx_invalid = p->invalid };
-	/* Counters are the device's: one of its ports tells them, the first that is asked. */
-	if (!p->device->teller)
-		p->device->teller = port;
-	if (p->device->teller != port || rte_eth_stats_get(p->id, &found))
+	/* Counters are the device's: the first port that is asked reports them. */
+	if (!p->device->reporter)
+		p->device->reporter = port;
+	if (p->device->reporter != port || rte_eth_stats_get(p->id, &found))
 		return;
 	for (unsigned int i = 0; i < p->device->socket_count; i++)
 		p->device->socket_drops += packet_socket_drops(p->device->sockets[i]);
