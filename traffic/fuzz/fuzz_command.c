@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: whatever line comes in, it is parsed into a command or refused with a reason. */
-#include "config.h"
+#include "command.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

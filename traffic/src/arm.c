@@ -339,8 +339,6 @@ static const char *forwarder_arm(struct task *t, uint32_t run, const struct task
 		if (burst > w->ports[i]->config.burst)
 			burst = w->ports[i]->config.burst;
 		w->rewrite[i] = load->rewrite[i];
-		memcpy(w->src_mac[i], load->src_mac[i], 6);
-		memcpy(w->dst_mac[i], load->dst_mac[i], 6);
 	}
 	forwarder_free(w);
 	w->burst = burst;
@@ -462,7 +460,7 @@ const char *session_arm(struct session *session, const struct arm_plan *arm)
 		cpu_return(moved, &before);
 		if (why)
 			return session_error(session, "arm: task %u (%s): %s", plan,
-					     role_name(t->role), why);
+					     role_names[t->role], why);
 		plan += t->core + 1 == t->cores;
 	}
 	session->armed = true;

@@ -18,6 +18,7 @@
 
 #define BURST_MAX 4096
 #define FRAME_BYTES_MAX 9600 /* the longest frame, with the FCS */
+#define FCS_BYTES 4
 #define OPTIONS_MAX 16
 
 /*

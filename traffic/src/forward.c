@@ -55,6 +55,7 @@ always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 	uint32_t ready = n, sent = 0;
 	struct frame *f = w->frames;
 	const uint32_t caps = to->engine->caps;
+	const struct rewrite *const rewrite = &w->rewrite[!way];
 	const bool direct = from == to ? caps & ENGINE_REFLECTS :
 					 from->engine == to->engine && (caps & ENGINE_CROSSES);
 
@@ -67,9 +68,9 @@ always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 	for (uint32_t i = 0; i < ready; i++) {
 		if (w->reflect && !(caps & ENGINE_PAYLOAD))
 			frame_reflect(&f[i]);
-		if (w->rewrite[!way]) {
-			memcpy(f[i].data, w->dst_mac[!way], 6);
-			memcpy((uint8_t *)f[i].data + 6, w->src_mac[!way], 6);
+		if (rewrite->on) {
+			memcpy(f[i].data, rewrite->dst_mac, 6);
+			memcpy((uint8_t *)f[i].data + 6, rewrite->src_mac, 6);
 		}
 	}
 	/* A full ring may have room in a moment; a burst is offered a few times, as a switch's

@@ -14,6 +14,8 @@
 
 #define REST_US 1000
 
+const char *const role_names[] = { "sender", "receiver", "client", "server", "forwarder", NULL };
+
 /* ---- tasks ------------------------------------------------------------------------ */
 
 static uint32_t client_step(struct task *t, uint64_t now)

@@ -29,6 +29,7 @@
 enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
 
 enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER };
+extern const char *const role_names[]; /* ends with NULL */
 
 /* When and as what the frames of a phase go; the same for every task. */
 struct window {
@@ -167,13 +168,18 @@ struct receiver {
 
 #define TOO_LATE_MAX 65536
 
+/* The MACs of frames that a forwarder sends by one of its ports. */
+struct rewrite {
+	bool on;
+	uint8_t src_mac[6], dst_mac[6];
+};
+
 struct forwarder {
 	struct port *ports[2]; /* the same twice: a server */
 	uint32_t burst;
 	bool reflect;
 	uint32_t run, first_flow, flows; /* whose test frames are reflected */
-	bool rewrite[2]; /* of frames that leave by this port */
-	uint8_t src_mac[2][6], dst_mac[2][6];
+	struct rewrite rewrite[2]; /* by port */
 	struct frame *frames, *copies;
 	uint64_t in[2], out[2], dropped[2];
 	/* By a server: came in and are no test frames of this run; or are some, of others' flows. */

@@ -406,7 +406,7 @@ static json_t *forwarder_report(const struct task *t)
 /* `why` is set if not all of it is known. */
 static json_t *task_report(const struct session *session, struct task *t, const char **why)
 {
-	json_t *report = json_pack("{s:s,s:I}", "role", role_name(t->role), "announced",
+	json_t *report = json_pack("{s:s,s:I}", "role", role_names[t->role], "announced",
 				   COUNT(t->announcer.sent));
 
 	if (role_sends(t->role))

@@ -6,7 +6,7 @@
 #ifndef SWITCHMARK_SESSION_H
 #define SWITCHMARK_SESSION_H
 
-#include "config.h"
+#include "command.h"
 #include "ending.h"
 #include "loop.h"
 

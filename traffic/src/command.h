@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Commands as they come in on stdin, one JSON object a line. A command is checked in full before
+ * anything is done.
+ */
+#ifndef SWITCHMARK_COMMAND_H
+#define SWITCHMARK_COMMAND_H
+
+#include "arm_plan.h"
+#include "open_plan.h"
+
+enum verb {
+	VERB_OPEN,
+	VERB_READY,
+	VERB_CLOCK,
+	VERB_ARM,
+	VERB_START,
+	VERB_WAIT,
+	VERB_STOP,
+	VERB_DRAIN,
+	VERB_REPORT,
+	VERB_CLOSE,
+};
+
+struct start_plan {
+	uint64_t at_ns, duration_ns; /* at 0: a moment from now */
+	uint8_t phase;
+};
+
+struct command {
+	enum verb verb;
+	uint64_t timeout_ms, quiet_ms;
+	union {
+		struct open_plan open;
+		struct arm_plan arm;
+		struct start_plan start;
+	};
+};
+
+/* Reads one line. Returns false with the reason in why. It changes nothing but its arguments. */
+bool command_parse(const char *line, size_t len, struct command *out, char *why, size_t why_size);
+
+#endif

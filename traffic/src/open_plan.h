@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command `open`: ports, and the threads and tasks that use them. */
+#ifndef SWITCHMARK_OPEN_PLAN_H
+#define SWITCHMARK_OPEN_PLAN_H
+
+#include "engine.h"
+#include "loop.h"
+#include "schema.h"
+
+#define PORTS_MAX 128 /* queues of ports */
+#define TASKS_MAX 64 /* a task on several cores is one of them */
+#define THREADS_MAX 128
+#define CPU_MAX 1023
+
+struct task_plan {
+	enum role role;
+	uint32_t ports[2], port_count;
+};
+
+struct thread_plan {
+	uint32_t cores; /* so many threads share the tasks, each on queues of its own */
+	int cpus[THREADS_MAX]; /* of each core; -1: any */
+	bool yield;
+	struct task_plan tasks[TASKS_MAX];
+	uint32_t task_count;
+};
+
+struct port_plan {
+	const struct engine *engine;
+	uint32_t cores; /* of the thread that uses it: so many pairs of queues are opened */
+	struct port_config config;
+};
+
+struct open_plan {
+	struct port_plan ports[PORTS_MAX];
+	uint32_t port_count;
+	struct thread_plan threads[THREADS_MAX];
+	uint32_t thread_count;
+};
+
+/* `plan` is all zero. */
+bool open_plan_read(struct reader *r, json_t *object, struct open_plan *plan);
+
+#endif

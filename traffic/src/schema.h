@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads JSON objects by tables: each member has a name, a kind, a range and a place in a struct. Unknown
+ * members, wrong types and values out of range are refused by name. The width of a number is in the
+ * table, so no caller converts one.
+ */
+#ifndef SWITCHMARK_SCHEMA_H
+#define SWITCHMARK_SCHEMA_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NAME_SHOWN 40 /* bytes of a wrong name in an answer */
+
+/* Where the reason of the first failure goes. */
+struct reader {
+	char *why;
+	size_t size;
+	bool failed;
+};
+
+/* Writes the reason if there is none yet. Returns false. */
+__attribute__((format(printf, 2, 3))) bool refuse(struct reader *r, const char *format, ...);
+
+enum kind {
+	NUMBER, /* an unsigned integer of any width, or an int */
+	REAL, /* a double */
+	BOOL,
+	TEXT, /* a char array */
+	CHOICE, /* the index in `choices`, stored like a number */
+	MAC, /* uint8_t[6] */
+	IPV4, /* uint32_t in host order */
+	IPV6, /* uint8_t[16] */
+	OTHER, /* the caller reads it */
+};
+
+/* One member of an object. A table ends with key NULL. */
+struct member {
+	const char *key;
+	enum kind kind;
+	size_t at, bytes; /* of the field of the struct */
+	double min, max;
+	const char *const *choices; /* ends with NULL */
+	bool required;
+};
+
+/* The place of a member: a field of a struct. */
+#define INTO(type, field)                                                                          \
+	.at = offsetof(struct type, field), .bytes = sizeof(((struct type *)0)->field)
+
+/* Reads the members of an object into a struct; those that the object does not have stay as they are.
+ * `where` begins the reason of a failure. */
+bool object_read(struct reader *r, const char *where, json_t *object, const struct member *members,
+		 void *into);
+
+/* Reads one value. */
+bool member_read(struct reader *r, const char *where, const struct member *m, json_t *value,
+		 void *into);
+
+/* Is this a list of 1 to `max` values? `what` names it. */
+bool list_read(struct reader *r, const char *what, json_t *list, uint32_t max, uint32_t *count);
+
+/* Reads a whole number of a list. Returns false, without a reason, if it is none or out of range. */
+bool number_read(json_t *value, json_int_t min, json_int_t max, uint32_t *number);
+
+#endif
