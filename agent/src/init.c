@@ -153,7 +153,7 @@ static void nics_rename(void)
 }
 
 /* The virtio port named `switchmark`, once the host holds its other end; -1 if there is none. */
-static int port_open(void)
+static int channel_open(void)
 {
 	for (int number = 0; number < 32; number++) {
 		char path[128], name[64];
@@ -171,7 +171,7 @@ static int port_open(void)
 static int port_wait(void)
 {
 	for (int waited = 0; waited < PORT_WAIT_MS; waited += 5) {
-		int fd = port_open();
+		int fd = channel_open();
 
 		if (fd >= 0) {
 			struct pollfd host = { .fd = fd, .events = POLLOUT };

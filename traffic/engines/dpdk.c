@@ -2,11 +2,12 @@
 /*
  * dpdk: any device of DPDK. Frames are in mbufs; a handle is an mbuf.
  *
- * A port that receives reads all receive queues of its device, as nobody knows which of them a switch
- * will use; a port on one of several cores reads its own queue. No other port may receive from these.
+ * A port that receives reads all receive queues of its device, as nobody knows which of them a
+ * switch will use; a port on one of several cores reads its own queue. No other port may receive
+ * from these.
  *
- * A port of a device that completes checksums, checks them or notes times has a tx and an rx of its own;
- * all others run code without these branches.
+ * A port of a device that completes checksums, checks them or notes times has a tx and an rx of its
+ * own; all others run code without these branches.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -33,7 +34,7 @@ struct dpdk_port {
 	struct rte_mempool *pool;
 	uint16_t id, queue, queues, next;
 	uint64_t invalid;
-	uint32_t plain; /* how many mbufs the last burst had, if all of them are mbuf_plain; else 0 */
+	uint32_t plain; /* mbufs of the last burst, if all of them are mbuf_plain; else 0 */
 	struct rte_mbuf *mbufs[BURST_MAX];
 };
 
@@ -265,8 +266,8 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 }
 
 /*
- * The same for a device that completes checksums. The core writes IPv4 and UDP behind at most one tag;
- * any other frame leaves as it is.
+ * The same for a device that completes checksums. The core writes IPv4 and UDP behind at most one
+ * tag; any other frame leaves as it is.
  */
 static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n)
 {

@@ -53,11 +53,11 @@ static void device_close(struct device *d)
 }
 
 /*
- * Chooses the offloads of a device. A checksum that it completes must be in the frame when it arrives. A
- * paravirtual device only marks the frame as without a checksum, and the other end takes such a mark for
- * a correct checksum, so the receiver's check would find nothing. What the members of net_bonding and
- * net_failsafe do is unknown. The IPv4 header's checksum is the same in all frames of a flow, so a device
- * could save nothing there.
+ * Chooses the offloads of a device. A checksum that it completes must be in the frame when it
+ * arrives. A paravirtual device only marks the frame as without a checksum, and the other end takes
+ * such a mark for a correct checksum, so the receiver's check would find nothing. What the members
+ * of net_bonding and net_failsafe do is unknown. The IPv4 header's checksum is the same in all
+ * frames of a flow, so a device could save nothing there.
  */
 static void device_offload(const struct port *port, struct device *d,
 			   const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
@@ -172,9 +172,9 @@ static void ignore_signal(int number)
 }
 
 /*
- * Wakes the thread that serves the sockets of vhost. It sleeps in poll() for a second at a time, and a
- * new listening socket does not wake it (lib/vhost of DPDK 22.11, fd_man.c). The other end, which
- * connects meanwhile, would wait for that second.
+ * Wakes the thread that serves the sockets of vhost. It sleeps in poll() for a second at a time,
+ * and a new listening socket does not wake it (lib/vhost of DPDK 22.11, fd_man.c). The other end,
+ * which connects meanwhile, would wait for that second.
  */
 static void vhost_wake(void)
 {
@@ -246,8 +246,8 @@ static void device_find_sockets(struct device *d, const struct packet_sockets *b
 			d->sockets[d->socket_count++] = now.fds[i];
 }
 
-/* Removes the socket of a device that should have become a server. virtio-user (of DPDK 22.11) leaves it
- * behind when it fails, for example when its wait for a client is interrupted. */
+/* Removes the socket of a device that should have become a server. virtio-user (of DPDK 22.11)
+ * leaves it behind when it fails, for example when its wait for a client is interrupted. */
 static void device_clear(const char *arguments)
 {
 	const char *path = strstr(arguments, ",path=");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of DPDK. A port is one pair of queues of a device; ports that name the same device share it.
- * The first port opens the device, the last one closes it.
+ * Devices of DPDK. A port is one pair of queues of a device; ports that name the same device share
+ * it. The first port opens the device, the last one closes it.
  */
 #ifndef SWITCHMARK_DPDK_DEVICE_H
 #define SWITCHMARK_DPDK_DEVICE_H
@@ -19,8 +19,8 @@ enum {
 struct device {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	uint16_t id, queues, ports;
-	/* The queues that a port sends to and receives from. A queue has no lock, so only one port uses
-	 * it. */
+	/* The queues that a port sends to and receives from. A queue has no lock, so only one
+	 * port uses it. */
 	uint64_t sent_to;
 	uint64_t received_from;
 	bool errors_are_losses; /* oerrors counts frames that were taken and did not leave */
@@ -33,7 +33,7 @@ struct device {
 	int sockets[SOCKETS_MAX]; /* net_af_packet's own, as it does not report their drops */
 	unsigned int socket_count;
 	uint64_t socket_drops;
-	const struct port *reporter; /* the port that reports the device's counters; NULL: none yet */
+	const struct port *reporter; /* of the device's counters; NULL: none yet */
 };
 
 /* The choices of the option `offload`. */

@@ -109,8 +109,9 @@ int eal_start(struct port *port)
 	} else {
 		argv[argc++] = (char *)(uintptr_t) "--in-memory";
 	}
-	/* The EAL never scans a bus that was off at the start, so PCI is on even if the first device is
-	 * virtual. No driver wants a host bridge: other PCI devices are taken when ports name them. */
+	/* The EAL never scans a bus that was off at the start, so PCI is on even if the first
+	 * device is virtual. No driver wants a host bridge: other PCI devices are taken when
+	 * ports name them. */
 	argv[argc++] = (char *)(uintptr_t)(access("/sys/bus/pci/devices", F_OK) ? "--no-pci" :
 										  "-a0000:00:00.0");
 	argv[argc] = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DPDK's environment (EAL). A process has one: the first port that is opened starts it, and it lives as
- * long as the process.
+ * DPDK's environment (EAL). A process has one: the first port that is opened starts it, and it
+ * lives as long as the process.
  */
 #ifndef SWITCHMARK_DPDK_EAL_H
 #define SWITCHMARK_DPDK_EAL_H

@@ -34,8 +34,8 @@ struct stamps {
 
 void stamps_open(struct stamps *s, uint16_t id);
 
-/* Notes what both clocks show, by the closest of a few readings. Returns false if the device's clock
- * cannot be read. */
+/* Notes what both clocks show, by the closest of a few readings. Returns false if the device's
+ * clock cannot be read. */
 bool stamps_pair(struct stamps *s);
 
 /* Finds the clock of the first stamp: the one that it is within a second of. */

@@ -370,7 +370,8 @@ slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uin
 		if (slot_status(h) != TP_STATUS_AVAILABLE)
 			break;
 		if (p->place[*head] != NOWHERE) {
-			/* All of it: what lies behind a frame is taken to be as its sender left it. */
+			/* All of it: what lies behind a frame is taken to be as its sender left
+			 * it. */
 			memcpy(send_data(r, *head), f->data, p->room);
 			return *head;
 		}

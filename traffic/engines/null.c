@@ -44,7 +44,8 @@ static void null_close(struct port *port)
 	port->priv = NULL;
 }
 
-/* Makes so many frames. One cache line more each, so that they do not all fall into the same sets. */
+/* Makes so many frames. One cache line more each, so that they do not all fall into the same
+ * sets. */
 static bool null_make(struct null_port *p, uint32_t frames, uint32_t bytes)
 {
 	const size_t stride =

@@ -27,7 +27,8 @@ struct udp_port {
 	int *fds; /* one a flow; answers come to that which asked */
 	uint32_t *dropped; /* of each socket, what its counter was */
 	uint32_t count;
-	/* Where several may receive: which of them have something, and the next of these to read. */
+	/* Where several may receive: which of them have something, and the next of these to
+	 * read. */
 	int epoll; /* -1: one socket only */
 	struct epoll_event events[UDP_EVENTS];
 	uint32_t readable, turn;
@@ -332,8 +333,8 @@ always_inline int udp_next(struct udp_port *p)
 	return p->events[p->turn++].data.fd;
 }
 
-/* Reads a datagram into the first slot. Where nobody needs to know who sent it, by the call that does
- * not tell. Returns its length, or -1. */
+/* Reads a datagram into the first slot. Where nobody needs to know who sent it, by the call that
+ * does not tell. Returns its length, or -1. */
 always_inline ssize_t udp_read(struct slots *s, int fd)
 {
 	struct msghdr *const header = &s->headers[0].msg_hdr;

@@ -138,7 +138,7 @@ static void say_open(struct script *s)
 						{ "client", "client" } };
 	uint32_t ports = 1 + choose(&s->in, PORTS), threads = 1 + choose(&s->in, THREADS);
 	const char *roles[TASKS] = { NULL };
-	uint32_t at[TASKS][2] = { { 0 } }, thread[TASKS] = { 0 }, told = 0;
+	uint32_t at[TASKS][2] = { { 0 } }, thread[TASKS] = { 0 }, written = 0;
 
 	s->tasks = 0;
 	say(s, "{\"cmd\":\"open\",\"ports\":[");
@@ -171,7 +171,7 @@ static void say_open(struct script *s)
 			mine += thread[i] == t;
 		if (!mine)
 			continue;
-		say(s, "%s{\"yield\":%s,", told++ ? "," : "", once_in(s, 2) ? "true" : "false");
+		say(s, "%s{\"yield\":%s,", written++ ? "," : "", once_in(s, 2) ? "true" : "false");
 		if (once_in(s, 8))
 			say(s, "\"cores\":%.0f,", NUMBER(s, 2, 3, 1));
 		say(s, "\"tasks\":[");

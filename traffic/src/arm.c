@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares tasks for a trial: frames, flows, memory for counts. */
+#include "header_tap.h"
 #include "session.h"
 #include "skew.h"
 #include "socket.h"
-#include "watch.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,11 +32,11 @@ static void receiver_free(struct receiver *r)
 	free(r->earliest);
 	free(r->ipdv);
 	free(r->neighbours);
-	if (r->promise.watch)
-		watch_close(r->promise.watch);
-	free(r->promise.watch);
-	free(r->promise.templates);
-	subflows_free(&r->promise.subflows);
+	if (r->expected.tap)
+		header_tap_close(r->expected.tap);
+	free(r->expected.tap);
+	free(r->expected.templates);
+	subflows_free(&r->expected.subflows);
 	free(r->intervals);
 	memset(r, 0, sizeof(*r));
 }
@@ -120,7 +120,7 @@ static uint32_t frame_len(const struct port *port, uint32_t len)
 	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
 }
 
-/* Where the share of a core begins, of so many. */
+/* Where the share of a core begins. */
 static uint32_t share_of(uint32_t whole, uint32_t core, uint32_t cores)
 {
 	return (uint32_t)((uint64_t)whole * core / cores);
@@ -165,7 +165,7 @@ static const char *sender_arm(struct session *session, struct task *t, const str
 	s->window = &session->window;
 	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates) * s->flows * s->sizes);
 	s->frames = lines_alloc(s->burst, sizeof(*s->frames));
-	s->seed = mixed(load->seed + load->first_flow + first);
+	s->seed = mix64(load->seed + load->first_flow + first);
 	s->pacing.arrivals = load->arrivals;
 	s->stamps_sent = load->stamps_sent;
 	s->subflows = load->sent.subflows;
@@ -201,12 +201,12 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
-/* What a receiver's frames are to have in their headers; and where its engine does not see them,
- * something that does, if it may. */
-static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
-				const struct address_plan *expected)
+/* Makes the headers that a receiver expects, and opens a tap if its engine sees no headers.
+ * Without the privilege for it the tap stays closed and has the reason. */
+static const char *expected_headers_make(struct receiver *r, const struct arm_plan *arm,
+					 const struct address_plan *expected)
 {
-	struct promise *p = &r->promise;
+	struct expected_headers *p = &r->expected;
 
 	p->templates = aligned_alloc(CACHE_LINE, sizeof(*p->templates) * r->flows);
 	p->subflows = expected->subflows;
@@ -220,10 +220,10 @@ static const char *promise_make(struct receiver *r, const struct arm_plan *arm,
 	}
 	if (!(r->port->engine->caps & ENGINE_PAYLOAD))
 		return NULL;
-	p->watch = calloc(1, sizeof(*p->watch));
-	if (!p->watch)
+	p->tap = calloc(1, sizeof(*p->tap));
+	if (!p->tap)
 		return "no memory";
-	watch_open(p->watch, r->port);
+	header_tap_open(p->tap, r->port);
 	return NULL;
 }
 
@@ -239,8 +239,9 @@ static int cpu_of_task(const struct session *session, const struct task *t)
 
 #define SKEW_UNKNOWN_NS 10000 /* far more than counters differ that a kernel keeps time by */
 
-/* By how many ticks the counters of two of a task's CPUs may differ; `t` is that of the first. */
-static uint64_t cores_slack(const struct session *session, const struct task *t)
+/* By how many ticks the counters of two of a task's CPUs may differ; `t` is the task on the
+ * first. */
+static uint64_t cores_clock_skew(const struct session *session, const struct task *t)
 {
 	const int first = cpu_of_task(session, t);
 	uint64_t most = 0;
@@ -258,7 +259,7 @@ static uint64_t cores_slack(const struct session *session, const struct task *t)
 			apart = (uint64_t)llabs(found.ticks) + found.within;
 		most = apart > most ? apart : most;
 	}
-	return t->cores > 2 ? 2 * most : most; /* each is told against the first */
+	return t->cores > 2 ? 2 * most : most; /* each is measured against the first */
 }
 
 static const char *receiver_arm(struct session *session, struct task *t, const struct arm_plan *arm,
@@ -297,7 +298,7 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 			if (!r->order)
 				return "no memory";
 			if (!t->core)
-				r->order->shared->slack = cores_slack(session, t);
+				r->order->shared->clock_skew = cores_clock_skew(session, t);
 		}
 	}
 	r->intervals = lines_alloc(r->interval_count, sizeof(uint64_t));
@@ -311,9 +312,9 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 		r->ipdv = histogram_new();
 		r->neighbours = lines_alloc(r->flows, sizeof(*r->neighbours));
 	}
-	/* A watch sees what comes to all cores. */
+	/* One tap sees the frames of all cores. */
 	if (load->expected.count && (!t->core || !(port->engine->caps & ENGINE_PAYLOAD))) {
-		const char *why = promise_make(r, arm, &load->expected);
+		const char *why = expected_headers_make(r, arm, &load->expected);
 
 		if (why)
 			return why;
@@ -412,7 +413,7 @@ static const char *task_arm(struct session *session, struct task *t, const struc
 	if (why)
 		return why;
 	task_choose_step(t, arm->touch,
-			 t->receiver.promise.templates && !t->receiver.promise.watch ?
+			 t->receiver.expected.templates && !t->receiver.expected.tap ?
 				 TIMING_HEADERS :
 			 !load->latency ? TIMING_NONE :
 			 load->ipdv	? TIMING_IPDV :
@@ -453,7 +454,8 @@ const char *session_arm(struct session *session, const struct arm_plan *arm)
 		struct task *t = &session->tasks[i];
 		const char *why;
 		cpu_set_t before;
-		/* Memory is where it is first written: on the node of the thread that will use it. */
+		/* Memory is where it is first written: on the node of the thread that will use
+		 * it. */
 		int moved = cpu_move(cpu_of_task(session, t), &before);
 
 		why = task_arm(session, t, arm, &arm->tasks[plan]);

@@ -24,8 +24,8 @@ enum vary {
 	VARY_DST_PORT = 1 << 5,
 };
 
-/* The addresses of a task's flows. Each of the list is that of the first of as many flows in a row, and
- * those that vary count up from there. */
+/* The addresses of a task's flows. Each of the list is that of the first of as many flows in a
+ * row, and those that vary count up from there. */
 struct address_plan {
 	struct address list[ADDRESSES_MAX];
 	uint32_t count; /* divides the flows; 0: none was given */

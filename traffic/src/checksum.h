@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Folds a wide sum to 16 bits; 2^16 = 1 modulo 65535. Each half is added to the other, so the carry of
- * the addition comes back into the upper one. */
+/* Folds a wide sum to 16 bits; 2^16 = 1 modulo 65535. Each half is added to the other, so the
+ * carry of the addition comes back into the upper one. */
 always_inline uint16_t checksum_fold(uint64_t sum)
 {
 	uint32_t half;
@@ -28,8 +28,9 @@ always_inline uint64_t checksum_word(uint64_t sum, uint64_t word)
 }
 
 /*
- * Returns the checksum, in host order, of a frame whose sequence number is one higher and whose other
- * bytes are the same: one less. 0xffff and 0 are equal in this arithmetic, and no frame has 0.
+ * Returns the checksum, in host order, of a frame whose sequence number is one higher and whose
+ * other bytes are the same: one less. 0xffff and 0 are equal in this arithmetic, and no frame has
+ * 0.
  */
 always_inline uint16_t checksum_less(uint16_t checksum)
 {

@@ -57,7 +57,8 @@ void clock_real_read(struct clock_real *r)
 	uint64_t ticks = 0, ns = 0;
 
 	clock_pair_of(CLOCK_REALTIME, 4, &ticks, &ns);
-	/* A rate from readings that are closer is off by more than a hundred nanoseconds in 10 ms. */
+	/* A rate from readings that are closer is off by more than a hundred nanoseconds in 10
+	 * ms. */
 	if (r->fit.last_ticks && ns - r->fit.first < 10000000)
 		return;
 	clock_fit_add(&r->fit, ns, ticks, r->fit.ticks_per_unit * 1e9);
@@ -77,7 +78,8 @@ void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double seco
 	if (f->ticks_per_unit > 0) {
 		double off = (double)(int64_t)(clock_fit_ticks(f, at) - ticks);
 
-		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by less. */
+		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by
+		 * less. */
 		if (off > since / 1000 || off < -since / 1000 || since > second / 10) {
 			clock_fit_begin(f, at, ticks);
 			f->kept_until = ticks + (uint64_t)(second / 10);

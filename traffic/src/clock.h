@@ -70,8 +70,8 @@ static inline uint64_t clock_ticks_in(const struct clock *c, uint64_t ns)
 }
 
 /*
- * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that of the
- * last one to two seconds, its place that of the last pair.
+ * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that of
+ * the last one to two seconds, its place that of the last pair.
  */
 struct clock_fit {
 	uint64_t first, first_ticks, last, last_ticks;
@@ -80,8 +80,9 @@ struct clock_fit {
 	double ticks_per_unit; /* 0: fewer than two pairs are known */
 };
 
-/* Adds a pair; a second has so many ticks. A clock that was set meanwhile, or was not read for a tenth
- * of a second, keeps its rate and gets its new place: a step in a pause must not pass for drift. */
+/* Adds a pair; a second has so many ticks. A clock that was set meanwhile, or was not read for a
+ * tenth of a second, keeps its rate and gets its new place: a step in a pause must not pass for
+ * drift. */
 void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double second);
 
 /* The counter at a moment of the other clock, near the last pair. */
@@ -92,8 +93,8 @@ static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)
 }
 
 /*
- * CLOCK_REALTIME beside the counter: the kernel stamps by it. It is read anew every 10 ms, as it may
- * be slewed; of a step of it the fit forgets what was before.
+ * CLOCK_REALTIME beside the counter: the kernel stamps by it. It is read anew every 10 ms, as it
+ * may be slewed; of a step of it the fit forgets what was before.
  */
 struct clock_real {
 	struct clock_fit fit;

@@ -47,7 +47,8 @@ static json_t *answer_opened(const struct session *s)
 	return json_pack("{s:b,s:o}", "ok", 1, "modes", modes);
 }
 
-/* Measures the clock anew. Threads that move frames go on with the clock that they were armed with. */
+/* Measures the clock anew. Threads that move frames go on with the clock that they were armed
+ * with. */
 static json_t *answer_clock(struct session *s)
 {
 	clock_measure(&s->measured, 50);

@@ -10,7 +10,8 @@
 /* Carries out one command and returns the answer. `command` is memory for what is parsed. */
 json_t *control_answer(struct session *s, struct command *command, const char *line, size_t len);
 
-/* Serves commands until the end of `in`, or SIGTERM; answers go to `out`. Returns an exit status. */
+/* Serves commands until the end of `in`, or SIGTERM; answers go to `out`. Returns an exit
+ * status. */
 int control_serve(int in, FILE *out);
 
 /* Prints the engines of this build as one JSON object. */

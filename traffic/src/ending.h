@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ends the program: SIGTERM, SIGINT and the end of stdin. The signals are blocked except while the
- * control thread waits, so none is lost between a look at them and the wait.
+ * What ends the program: SIGTERM, SIGINT and the end of stdin. The signals are blocked except while
+ * the control thread waits, so none is lost between a check and the wait.
  */
 #ifndef SWITCHMARK_ENDING_H
 #define SWITCHMARK_ENDING_H
@@ -29,13 +29,14 @@ bool ending_came(const struct ending *e);
 /* Waits a millisecond. Returns false if the program is to end. */
 bool ending_wait_ms(struct ending *e);
 
-/* Waits until there is something to read, or for so long if `seconds` is not 0. Returns what poll does. */
+/* Waits until there is something to read, or for so long if `seconds` is not 0. Returns what
+ * poll does. */
 int ending_wait_input(struct ending *e, unsigned seconds);
 
 /*
- * A library may wait forever for the other end of a port. Meanwhile a second thread waits for the end of
- * stdin and for signals, and interrupts the system calls of the thread that opens until they fail; ports
- * are then closed as usual. If that does not help, the process exits with status 70.
+ * A library may wait forever for the other end of a port. Meanwhile a second thread waits for the
+ * end of stdin and for signals, and interrupts the system calls of the thread that opens until they
+ * fail; ports are then closed as usual. If that does not help, the process exits with status 70.
  */
 struct interrupter {
 	struct ending *ending;

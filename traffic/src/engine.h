@@ -96,7 +96,7 @@ enum device_sum { DEVICE_SUM_UNKNOWN, DEVICE_SUM_GOOD, DEVICE_SUM_BAD };
 struct arrival {
 	uint64_t ticks; /* when, as clock_ticks() counts; 0: nobody noted it */
 	enum device_sum sum; /* of the UDP checksum */
-	uint64_t kernel_ns; /* the same by the kernel's clock, which is one for all ports; 0: unknown */
+	uint64_t kernel_ns; /* the same by the kernel's clock, common to all ports; 0: unknown */
 };
 
 struct port {
@@ -115,8 +115,8 @@ struct port {
 	/* The device completes UDP checksums: frames for tx hold the pseudo header's sum there. */
 	bool completes_sums;
 	bool notes_arrivals; /* rx tells something of each frame */
-	const char *stamps_by; /* who tells when it arrived, if anybody: "kernel", "device", "call" */
-	uint32_t first_flow; /* ENGINE_PAYLOAD: the number of the flow that leaves by the first socket */
+	const char *stamps_by; /* who notes the arrival of frames: "kernel", "device", "call" */
+	uint32_t first_flow; /* ENGINE_PAYLOAD: the flow that leaves by the first socket */
 } __attribute__((aligned(CACHE_LINE))); /* ports of different threads lie side by side */
 
 struct engine {
@@ -141,9 +141,9 @@ struct engine {
 	uint32_t (*rx)(struct port *, struct frame *, struct arrival *, uint32_t n);
 	/* Gives frames from alloc or rx back unsent. */
 	void (*release)(struct port *, struct frame *, uint32_t n);
-	/* Adds what the kernel has dropped to a count of the port's own: the kernel's counters have
-	 * 32 bits. Called now and then by another thread while tx and rx run, and touches nothing of
-	 * theirs. NULL: no counter is as short. */
+	/* Adds what the kernel has dropped to a count of the port's own: the kernel's counters
+	 * have 32 bits. Called now and then by another thread while tx and rx run, and touches
+	 * nothing of theirs. NULL: no counter is as short. */
 	void (*note_drops)(struct port *);
 	/* The rest is never called while tx or rx runs on the port. */
 

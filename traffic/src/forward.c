@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forwarders: from one port to the other, and servers, which send back what came. */
+/* Forwarders move frames from one port to the other; servers send them back. */
 #include "judge.h"
 #include "reflect.h"
 #include "steps.h"
@@ -21,9 +21,9 @@ static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct po
 	return used;
 }
 
-/* What of a burst a server sends back: test frames of this run and of its flows. An answer to others,
- * which come where a switch floods, would make it believe that who they are for has moved; they are
- * given back. */
+/* Keeps the frames of a burst that a server sends back: test frames of this run and of its
+ * flows. A switch that floods delivers other frames, too. To answer them would teach it a wrong
+ * port for the MAC that they are for, so they are released. */
 static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t n)
 {
 	const bool headless = from->engine->caps & ENGINE_PAYLOAD;
@@ -47,15 +47,15 @@ static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t 
 	return ours;
 }
 
-always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
+always_inline uint32_t forwarder_move(struct forwarder *w, uint32_t direction)
 {
-	struct port *from = w->ports[way], *to = w->ports[!way];
+	struct port *from = w->ports[direction], *to = w->ports[!direction];
 	const uint32_t come = from->rx(from, w->frames, NULL, w->burst);
 	uint32_t n = come && w->reflect ? forwarder_ours(w, from, come) : come;
 	uint32_t ready = n, sent = 0;
 	struct frame *f = w->frames;
 	const uint32_t caps = to->engine->caps;
-	const struct rewrite *const rewrite = &w->rewrite[!way];
+	const struct rewrite *const rewrite = &w->rewrite[!direction];
 	const bool direct = from == to ? caps & ENGINE_REFLECTS :
 					 from->engine == to->engine && (caps & ENGINE_CROSSES);
 
@@ -73,26 +73,26 @@ always_inline uint32_t forwarder_way(struct forwarder *w, uint32_t way)
 			memcpy((uint8_t *)f[i].data + 6, rewrite->src_mac, 6);
 		}
 	}
-	/* A full ring may have room in a moment; a burst is offered a few times, as a switch's
-	 * port would buffer it, and then dropped. */
+	/* A full ring may have room in a moment: like a switch with a buffer, offer the burst a few
+	 * times before it is dropped. */
 	for (int tries = 0; sent < ready && tries < 8; tries++)
 		sent += to->tx(to, f + sent, ready - sent);
 	if (sent < ready)
 		(direct ? from : to)->engine->release(direct ? from : to, f + sent, ready - sent);
-	w->in[way] += n;
-	w->out[!way] += sent;
-	w->dropped[!way] += n - sent;
+	w->in[direction] += n;
+	w->out[!direction] += sent;
+	w->dropped[!direction] += n - sent;
 	return come;
 }
 
 uint32_t forwarder_step(struct task *task, uint64_t now)
 {
 	struct forwarder *w = &task->forwarder;
-	uint32_t moved = forwarder_way(w, 0);
+	uint32_t moved = forwarder_move(w, 0);
 
 	(void)now;
 	if (w->ports[0] != w->ports[1])
-		moved += forwarder_way(w, 1);
+		moved += forwarder_move(w, 1);
 	w->polls++;
 	w->empty += !moved;
 	return moved;

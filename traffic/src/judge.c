@@ -111,26 +111,26 @@ enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_
 						     found;
 }
 
-/* Is the header of IPv4 at `at` as promised, up to the ports behind it, and all that follows of the
+/* Is the header of IPv4 at `at` as expected, up to the ports behind it, and all that follows of the
  * length that it says? */
-static bool ip4_agrees(const uint8_t *data, uint32_t len, const uint8_t *promised, uint32_t at)
+static bool ip4_agrees(const uint8_t *data, uint32_t len, const uint8_t *expected, uint32_t at)
 {
-	const uint8_t *ip = data + at, *want = promised + at;
+	const uint8_t *ip = data + at, *want = expected + at;
 
 	/* Two bytes for its length, six beyond for the checksum. */
-	return !memcmp(data, promised, at + 2) && at + net16(load16(ip + 2)) == len &&
+	return !memcmp(data, expected, at + 2) && at + net16(load16(ip + 2)) == len &&
 	       !memcmp(ip + 4, want + 4, 6) &&
 	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
 	       !memcmp(ip + 12, want + 12, 12);
 }
 
 /* The same of IPv6, which has no checksum. */
-static bool ip6_agrees(const uint8_t *data, uint32_t len, const uint8_t *promised, uint32_t at)
+static bool ip6_agrees(const uint8_t *data, uint32_t len, const uint8_t *expected, uint32_t at)
 {
-	const uint8_t *ip = data + at, *want = promised + at;
+	const uint8_t *ip = data + at, *want = expected + at;
 
 	/* Two bytes for its length. */
-	return !memcmp(data, promised, at + 4) && at + IP6_BYTES + net16(load16(ip + 4)) == len &&
+	return !memcmp(data, expected, at + 4) && at + IP6_BYTES + net16(load16(ip + 4)) == len &&
 	       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading test frames: is a frame ours, and is it intact? Are its headers those that were expected? */
+/* Reading test frames: is a frame ours, and is it intact? Are its headers those that were
+ * expected? */
 #ifndef SWITCHMARK_JUDGE_H
 #define SWITCHMARK_JUDGE_H
 
@@ -28,9 +29,9 @@ always_inline enum verdict_of_frame frame_judge_unusual(const uint8_t *data, uin
 }
 
 /*
- * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and the payload
- * (the rest is assumed to be zero), with TOUCH_NONE only the run id. If a device has found the checksum
- * good or bad, nothing is added up here, except in a tunnel.
+ * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and the
+ * payload (the rest is assumed to be zero), with TOUCH_NONE only the run id. If a device has found
+ * the checksum good or bad, nothing is added up here, except in a tunnel.
  */
 always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t len, uint32_t run,
 						struct payload *out, enum touch touch,
@@ -59,7 +60,8 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 		return FRAME_CORRUPT;
 	/* In a frame that carries no checksum a device finds nothing wrong. */
 	if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
-		/* Addresses, UDP header and payload; then what the pseudo header has beside them. */
+		/* Addresses, UDP header and payload; then what the pseudo header has beside
+		 * them. */
 		uint64_t sum = checksum_word(load64(udp - 8), load64(udp));
 
 		sum = checksum_word(sum, load64(p));
@@ -89,14 +91,14 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 
 /*
  * Does a frame have the headers of a template? Compares everything that frame_parse does not check:
- * MACs, tag, all of IP except its length and checksum (which have to be correct), addresses and ports.
- * The frame must be as long as its IP header says.
+ * MACs, tag, all of IP except its length and checksum (which have to be correct), addresses and
+ * ports. The frame must be as long as its IP header says.
  */
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
 /*
- * Clears the identification that a kernel wrote into a frame's IPv4 header, and updates the header's
- * checksum: a wrong checksum stays wrong.
+ * Clears the identification that a kernel wrote into a frame's IPv4 header, and updates the
+ * header's checksum: a wrong checksum stays wrong.
  */
 void frame_clear_identification(uint8_t *data);
 

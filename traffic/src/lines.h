@@ -11,8 +11,8 @@
 
 #define CACHE_LINE 64
 
-/* `count` times `bytes`, all zero; written here, so it is on the node of the CPU that this runs on. NULL:
- * there is no memory. It is given back by free(). */
+/* `count` times `bytes`, all zero; written here, so it is on the node of the CPU that this runs
+ * on. NULL: there is no memory. It is given back by free(). */
 static inline void *lines_alloc(size_t count, size_t bytes)
 {
 	size_t all;

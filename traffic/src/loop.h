@@ -24,8 +24,8 @@
 
 #define INTERVALS_MAX 65536
 
-/* Who makes what of a frame: we, the kernel its headers, or the port's device some of it. A port
- * of the latter two may know when each frame arrived. */
+/* Who writes a frame: we all of it, we the payload and the kernel the headers, or we and the
+ * device. A port of the latter two may know when each frame arrived. */
 enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
 
 enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER };
@@ -34,8 +34,8 @@ extern const char *const role_names[]; /* ends with NULL */
 /* When and as what the frames of a phase go; the same for every task. */
 struct window {
 	uint64_t start, end; /* ticks */
-	/* Threads note what they have used shortly before the start and after the end: once no frame
-	 * has come for so long, or at the latest. All in ticks. */
+	/* Threads note what they have used shortly before the start and after the end: once no
+	 * frame has come for so long, or at the latest. All in ticks. */
 	uint64_t note, quiet, latest;
 	uint64_t interval; /* ticks */
 	uint64_t announce_every; /* ticks; 0: MACs are not announced again */
@@ -68,7 +68,7 @@ struct sender {
 	uint32_t ready; /* so many */
 	struct histogram *lag; /* by which frames were built after they were due; NULL: not kept */
 	uint64_t grace; /* ticks past the end in which a paced backlog may still leave */
-	uint64_t done; /* ticks: when nothing was left but what waits in the port's ring; 0: not yet */
+	uint64_t done; /* ticks: when only the port's ring held frames; 0: not yet */
 
 	/* where we are */
 	uint64_t built, sent;
@@ -80,7 +80,8 @@ struct sender {
 	uint32_t longest; /* frame of a phase */
 	uint32_t first, held; /* frames built and not yet taken */
 	struct frame *frames;
-	/* Write `n` frames: of any templates; of one; of one that are alike but for their number. */
+	/* Write `n` frames: of any templates; of one; of one that are alike but for their
+	 * number. */
 	void (*write_any)(struct sender *, uint32_t n, uint64_t due);
 	void (*write_varied)(struct sender *, uint32_t n, uint64_t due);
 	void (*write_alike)(struct sender *, uint32_t n, uint64_t due);
@@ -96,20 +97,20 @@ struct neighbour {
 	bool known;
 };
 
-/* What is noted of a frame's delay: nothing, itself, or also how it differs from the delay of the
- * frame sent before it (IPDV, RFC 5481 section 4.1). Or nothing of it, but its headers compared with
- * those that were promised. */
+/* What a receiver notes for each frame: nothing, its delay, or also how the delay differs from
+ * that of the frame sent before it (IPDV, RFC 5481 section 4.1). Or it compares the headers with
+ * the expected ones. */
 enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
 
-/* The headers that a receiver's frames are to have, and the first frame that had others. */
-struct promise {
-	struct frame_template *templates; /* a flow each; NULL: not asked for */
+/* The headers that a receiver expects, and the first frame that had others. */
+struct expected_headers {
+	struct frame_template *templates; /* one for each flow; NULL: not asked for */
 	struct subflows subflows; /* of each flow */
-	struct watch *watch; /* sees them for an engine that does not; else NULL */
+	struct header_tap *tap; /* for an engine that sees no headers; else NULL */
 	uint64_t compared, broken;
-	uint64_t unkept; /* of those that the watch saw */
-	struct frame_template wanted; /* of the first of these */
-	uint8_t found[HEAD_BYTES];
+	uint64_t unkept; /* frames for which the tap had no room */
+	struct frame_template wanted; /* the headers that the first broken frame should have had */
+	uint8_t found[HEAD_BYTES]; /* and those that it had */
 };
 
 struct receiver {
@@ -120,10 +121,10 @@ struct receiver {
 	const struct clock *clock;
 	const struct window *window;
 	struct frame *frames;
-	struct arrival *arrivals; /* of each of them; NULL: the port notes none */
+	struct arrival *arrivals; /* one for each frame; NULL: the port notes none */
 	enum touch touch;
 	enum form form;
-	struct flow_headers known; /* of a flow whose frames came one after the other */
+	struct flow_headers known; /* of the flow whose frames come one after the other */
 	/* Counts `n` frames that came; returns how many of ours were not seen before. */
 	uint32_t (*count)(struct receiver *, uint32_t n, uint64_t now);
 
@@ -138,32 +139,34 @@ struct receiver {
 	uint64_t interval_end;
 
 	atomic_bool draining, closed;
-	atomic_bool looked; /* while draining: a poll found nothing */
+	atomic_bool polled_empty; /* while draining: a poll found nothing */
 	_Atomic uint64_t seen; /* frames of ours in this phase, for the drain */
 	uint64_t early; /* of frames with a delay: came before they were sent, by our clock */
-	uint64_t noted; /* of them: the port told when they arrived */
-	uint64_t polled; /* ticks: when it was looked for frames before */
-	struct histogram
-		*widths; /* of the time within which frames that it did not tell of arrived */
-	/* What `latency` would be if each frame had come right after the look before the one that
+	uint64_t noted; /* frames with a delay whose arrival the port noted */
+	uint64_t polled; /* ticks: the poll before */
+	/* Of the times between two polls, in which frames arrived whose arrival the port did not
+	 * note. */
+	struct histogram *widths;
+	/* What `latency` would be if each frame had come right after the poll before the one that
 	 * found it: the true latencies lie between. With `latency`. */
 	struct histogram *earliest;
-	uint64_t width_ns; /* since the look before, of the burst that is counted */
-	bool exact; /* what the port tells is when a frame came, not when it was read */
-	/* Of `rx`, `after_end` came when the phase was over; `after_drain` are in no other count. */
+	uint64_t width_ns; /* between the last poll and the one before */
+	bool exact; /* the port notes when a frame came, not when it was read */
+	/* `after_end` is a part of `rx`: frames that came when the phase was over. `after_drain`
+	 * is not included in any other counter. */
 	uint64_t rx, bytes, after_end, late, after_drain, corrupted, foreign, stray, other_phase;
 	uint64_t polls, empty;
 	uint64_t idle, idle_since; /* ticks without a frame; 0: the last poll found some */
 	uint64_t delay_ticks; /* test option: cost added to each receive */
-	struct promise promise;
+	struct expected_headers expected;
 
-	/* Of a task on several cores: frames that came after the drain, of which another core may
-	 * have seen a copy. */
+	/* For a task on several cores: frames that came after the drain. Another core may have
+	 * seen a copy of them. */
 	struct too_late {
 		uint32_t flow, seq;
 	} * too_late;
 	uint32_t too_late_count;
-	struct order *order; /* when frames came, for their order among the cores; else NULL */
+	struct order *order; /* for a task on several cores; else NULL */
 };
 
 #define TOO_LATE_MAX 65536
@@ -182,13 +185,13 @@ struct forwarder {
 	struct rewrite rewrite[2]; /* by port */
 	struct frame *frames, *copies;
 	uint64_t in[2], out[2], dropped[2];
-	/* By a server: came in and are no test frames of this run; or are some, of others' flows. */
+	/* At a server: frames that are no test frames of this run, and frames of other flows. */
 	uint64_t ignored, stray;
 	uint64_t polls, empty;
 };
 
-/* The frames that tell switches where a task's MACs are. A switch forgets a MAC that sends nothing:
- * these are sent again in a phase. */
+/* The frames by which switches learn where a task's MACs are. A switch forgets a MAC that sends
+ * nothing, so they are sent again during a phase. */
 struct announcer {
 	struct announcement {
 		struct port *port;
@@ -203,7 +206,7 @@ struct task {
 	enum role role;
 	/* One of `cores` tasks in a row that are one task on several cores. */
 	uint32_t core, cores;
-	/* Moves at most one burst each way; returns how many frames it moved. */
+	/* Moves at most one burst in each direction. Returns how many frames it moved. */
 	uint32_t (*step)(struct task *, uint64_t now);
 	struct sender sender;
 	struct receiver receiver;
@@ -221,7 +224,7 @@ _Static_assert(sizeof(struct task) % CACHE_LINE == 0, "two threads share a line 
 struct usage {
 	uint64_t cpu_ns;
 	uint64_t user_ns; /* of it, what was not the kernel's */
-	int64_t wait_ns; /* for a CPU, ready to run; -1: not told */
+	int64_t wait_ns; /* ready to run and without a CPU; -1: unknown */
 };
 
 struct worker {
@@ -239,7 +242,7 @@ struct worker {
 	bool run, quit; /* under the lock */
 	atomic_bool halt;
 	atomic_bool idle;
-	atomic_bool rest; /* what still comes is too late: it sleeps between looks */
+	atomic_bool rest; /* the drain is over: it sleeps between polls */
 
 	int schedstat; /* the thread's file of that name; -1: there is none */
 	struct usage before, after; /* at the start of the phase and after its end */
@@ -276,12 +279,13 @@ void worker_quit(struct worker *w);
 /* Chooses the step for the role, the touch mode and the engine. */
 void task_choose_step(struct task *t, enum touch touch, enum timing timing);
 
-/* When nothing moves any more: counts of one of several cores what others have counted, too, as the
- * copies that it is. */
+/* On one of several cores, when nothing moves any more: frames that other cores have counted,
+ * too, become copies. */
 void receiver_finish(struct receiver *r);
 
-/* Compares the headers of one frame of that flow, and of that number in it. */
-void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq);
+/* Compares the headers of one frame of this flow with this sequence number. */
+void expected_headers_check(struct expected_headers *p, const struct frame *f, uint32_t flow,
+			    uint32_t seq);
 
 /* Sets a task up for a phase; the window is set by then. */
 void task_begin(struct task *t);

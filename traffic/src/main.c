@@ -17,8 +17,8 @@ int main(int argc, char **argv)
 	const char *verb = argc > 1 ? argv[1] : "serve";
 
 	if (argc <= 2 && !strcmp(verb, "serve")) {
-		/* What a task had goes back to the kernel. The next one to have it might have its CPU on
-		 * another node, and memory stays where it was first written. */
+		/* What a task had goes back to the kernel. The next one to have it might have
+		 * its CPU on another node, and memory stays where it was first written. */
 		mallopt(M_MMAP_THRESHOLD, 128 << 10);
 		return control_serve(STDIN_FILENO, stdout);
 	}

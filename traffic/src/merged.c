@@ -197,8 +197,8 @@ static void chunk_close(struct merged_core *c, uint32_t flow, struct merged_foun
 	s->bytes = 0;
 }
 
-/* Makes room for a chunk that is above all others. What falls out is kept for cores that still count
- * it. */
+/* Makes room for a chunk that is above all others. What falls out is kept for cores that still
+ * count it. */
 static void top_raise(struct merged *m, uint32_t flow, uint64_t chunk)
 {
 	struct merged_flow *f = &m->list[flow];
@@ -311,7 +311,7 @@ uint64_t merged_unseen(const struct merged *m, uint32_t flow, uint32_t seq)
 }
 
 struct sequence merged_flow_of(const struct merged *m, uint32_t flow,
-			       const struct sequence *const *ways)
+			       const struct sequence *const *by_core)
 {
 	const uint64_t top = m->list[flow].top;
 	const uint64_t older =
@@ -319,7 +319,7 @@ struct sequence merged_flow_of(const struct merged *m, uint32_t flow,
 	struct sequence sum = { 0 };
 
 	for (uint32_t i = 0; i < m->cores; i++) {
-		const struct sequence *s = ways[i];
+		const struct sequence *s = by_core[i];
 
 		sum.distinct += s->distinct;
 		sum.duplicated += s->duplicated;

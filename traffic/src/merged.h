@@ -22,7 +22,7 @@ struct merged {
 	uint32_t cores, flows;
 	uint32_t chunks; /* the last so many of a flow are put together; a power of two */
 	uint64_t *windows; /* of each flow, so many chunks */
-	uint64_t *kept; /* of each flow, by core: what others had seen of its chunk when all had gone on */
+	uint64_t *kept; /* of each flow, by core: what others saw of the chunk it still counts */
 	struct merged_flow *list; /* a flow each */
 	uint64_t *open; /* of each flow, by core: the chunk that it counts on its own */
 };
@@ -48,13 +48,13 @@ void merged_free(struct merged_core *c);
 /* Forgets all frames. Core 0 comes first, and nothing moves. */
 void merged_begin(struct merged_core *c);
 
-/* Counts frames of a flow, `len` bytes each, whose numbers follow each other: as many of them as are
- * fresh alike. Returns how many. */
+/* Counts frames of a flow, `len` bytes each, whose numbers follow each other: as many of them as
+ * are fresh alike. Returns how many. */
 uint32_t merged_count(struct merged_core *c, uint32_t flow, uint32_t seq, uint32_t count,
 		      uint32_t len, struct merged_found *found);
 
-/* Do so many frames, from the expected one on, stay in the chunk that a core counts on its own? Then
- * their bytes are noted, and sequence_add or sequence_extend counts them. */
+/* Do so many frames, from the expected one on, stay in the chunk that a core counts on its own?
+ * Then their bytes are noted, and sequence_add or sequence_extend counts them. */
 static inline bool merged_stays(struct sequence *s, uint32_t count, uint32_t len)
 {
 	const uint32_t at = (uint32_t)s->next % CHUNK;
@@ -70,13 +70,13 @@ static inline bool merged_stays(struct sequence *s, uint32_t count, uint32_t len
 /* Puts what a core has seen of a flow to what the others have. */
 void merged_finish(struct merged_core *c, uint32_t flow, struct merged_found *found);
 
-/* The number that a frame has which comes when all is finished; UINT64_MAX if it was seen, or is too
- * old to tell. */
+/* The number that a frame has which comes when all is finished; UINT64_MAX if it was seen, or is
+ * too old to tell. */
 uint64_t merged_unseen(const struct merged *m, uint32_t flow, uint32_t seq);
 
-/* A flow as all cores have counted it, when all is finished. It has no window; `reordered` is within
- * each core. `ways` are the sequences of the flow. */
+/* A flow as all cores have counted it, when all is finished. It has no window; `reordered` is
+ * within each core. `by_core`: the sequences of the flow. */
 struct sequence merged_flow_of(const struct merged *m, uint32_t flow,
-			       const struct sequence *const *ways);
+			       const struct sequence *const *by_core);
 
 #endif

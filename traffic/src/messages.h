@@ -20,8 +20,8 @@ struct messages {
 
 /*
  * Memory for bursts of the port's length, of frames of up to frame_max bytes: to receive these, or
- * the same with a tag, each with so many bytes of ancillary data, noting who sent it (`peers`). 0, or
- * -errno with port->why; close it all the same.
+ * the same with a tag, each with so many bytes of ancillary data, noting who sent it (`peers`). 0,
+ * or -errno with port->why; close it all the same.
  */
 int messages_open(struct port *port, struct messages *m, uint32_t control_bytes, bool peers);
 void messages_close(struct messages *m);

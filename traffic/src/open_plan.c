@@ -179,8 +179,8 @@ static bool thread_read(struct reader *r, json_t *object, struct open_plan *open
 	return true;
 }
 
-/* Gives the ports of a thread as many queues as it has cores. Ports have no locks, so no two threads use
- * the same one. */
+/* Gives the ports of a thread as many queues as it has cores. Ports have no locks, so no two
+ * threads use the same one. */
 static bool ports_take(struct reader *r, struct open_plan *open, const struct thread_plan *t,
 		       bool *used)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MIXED UINT8_MAX
+#define SPREAD UINT8_MAX
 
 struct order *order_make(uint32_t core, uint32_t flows, struct order_shared *shared)
 {
@@ -50,12 +50,13 @@ void order_begin(struct order *o)
 	memset(o->noted, 0, o->shared->flows * sizeof(*o->noted));
 	if (o->core)
 		return;
-	o->shared->mixed = false;
+	o->shared->any_spread = false;
 	for (uint32_t i = 0; i < o->shared->flows; i++)
 		atomic_store_explicit(&o->shared->owners[i], 0, memory_order_relaxed);
 }
 
-/* Whether frames of a flow are noted: at the beginning, and where it has come to several cores. */
+/* Does the core note frames of this flow? It does at the beginning, and if the flow came to
+ * several cores. */
 static bool order_keeps(struct order *o, uint32_t flow)
 {
 	_Atomic uint8_t *owner = &o->shared->owners[flow];
@@ -64,12 +65,12 @@ static bool order_keeps(struct order *o, uint32_t flow)
 
 	if (!found && atomic_compare_exchange_strong(owner, &found, own))
 		return true;
-	if (found != own && found != MIXED) {
-		atomic_store(owner, MIXED);
-		atomic_store(&o->shared->mixed, true);
-		found = MIXED;
+	if (found != own && found != SPREAD) {
+		atomic_store(owner, SPREAD);
+		atomic_store(&o->shared->any_spread, true);
+		found = SPREAD;
 	}
-	return found == MIXED || o->count < ORDER_BEGINNING;
+	return found == SPREAD || o->count < ORDER_BEGINNING;
 }
 
 void order_note(struct order *o, uint32_t flow, uint32_t number, uint64_t low, uint64_t high)
@@ -93,8 +94,8 @@ void order_note(struct order *o, uint32_t flow, uint32_t number, uint64_t low, u
 	o->noted[flow]++;
 }
 
-/* The notes of a core by flow: those of flow f are at[begin[f]] up to at[begin[f + 1]], in the order
- * in which they were made. */
+/* The notes of a core, sorted by flow: those of flow f are at[begin[f]] up to at[begin[f + 1]],
+ * oldest first. */
 struct by_flow {
 	const struct order_note *notes;
 	uint32_t *begin, *at;
@@ -118,73 +119,74 @@ static bool by_flow_make(struct by_flow *b, const struct order *o)
 	return true;
 }
 
-/* The notes of one flow on one core, and how far others have looked at them. */
-struct way {
+/* The notes of one flow on one core. */
+struct core_notes {
 	const struct order_note *notes;
 	const uint32_t *at;
 	uint32_t count, next;
-	uint64_t expected; /* one more than the highest number of those before `next` */
+	uint64_t expected; /* one more than the highest number in the notes before `next` */
 };
 
-/* How far one core has looked at the notes of another: what came before its own frame for certain, and
- * what may have. */
-struct look {
+/* How far one core has read the notes of another: up to those that certainly came before its own
+ * note, and up to those that possibly did. */
+struct notes_view {
 	uint32_t certain, possible;
 	uint64_t expected, possibly;
 };
 
-static const struct order_note *note_of(const struct way *w, uint32_t i)
+static const struct order_note *note_of(const struct core_notes *w, uint32_t i)
 {
 	return &w->notes[w->at[i]];
 }
 
-static void raise(uint64_t *expected, const struct order_note *n)
+static void expected_raise(uint64_t *expected, const struct order_note *n)
 {
 	const uint64_t next = (uint64_t)n->first + n->count;
 
 	*expected = next > *expected ? next : *expected;
 }
 
-/* Looks as far as matters to a note of another core. */
-static void look_on(struct look *l, const struct way *other, const struct order_note *own)
+/* Reads the notes of another core as far as they matter to a note of this one. */
+static void view_advance(struct notes_view *v, const struct core_notes *other,
+			 const struct order_note *own)
 {
-	for (; l->certain < other->count && note_of(other, l->certain)->high < own->low;
-	     l->certain++)
-		raise(&l->expected, note_of(other, l->certain));
-	for (; l->possible < other->count && note_of(other, l->possible)->low <= own->high;
-	     l->possible++)
-		raise(&l->possibly, note_of(other, l->possible));
+	for (; v->certain < other->count && note_of(other, v->certain)->high < own->low;
+	     v->certain++)
+		expected_raise(&v->expected, note_of(other, v->certain));
+	for (; v->possible < other->count && note_of(other, v->possible)->low <= own->high;
+	     v->possible++)
+		expected_raise(&v->possibly, note_of(other, v->possible));
 }
 
 /* The core whose next note is the earliest; `cores`: there is none. */
-static uint32_t earliest(const struct way *ways, uint32_t cores)
+static uint32_t earliest(const struct core_notes *notes, uint32_t cores)
 {
 	uint32_t found = cores;
 
 	for (uint32_t c = 0; c < cores; c++)
-		if (ways[c].next < ways[c].count &&
-		    (found == cores || note_of(&ways[c], ways[c].next)->high <
-					       note_of(&ways[found], ways[found].next)->high))
+		if (notes[c].next < notes[c].count &&
+		    (found == cores || note_of(&notes[c], notes[c].next)->high <
+					       note_of(&notes[found], notes[found].next)->high))
 			found = c;
 	return found;
 }
 
-/* `seen` has a bit for each number, and none is set; `looks` has one of each core at each. */
-static void flow_count(struct way *ways, uint32_t cores, struct look *looks, uint8_t *seen,
-		       struct order_found *found)
+/* `seen` has a bit for each number, and none is set; `views` has one of each core at each. */
+static void flow_count(struct core_notes *notes, uint32_t cores, struct notes_view *views,
+		       uint8_t *seen, struct order_found *found)
 {
 	uint32_t c;
 
-	memset(looks, 0, sizeof(*looks) * cores * cores);
-	while ((c = earliest(ways, cores)) < cores) {
-		struct look *own = looks + (size_t)c * cores;
-		struct way *w = &ways[c];
+	memset(views, 0, sizeof(*views) * cores * cores);
+	while ((c = earliest(notes, cores)) < cores) {
+		struct notes_view *own = views + (size_t)c * cores;
+		struct core_notes *w = &notes[c];
 		const struct order_note *n = note_of(w, w->next++);
 		uint64_t expected = w->expected, possibly;
 
 		for (uint32_t d = 0; d < cores; d++)
 			if (d != c) {
-				look_on(&own[d], &ways[d], n);
+				view_advance(&own[d], &notes[d], n);
 				if (own[d].expected > expected)
 					expected = own[d].expected;
 			}
@@ -203,7 +205,7 @@ static void flow_count(struct way *ways, uint32_t cores, struct look *looks, uin
 			found->reordered += number + 1 < expected;
 			found->ties += number + 1 >= expected && number + 1 < possibly;
 		}
-		raise(&w->expected, n);
+		expected_raise(&w->expected, n);
 	}
 }
 
@@ -211,11 +213,11 @@ bool order_count(struct order *const *orders, uint32_t cores, const bool *wanted
 		 struct order_found *found)
 {
 	struct by_flow *sorted = calloc(cores, sizeof(*sorted));
-	struct way *ways = calloc(cores, sizeof(*ways));
-	struct look *looks = calloc((size_t)cores * cores, sizeof(*looks));
+	struct core_notes *notes = calloc(cores, sizeof(*notes));
+	struct notes_view *views = calloc((size_t)cores * cores, sizeof(*views));
 	const uint32_t flows = orders[0]->shared->flows;
 	uint8_t *seen = NULL;
-	bool right = sorted && ways && looks;
+	bool right = sorted && notes && views;
 
 	for (uint32_t c = 0; right && c < cores; c++)
 		right = by_flow_make(&sorted[c], orders[c]);
@@ -227,16 +229,16 @@ bool order_count(struct order *const *orders, uint32_t cores, const bool *wanted
 		for (uint32_t c = 0; c < cores; c++) {
 			const struct by_flow *b = &sorted[c];
 
-			ways[c] = (struct way){ .notes = b->notes,
-						.at = b->at + b->begin[f],
-						.count = b->begin[f + 1] - b->begin[f] };
-			for (uint32_t i = 0; i < ways[c].count; i++)
-				raise(&longest, note_of(&ways[c], i));
+			notes[c] = (struct core_notes){ .notes = b->notes,
+							.at = b->at + b->begin[f],
+							.count = b->begin[f + 1] - b->begin[f] };
+			for (uint32_t i = 0; i < notes[c].count; i++)
+				expected_raise(&longest, note_of(&notes[c], i));
 		}
 		seen = calloc(1, longest / 8 + 1);
 		right = seen;
 		if (right)
-			flow_count(ways, cores, looks, seen, &found[f]);
+			flow_count(notes, cores, views, seen, &found[f]);
 		free(seen);
 	}
 	for (uint32_t c = 0; sorted && c < cores; c++) {
@@ -244,7 +246,7 @@ bool order_count(struct order *const *orders, uint32_t cores, const bool *wanted
 		free(sorted[c].at);
 	}
 	free(sorted);
-	free(ways);
-	free(looks);
+	free(notes);
+	free(views);
 	return right;
 }

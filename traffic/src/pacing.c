@@ -9,11 +9,11 @@
 static double drawn(struct pacing *p)
 {
 	p->state += 0x9e3779b97f4a7c15u;
-	return (double)((mixed(p->state) >> 11) + 1) * 0x1p-53;
+	return (double)((mix64(p->state) >> 11) + 1) * 0x1p-53;
 }
 
 /*
- * The next of `left` points that lie anywhere on the way from `at` to `end`, each place as likely
+ * The next of `left` points that lie anywhere between `at` and `end`, each place as likely
  * as the other: points of a Poisson process whose number is known lie so.
  */
 static double next_point(struct pacing *p, double at, double end, uint64_t left)
@@ -90,7 +90,7 @@ static void go_to(struct pacing *p, double number, uint64_t last)
 
 #define DRAWN_SINGLY 10000 /* of so many points it takes no time to draw each */
 
-/* How many of `points`, anywhere on the way, lie in its first `part`. Of many that is drawn from the
+/* How many of `points` random points lie in the first `part`. Of many that is drawn from the
  * normal distribution that the binomial one then is; of few 0: each is to be drawn. */
 static uint64_t points_within(struct pacing *p, uint64_t points, double part)
 {

@@ -20,7 +20,7 @@ struct pacing {
 	uint64_t frames, next; /* of the phase, and the number of the one that is due next */
 	double length; /* of the phase, ticks */
 	double at; /* when that one is due, ticks after the start */
-	double share; /* ARRIVALS_EVEN: of a period, by which frames are due after those of others */
+	double share; /* ARRIVALS_EVEN: how much later than others frames are due, in periods */
 	uint64_t state; /* of what is drawn */
 	/* ARRIVALS_ON_OFF */
 	double step; /* between frames of a train */
@@ -36,8 +36,8 @@ void pacing_begin(struct pacing *p, uint64_t frames, double length, double hz);
 /* Goes on to the next frame. */
 void pacing_next(struct pacing *p);
 
-/* Goes on to the first frame that is due at `after` or later, in ticks after the start, however many
- * there are before it. Returns how many. */
+/* Goes on to the first frame that is due at `after` or later, in ticks after the start, however
+ * many there are before it. Returns how many. */
 uint64_t pacing_skip(struct pacing *p, uint64_t after);
 
 #define PACING_OVER ((uint64_t)1 << 62) /* ticks, which no phase has */

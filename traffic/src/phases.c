@@ -62,7 +62,7 @@ static uint64_t frames_seen(const struct session *s)
 	return seen;
 }
 
-/* Whether each receiver has polled since this was last asked to begin anew. */
+/* Has each receiver polled and found nothing since the last call with `anew`? */
 static bool all_polled(struct session *s, bool anew)
 {
 	bool all = true;
@@ -73,14 +73,14 @@ static bool all_polled(struct session *s, bool anew)
 		if (!role_receives(s->tasks[i].role))
 			continue;
 		if (anew)
-			atomic_store_explicit(&r->looked, false, memory_order_relaxed);
-		all &= atomic_load_explicit(&r->looked, memory_order_relaxed);
+			atomic_store_explicit(&r->polled_empty, false, memory_order_relaxed);
+		all &= atomic_load_explicit(&r->polled_empty, memory_order_relaxed);
 	}
 	return all;
 }
 
-/* Until no frame has come for quiet_ms; frames from now on are late, after it too late. A
- * receiver that got no CPU meanwhile has not looked. */
+/* Waits until no frame has come for quiet_ms. Frames that come meanwhile are late, those that
+ * come after it are lost. A receiver that got no CPU has not polled. */
 bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
@@ -103,9 +103,10 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 	}
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.closed = true;
-	/* Frames of the next phase that come before this process begins it wait at its ports. */
+	/* Frames of the next phase may come before this process begins it: they wait at its
+	 * ports. */
 	calm |= !s->running;
-	/* The others look on now and then: counters are read next, by programs that need the CPU. */
+	/* Threads only poll now and then: programs that read counters next need the CPU. */
 	for (uint32_t i = 0; i < s->worker_count; i++)
 		s->workers[i].rest = true;
 	if (s->window.phase == PHASE_WARMUP)

@@ -57,7 +57,8 @@ always_inline void pool_give(const struct frame *f, uint32_t n)
 	struct pool *pool = NULL;
 	uint32_t free = 0;
 
-	/* In reverse: what was taken first is on top again. Frames of one pool mostly come together. */
+	/* In reverse: what was taken first is on top again. Frames of one pool mostly come
+	 * together. */
 	for (uint32_t i = n; i-- > 0;) {
 		struct buffer *b = frame_buffer(&f[i]);
 

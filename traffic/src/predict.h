@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receivers predict the next frame of a flow and compare instead of parsing. Frames of one burst of a
- * sender arrive one after the other: the time is the same, the sequence number goes up by one, and the
- * checksum goes down by one.
+ * Receivers predict the next frame of a flow and compare instead of parsing. Frames of one burst of
+ * a sender arrive one after the other: the time is the same, the sequence number goes up by one,
+ * and the checksum goes down by one.
  */
 #ifndef SWITCHMARK_PREDICT_H
 #define SWITCHMARK_PREDICT_H
@@ -12,8 +12,8 @@
 #include "payload.h"
 
 /*
- * What all frames of one flow have in common, IPv4 without options or a tag: the headers except MACs
- * and UDP checksum, and the payload's run, flow and phase; and what these add to the checksum.
+ * What all frames of one flow have in common, IPv4 without options or a tag: the headers except
+ * MACs and UDP checksum, and the payload's run, flow and phase; and what these add to the checksum.
  */
 struct flow_headers {
 	uint64_t head[4], payload;
@@ -65,9 +65,9 @@ always_inline struct prediction prediction_after(const struct flow_headers *h, u
 }
 
 /*
- * Returns how many of these frames are as predicted, one after the other. Each byte up to FRAME_MIN is
- * compared except the MACs, so they count as judged with TOUCH_HEADER. `n` is at most how many sequence
- * numbers are left.
+ * Returns how many of these frames are as predicted, one after the other. Each byte up to FRAME_MIN
+ * is compared except the MACs, so they count as judged with TOUCH_HEADER. `n` is at most how many
+ * sequence numbers are left.
  */
 always_inline uint32_t prediction_follow(const struct flow_headers *h, struct prediction *p,
 					 const struct frame *frames, uint32_t n)

@@ -16,7 +16,7 @@
 #define DROP_MS 1000
 
 /* A thread may always do with fewer, so that nothing here can fail but by a kernel without them. */
-static void set(bool effective, bool permitted)
+static void capabilities_set(bool effective, bool permitted)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
@@ -37,17 +37,17 @@ void privileges_seal(void)
 
 void privileges_raise(void)
 {
-	set(true, true);
+	capabilities_set(true, true);
 }
 
 void privileges_lower(void)
 {
-	set(false, true);
+	capabilities_set(false, true);
 }
 
 void privileges_drop(void)
 {
-	set(false, false);
+	capabilities_set(false, false);
 }
 
 static void on_drop(int number)

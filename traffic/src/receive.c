@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receivers: what came is judged frame by frame, and counted by the stretch: frames of one flow that
- * follow each other and are as old. A burst has one time of arrival, unless its port notes others.
+ * Receivers: frames are validated one by one and counted per run, that is, per flow, consecutive
+ * numbers and one delay. The frames of a burst have one time of arrival, unless the port notes one
+ * for each.
  */
 #include "judge.h"
 #include "predict.h"
 #include "steps.h"
 
 #define NO_FLOW UINT32_MAX
-#define FLOWS_AWAITED 512u /* from so many on, what is counted of them is not in the first cache */
+#define FLOWS_AWAITED 512u /* the counts of so many flows do not fit into the first cache */
 
-/* Frames that came one after the other, as long and as old as each other, of one flow and with the
- * numbers from `first` up to `next`. */
-struct stretch {
-	uint32_t flow; /* among those of the task; NO_FLOW: there is no frame */
+/* Frames of one flow that came one after the other with the numbers from `first` up to `next`,
+ * the same length and the same delay. */
+struct frame_run {
+	uint32_t flow; /* among those of the task; NO_FLOW: the run is empty */
 	uint32_t first, next;
 	uint32_t len;
-	int64_t delay_ns; /* below 0: it came before it was sent, by our clock */
-	uint64_t width_ns; /* so much earlier it may have come */
+	int64_t delay_ns; /* below 0: they came before they were sent, by our clock */
+	uint64_t width_ns; /* by how much the delay may be shorter */
 };
 
-/* Frames of any flow that came one after the other and are as old. */
-struct tally {
+/* Frames of any flow that came one after the other with the same delay. */
+struct delay_run {
 	int64_t delay_ns;
 	uint64_t width_ns;
 	uint64_t frames;
@@ -34,7 +35,8 @@ static enum device_sum arrival_sum(const struct receiver *r, uint32_t i)
 
 /* Compares the delays of neighbours: a frame counts if the one sent before it is the one that came
  * before it. */
-static void receiver_vary(struct receiver *r, const struct stretch *s, uint32_t seq, uint32_t count)
+static void receiver_vary(struct receiver *r, const struct frame_run *s, uint32_t seq,
+			  uint32_t count)
 {
 	const uint64_t delay_ns = s->delay_ns > 0 ? (uint64_t)s->delay_ns : 0;
 	struct neighbour *n = &r->neighbours[s->flow];
@@ -49,10 +51,10 @@ static void receiver_vary(struct receiver *r, const struct stretch *s, uint32_t 
 	*n = (struct neighbour){ delay_ns, seq + count, true };
 }
 
-/* Counts a stretch that does not begin with the number that is expected, number by number until one
- * is. Returns how many frames were not seen before. */
-static __attribute__((noinline)) uint32_t stretch_jump(struct receiver *r, const struct stretch *s,
-						       bool vary)
+/* Counts a run that does not begin with the expected number, number by number until one is
+ * expected. Returns how many frames were not seen before. */
+static __attribute__((noinline)) uint32_t frame_run_add_slow(struct receiver *r,
+							     const struct frame_run *s, bool vary)
 {
 	struct sequence *sequence = &r->sequences[s->flow];
 	uint32_t fresh = 0;
@@ -73,8 +75,8 @@ static __attribute__((noinline)) uint32_t stretch_jump(struct receiver *r, const
 	return fresh;
 }
 
-/* Takes back what was counted of copies that another core had seen; of the last intervals, as these
- * were in a chunk until now. */
+/* Removes copies that another core had seen from the counts. They were in a chunk until now, so
+ * they are removed from the last intervals. */
 static void receiver_forget(struct receiver *r, const struct merged_found *found)
 {
 	uint64_t left = found->copies;
@@ -89,10 +91,10 @@ static void receiver_forget(struct receiver *r, const struct merged_found *found
 	}
 }
 
-/* Counts a stretch where other cores count the same flow. Returns how many frames were not seen
+/* Counts a run of a flow that other cores count, too. Returns how many frames were not seen
  * before. */
-static __attribute__((noinline)) uint32_t stretch_merge(struct receiver *r, const struct stretch *s,
-							bool vary)
+static __attribute__((noinline)) uint32_t frame_run_merge(struct receiver *r,
+							  const struct frame_run *s, bool vary)
 {
 	uint32_t fresh = 0;
 
@@ -119,7 +121,7 @@ void receiver_finish(struct receiver *r)
 	}
 }
 
-static void tally_end(struct receiver *r, const struct tally *t)
+static void delay_run_record(struct receiver *r, const struct delay_run *t)
 {
 	if (t->delay_ns < 0)
 		r->early += t->frames;
@@ -132,9 +134,9 @@ static void tally_end(struct receiver *r, const struct tally *t)
 	}
 }
 
-/* Counts a stretch. Returns how many of its frames were not seen before. */
-always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, struct tally *tally,
-				   const bool timed)
+/* Counts a run. Returns how many of its frames were not seen before. */
+always_inline uint32_t frame_run_count(struct receiver *r, const struct frame_run *s,
+				       struct delay_run *delays, const bool timed)
 {
 	const uint32_t count = s->next - s->first;
 	const bool vary = timed && r->neighbours;
@@ -145,16 +147,17 @@ always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, 
 		return 0;
 	if (unlikely(s->first != (uint32_t)sequence->next) ||
 	    (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len))) {
-		const struct stretch copy = *s; /* the stretch itself stays in registers */
+		const struct frame_run copy = *s; /* the run itself stays in registers */
 
-		fresh = r->merged ? stretch_merge(r, &copy, vary) : stretch_jump(r, &copy, vary);
+		fresh = r->merged ? frame_run_merge(r, &copy, vary) :
+				    frame_run_add_slow(r, &copy, vary);
 	} else {
 		if (count == 1)
 			sequence_add(sequence, s->first);
 		else
 			sequence_extend(sequence, count);
 		if (vary) {
-			const struct stretch copy = *s;
+			const struct frame_run copy = *s;
 
 			receiver_vary(r, &copy, s->first, count);
 		}
@@ -162,11 +165,11 @@ always_inline uint32_t stretch_end(struct receiver *r, const struct stretch *s, 
 	r->bytes += (uint64_t)fresh * s->len;
 	if (!timed)
 		return fresh;
-	if (s->delay_ns != tally->delay_ns || s->width_ns != tally->width_ns) {
-		tally_end(r, tally);
-		*tally = (struct tally){ .delay_ns = s->delay_ns, .width_ns = s->width_ns };
+	if (s->delay_ns != delays->delay_ns || s->width_ns != delays->width_ns) {
+		delay_run_record(r, delays);
+		*delays = (struct delay_run){ .delay_ns = s->delay_ns, .width_ns = s->width_ns };
 	}
-	tally->frames += fresh;
+	delays->frames += fresh;
 	return fresh;
 }
 
@@ -181,7 +184,7 @@ static void receiver_refuse(struct receiver *r, enum verdict_of_frame verdict, u
 		r->sequences[flow].corrupted++;
 }
 
-/* Has what is counted of a flow come from memory, by what a frame seems to say of it. */
+/* Prefetches the counts of the flow that a frame seems to name. */
 always_inline void receiver_await(const struct receiver *r, const struct frame *f,
 				  const enum form form, bool window)
 {
@@ -197,9 +200,9 @@ always_inline void receiver_await(const struct receiver *r, const struct frame *
 		__builtin_prefetch(s);
 }
 
-/* Adds to a stretch those of `n` frames that follow the first of them, which is its last and reads so.
- * Returns how many. */
-always_inline uint32_t receiver_follow(const struct flow_headers *known, struct stretch *s,
+/* Adds to a run those of `n` frames that follow the first one, which is the run's last frame and
+ * has the payload `last`. Returns how many. */
+always_inline uint32_t receiver_follow(const struct flow_headers *known, struct frame_run *s,
 				       const struct frame *f, uint32_t n,
 				       const struct payload *last)
 {
@@ -216,7 +219,8 @@ always_inline uint32_t receiver_follow(const struct flow_headers *known, struct 
 	return followed;
 }
 
-/* By how much a frame may be younger that the port told of: not at all, or since the look before. */
+/* By how much the delay of a frame may be shorter whose time the port noted: not at all, or up
+ * to the poll before. */
 static uint64_t width_noted(const struct receiver *r, uint64_t late_ns)
 {
 	return r->exact || r->width_ns < late_ns ? 0 : r->width_ns - late_ns;
@@ -230,22 +234,22 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 	const struct arrival *const arrivals = form == FORM_WHOLE ? NULL : r->arrivals;
 	const struct frame *const frames = r->frames;
 	const uint64_t now_ns = timed ? clock_ns(r->clock, now) : 0;
-	const uint64_t looked_ns = timed ? r->width_ns : 0;
+	const uint64_t gap_ns = timed ? r->width_ns : 0;
 	const uint32_t run = r->run, first_flow = r->first_flow, flows = r->flows;
 	const uint8_t phase = r->window->phase;
 	struct flow_headers *const known = &r->known;
-	struct stretch s = { .flow = NO_FLOW };
-	struct tally tally = { 0 };
+	struct frame_run s = { .flow = NO_FLOW };
+	struct delay_run delays = { 0 };
 	uint32_t fresh = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct frame *f = &frames[i];
 		enum device_sum device = DEVICE_SUM_UNKNOWN;
 		int64_t delay_ns = 0;
-		uint64_t width_ns = looked_ns;
+		uint64_t width_ns = gap_ns;
 		struct payload p;
 		uint32_t flow;
-		bool alike = false; /* to those before it, and the port told nothing of it */
+		bool alike = false; /* it has the known headers, and the port noted nothing */
 
 		if (i + 8 < n)
 			__builtin_prefetch(frames[i + 8].data);
@@ -305,19 +309,20 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			r->bytes += f->len;
 			continue;
 		}
-		fresh += stretch_end(r, &s, &tally, timed);
-		s = (struct stretch){ flow, p.seq, p.seq + 1, f->len, delay_ns, width_ns };
+		fresh += frame_run_count(r, &s, &delays, timed);
+		s = (struct frame_run){ flow, p.seq, p.seq + 1, f->len, delay_ns, width_ns };
 		if (alike)
 			i += receiver_follow(known, &s, f, n - i, &p);
 	}
 	if (touch != TOUCH_NONE)
-		fresh += stretch_end(r, &s, &tally, timed);
+		fresh += frame_run_count(r, &s, &delays, timed);
 	if (timed)
-		tally_end(r, &tally);
+		delay_run_record(r, &delays);
 	return fresh;
 }
 
-void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint32_t seq)
+void expected_headers_check(struct expected_headers *p, const struct frame *f, uint32_t flow,
+			    uint32_t seq)
 {
 	struct frame_template wanted;
 
@@ -332,9 +337,9 @@ void promise_check(struct promise *p, const struct frame *f, uint32_t flow, uint
 /* Counts one frame. True if it was not seen before. */
 static bool receiver_add(struct receiver *r, uint32_t flow, uint32_t seq, uint32_t len)
 {
-	const struct stretch s = { .flow = flow, .first = seq, .next = seq + 1, .len = len };
+	const struct frame_run s = { .flow = flow, .first = seq, .next = seq + 1, .len = len };
 
-	return r->merged ? stretch_merge(r, &s, false) : sequence_add(&r->sequences[flow], seq);
+	return r->merged ? frame_run_merge(r, &s, false) : sequence_add(&r->sequences[flow], seq);
 }
 
 /* Counts the frames of a burst and compares the headers of each; any touch and form. */
@@ -360,13 +365,13 @@ static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 		} else if (r->touch == TOUCH_NONE || receiver_add(r, flow, p.seq, f->len)) {
 			fresh++;
 			r->bytes += f->len;
-			promise_check(&r->promise, f, flow, p.seq);
+			expected_headers_check(&r->expected, f, flow, p.seq);
 		}
 	}
 	return fresh;
 }
 
-/* One function for each combination, so that the loops hold no such branch. */
+/* One function for each combination, so that the loops have no branch for it. */
 #define COUNTS(touch, form)                                                                        \
 	static uint32_t count_##touch##_##form(struct receiver *r, uint32_t n, uint64_t now)       \
 	{                                                                                          \
@@ -395,7 +400,7 @@ TIMES_OF(TOUCH_FULL)
 
 static uint32_t (*const counts[2][3][3])(struct receiver *, uint32_t, uint64_t) = {
 	{ ROW(count, TOUCH_NONE), ROW(count, TOUCH_HEADER), ROW(count, TOUCH_FULL) },
-	/* Where nothing is read of a frame but whose it is, its time is not. */
+	/* TOUCH_NONE reads the run id alone, and no time. */
 	{ ROW(count, TOUCH_NONE), ROW(time, TOUCH_HEADER), ROW(time, TOUCH_FULL) },
 };
 
@@ -407,8 +412,8 @@ void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, 
 					      counts[timing != TIMING_NONE][touch][form];
 }
 
-/* Reads a frame of the burst. Returns its flow among those of the task; NO_FLOW: it is no good frame
- * of this phase. */
+/* Reads a frame of the burst. Returns its flow among those of the task, or NO_FLOW if it is no
+ * intact frame of this phase. */
 always_inline uint32_t receiver_flow(const struct receiver *r, uint32_t i, struct payload *p)
 {
 	const struct frame *f = &r->frames[i];
@@ -422,8 +427,8 @@ always_inline uint32_t receiver_flow(const struct receiver *r, uint32_t i, struc
 	return flow < r->flows ? flow : NO_FLOW;
 }
 
-/* After the drain a frame is lost, however late it comes: what was not seen before is told as the
- * reason of a loss, and no count of a flow changes any more. */
+/* A frame that comes after the drain is lost. If it was not seen before it is counted as a
+ * reason of loss; the counts of its flow do not change any more. */
 static void receiver_too_late(struct receiver *r, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -444,15 +449,16 @@ static void receiver_too_late(struct receiver *r, uint32_t n)
 static __attribute__((noinline)) void receiver_note(struct receiver *r, uint32_t n, uint64_t now)
 {
 	struct order *o = r->order;
-	const uint64_t slack = o->shared->slack, low = o->empty > slack ? o->empty - slack : 0;
+	const uint64_t skew = o->shared->clock_skew, low = o->empty > skew ? o->empty - skew : 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t told = r->arrivals ? r->arrivals[i].kernel_ns : 0;
+		const uint64_t kernel_ns = r->arrivals ? r->arrivals[i].kernel_ns : 0;
 		struct payload p;
 		const uint32_t flow = receiver_flow(r, i, &p);
 
 		if (flow != NO_FLOW)
-			order_note(o, flow, p.seq, told ? told : low, told ? told : now);
+			order_note(o, flow, p.seq, kernel_ns ? kernel_ns : low,
+				   kernel_ns ? kernel_ns : now);
 	}
 }
 
@@ -476,7 +482,7 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 		if (r->order)
 			r->order->empty = now;
 		if (unlikely(atomic_load_explicit(&r->draining, memory_order_relaxed)))
-			atomic_store_explicit(&r->looked, true, memory_order_relaxed);
+			atomic_store_explicit(&r->polled_empty, true, memory_order_relaxed);
 		return 0;
 	}
 	now = clock_ticks();
@@ -543,7 +549,7 @@ void receiver_begin(struct receiver *r)
 	if (r->widths)
 		histogram_clear(r->widths);
 	r->corrupted = r->foreign = r->stray = r->other_phase = 0;
-	r->promise.compared = r->promise.broken = 0;
+	r->expected.compared = r->expected.broken = 0;
 	r->polls = r->empty = 0;
 	r->idle = r->idle_since = 0;
 }

@@ -5,8 +5,8 @@
 
 #include "engine.h"
 
-/* Swaps source and destination of MACs, addresses and ports, which leaves the checksum correct. A frame
- * shorter than any test frame is not changed. */
+/* Swaps source and destination of MACs, addresses and ports, which leaves the checksum correct.
+ * A frame shorter than any test frame is not changed. */
 void frame_reflect(struct frame *f);
 
 #endif

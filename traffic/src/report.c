@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was counted, as JSON. */
+#include "header_tap.h"
 #include "judge.h"
 #include "session.h"
 #include "text.h"
-#include "watch.h"
 
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static json_t *head_report(const uint8_t *head)
 	return json_string(text);
 }
 
-static void watched_frame(void *context, uint8_t *head, uint32_t len)
+static void tapped_frame(void *context, uint8_t *head, uint32_t len)
 {
 	struct receiver *r = context;
 	struct frame f = { .data = head, .len = len };
@@ -49,31 +49,31 @@ static void watched_frame(void *context, uint8_t *head, uint32_t len)
 		return;
 	/* A kernel numbers the frames of a socket as it likes. */
 	frame_clear_identification(head);
-	promise_check(&r->promise, &f, flow, p.seq);
+	expected_headers_check(&r->expected, &f, flow, p.seq);
 }
 
-/* Compares what a watch has kept, once; from then on it costs nothing. */
-static void receiver_watched(struct receiver *r)
+/* Compares the headers that a tap has kept and closes it. */
+static void receiver_read_tap(struct receiver *r)
 {
-	struct watch *w = r->promise.watch;
+	struct header_tap *tap = r->expected.tap;
 
-	if (!w || !w->ring)
+	if (!tap || !tap->ring)
 		return;
-	r->promise.unkept = watch_read(w, watched_frame, r);
-	watch_close(w);
+	r->expected.unkept = header_tap_read(tap, tapped_frame, r);
+	header_tap_close(tap);
 }
 
-/* How many frames were compared, how many had other headers, and of the first of these what it
- * had and should have had. */
-static json_t *promise_report(const struct promise *p)
+/* How many frames were compared, how many had other headers, and the headers of the first of
+ * these with those that it should have had. */
+static json_t *headers_report(const struct expected_headers *p)
 {
 	json_t *report =
 		json_pack("{s:I,s:I}", "compared", COUNT(p->compared), "broken", COUNT(p->broken));
 
 	if (p->unkept)
 		json_object_set_new(report, "unkept", json_integer(COUNT(p->unkept)));
-	if (p->watch && p->watch->why[0])
-		json_object_set_new(report, "unseen", text_json(p->watch->why));
+	if (p->tap && p->tap->why[0])
+		json_object_set_new(report, "unseen", text_json(p->tap->why));
 	if (p->broken) {
 		json_object_set_new(report, "found", head_report(p->found));
 		json_object_set_new(report, "promised", head_report(p->wanted.head));
@@ -81,7 +81,7 @@ static json_t *promise_report(const struct promise *p)
 	return report;
 }
 
-/* Adds what another core's histogram has. */
+/* Adds the counts of another core. */
 static void histogram_merge(struct histogram *into, const struct histogram *h)
 {
 	for (uint32_t i = 0; h->count && i < HISTOGRAM_COUNTS; i++)
@@ -92,7 +92,7 @@ static void histogram_merge(struct histogram *into, const struct histogram *h)
 	into->max = h->max > into->max ? h->max : into->max;
 }
 
-/* What several cores have counted is told once, by the first of them. */
+/* Adds the counts of another core: a task on several cores has one report. */
 static void receiver_merge(struct receiver *into, const struct receiver *r)
 {
 	into->early += r->early;
@@ -108,7 +108,7 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 	into->other_phase += r->other_phase;
 	into->polls += r->polls;
 	into->empty += r->empty;
-	/* The core that has the most to do is the limit. */
+	/* The busiest core is the limit. */
 	into->idle = r->idle < into->idle ? r->idle : into->idle;
 	for (uint32_t i = 0; i < into->interval_count; i++)
 		into->intervals[i] += r->intervals[i];
@@ -120,14 +120,14 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 		histogram_merge(into->widths, r->widths);
 	if (into->ipdv)
 		histogram_merge(into->ipdv, r->ipdv);
-	if (!r->promise.templates)
+	if (!r->expected.templates)
 		return;
-	if (r->promise.broken && !into->promise.broken) {
-		into->promise.wanted = r->promise.wanted;
-		memcpy(into->promise.found, r->promise.found, HEAD_BYTES);
+	if (r->expected.broken && !into->expected.broken) {
+		into->expected.wanted = r->expected.wanted;
+		memcpy(into->expected.found, r->expected.found, HEAD_BYTES);
 	}
-	into->promise.compared += r->promise.compared;
-	into->promise.broken += r->promise.broken;
+	into->expected.compared += r->expected.compared;
+	into->expected.broken += r->expected.broken;
 }
 
 static int too_late_compare(const void *a, const void *b)
@@ -139,7 +139,8 @@ static int too_late_compare(const void *a, const void *b)
 	return (one->seq > other->seq) - (one->seq < other->seq);
 }
 
-/* Of frames that came after the drain, those that no core had seen before; of copies one. */
+/* Counts the frames that came after the drain and that no core had seen before; copies count
+ * once. */
 static uint64_t too_late_merge(const struct task *t)
 {
 	const struct merged *m = t->receiver.merged->all;
@@ -165,7 +166,7 @@ static uint64_t too_late_merge(const struct task *t)
 	return fresh;
 }
 
-/* A copy of what a receiver has counted, to add others to. */
+/* Copies the counts of a receiver, to add others to the copy. */
 static bool receiver_copy(struct receiver *to, const struct receiver *r)
 {
 	*to = *r;
@@ -198,11 +199,11 @@ static void receiver_copy_free(struct receiver *r)
 	free(r->ipdv);
 }
 
-/* Flows that came to more than one core, and how far is known what overtook what among them. */
-struct mixture {
+/* Flows that came to more than one core, and how much is known of the order of their frames. */
+struct spread_flows {
 	uint64_t flows;
-	uint64_t unfollowed; /* of these, such whose frames were not all noted, or too many */
-	uint64_t ties; /* frames of which notes do not tell whether a later one had come before */
+	uint64_t unfollowed; /* flows whose frames were not all noted */
+	uint64_t ties; /* frames that a later one may have overtaken */
 };
 
 /* Did a core note all frames of a flow? */
@@ -213,8 +214,10 @@ static bool is_followed(const struct receiver *r, uint32_t flow)
 	return !s->beyond && r->order->noted[flow] == s->distinct + s->duplicated;
 }
 
-/* Counts what overtook what in flows that came to more than one core: `mixed` are these. */
-static bool order_merge(struct task *t, struct sequence *flows, bool *mixed, struct mixture *m)
+/* Counts reordered frames in flows that came to more than one core; `spread` says which these
+ * are. */
+static bool order_merge(struct task *t, struct sequence *flows, bool *spread,
+			struct spread_flows *m)
 {
 	const uint32_t count = t->receiver.flows;
 	struct order *orders[THREADS_MAX];
@@ -222,18 +225,19 @@ static bool order_merge(struct task *t, struct sequence *flows, bool *mixed, str
 	bool right = found;
 
 	for (uint32_t f = 0; f < count; f++) {
-		m->flows += mixed[f];
-		for (uint32_t core = 0; mixed[f] && core < t->cores; core++)
+		m->flows += spread[f];
+		for (uint32_t core = 0; spread[f] && core < t->cores; core++)
 			if (!t->receiver.order || !is_followed(&t[core].receiver, f)) {
-				mixed[f] = false;
+				spread[f] = false;
 				m->unfollowed++;
 			}
 	}
 	for (uint32_t core = 0; core < t->cores; core++)
 		orders[core] = t[core].receiver.order;
-	right = right && (m->unfollowed == m->flows || order_count(orders, t->cores, mixed, found));
+	right = right &&
+		(m->unfollowed == m->flows || order_count(orders, t->cores, spread, found));
 	for (uint32_t f = 0; right && f < count; f++)
-		if (mixed[f]) {
+		if (spread[f]) {
 			flows[f].reordered = found[f].reordered;
 			m->ties += found[f].ties;
 		}
@@ -241,34 +245,34 @@ static bool order_merge(struct task *t, struct sequence *flows, bool *mixed, str
 	return right;
 }
 
-/* What the tasks of a row have counted together: into `sum`, and of each flow into `flows`. False
- * without memory. */
+/* Merges the counts of a task on several cores into `sum`, and those of each flow into `flows`.
+ * Returns false without memory. */
 static bool receivers_merge(struct task *t, struct receiver *sum, struct sequence *flows,
-			    struct mixture *m)
+			    struct spread_flows *m)
 {
-	const struct sequence *ways[THREADS_MAX];
-	bool *mixed = calloc(sum->flows, sizeof(*mixed));
+	const struct sequence *by_core[THREADS_MAX];
+	bool *spread = calloc(sum->flows, sizeof(*spread));
 	bool known;
 
-	for (uint32_t f = 0; mixed && f < sum->flows; f++) {
+	for (uint32_t f = 0; spread && f < sum->flows; f++) {
 		uint32_t seen = 0;
 
 		for (uint32_t core = 0; core < t->cores; core++) {
-			ways[core] = &t[core].receiver.sequences[f];
-			seen += ways[core]->distinct + ways[core]->duplicated > 0;
+			by_core[core] = &t[core].receiver.sequences[f];
+			seen += by_core[core]->distinct + by_core[core]->duplicated > 0;
 		}
-		mixed[f] = seen > 1;
-		flows[f] = merged_flow_of(sum->merged->all, f, ways);
+		spread[f] = seen > 1;
+		flows[f] = merged_flow_of(sum->merged->all, f, by_core);
 	}
 	for (uint32_t core = 1; core < t->cores; core++)
 		receiver_merge(sum, &t[core].receiver);
 	sum->after_drain += too_late_merge(t);
-	known = mixed && order_merge(t, flows, mixed, m);
-	free(mixed);
+	known = spread && order_merge(t, flows, spread, m);
+	free(spread);
 	return known;
 }
 
-/* `merged` are the flows of a receiver on several cores; NULL: it is on one. */
+/* `merged`: the flows of a receiver on several cores; NULL: it is on one core. */
 static json_t *received_report(const struct session *session, struct receiver *r,
 			       const struct sequence *merged)
 {
@@ -299,11 +303,11 @@ static json_t *received_report(const struct session *session, struct receiver *r
 		COUNT(r->other_phase), "polls", COUNT(r->polls), "empty_polls", COUNT(r->empty),
 		"idle_ns", COUNT((__int128)r->idle * 1000000000 / session->clock.hz), "flows",
 		flows, "intervals", intervals);
-	if (r->promise.templates)
-		json_object_set_new(report, "headers", promise_report(&r->promise));
+	if (r->expected.templates)
+		json_object_set_new(report, "headers", headers_report(&r->expected));
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
-	/* The bound of a time that nobody noted is that between two looks. */
+	/* A frame whose time nobody noted came between two polls. */
 	if (r->widths)
 		json_object_set_new(report, "stamps",
 				    json_pack("{s:s,s:I,s:o,s:o}", "by",
@@ -319,7 +323,7 @@ static json_t *receiver_report(const struct session *session, struct task *t, co
 {
 	struct receiver sum;
 	struct sequence *merged;
-	struct mixture mixture = { 0 };
+	struct spread_flows spread_flows = { 0 };
 	json_t *report;
 	bool known;
 
@@ -329,12 +333,12 @@ static json_t *receiver_report(const struct session *session, struct task *t, co
 		receiver_finish(&t[core].receiver);
 	merged = calloc(t->receiver.flows, sizeof(*merged));
 	known = receiver_copy(&sum, &t->receiver) && merged &&
-		receivers_merge(t, &sum, merged, &mixture);
+		receivers_merge(t, &sum, merged, &spread_flows);
 	report = merged && sum.intervals ? received_report(session, &sum, merged) : json_object();
-	/* Among frames of flows that are not followed `reordered` is what one core saw. */
-	json_object_set_new(report, "mixed", json_integer(COUNT(mixture.flows)));
-	json_object_set_new(report, "unfollowed", json_integer(COUNT(mixture.unfollowed)));
-	json_object_set_new(report, "ties", json_integer(COUNT(mixture.ties)));
+	/* In flows that are not followed, `reordered` counts what each core saw by itself. */
+	json_object_set_new(report, "mixed", json_integer(COUNT(spread_flows.flows)));
+	json_object_set_new(report, "unfollowed", json_integer(COUNT(spread_flows.unfollowed)));
+	json_object_set_new(report, "ties", json_integer(COUNT(spread_flows.ties)));
 	if (!known)
 		*why = "no memory to put together what several cores received";
 	receiver_copy_free(&sum);
@@ -491,7 +495,7 @@ json_t *session_report(struct session *session)
 	ports = json_array();
 	threads = json_array();
 	for (uint32_t i = 0; i < session->task_count; i += session->tasks[i].cores) {
-		receiver_watched(&session->tasks[i].receiver);
+		receiver_read_tap(&session->tasks[i].receiver);
 		json_array_append_new(tasks, task_report(session, &session->tasks[i], &why));
 	}
 	for (uint32_t i = 0; i < session->port_count; i += session->ports[i].config.cores)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON objects by tables: each member has a name, a kind, a range and a place in a struct. Unknown
- * members, wrong types and values out of range are refused by name. The width of a number is in the
- * table, so no caller converts one.
+ * Reads JSON objects by tables: each member has a name, a kind, a range and a place in a struct.
+ * Unknown members, wrong types and values out of range are refused by name. The width of a number
+ * is in the table, so no caller converts one.
  */
 #ifndef SWITCHMARK_SCHEMA_H
 #define SWITCHMARK_SCHEMA_H
@@ -50,8 +50,8 @@ struct member {
 #define INTO(type, field)                                                                          \
 	.at = offsetof(struct type, field), .bytes = sizeof(((struct type *)0)->field)
 
-/* Reads the members of an object into a struct; those that the object does not have stay as they are.
- * `where` begins the reason of a failure. */
+/* Reads the members of an object into a struct; those that the object does not have stay as they
+ * are. `where` begins the reason of a failure. */
 bool object_read(struct reader *r, const char *where, json_t *object, const struct member *members,
 		 void *into);
 
@@ -62,7 +62,8 @@ bool member_read(struct reader *r, const char *where, const struct member *m, js
 /* Is this a list of 1 to `max` values? `what` names it. */
 bool list_read(struct reader *r, const char *what, json_t *list, uint32_t max, uint32_t *count);
 
-/* Reads a whole number of a list. Returns false, without a reason, if it is none or out of range. */
+/* Reads a whole number of a list. Returns false, without a reason, if it is none or out of
+ * range. */
 bool number_read(json_t *value, json_int_t min, json_int_t max, uint32_t *number);
 
 #endif

@@ -82,7 +82,8 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 		c->seqs[i] = seq;
 		if (++size == sizes)
 			size = 0;
-		/* In each round every flow has the size after its last one: all get the whole mix. */
+		/* In each round every flow has the size after its last one: all get the whole
+		 * mix. */
 		if (++flow == flows) {
 			flow = 0;
 			seq++;
@@ -184,8 +185,8 @@ static void choose_subflows(const struct subflows *s, const struct frame_templat
 		choose_bytes(*s, SUBFLOW_MAC, only, c, n);
 }
 
-/* Decides what the next frames are, all of `one` template or of any; the first of them is number `at`
- * of the burst. */
+/* Decides what the next frames are, all of `one` template or of any; the first of them is number
+ * `at` of the burst. */
 static void sender_choose(struct sender *s, struct choices *c, uint32_t n, uint32_t at,
 			  uint64_t due, bool one)
 {
@@ -340,9 +341,9 @@ static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_t
 	}
 }
 
-/* Frames of one template; `varied`: their sub-flows differ, or when they are due. Where the memory of
- * sent ones comes back as it was, only what changes is written; if that is something, it takes the
- * same line of the cache as a short frame's headers, which are not compared then. */
+/* Frames of one template; `varied`: their sub-flows differ, or when they are due. Where the
+ * memory of sent ones comes back as it was, only what changes is written; if that is something,
+ * it takes the same line of the cache as a short frame's headers, which are not compared then. */
 always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
 			     const enum form form, const bool varied)
 {
@@ -456,8 +457,8 @@ static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
 		histogram_add(s->lag, clock_ns_in(s->clock, now - s->dues[i]), 1);
 }
 
-/* All is sent once nothing waits in the port's ring either; of a device that takes nothing more for a
- * tenth of a second what waits there is lost. */
+/* All is sent once nothing waits in the port's ring either; of a device that takes nothing more
+ * for a tenth of a second what waits there is lost. */
 static void sender_finish(struct task *task, uint64_t now)
 {
 	struct sender *s = &task->sender;
@@ -551,7 +552,7 @@ static void sender_pace(struct sender *s, long double ticks)
 	s->grace = s->clock->hz / 1000;
 	if (s->singly) {
 		/* Each phase draws anew. */
-		s->pacing.state = mixed(s->seed + s->window->phase);
+		s->pacing.state = mix64(s->seed + s->window->phase);
 		s->pacing.share = s->stagger;
 		pacing_begin(&s->pacing, s->intended, (double)ticks, (double)s->clock->hz);
 	}

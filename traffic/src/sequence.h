@@ -74,7 +74,8 @@ bool sequence_add_late(struct sequence *s, uint32_t seq);
  * of them can be new than numbers older than the window have not come. */
 void sequence_settle(struct sequence *s);
 
-/* The same of a window that is elsewhere: `held` frames are in it, and so many numbers are older. */
+/* The same of a window that is elsewhere: `held` frames are in it, and so many numbers are
+ * older. */
 void sequence_settle_by(struct sequence *s, uint64_t older, uint64_t held);
 
 #endif

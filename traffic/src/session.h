@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ports, tasks and threads of one program, and the verbs that work on them: open.c, arm.c, phases.c
- * and report.c. A verb returns its error; control.c alone answers. A session knows no file and no line.
+ * The ports, tasks and threads of one program, and the verbs that work on them in open.c, arm.c,
+ * phases.c and report.c. A verb returns its error; control.c alone reads commands and writes
+ * answers.
  */
 #ifndef SWITCHMARK_SESSION_H
 #define SWITCHMARK_SESSION_H
@@ -39,8 +40,8 @@ __attribute__((format(printf, 2, 3))) const char *session_error(struct session *
 /* Waits a millisecond. Returns false if the program is to end. */
 bool session_tick(struct session *s);
 
-/* Reads the drop counters of ports if a phase runs and the last reading is NOTE_DROPS_MS old: no counter
- * of 32 bits is full sooner. */
+/* Reads the drop counters of ports if a phase runs and the last reading is NOTE_DROPS_MS old: no
+ * counter of 32 bits is full sooner. */
 #define NOTE_DROPS_MS 5000
 void session_note_drops(struct session *s);
 

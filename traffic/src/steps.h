@@ -9,7 +9,8 @@
 void sender_choose_step(struct sender *s, enum touch touch, enum form form);
 void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, enum timing timing);
 
-/* Each moves one burst at most (a forwarder: each way) and returns how many frames it moved. */
+/* Each moves one burst at most (a forwarder: in each direction) and returns how many frames it
+ * moved. */
 uint32_t sender_step(struct task *task, uint64_t now);
 uint32_t receiver_step(struct task *task, uint64_t now);
 uint32_t forwarder_step(struct task *task, uint64_t now);

@@ -34,8 +34,8 @@ struct subflows {
 bool subflows_make(struct subflows *s);
 void subflows_free(struct subflows *s);
 
-/* Steele, Lea and Flood 2014 (SplitMix): every bit depends on every bit. */
-always_inline uint64_t mixed(uint64_t v)
+/* The hash of SplitMix (Steele, Lea and Flood 2014): every bit depends on every bit. */
+always_inline uint64_t mix64(uint64_t v)
 {
 	v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
 	v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
@@ -50,7 +50,7 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 
 	if (s->order == ORDER_SEQUENTIAL)
 		return s->first + seq % s->count;
-	drawn = mixed(s->seed + (uint64_t)seq * 0x9e3779b97f4a7c15u);
+	drawn = mix64(s->seed + (uint64_t)seq * 0x9e3779b97f4a7c15u);
 	if (s->order == ORDER_RANDOM)
 		return s->first + (uint32_t)((drawn >> 32) * s->count >> 32);
 	at = (uint32_t)(drawn >> (64 - QUANTILE_BITS));

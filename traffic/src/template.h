@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates: a frame of each flow and size is made once, and the frames that are sent are copies of it
- * with a sequence number, a time and a checksum of their own.
+ * Templates: a frame of each flow and size is made once, and the frames that are sent are copies of
+ * it with a sequence number, a time and a checksum of their own.
  */
 #ifndef SWITCHMARK_TEMPLATE_H
 #define SWITCHMARK_TEMPLATE_H
@@ -13,8 +13,8 @@
 #include <stddef.h>
 
 /*
- * The addresses of one frame: MACs as bytes, the rest in host order; vlan 0: untagged. In a tunnel the
- * ports are those of the inner frame.
+ * The addresses of one frame: MACs as bytes, the rest in host order; vlan 0: untagged. In a tunnel
+ * the ports are those of the inner frame.
  */
 struct address {
 	uint8_t src_mac[6], dst_mac[6];
@@ -33,17 +33,18 @@ struct address {
 };
 
 /*
- * A frame without what changes from frame to frame. `sum` is the partial checksum of the pseudo header,
- * the UDP header and the payload with sequence number and time 0. `device_sums`: the checksum field
- * holds the sum of the pseudo header, which a device that completes checksums expects.
+ * A frame without what changes from frame to frame. `sum` is the partial checksum of the pseudo
+ * header, the UDP header and the payload with sequence number and time 0. `device_sums`: the
+ * checksum field holds the sum of the pseudo header, which a device that completes checksums
+ * expects.
  */
 struct frame_template {
 	uint64_t sum;
 	uint32_t len; /* of the whole frame */
 	uint8_t payload_at; /* offset of our payload */
 	bool device_sums, v6;
-	/* Bytes in front of the inner frame; 0: no tunnel. In a tunnel `sum`, `v6` and `device_sums` are
-	 * about the inner frame. */
+	/* Bytes in front of the inner frame; 0: no tunnel. In a tunnel `sum`, `v6` and
+	 * `device_sums` are about the inner frame. */
 	uint8_t tunnel_bytes;
 	uint8_t head[HEAD_BYTES];
 } __attribute__((aligned(CACHE_LINE)));
@@ -53,8 +54,8 @@ _Static_assert(offsetof(struct frame_template, head) + FRAME_MIN <= (size_t)2 * 
 	       "a usual frame is made from more than two lines");
 
 /*
- * Makes a template for frames of len bytes (FRAME_MIN at least, PAYLOAD_BYTES at least with headless).
- * `headless`: the frame is the UDP payload, as the kernel writes the headers.
+ * Makes a template for frames of len bytes (FRAME_MIN at least, PAYLOAD_BYTES at least with
+ * headless). `headless`: the frame is the UDP payload, as the kernel writes the headers.
  */
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless);
@@ -90,8 +91,9 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
 	return !differs;
 }
 
-/* Does memory hold a frame of this template's run, in the warm-up or measured phase, of one of `flows`
- * flows from `first` on? The phase bit of an announcement makes its flow number too large. */
+/* Does memory hold a frame of this template's run, in the warm-up or measured phase, of one of
+ * `flows` flows from `first` on? The phase bit of an announcement makes its flow number too
+ * large. */
 always_inline bool frame_is_from(const uint8_t *data, const struct frame_template *t, bool headless,
 				 uint32_t first, uint32_t flows)
 {
@@ -104,8 +106,9 @@ always_inline bool frame_is_from(const uint8_t *data, const struct frame_templat
 /* Writes the bytes from the 80th up to `head` of a frame in a tunnel. */
 void frame_prepare_tunnel(uint8_t *data, const struct frame_template *t, uint32_t head);
 
-/* Writes all bytes that the frames of a template have in common, and zeros from behind the payload up to
- * `blank` bytes of the frame. `blank` 0: the zeros are there, or a pattern will be written. */
+/* Writes all bytes that the frames of a template have in common, and zeros from behind the
+ * payload up to `blank` bytes of the frame. `blank` 0: the zeros are there, or a pattern will be
+ * written. */
 always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, bool headless,
 				 uint32_t blank)
 {
@@ -130,8 +133,8 @@ always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, 
 		memset(data + head, 0, blank - head);
 }
 
-/* Writes the bytes that change from frame to frame: with TOUCH_NONE there are none, with TOUCH_HEADER
- * they are payload and checksum, with TOUCH_FULL all bytes behind the headers. */
+/* Writes the bytes that change from frame to frame: with TOUCH_NONE there are none, with
+ * TOUCH_HEADER they are payload and checksum, with TOUCH_FULL all bytes behind the headers. */
 always_inline void frame_stamp(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
 			       bool headless, bool device_sums)
@@ -167,8 +170,8 @@ always_inline void frame_write(uint8_t *data, const struct frame_template *t, ui
 	frame_stamp(data, t, seq, time_net, time_sum, touch, headless, device_sums);
 }
 
-/* Writes the checksum of a frame with the template's payload whose headers add `differs` to the sum. If
- * the device completes the checksum, its part does not cover the ports. */
+/* Writes the checksum of a frame with the template's payload whose headers add `differs` to the
+ * sum. If the device completes the checksum, its part does not cover the ports. */
 always_inline void frame_sum(uint8_t *data, const struct frame_template *t, uint64_t differs,
 			     bool only_ports)
 {

@@ -18,7 +18,8 @@ size_t text_cut(const char *text, size_t most);
 /* Writes '?' over each byte of a text that belongs to no whole character. */
 void text_mend(char *text);
 
-/* A JSON string of the first 511 bytes, whatever they are: engines and their libraries write some. */
+/* A JSON string of the first 511 bytes, whatever they are: engines and their libraries write
+ * some. */
 json_t *text_json(const char *text);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* switchmark-tool: what plans do that no command of the system does, a verb each. It moves no traffic. */
+/* switchmark-tool: what plans do that no command of the system does, a verb each. It moves no
+ * traffic. */
 #include "jitter.h"
 #include "redirect.h"
 #include "telemetry.h"

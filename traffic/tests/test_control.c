@@ -628,7 +628,8 @@ static void memory_is_on_the_node_of_the_cpu_that_it_is_written_on(void)
 	EXPECT_EQ(cpu_move(-1, &before), -1);
 }
 
-/* A socket for each of four flows, two of each sender: no sender changes where the other's leave. */
+/* A socket for each of four flows, two of each sender: no sender changes where the other's
+ * leave. */
 static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 {
 	for (uint32_t i = 0; i < 2; i++) {

@@ -103,7 +103,8 @@ static void every_flipped_bit_is_found(void)
 				EXPECT_EQ(found, FRAME_OURS);
 			else
 				EXPECT(found != FRAME_OURS);
-			/* A corrupt frame still says which flow it was of, unless that is what broke. */
+			/* A corrupt frame still says which flow it was of, unless that is what
+			 * broke. */
 			if (found == FRAME_CORRUPT && byte != 46 && byte != 47)
 				EXPECT_EQ(p.flow, 77);
 		}
@@ -195,8 +196,8 @@ static void another_clock_is_followed(void)
 	}
 }
 
-/* A port that rests between trials reads its clock again after a minute, in which the clock was set by
- * 50 ms; later NTP slews it, by 400 in a million. */
+/* A port that rests between trials reads its clock again after a minute, in which the clock was
+ * set by 50 ms; later NTP slews it, by 400 in a million. */
 static void another_clock_is_followed_through_pauses_and_slews(void)
 {
 	struct clock_fit fit = { 0 };
@@ -212,7 +213,8 @@ static void another_clock_is_followed_through_pauses_and_slews(void)
 								(uint64_t)(slew - less)) -
 				  then);
 
-		/* Not that of the pause, which nobody can know, nor the slew's first two seconds. */
+		/* Not that of the pause, which nobody can know, nor the slew's first two
+		 * seconds. */
 		if (i >= 2 && i != 300 && (i < 600 || i > 820))
 			EXPECT(off > -1500 && off < 1500); /* 0.5 us */
 		clock_fit_add(&fit, other_clock(ticks) + set + (uint64_t)slew, ticks, 3e9);
@@ -222,7 +224,7 @@ static void another_clock_is_followed_through_pauses_and_slews(void)
 /* What frame_parse leaves to a switch, headers_agree does not. */
 static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
 {
-	struct address promised = address;
+	struct address expected = address;
 	struct frame_template t;
 	uint8_t frame[96];
 	struct payload p;
@@ -230,8 +232,8 @@ static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
 	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
 		const uint32_t headers = ETH_BYTES + (vlan ? VLAN_BYTES : 0) + IP_BYTES + UDP_BYTES;
 
-		promised.vlan = vlan;
-		template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+		expected.vlan = vlan;
+		template_make(&t, &expected, 60, 1, 2, PHASE_MEASURED, false);
 		for (uint32_t byte = 0; byte < headers; byte++) {
 			for (int bit = 0; bit < 8; bit++) {
 				build(frame, 90, vlan, 5, 99, TOUCH_FULL);
@@ -249,12 +251,12 @@ static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
 
 static void a_router_lowers_the_ttl_that_was_promised(void)
 {
-	struct address promised = address;
+	struct address expected = address;
 	struct frame_template t;
 	uint8_t frame[60], *ip = frame + ETH_BYTES;
 
-	promised.ttl = TTL_SENT - 1;
-	template_make(&t, &promised, 60, 1, 2, PHASE_MEASURED, false);
+	expected.ttl = TTL_SENT - 1;
+	template_make(&t, &expected, 60, 1, 2, PHASE_MEASURED, false);
 	build(frame, 60, 0, 5, 99, TOUCH_FULL);
 	EXPECT(!headers_agree(frame, 60, &t));
 	ip[8]--;
@@ -265,13 +267,13 @@ static void a_router_lowers_the_ttl_that_was_promised(void)
 
 static void what_a_kernel_numbers_is_no_broken_promise(void)
 {
-	struct address promised = address;
+	struct address expected = address;
 	struct frame_template t;
 	uint8_t frame[HEAD_BYTES], *ip;
 
 	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
-		promised.vlan = vlan;
-		template_make(&t, &promised, 64, 1, 2, PHASE_MEASURED, false);
+		expected.vlan = vlan;
+		template_make(&t, &expected, 64, 1, 2, PHASE_MEASURED, false);
 		for (uint32_t id = 0; id < 1 << 16; id += 37) {
 			build(frame, 64, vlan, 5, 99, TOUCH_FULL);
 			ip = frame + ETH_BYTES + (vlan ? VLAN_BYTES : 0);

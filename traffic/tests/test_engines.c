@@ -156,7 +156,7 @@ static const char *network_make(void)
 /* ---- ports -------------------------------------------------------------------------- */
 
 /* A way from one port to another; for null both are one. */
-struct way {
+struct path {
 	struct port a, b;
 	struct port *tx, *rx;
 	uint32_t sent, received; /* sequence numbers */
@@ -197,7 +197,7 @@ static void folder_remove(void)
 	run(command);
 }
 
-static void devices_prepare(struct way *w)
+static void devices_prepare(struct path *w)
 {
 	static bool made;
 	char device[128];
@@ -213,7 +213,7 @@ static void devices_prepare(struct way *w)
 	set_text(&w->b, "device", device);
 }
 
-static void way_prepare(struct way *w, const struct engine *e)
+static void path_prepare(struct path *w, const struct engine *e)
 {
 	memset(w, 0, sizeof(*w));
 	w->a.engine = w->b.engine = e;
@@ -254,7 +254,7 @@ static void way_prepare(struct way *w, const struct engine *e)
 }
 
 /* 0, or a complaint or a skip is set. */
-static int way_open(struct way *w)
+static int path_open(struct path *w)
 {
 	int error = port_open(w->tx);
 	struct port *bad = w->tx;
@@ -275,7 +275,7 @@ static int way_open(struct way *w)
 	return error;
 }
 
-static void way_close(struct way *w)
+static void path_close(struct path *w)
 {
 	w->tx->engine->close(w->tx);
 	if (w->rx != w->tx)
@@ -290,7 +290,7 @@ static uint32_t hash(uint32_t v)
 }
 
 /* Frame number `seq`, the same each time: length and every byte. Some have a VLAN tag. */
-static uint32_t content(const struct way *w, uint8_t *out, uint32_t seq)
+static uint32_t content(const struct path *w, uint8_t *out, uint32_t seq)
 {
 	const uint32_t len = w->least + 4 + hash(seq) % (FRAME_LONGEST - w->least - 4);
 	uint32_t at = 0, x = seq * 2654435761u + 1;
@@ -318,7 +318,7 @@ static uint32_t content(const struct way *w, uint8_t *out, uint32_t seq)
 	return len;
 }
 
-static bool matches(const struct way *w, const struct frame *f, uint32_t seq)
+static bool matches(const struct path *w, const struct frame *f, uint32_t seq)
 {
 	uint8_t expected[FRAME_BYTES_MAX];
 	uint32_t len = content(w, expected, seq);
@@ -327,7 +327,7 @@ static bool matches(const struct way *w, const struct frame *f, uint32_t seq)
 }
 
 /* Fills frames with the next numbers and sends them; returns how many were taken. */
-static uint32_t send_next(struct way *w, struct frame *f, uint32_t n)
+static uint32_t send_next(struct path *w, struct frame *f, uint32_t n)
 {
 	uint32_t k;
 
@@ -353,7 +353,7 @@ static void shuffle(struct frame *f, uint32_t n)
  * Receives what has come, and until `until` frames have or nothing comes any more for a
  * moment; every frame must be the next one.
  */
-static void receive_in_order(struct way *w, uint32_t until)
+static void receive_in_order(struct path *w, uint32_t until)
 {
 	double last = seconds();
 	struct frame f[BURST];
@@ -378,7 +378,7 @@ static void receive_in_order(struct way *w, uint32_t until)
 }
 
 /* Receives whatever comes until nothing does, and counts. */
-static uint64_t receive_all(struct way *w, double quiet)
+static uint64_t receive_all(struct path *w, double quiet)
 {
 	double last = seconds();
 	struct frame f[BURST];
@@ -395,7 +395,7 @@ static uint64_t receive_all(struct way *w, double quiet)
 	return count;
 }
 
-static uint64_t tx_drops(struct way *w)
+static uint64_t tx_drops(struct path *w)
 {
 	struct engine_stats s = { 0 };
 
@@ -403,7 +403,7 @@ static uint64_t tx_drops(struct way *w)
 	return s.tx_drops;
 }
 
-static uint64_t rx_drops(struct way *w)
+static uint64_t rx_drops(struct path *w)
 {
 	struct engine_stats s = { 0 };
 
@@ -412,7 +412,7 @@ static uint64_t rx_drops(struct way *w)
 }
 
 /* How many frames can be had at once: all that no one owns. */
-static uint32_t capacity(struct way *w)
+static uint32_t capacity(struct path *w)
 {
 	static struct frame f[1 << 20];
 	uint32_t n = 0, got;
@@ -444,12 +444,12 @@ static void the_table_is_complete(const struct engine *e)
 
 static void refuses_an_interface_that_is_not_there(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	int before, error;
 
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	snprintf(w.tx->config.ifname, IFNAMSIZ, "%s", "nosuch0");
 	before = count_fds();
 	error = port_open(w.tx);
@@ -461,14 +461,14 @@ static void refuses_an_interface_that_is_not_there(const struct engine *e)
 
 static void opens_closes_and_opens_again(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	int before = count_fds();
 
 	for (int i = 0; i < 5; i++) {
-		way_prepare(&w, e);
-		if (way_open(&w))
+		path_prepare(&w, e);
+		if (path_open(&w))
 			return;
-		way_close(&w);
+		path_close(&w);
 		if (!i)
 			before = count_fds(); /* a library may keep what it has opened once */
 		CHECK(!w.tx->priv && !w.rx->priv, "memory is left");
@@ -478,16 +478,16 @@ static void opens_closes_and_opens_again(const struct engine *e)
 
 static void says_how_it_works(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	struct frame f;
 	bool ready;
 
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	ready = e->ready(w.tx);
 	f.len = w.rx->rx(w.rx, &f, NULL, 1); /* nothing came: returns at once */
-	way_close(&w);
+	path_close(&w);
 	CHECK(w.tx->mode[0], "port->mode is empty");
 	CHECK(ready, "the link is up, and the port not ready");
 	CHECK(!f.len, "a frame came from nowhere");
@@ -495,7 +495,7 @@ static void says_how_it_works(const struct engine *e)
 }
 
 /* Random numbers of frames taken, sent in any order, or given back unsent. */
-static void rounds(struct way *w)
+static void rounds(struct path *w)
 {
 	const struct engine *e = w->tx->engine;
 	struct frame owned[OWNED_MAX];
@@ -546,13 +546,13 @@ static void rounds(struct way *w)
 
 static void no_frame_is_given_twice_or_lost(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	uint32_t before, after;
 	double start;
 
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	set_number(w.tx, "ring", 64); /* so that it goes round many times */
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	before = capacity(&w);
 	rounds(&w);
@@ -560,14 +560,14 @@ static void no_frame_is_given_twice_or_lost(const struct engine *e)
 	do
 		after = capacity(&w);
 	while (after < before && seconds() - start < 1);
-	way_close(&w);
+	path_close(&w);
 	CHECK(before >= BURST, "%u frames to begin with", before);
 	CHECK(after == before, "%u frames to begin with, %u in the end", before, after);
 	CHECK(w.sent > 10000, "only %u frames were sent: %s", w.sent, w.tx->why);
 	CHECK(!w.tx->failed && !w.rx->failed, "%s%s", w.tx->why, w.rx->why);
 }
 
-static void stream(struct way *w, uint32_t count)
+static void stream(struct path *w, uint32_t count)
 {
 	struct frame f[BURST];
 
@@ -588,29 +588,29 @@ static void stream(struct way *w, uint32_t count)
 
 static void frames_arrive_whole_in_order_and_once(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	stream(&w, 40000);
 	if (!complaint[0] && receive_all(&w, 0.05))
 		snprintf(complaint, sizeof(complaint), "more frames than were sent");
 	if (!complaint[0] && (tx_drops(&w) || rx_drops(&w)))
 		snprintf(complaint, sizeof(complaint), "drops are counted, and nothing was lost");
-	way_close(&w);
+	path_close(&w);
 }
 
 static void frames_received_stay_until_released(const struct engine *e)
 {
 	struct frame f[BURST], kept[BURST];
 	uint32_t n = 0, first, i;
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & ENGINE_RECEIVES))
 		SKIP("only sends");
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	for (int round = 0; round < 20 && !complaint[0]; round++) {
 		uint32_t keep = 1 + random_below(BURST / 2);
@@ -635,11 +635,11 @@ static void frames_received_stay_until_released(const struct engine *e)
 	}
 	if (!complaint[0])
 		stream(&w, w.sent + 10000);
-	way_close(&w);
+	path_close(&w);
 }
 
 /* As many as are taken of `count` frames, offered until `patience` seconds are over. */
-static bool offer(struct way *w, uint32_t count, double patience, bool receive)
+static bool offer(struct path *w, uint32_t count, double patience, bool receive)
 {
 	double start = seconds();
 	struct frame f[BURST];
@@ -665,9 +665,9 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 	const char *ifname = e->caps & ENGINE_NEEDS_INTERFACE ? "sm0" : "lo";
 	bool partly, shaped = false;
 	char command[128];
-	struct way w;
+	struct path w;
 
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	set_number(w.tx, "bypass", 0);
 	if (!strcmp(e->name, "null")) {
 		set_number(w.tx, "take", 10);
@@ -686,11 +686,11 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 			SKIP("cannot set up a slow queue with `tc`");
 		shaped = true;
 	}
-	if (!way_open(&w)) {
+	if (!path_open(&w)) {
 		partly = offer(&w, 4000, 30, true);
 		if (!complaint[0])
 			receive_in_order(&w, w.sent);
-		way_close(&w);
+		path_close(&w);
 		if (!complaint[0] && (w.sent != 4000 || w.received != w.sent))
 			snprintf(complaint, sizeof(complaint), "%u taken, %u received: %s", w.sent,
 				 w.received, w.tx->why);
@@ -706,8 +706,8 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 static bool device_full;
 static uint32_t kicks;
 
-/* In front of the C library's: every call that asks the kernel to send a ring's frames comes here, and
- * finds a device that takes none while it is said to be full. */
+/* In front of the C library's: every call that asks the kernel to send a ring's frames comes
+ * here, and finds a device that takes none while it is said to be full. */
 ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR_ARG to,
 	       socklen_t size)
 {
@@ -719,19 +719,20 @@ ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR
 	return syscall(SYS_sendto, fd, buffer, n, flags, to.__sockaddr__, size);
 }
 
-/* Receiving must not wait for a device that is full, and at the end of a phase nothing may be left. */
+/* Receiving must not wait for a device that is full, and at the end of a phase nothing may be
+ * left. */
 static void what_waits_in_a_ring_is_flushed_and_delays_no_frame(const struct engine *e)
 {
 	struct frame f[BURST];
 	uint32_t n, calls, taken;
 	bool early, flushed = false;
-	struct way w;
+	struct path w;
 
 	if (!e->flush)
 		SKIP("has no ring that frames wait in");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.receives = true;
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	device_full = true;
 	n = e->alloc(w.tx, f, 8);
@@ -748,7 +749,7 @@ static void what_waits_in_a_ring_is_flushed_and_delays_no_frame(const struct eng
 	if (!complaint[0])
 		receive_in_order(&w, taken);
 	n = w.received;
-	way_close(&w);
+	path_close(&w);
 	CHECK(taken == 8 && calls == 1 && !early && flushed && n == taken,
 	      "%u taken, %u calls in one rx, flushed %d and %d, %u received", taken, calls, early,
 	      flushed, n);
@@ -774,7 +775,7 @@ static void bystanders(int *fds, uint32_t n, const char *ifname, bool come)
 }
 
 /* Nobody reads for a while: what does not arrive must be in the counters, exactly. */
-static void overflow_is_counted(struct way *w, uint32_t count, double patience, bool must)
+static void overflow_is_counted(struct path *w, uint32_t count, double patience, bool must)
 {
 	uint64_t got, lost;
 
@@ -793,15 +794,15 @@ static void overflow_is_counted(struct way *w, uint32_t count, double patience, 
 
 static void drops_of_a_full_receiver_are_counted(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & ENGINE_RECEIVES))
 		SKIP("only sends");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	set_number(w.rx, "ring", 256);
 	if (w.rx != w.tx)
 		set_number(w.rx, "buffer", 64 << 10);
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	if (!strcmp(e->name, "null"))
 		offer(&w, 5000, 0.2, false), w.sent = 0, receive_all(&w, 0.1);
@@ -814,22 +815,22 @@ static void drops_of_a_full_receiver_are_counted(const struct engine *e)
 		w.received = w.sent;
 		stream(&w, w.sent + 1000); /* and it still works */
 	}
-	way_close(&w);
+	path_close(&w);
 }
 
 /* The device drops: NAPI of the peer in a thread of its own, too slow for us. */
 static void drops_of_the_device_are_counted(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	int others[8];
 
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
 	if (access("/sys/class/net/sm1/threaded", W_OK))
 		SKIP("this kernel or this user cannot put NAPI into a thread");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	set_number(w.rx, "ring", 16384);
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	set_feature("sm1", ETHTOOL_SGRO, true);
 	set_feature("sm0", ETHTOOL_STSO, false);
@@ -842,12 +843,12 @@ static void drops_of_the_device_are_counted(const struct engine *e)
 	       e->name, w.sent, (unsigned long long)tx_drops(&w), (unsigned long long)rx_drops(&w),
 	       (unsigned long long)w.tx->tx_errors);
 	write_file("/sys/class/net/sm1/threaded", "0");
-	way_close(&w);
+	path_close(&w);
 }
 
 static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 {
-	struct way w;
+	struct path w;
 	struct frame f;
 	uint32_t taken;
 	uint64_t got;
@@ -855,7 +856,7 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.tx->config.frame_max = 1600; /* of an MTU of 1500 */
 	error = port_open(w.tx);
 	if (error == -EPERM)
@@ -882,7 +883,7 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 		if (!complaint[0] && !taken && !w.tx->failed)
 			snprintf(complaint, sizeof(complaint), "not taken, and no reason given");
 	}
-	way_close(&w);
+	path_close(&w);
 }
 
 static bool mtu_set(uint32_t bytes)
@@ -895,7 +896,7 @@ static bool mtu_set(uint32_t bytes)
 }
 
 /* Sends one frame, or datagram, of 12000 bytes past the engine. */
-static bool send_long(const struct way *w)
+static bool send_long(const struct path *w)
 {
 	static uint8_t bytes[12000] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
 	struct sockaddr_ll link = { .sll_family = AF_PACKET,
@@ -921,7 +922,7 @@ static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e
 	struct engine_stats stats = { 0 };
 	bool sent = false;
 	uint64_t got = 0;
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & (ENGINE_PAYLOAD | ENGINE_NEEDS_INTERFACE)))
 		SKIP("has no kernel that would cut it");
@@ -931,14 +932,14 @@ static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e
 		SKIP("an interface with XDP takes no such frame");
 	if (!mtu_set(16000))
 		SKIP("no MTU above 9000 here");
-	way_prepare(&w, e);
-	if (!way_open(&w)) {
+	path_prepare(&w, e);
+	if (!path_open(&w)) {
 		sent = send_long(&w);
 		got = receive_all(&w, 0.05);
 		e->stats(w.rx, &stats);
 		if (!complaint[0])
 			stream(&w, 500); /* and no buffer is lost */
-		way_close(&w);
+		path_close(&w);
 	}
 	mtu_set(1500);
 	CHECK(sent, "cannot be sent: %s", strerror(errno));
@@ -953,18 +954,18 @@ static void buffers_are_as_long_as_the_ports_frames(const struct engine *e)
 	struct frame f[2];
 	ptrdiff_t apart;
 	uint32_t n;
-	struct way w;
+	struct path w;
 
 	if (strncmp(e->name, "raw", 3) && strncmp(e->name, "udp", 3))
 		SKIP("has no buffers of ours");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.frame_max = FRAME_MIN;
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	n = e->alloc(w.tx, f, 2);
 	apart = n == 2 ? (uint8_t *)f[1].data - (uint8_t *)f[0].data : 0;
 	e->release(w.tx, f, n);
-	way_close(&w);
+	path_close(&w);
 	CHECK(apart && llabs(apart) < 512, "buffers for %d bytes are %td bytes apart", FRAME_MIN,
 	      apart);
 }
@@ -973,18 +974,18 @@ static void ports_of_one_interface_count_their_own(const struct engine *e)
 {
 	struct engine_stats stats = { 0 };
 	struct port second;
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	memset(&second, 0, sizeof(second));
 	second.engine = e;
 	second.config = w.tx->config;
 	if (port_open(&second)) {
-		way_close(&w);
+		path_close(&w);
 		SKIP("a second port is refused: %s", second.why);
 	}
 	stream(&w, 500);
@@ -996,26 +997,26 @@ static void ports_of_one_interface_count_their_own(const struct engine *e)
 	if (!complaint[0] && tx_drops(&w))
 		snprintf(complaint, sizeof(complaint), "%lld drops, and nothing was lost",
 			 (long long)tx_drops(&w));
-	way_close(&w);
+	path_close(&w);
 }
 
 /* Redirected by XDP, frames vanish at a veth whose peer has no NAPI. */
 static void names_a_peer_that_takes_no_frames(const struct engine *e)
 {
 	const double began = seconds();
-	struct way w;
+	struct path w;
 	struct frame f;
 
 	if (!(e->caps & ENGINE_NEEDS_ROOT))
 		SKIP("needs nothing of its peer");
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	set_feature("sm1", ETHTOOL_SGRO, false);
 	while (!w.tx->failed && seconds() - began < 10 && e->alloc(w.tx, &f, 1) == 1)
 		e->release(w.tx, &f, 1 - send_next(&w, &f, 1));
 	set_feature("sm1", ETHTOOL_SGRO, true);
-	way_close(&w);
+	path_close(&w);
 	CHECK(w.tx->failed && strstr(w.tx->why, "NAPI"), "%u taken: %s", w.sent, w.tx->why);
 }
 
@@ -1023,14 +1024,14 @@ static void names_a_peer_that_takes_no_frames(const struct engine *e)
 static void a_peer_that_takes_no_frames_yet_fails_no_port(const struct engine *e)
 {
 	struct engine_stats stats = { 0 };
-	struct way w;
+	struct path w;
 	struct frame f;
 	uint32_t taken[2] = { 0 };
 
 	if (!(e->caps & ENGINE_NEEDS_ROOT))
 		SKIP("needs nothing of its peer");
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	for (int takes = 0; takes < 2; takes++) {
 		set_feature("sm1", ETHTOOL_SGRO, takes);
@@ -1040,7 +1041,7 @@ static void a_peer_that_takes_no_frames_yet_fails_no_port(const struct engine *e
 		}
 	}
 	e->stats(w.tx, &stats);
-	way_close(&w);
+	path_close(&w);
 	CHECK(!w.tx->failed && taken[0] && taken[1] && stats.tx_drops == 1,
 	      "%u and %u taken, %llu lost: %s", taken[0], taken[1],
 	      (unsigned long long)stats.tx_drops, w.tx->why);
@@ -1050,15 +1051,15 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 {
 	struct frame f[BURST];
 	uint32_t n = 0, k = 0;
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & ENGINE_REFLECTS))
 		SKIP("does not reflect");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	if (w.rx != w.tx) {
 		w.a.config.receives = w.b.config.sends = true;
 	}
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	for (int round = 0; round < 1000 && !complaint[0]; round++) {
 		uint32_t first = w.sent, sent = 0, back = 0;
@@ -1085,7 +1086,7 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 				 "%u sent, %u reflected, %u came back: %s%s", sent, k, back,
 				 w.tx->why, w.rx->why);
 	}
-	way_close(&w);
+	path_close(&w);
 }
 
 /* net_af_xdp of DPDK 22.11 forgets a block of libxdp's when it closes. */
@@ -1097,7 +1098,7 @@ const char *__lsan_default_suppressions(void)
 
 /* Asks `count` times, by each of four sockets in turn, and has the other end answer. Returns how
  * many answers were sent. Counts those that came by socket, or leaves them unread. */
-static uint32_t ask(struct way *w, uint32_t count, uint32_t *answers)
+static uint32_t ask(struct path *w, uint32_t count, uint32_t *answers)
 {
 	uint32_t answered = 0;
 	struct frame f[BURST];
@@ -1140,16 +1141,16 @@ static void every_socket_of_a_port_receives(const struct engine *e)
 {
 	uint32_t answers[4] = { 0 }, answered, unread;
 	uint64_t before, dropped;
-	struct way w;
+	struct path w;
 
 	if (!(e->caps & ENGINE_PAYLOAD))
 		SKIP("has no sockets of flows");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.flows = 4;
 	w.a.config.receives = w.b.config.sends = true;
 	w.a.config.remote_port = w.b.config.local_port = 20100;
 	set_number(&w.a, "buffer", 16 << 10);
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	answered = ask(&w, 400, answers);
 	w.rx = &w.a;
@@ -1158,7 +1159,7 @@ static void every_socket_of_a_port_receives(const struct engine *e)
 	dropped = rx_drops(&w);
 	unread -= (uint32_t)receive_all(&w, 0.05);
 	w.rx = &w.b;
-	way_close(&w);
+	path_close(&w);
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK(answers[i] == 100, "%u of 100 answers at socket %u, of %u", answers[i], i,
 		      answered);
@@ -1172,12 +1173,12 @@ static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine
 	uint32_t n, got = 0;
 	struct frame f[BURST];
 	uint64_t last;
-	struct way w;
+	struct path w;
 
 	if (strcmp(e->name, "raw") && strcmp(e->name, "udp"))
 		SKIP("fetches many at once");
-	way_prepare(&w, e);
-	if (way_open(&w))
+	path_prepare(&w, e);
+	if (path_open(&w))
 		return;
 	n = e->alloc(w.tx, f, BURST);
 	n = send_next(&w, f, n);
@@ -1198,7 +1199,7 @@ static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine
 		e->release(w.rx, f, come);
 		got += come;
 	}
-	way_close(&w);
+	path_close(&w);
 	CHECK(got == BURST && last <= clock_ticks(), "%u of %u frames", got, n);
 }
 
@@ -1228,14 +1229,14 @@ static void device_set(struct port *port, const char *pattern)
 		snprintf(v->text, sizeof(v->text), "%s", pattern);
 }
 
-/* Both ways, as frames that the device receives go through other code than those it sends. */
+/* Both paths, as frames that the device receives go through other code than those it sends. */
 static void device_pair_run(const struct engine *e, size_t which)
 {
 	const char *from = device_pairs[which].from, *to = device_pairs[which].to;
 	struct port *sender;
-	struct way w;
+	struct path w;
 
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.option_count = w.b.config.option_count = 0;
 	w.a.config.receives = w.b.config.sends = true;
 	w.tagged = 1;
@@ -1248,7 +1249,7 @@ static void device_pair_run(const struct engine *e, size_t which)
 		set_number(&w.b, "buffer", 64 << 20);
 		snprintf(w.b.config.ifname, IFNAMSIZ, "%s", device_pairs[which].peer);
 	}
-	if (way_open(&w)) {
+	if (path_open(&w)) {
 		if (complaint[0] && strstr(from, "af_xdp"))
 			printf("# %s: not here: %s\n", from, complaint), complaint[0] = 0;
 		return;
@@ -1262,7 +1263,7 @@ static void device_pair_run(const struct engine *e, size_t which)
 	}
 	if (!complaint[0])
 		printf("# %s: %s\n", from, w.a.mode);
-	way_close(&w);
+	path_close(&w);
 }
 
 static void every_kind_of_device_carries_frames(const struct engine *e)
@@ -1285,7 +1286,7 @@ static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine
 	enum { HIGH = 1500 };
 	const struct rlimit many = { HIGH + 100, HIGH + 100 };
 	struct rlimit before;
-	struct way w;
+	struct path w;
 	int first, last;
 	uint64_t dropped = 0;
 
@@ -1299,7 +1300,7 @@ static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine
 	first = last = dup(STDIN_FILENO);
 	while (last >= 0 && last < HIGH)
 		last = dup(STDIN_FILENO);
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.option_count = 0;
 	w.a.config.sends = false;
 	w.a.config.receives = true;
@@ -1312,10 +1313,10 @@ static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine
 	w.tx = &w.b;
 	w.rx = &w.a;
 	w.plain = true;
-	if (!way_open(&w)) {
+	if (!path_open(&w)) {
 		offer(&w, 5000, 2, false);
 		dropped = rx_drops(&w);
-		way_close(&w);
+		path_close(&w);
 	}
 	for (int fd = first; fd <= last; fd++)
 		close(fd);
@@ -1325,10 +1326,10 @@ static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine
 }
 
 /* A port at `device`, and a raw socket at the interface `peer`. */
-static void offload_prepare(struct way *w, const struct engine *e, const char *device,
+static void offload_prepare(struct path *w, const struct engine *e, const char *device,
 			    const char *peer, const char *offload)
 {
-	way_prepare(w, e);
+	path_prepare(w, e);
 	w->a.config.option_count = w->b.config.option_count = 0;
 	w->a.config.receives = w->b.config.sends = true;
 	device_set(&w->a, device);
@@ -1370,13 +1371,13 @@ static void send_test_frame(struct port *port, uint32_t seq, bool corrupt)
 static void sums_run(const struct engine *e, const char *device, const char *peer,
 		     const char *offload, bool by_device)
 {
-	uint32_t found[3] = { 0 }, told[3] = { 0 }, come;
+	uint32_t found[3] = { 0 }, reported[3] = { 0 }, come;
 	struct payload out;
 	struct frame f;
-	struct way w;
+	struct path w;
 
 	offload_prepare(&w, e, device, peer, offload);
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	CHECK(w.a.completes_sums == by_device && (w.a.notes_arrivals || !by_device),
 	      "%s with offload %s: %s", device, offload, w.a.mode);
@@ -1391,18 +1392,18 @@ static void sums_run(const struct engine *e, const char *device, const char *pee
 		CHECK(come, "frame %u of %s is lost", i, from->mode);
 		found[frame_judge(f.data, f.len, 7, &out, TOUCH_FULL, false, arrival.sum)]++;
 		if (to->notes_arrivals)
-			told[arrival.sum]++;
+			reported[arrival.sum]++;
 		to->engine->release(to, &f, 1);
 	}
 	printf("# %s, offload %s: %s\n", device, offload, w.a.mode);
-	way_close(&w);
+	path_close(&w);
 	/* What a device completes is right whatever is in the frame: half of the broken ones. */
 	CHECK(found[FRAME_OURS] == 480 && found[FRAME_CORRUPT] == 120 && !found[FRAME_FOREIGN],
 	      "%u whole, %u corrupt, %u foreign", found[FRAME_OURS], found[FRAME_CORRUPT],
 	      found[FRAME_FOREIGN]);
-	CHECK(!by_device || (told[DEVICE_SUM_GOOD] == 240 && told[DEVICE_SUM_BAD] == 60),
-	      "of the received ones %u told good and %u bad", told[DEVICE_SUM_GOOD],
-	      told[DEVICE_SUM_BAD]);
+	CHECK(!by_device || (reported[DEVICE_SUM_GOOD] == 240 && reported[DEVICE_SUM_BAD] == 60),
+	      "of the received ones %u told good and %u bad", reported[DEVICE_SUM_GOOD],
+	      reported[DEVICE_SUM_BAD]);
 }
 
 static void a_device_makes_and_checks_sums(const struct engine *e)
@@ -1421,10 +1422,10 @@ static void a_device_makes_and_checks_sums(const struct engine *e)
 static void times_run(const struct engine *e, const char *device, bool must)
 {
 	int64_t nearest = INT64_MAX;
-	struct way w;
+	struct path w;
 
 	offload_prepare(&w, e, device, "sm1", "auto");
-	if (way_open(&w))
+	if (path_open(&w))
 		return;
 	CHECK(w.a.notes_arrivals || !must, "no times: %s", w.a.mode);
 	for (uint32_t i = 0; i < 40 && w.a.notes_arrivals; i++) {
@@ -1458,7 +1459,7 @@ static void times_run(const struct engine *e, const char *device, bool must)
 	CHECK(strstr(w.a.mode, "rx times by device (CLOCK_REALTIME") || !w.a.notes_arrivals, "%s",
 	      w.a.mode);
 	printf("# %s: %s\n", device, w.a.mode);
-	way_close(&w);
+	path_close(&w);
 }
 
 static void a_device_tells_when_frames_arrived(const struct engine *e)
@@ -1475,11 +1476,11 @@ static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 {
 	uint32_t taken, got = 0;
 	struct frame f[BURST];
-	struct way w;
+	struct path w;
 
 	if (strcmp(e->name, "dpdk"))
 		SKIP("has no such device");
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.option_count = 0;
 	w.a.config.receives = true;
 	device_set(&w.a, "net_null0,size=100");
@@ -1512,9 +1513,9 @@ static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 static int queue_open(struct port *port, const struct engine *e, uint32_t queue, bool sends,
 		      bool receives)
 {
-	struct way w;
+	struct path w;
 
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.option_count = 0;
 	w.a.config.sends = sends;
 	w.a.config.receives = receives;
@@ -1537,12 +1538,12 @@ DIR *opendir(const char *path)
 	return fd < 0 ? NULL : fdopendir(fd);
 }
 
-/* Whichever device was the first, here one without a bus: a bus that the EAL has off is never looked at
- * again. The address is that of no NIC. */
+/* Whichever device was the first, here one without a bus: a bus that the EAL has off is never
+ * looked at again. The address is that of no NIC. */
 static void a_pci_device_is_looked_for_after_others(const struct engine *e)
 {
 	struct port first;
-	struct way w;
+	struct path w;
 	int error;
 
 	if (strcmp(e->name, "dpdk"))
@@ -1550,7 +1551,7 @@ static void a_pci_device_is_looked_for_after_others(const struct engine *e)
 	if (access("/sys/bus/pci/devices", F_OK))
 		SKIP("there is no PCI bus");
 	CHECK(!queue_open(&first, e, 0, true, true), "%s", first.why);
-	way_prepare(&w, e);
+	path_prepare(&w, e);
 	w.a.config.option_count = 0;
 	device_set(&w.a, "ffff:ff:1f.7");
 	set_text(&w.a, "directory", folder);
@@ -1570,10 +1571,10 @@ static void counters_of_a_device_are_told_once(const struct engine *e)
 	for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); i++) {
 		struct port *both[2] = { NULL }, second;
 		struct engine_stats stats[2] = { { 0 } }, left = { 0 };
-		struct way w;
+		struct path w;
 		int error;
 
-		way_prepare(&w, e);
+		path_prepare(&w, e);
 		w.a.config.option_count = 0;
 		w.a.config.sends = false;
 		w.a.config.receives = true;
@@ -1589,7 +1590,7 @@ static void counters_of_a_device_are_told_once(const struct engine *e)
 		w.tx = &w.b;
 		w.rx = &w.a;
 		w.plain = true;
-		if (way_open(&w))
+		if (path_open(&w))
 			return;
 		error = port_open(&second);
 		if (!error) {
@@ -1692,7 +1693,8 @@ int main(int argc, char **argv)
 	for (const struct engine *const *e = engines; *e; e++) {
 		if (argc > 1 && strcmp(argv[1], (*e)->name))
 			continue;
-		/* Only what needs NAPI on every veth gets it: raw sockets see more variety without. */
+		/* Only what needs NAPI on every veth gets it: raw sockets see more variety
+		 * without. */
 		set_feature("sm1", ETHTOOL_SGRO, (*e)->caps & ENGINE_NEEDS_ROOT);
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
 			if (argc > 2 && strcmp(argv[2], tests[i].name))

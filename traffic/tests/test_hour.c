@@ -143,8 +143,8 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	bench_free(b, report);
 }
 
-/* One frame in two hundred of 10 Mpps finds its moment: more are offered than 32 bits count, and their
- * lag has more nanoseconds than 64 bits do. */
+/* One frame in two hundred of 10 Mpps finds its moment: more are offered than 32 bits count, and
+ * their lag has more nanoseconds than 64 bits do. */
 static void an_hour_of_overload_adds_up(void)
 {
 	const double rate = 1e7;

@@ -109,7 +109,8 @@ static void a_seed_says_when_frames_come(void)
 	EXPECT(differs);
 }
 
-/* To the same frame as one by one; where places are drawn, to as many as their distribution says. */
+/* To the same frame as one by one; where places are drawn, to as many as their distribution
+ * says. */
 static void frames_are_skipped_as_if_one_by_one(void)
 {
 	static const double parts[] = { 0, 1e-6, 0.001, 0.25, 0.7, 0.9999, 1, 1.5 };
@@ -259,7 +260,7 @@ static void headers_of_a_sub_flow_are_right(void)
 	}
 }
 
-/* Of each bit of a frame of IPv6 either its checksum or what was promised of its headers tells. */
+/* A changed bit of an IPv6 frame is found by its checksum or by the expected headers. */
 static void every_flipped_bit_of_ipv6_is_found(void)
 {
 	struct address a = { .src_mac = { 2, 1 },
@@ -328,7 +329,8 @@ static struct address tunnel_of(uint32_t kind)
 	return a;
 }
 
-/* Of each bit in a tunnel, that of the tunnel too, either a checksum or what was promised tells. */
+/* A changed bit in a tunnel, outer headers included, is found by a checksum or by the expected
+ * headers. */
 static void every_flipped_bit_of_a_tunnel_is_found(uint32_t kind)
 {
 	const struct address a = tunnel_of(kind);

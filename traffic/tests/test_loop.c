@@ -46,7 +46,7 @@ static uint64_t drawn_state;
 static uint32_t drawn(uint32_t below)
 {
 	drawn_state += 0x9e3779b97f4a7c15u;
-	return (uint32_t)(mixed(drawn_state) >> 33) % below;
+	return (uint32_t)(mix64(drawn_state) >> 33) % below;
 }
 
 static struct bench *bench_make(bool receives)
@@ -202,8 +202,8 @@ static void counts_agree(const struct receiver *r, const struct counted *c)
 	}
 }
 
-/* The next frame of a flow that comes as it was sent, in bursts of one time; now and then one is lost,
- * late, or has any bit turned. */
+/* The next frame of a flow that comes as it was sent, in bursts of one time; now and then one is
+ * lost, late, or has any bit turned. */
 static void write_next_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 {
 	const uint32_t odd = drawn(60);
@@ -222,9 +222,9 @@ static void write_next_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 	f->len = t.len;
 }
 
-/* Frames in bursts of all lengths, of all kinds or one course; with a time of arrival each if
- * `noted`. */
-static void receive_any(enum timing timing, bool noted, bool course, uint64_t seed)
+/* Receives bursts of all lengths, with frames of all kinds or with frames of one flow in order; each
+ * frame has a time of arrival if `noted`. */
+static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t seed)
 {
 	struct counted *want = counted_new(), *have = counted_new();
 	struct bench *b = bench_make(true);
@@ -257,9 +257,9 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 				.interval_count = 4 };
 	task_choose_step(&b->task, TOUCH_HEADER, timing);
 	task_begin(&b->task);
-	if (course) /* numbers begin anew on the way */
+	if (in_order) /* numbers wrap meanwhile */
 		have->sequences[0].next = want->sequences[0].next = seqs[0] = UINT32_MAX - 100000;
-	for (int burst = 0; burst < (course ? 800 : 400); burst++) {
+	for (int burst = 0; burst < (in_order ? 800 : 400); burst++) {
 		const uint32_t n = 1 + drawn(BURST);
 		struct frame f[BURST];
 
@@ -274,7 +274,7 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 		for (uint32_t i = 0; i < n; i++) {
 			const uint64_t at = arrived_at + i / 5 * 100;
 
-			(course ? write_next_frame : write_any_frame)(&f[i], seqs, arrived_at);
+			(in_order ? write_next_frame : write_any_frame)(&f[i], seqs, arrived_at);
 			count(want, &f[i], at, exact ? at : since);
 		}
 		EXPECT_EQ(b->port.tx(&b->port, f, n), n);
@@ -282,7 +282,7 @@ static void receive_any(enum timing timing, bool noted, bool course, uint64_t se
 	}
 	counts_agree(r, want);
 	EXPECT(want->rx > 1000 && want->corrupted && want->foreign);
-	EXPECT(course ? seqs[0] < UINT32_MAX / 2 : want->stray);
+	EXPECT(in_order ? seqs[0] < UINT32_MAX / 2 : want->stray);
 	EXPECT(want->sequences[0].duplicated && want->sequences[0].reordered &&
 	       want->sequences[0].beyond);
 	EXPECT_EQ(have->latency.count, timing ? want->rx : 0);

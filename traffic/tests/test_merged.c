@@ -72,7 +72,7 @@ static void come(struct cores *c, uint32_t core, uint32_t flow, uint64_t first, 
 
 static struct sequence finish(struct cores *c, uint32_t flow)
 {
-	const struct sequence *ways[CORES];
+	const struct sequence *by_core[CORES];
 
 	for (uint32_t i = 0; i < CORES; i++) {
 		struct merged_found found;
@@ -80,9 +80,9 @@ static struct sequence finish(struct cores *c, uint32_t flow)
 		merged_finish(c->merged[i], flow, &found);
 		c->rx[i] -= found.copies;
 		c->bytes[i] -= found.bytes;
-		ways[i] = &c->sequences[i][flow];
+		by_core[i] = &c->sequences[i][flow];
 	}
-	return merged_flow_of(c->merged[0]->all, flow, ways);
+	return merged_flow_of(c->merged[0]->all, flow, by_core);
 }
 
 static uint64_t rx_of(const struct cores *c)
@@ -101,7 +101,7 @@ static uint64_t drawn_state;
 static uint32_t drawn(uint32_t below)
 {
 	drawn_state += 0x9e3779b97f4a7c15u;
-	return (uint32_t)(mixed(drawn_state) >> 33) % below;
+	return (uint32_t)(mix64(drawn_state) >> 33) % below;
 }
 
 /* Each core goes on at its own pace, jumps, and has old frames and copies of those of others. */
@@ -155,8 +155,8 @@ static size_t resident(void)
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* More frames than there are numbers in a header, of a flow that changes its core again and again; now
- * and then some come to both. */
+/* More frames than there are numbers in a header, of a flow that changes its core again and
+ * again; now and then some come to both. */
 static void a_long_phase_is_counted_exactly_in_the_same_memory(void)
 {
 	enum { PART = 1 << 16, COPIES = 100 };
@@ -200,7 +200,8 @@ static void a_core_that_is_left_behind_is_compared_all_the_same(void)
 	cores_free(c);
 }
 
-/* As of a flow that came to one core: what is older than the window is told, unless all of that came. */
+/* As of a flow that came to one core: what is older than the window is told, unless all of that
+ * came. */
 static void a_frame_older_than_what_is_put_together_is_said_to_be(void)
 {
 	struct cores *c = cores_make(MANY);
@@ -304,7 +305,7 @@ static void copies_that_came_to_another_core_are_in_no_count_of_frames(void)
 		uint64_t rx = 0, bytes = 0, intervals = 0;
 
 		for (int i = 0; i < 2; i++) {
-			struct promise *p = &b[i]->task.receiver.promise;
+			struct expected_headers *p = &b[i]->task.receiver.expected;
 
 			p->templates = aligned_alloc(CACHE_LINE, 4 * sizeof(*p->templates));
 			for (uint16_t f = 0; f < 4; f++)
@@ -327,7 +328,7 @@ static void copies_that_came_to_another_core_are_in_no_count_of_frames(void)
 			bytes += r->bytes;
 			for (int k = 0; k < TIMES; k++)
 				intervals += b[i]->intervals[k];
-			free(r->promise.templates);
+			free(r->expected.templates);
 			b[i]->port.engine->close(&b[i]->port);
 			free(b[i]);
 		}

@@ -158,7 +158,8 @@ static void as_comparing_all_pairs_would(void)
 	}
 }
 
-/* More cores than a process had queues once: that which came last overtook nothing of the others. */
+/* More cores than a process had queues once: that which came last overtook nothing of the
+ * others. */
 static void as_many_cores_as_a_process_has_threads(void)
 {
 	enum { MANY = 128 };
@@ -189,7 +190,8 @@ static void later_only_flows_of_several_cores_are_noted(void)
 	EXPECT(!order_notes(orders[0]));
 	order_note(orders[0], 0, 7, 1, 1);
 	EXPECT_EQ(orders[0]->noted[0], ORDER_BEGINNING);
-	/* Another core has it too, and from now on all frames of it are noted, and of no other flow. */
+	/* Another core has it too, and from now on all frames of it are noted, and of no other
+	 * flow. */
 	order_note(orders[1], 0, 9, 1, 1);
 	EXPECT(order_notes(orders[0]));
 	order_note(orders[0], 0, 11, 1, 1);
@@ -199,7 +201,7 @@ static void later_only_flows_of_several_cores_are_noted(void)
 	EXPECT_EQ(orders[0]->noted[1], 1);
 	order_begin(orders[0]);
 	order_begin(orders[1]);
-	EXPECT(order_notes(orders[0]) && !orders[0]->noted[0] && !orders[0]->shared->mixed);
+	EXPECT(order_notes(orders[0]) && !orders[0]->noted[0] && !orders[0]->shared->any_spread);
 	end();
 }
 

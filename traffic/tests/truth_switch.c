@@ -54,7 +54,7 @@ struct held {
 	uint8_t bytes[BYTES_MAX];
 };
 
-struct way {
+struct path {
 	const struct end *in, *out, *wrong;
 	struct {
 		size_t len;
@@ -206,7 +206,7 @@ static bool is_chosen(uint64_t every, uint32_t seq)
 }
 
 /* Whether a frame of a phase keeps to the rate, whenever the switch gets to it. */
-static bool is_within_cap(struct way *w, uint16_t phase)
+static bool is_within_cap(struct path *w, uint16_t phase)
 {
 	uint64_t now = clock_monotonic_ns();
 
@@ -258,7 +258,7 @@ static void ports_shift(uint8_t *udp, uint16_t by)
 	store16(udp + 2, htons((uint16_t)(ntohs(load16(udp + 2)) - by)));
 }
 
-static void way_frame(struct way *w, uint8_t *bytes, size_t len)
+static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 {
 	const size_t payload = payload_find(bytes, len);
 	uint32_t seq, flow;
@@ -299,7 +299,7 @@ static void way_frame(struct way *w, uint8_t *bytes, size_t len)
 }
 
 /* Forwards what has come in at a port of the kernel, or of DPDK. */
-static void way_run(struct way *w)
+static void path_run(struct path *w)
 {
 	static uint8_t bytes[BYTES_MAX];
 	struct port *p = w->in->queues;
@@ -307,7 +307,7 @@ static void way_run(struct way *w)
 	uint32_t n = p ? p->rx(p, frames, NULL, BURST) : 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		way_frame(w, frames[i].data, frames[i].len);
+		path_frame(w, frames[i].data, frames[i].len);
 	if (n)
 		p->engine->release(p, frames, n);
 	for (int i = 0; !p && i < BURST; i++) {
@@ -315,7 +315,7 @@ static void way_run(struct way *w)
 
 		if (len <= 0)
 			break;
-		way_frame(w, bytes, (size_t)len);
+		path_frame(w, bytes, (size_t)len);
 	}
 }
 
@@ -335,7 +335,7 @@ int main(int argc, char **argv)
 			{ "--spread", &every_spread },
 			{ "--delay-us", &delay_us },
 			{ "--cap", &cap } };
-	static struct way ways[PORTS_MAX];
+	static struct path paths[PORTS_MAX];
 	const char *ready = "/dev/null";
 	uint32_t count = 0;
 	int i = 1;
@@ -362,9 +362,9 @@ int main(int argc, char **argv)
 				*options[o].value = strtoull(argv[i + 1], NULL, 10);
 	}
 	for (; i + 2 < argc && count < PORTS_MAX; i += 3)
-		ways[count++] = (struct way){ .in = end_attach(argv[i]),
-					      .out = end_attach(argv[i + 1]),
-					      .wrong = end_attach(argv[i + 2]) };
+		paths[count++] = (struct path){ .in = end_attach(argv[i]),
+						.out = end_attach(argv[i + 1]),
+						.wrong = end_attach(argv[i + 2]) };
 	if (!count)
 		return 2;
 	if (!freopen(ready, "w", stdout))
@@ -372,6 +372,6 @@ int main(int argc, char **argv)
 	for (;;) {
 		queue_run();
 		for (uint32_t w = 0; w < count; w++)
-			way_run(&ways[w]);
+			path_run(&paths[w]);
 	}
 }
