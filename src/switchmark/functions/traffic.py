@@ -1,6 +1,6 @@
 """The traffic program plays functions, and is told what to do through its stdin and stdout.
 
-One process serves many trials: a JSON object a line each way (`traffic/src/config.c`).
+One process serves many trials: a JSON object a line each way (`traffic/src/command.h`).
 """
 
 from __future__ import annotations
