@@ -166,6 +166,25 @@ def test_imports_run_one_way() -> None:
     assert not refused
 
 
+def test_the_picture_of_the_architecture_is_what_the_imports_say() -> None:
+    text = (REPOSITORY / "docs/architecture.md").read_text()
+    lines = text.split("```")[1].strip().splitlines()
+    lines_of = {
+        folder: at for at, line in enumerate(lines) for folder in line.partition("|")[0].split()
+    }
+    folders = {folder_of(module) for module in SOURCES} - {"", "__main__"}
+    assert set(lines_of) == folders
+    upward = [
+        f"{module} imports {name}"
+        for module, names in IMPORTS.items()
+        for name in sorted(names)
+        if {folder_of(module), folder_of(name)} <= folders
+        and folder_of(module) != folder_of(name)
+        and lines_of[folder_of(module)] >= lines_of[folder_of(name)]
+    ]
+    assert not upward
+
+
 def test_what_reads_records_never_reaches_a_machine() -> None:
     paths = [
         f"{module} leads to {name}, which {via} imports"
