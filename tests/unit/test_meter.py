@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from switchmark.environments import inside
 from switchmark.hosts.base import LocalHost
-from switchmark.lab.meter import Meter
+from switchmark.lab.meter import Meter, roles_of
 from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
@@ -60,3 +63,31 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
     assert cost.scheduler["f0"].roles == ("sender",)
     assert cost.scheduler["switch"].context_switches == 0
     assert set(cost.softirq.cpus) == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "roles"),
+    [
+        ({}, {"switch": ["switch"], "f0": ["sender"], "f1": ["receiver"]}),
+        (
+            {"placement": "shared-process"},
+            {"switch": ["switch"], "f0+f1": ["sender", "receiver"]},
+        ),
+        (
+            {"scenario": "loopback", "function": "pcap-bridge", "switch": "ovs"},
+            {"switch": ["switch"], "a0": ["sender"], "f1": ["function"], "b0": ["receiver"]},
+        ),
+        (
+            {"locality": "remote", "hosts": "left,right"},
+            {
+                "switch": ["switch"],
+                "switch@right": ["switch"],
+                "f0": ["sender"],
+                "f1": ["receiver"],
+            },
+        ),
+    ],
+)
+def test_each_place_of_a_path_has_roles(axes: dict[str, Any], roles: dict[str, list[str]]) -> None:
+    path = resolve(Test.model_validate(axes), prefix="smtest", run_dir="/run/x")
+    assert roles_of(path) == roles

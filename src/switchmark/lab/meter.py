@@ -89,7 +89,7 @@ class Window:
         self._pids = pids = {**meter.playing(), **self._hosted}
         self.used: Mapping[str, tuple[float, float]] = {}
         self.stolen = 0.0
-        self._roles = _roles(path)
+        self._roles = roles_of(path)
         self._by_thread, self._by_cpu = _whose_counters(meter, path, pids)
         self._threads = {
             tid: place for place in self._by_thread for tid in threads(meter.host, pids[place])
@@ -280,7 +280,7 @@ def _whose_counters(
     return by_thread, by_cpu if meter.counting.by_cpu else {}
 
 
-def _roles(path: Path) -> dict[str, list[str]]:
+def roles_of(path: Path) -> dict[str, list[str]]:
     """Return what is done at each place of a path."""
     played = {
         player.name: [role.value for part in player.parts for role in part.roles]
