@@ -35,8 +35,8 @@ class Landed:
     blame: int = 0
 
 
-class Lab(Protocol):
-    """A lab has testbeds by name, and hands them visits."""
+class LabOfTestbeds(Protocol):
+    """Has testbeds, by name, and hands them visits."""
 
     def testbeds(self) -> Collection[str]:
         """Return the testbeds that there are now; none while there is no scheduler."""
@@ -56,10 +56,12 @@ class Lab(Protocol):
 
 
 class TestbedPlaces:
-    """These places are the testbeds of a lab. What they answer is told of, and their logs are kept,
-    when a visit has ended."""
+    """The testbeds of a lab. When a visit has ended, their answers are reported and their logs
+    kept."""
 
-    def __init__(self, lab: Lab, folder: RunFolder, options: Content, wait_s: float) -> None:
+    def __init__(
+        self, lab: LabOfTestbeds, folder: RunFolder, options: Content, wait_s: float
+    ) -> None:
         self._lab, self._folder, self._options, self._wait_s = lab, folder, options, wait_s
         self._visits: dict[Item, Visit] = {}
         self._seen_s = time.monotonic()
@@ -93,7 +95,7 @@ class TestbedPlaces:
 
 def run(
     folder: RunFolder,
-    lab: Lab,
+    lab: LabOfTestbeds,
     progress: Progress,
     versions: Sequence[Mapping[str, str]],
     options: Content,
