@@ -216,8 +216,8 @@ def tables(runs: int) -> Iterator[str]:
             for results in (2, 5)
             if not each.drifts
         }
-        yield f"Runs of identical results in which any difference is claimed, in percent, of {runs}"
-        yield f"runs ({runs // 4} where 30 results are compared). At most 5 are right."
+        yield f"Share of {runs} runs of identical results ({runs // 4} runs of 30 results) with a"
+        yield "false difference, in percent. It must not exceed 5 %."
         yield ""
         heads = [f"{k} results, {n} repeats" for n in REPEATS for k in RESULTS]
         yield from head(("noise", *heads))
@@ -225,16 +225,16 @@ def tables(runs: int) -> Iterator[str]:
             cells = [f"{100 * wrong[shape, k, n].result():.1f}" for n in REPEATS for k in RESULTS]
             yield row((each.name, *cells))
         yield ""
-        yield "Runs in which all differences of the one result that is slower are found:"
+        yield "Share of runs that find all differences of a single slower result:"
         yield ""
         yield from head(("results", "repeats", "slower by", "noise", "found, percent"))
         for (results, repeats, slower, noise), told in zip(POWERS, right, strict=True):
             found = f"{100 * told.result():.1f}"
             yield row((f"{results}", f"{repeats}", f"{slower:.0%}", f"{noise:.0%}", found))
         yield ""
-        yield "Intervals printed as `[95 %]` that have the median of all that was drawn from, in"
-        yield f"percent, of {4 * runs}. Of fewer than {MIN_OF_INTERVAL} trials the least and the"
-        yield "greatest are printed instead, as what they are."
+        yield f"Share of {4 * runs} intervals printed as `[95 %]` that contain the true median, in"
+        yield f"percent. With fewer than {MIN_OF_INTERVAL} trials, the minimum and maximum are"
+        yield "printed instead."
         yield ""
         yield from head(
             ("noise", *(f"{k} results, {n} repeats" for n in OF_INTERVALS for k in (2, 5)))
