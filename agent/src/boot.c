@@ -65,7 +65,7 @@ static void take_from_client(void *context, const struct wire_head *head, const 
 	struct from_client *from = context;
 	struct client *c = &from->m->clients[from->channel];
 
-	if (head->kind == WIRE_HELLO || head->kind == WIRE_EXIT ||
+	if (head->kind == WIRE_HELLO || head->kind >= WIRE_EXIT ||
 	    (head->kind == WIRE_START) == c->started)
 		return; /* not a client's to say, or out of turn */
 	c->started = true;

@@ -205,7 +205,7 @@ int guest_init(void)
 	if (fd < 0)
 		fputs("switchmark init: no virtio port is named 'switchmark'\n", stderr);
 	else
-		guest_serve(fd);
+		agent_serve(fd, fd);
 	sync();
 	reboot(RB_POWER_OFF);
 	return 1;

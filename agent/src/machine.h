@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A virtual machine as a place where commands run. `init` is the first process of the guest,
- * `boot` starts the machine and holds the one connection to it, `enter` runs a command in it.
+ * Other places where commands run: a host at the other end of a connection, or a virtual machine, where `init` is
+ * the first process, `boot` starts the machine and holds the one connection to it, and `enter` runs a command
+ * in it.
  */
 #ifndef SWITCHMARK_MACHINE_H
 #define SWITCHMARK_MACHINE_H
@@ -10,9 +11,10 @@
    port `switchmark` until the host has gone, and turns the machine off. Does not return. */
 int guest_init(void);
 
-/* Starts, feeds, signals and reaps processes as the frames on `fd` say, until it ends; those
-   that are left are then killed. 0, or 70 without memory. */
-int guest_serve(int fd);
+/* Starts, feeds, signals and reaps processes, reads and writes files, and holds the undos of runs, as the frames
+   on `in` say and until these end: then what is held is undone, and processes that are left are killed. 0, or 70
+   without memory. */
+int agent_serve(int in, int out);
 
 /* Starts `argv`, a machine whose port is its file descriptor BOOT_FD, and serves those who
    enter by the UNIX socket at `path`. Ends with the machine, and ends it by SIGTERM, SIGINT

@@ -1,20 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* switchmark-agent: runs commands where this computer's own processes cannot be. */
+/* switchmark-agent: does what switchmark does on other hosts and in virtual machines. */
 #include "machine.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
-	"usage: switchmark-agent init                        the first process of a virtual machine\n"
+	"usage: switchmark-agent serve                       what stdin asks for, on stdout\n"
+	"       switchmark-agent init                        the first process of a virtual machine\n"
 	"       switchmark-agent boot SOCKET -- QEMU...      a machine that is entered by SOCKET\n"
 	"       switchmark-agent enter SOCKET -- ARGV...     a command in that machine\n"
 	"       switchmark-agent version\n";
+
+/* As commands of the local host are started: their messages are untranslated, and the folders of the
+ * administrator are searched. The connection's end is no reason to end before all is undone. */
+static int serve(void)
+{
+	const char *path = getenv("PATH");
+	char longer[4096];
+
+	snprintf(longer, sizeof(longer), "%s:/usr/local/sbin:/usr/sbin:/sbin",
+		 path ? path : "/usr/bin:/bin");
+	setenv("PATH", longer, 1);
+	setenv("LC_ALL", "C", 1);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	return agent_serve(STDIN_FILENO, STDOUT_FILENO);
+}
 
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 
+	if (argc == 2 && !strcmp(verb, "serve"))
+		return serve();
 	if (argc == 2 && !strcmp(verb, "init"))
 		return guest_init();
 	if (argc > 4 && !strcmp(argv[3], "--") && !strcmp(verb, "boot"))

@@ -9,15 +9,25 @@
 
 void wire_open(struct wire *w, int fd)
 {
-	w->fd = fd;
+	wire_open_pair(w, fd, fd);
+}
+
+void wire_open_pair(struct wire *w, int in, int out)
+{
+	w->fd = in;
+	w->out_fd = out;
 	w->filled = w->waiting = w->written = w->capacity = 0;
 	w->out = NULL;
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	fcntl(in, F_SETFL, fcntl(in, F_GETFL) | O_NONBLOCK);
+	if (out != in)
+		fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
 }
 
 void wire_close(struct wire *w)
 {
 	close(w->fd);
+	if (w->out_fd != w->fd)
+		close(w->out_fd);
 	free(w->out);
 	w->out = NULL;
 	w->fd = -1;
@@ -113,7 +123,7 @@ bool wire_put_number(struct wire *w, uint16_t channel, enum wire_kind kind, uint
 bool wire_flush(struct wire *w)
 {
 	while (w->waiting) {
-		ssize_t put = write(w->fd, w->out + w->written, w->waiting);
+		ssize_t put = write(w->out_fd, w->out + w->written, w->waiting);
 
 		if (put < 0)
 			return errno == EAGAIN || errno == EINTR;

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init, boot and enter without a machine: what `boot` starts is the guest's side itself. */
 #include "machine.h"
+#include "refuse.h"
 #include "tap.h"
 #include "wire.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -453,32 +451,6 @@ static void a_machine_that_does_not_start_says_why_by_its_status(void)
 
 /* ---- what the kernel may refuse ----------------------------------------------------- */
 
-#define FAULT(number, action)                                                                      \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(number), 0, 1),                             \
-		BPF_STMT(BPF_RET | BPF_K, (action))
-
-/* From now on the kernel refuses these calls to this process. And it ends the process at a signal for
- * everybody, or for its whole group: that is never meant. */
-static bool refuse(const long calls[2], int error)
-{
-	const uint32_t refused = SECCOMP_RET_ERRNO | (uint32_t)error;
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		FAULT(calls[0], refused),
-		FAULT(calls[1], refused),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kill, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
-		FAULT(-1, SECCOMP_RET_KILL_PROCESS),
-		FAULT(0, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog filter = { sizeof(code) / sizeof(*code), code };
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
-}
-
 /* Boots where calls are refused; the status, and what it says. */
 static int boot_refused(const long calls[2], int error, char *text, size_t size)
 {
@@ -590,7 +562,7 @@ static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 				dup2(0, fd);
 			if (fault == FORK && !refuse((long[]){ SYS_clone, SYS_clone3 }, EAGAIN))
 				_exit(99);
-			_exit(guest_serve(3));
+			_exit(agent_serve(3, 3));
 		}
 		close(ends[1]);
 		wire_open(&w, ends[0]);
@@ -605,9 +577,9 @@ static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 		EXPECT(e.exited);
 		EXPECT_EQ(e.status, fault == ALL ? 0 : 126 << 8);
 		if (fault < ENDS)
-			EXPECT(strstr(e.text, "no process starts in the machine: Too many open"));
+			EXPECT(strstr(e.text, "no process starts: Too many open"));
 		else if (fault == FORK)
-			EXPECT(strstr(e.text, "no process starts in the machine: Resource"));
+			EXPECT(strstr(e.text, "no process starts: Resource"));
 		/* What a process had is closed just after its end is told. */
 		for (int i = 0; i < 1000 && count_fds_of(pid) != before; i++)
 			usleep(1000);
@@ -788,7 +760,7 @@ int main(int argc, char **argv)
 	pid_t machine;
 
 	if (argc == 2 && !strcmp(argv[1], "guest"))
-		return guest_serve(BOOT_FD);
+		return agent_serve(BOOT_FD, BOOT_FD);
 	if (argc == 2 && !strcmp(argv[1], "flood"))
 		return guest_flood(BOOT_FD);
 	self = "/proc/self/exe";
