@@ -74,9 +74,9 @@ class SshdHost:
         """Return the way into its network namespace, and nothing else of it."""
         return ("nsenter", f"--net=/run/netns/{self.netns}")
 
-    def connect(self, folder: Path | None = None) -> SshHost:
+    def connect(self) -> SshHost:
         """Return the host as switchmark reaches it; whoever asks closes it."""
-        return SshHost(self.name, f"root@{self.address}", self.options, folder)
+        return SshHost(self.name, f"root@{self.address}", self.options)
 
     def boot(self) -> None:
         """Start it: its sshd is the first of its own processes."""

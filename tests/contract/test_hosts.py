@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ssh_hosts
+from piped_hosts import PipedHost
 from switchmark.errors import CommandFailed, CommandTimedOut, SetupFailed, Unavailable
+from switchmark.hosts.agent_messages import variables
 from switchmark.hosts.base import Call, Completed, Host, LocalHost, Process
-from switchmark.hosts.shell_words import assignments
 from switchmark.model.plan import Check, Folder, Node, Run, Spawn, Wait, Write
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.facts import host_facts
@@ -103,7 +104,7 @@ def opened_cell() -> Iterator[Cell]:
         init.stdin.close()
 
 
-@pytest.fixture(scope="module", params=("local", "ssh", "cell"))
+@pytest.fixture(scope="module", params=("local", "pipe", "ssh", "cell"))
 def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Host]:
@@ -113,6 +114,11 @@ def host(
     if request.param == "cell":
         with opened_cell() as cell:
             yield cell
+        return
+    if request.param == "pipe":
+        piped = PipedHost("a")
+        yield piped
+        piped.close()
         return
     ssh_hosts.require()
     with ssh_hosts.one_host(tmp_path_factory.mktemp("hosts")) as remote:
@@ -494,7 +500,7 @@ def test_a_nul_in_a_word_is_refused(host: Host) -> None:
 
 def test_a_name_of_a_variable_is_no_command() -> None:
     with pytest.raises(ValueError, match="no name"):
-        assignments({"A;touch /tmp/x;B": "1"})
+        variables({"A;touch /tmp/x;B": "1"})
 
 
 def test_patterns_are_words_of_a_shell_but_for_their_stars(host: Host, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ error names the host."""
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from switchmark.environments import inside
 from switchmark.errors import NotReady, SetupFailed, Unavailable
 from switchmark.hosts.base import Completed
 from switchmark.hosts.carried import Carried
-from switchmark.hosts.programs import require_programs
+from switchmark.hosts.programs import AGENT, program_path, require_programs
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import Check, Node, Run, Wait
 from switchmark.runs.executor import Executor
@@ -136,7 +138,7 @@ def test_a_host_runs_what_it_is_given_under_the_name_of_plans(
         f"root@{ssh_host.address}",
         ssh_host.options,
         there={"/opt/here": "/bin/echo"},
-        carried=(Carried(str(program)),),
+        carried=Carried(str(program)),
     )
     assert host.run((str(program),)).stdout == b"carried\n"
     assert host.run(("env", str(program))).stdout == b"carried\n"
@@ -171,6 +173,83 @@ def test_a_program_goes_with_its_libraries_where_it_does_not_run_without(
     assert host.exists(f"{there.rpartition('/')[0]}/lib/libc.so.6")
     assert other.run((there,)).stdout == b"by its own\n"
     other.close()
+
+
+CACHE = "home/.cache/switchmark"
+
+
+@contextmanager
+def mounted(host: SshHost, folder: Path, options: str) -> Iterator[None]:
+    """Mount a file system of a host's own at the user's cache there."""
+    at = str(folder / CACHE)
+    assert host.run(("mkdir", "-p", at)).status == 0
+    assert host.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", at)).status == 0
+    try:
+        yield
+    finally:
+        host.run(("umount", at))
+
+
+def test_where_the_agent_may_not_run_is_refused_with_the_reason_and_the_cure(
+    ssh_host: SshdHost, host: SshHost
+) -> None:
+    with (
+        mounted(host, ssh_host.folder, "size=64m,noexec"),
+        pytest.raises(Unavailable, match="(?s)does not run on host a.*denied") as refused,
+    ):
+        ssh_host.connect().run(("true",))
+    assert "noexec" in (refused.value.hint or "")
+    assert "[hosts.a.programs] agent" in (refused.value.hint or "")
+
+
+def test_an_agent_for_another_processor_is_refused_with_the_reason_and_the_cure(
+    ssh_host: SshdHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The machine of an ELF file is at 18: 183 is AArch64.
+    foreign = bytearray(Path(program_path(AGENT)).read_bytes())
+    foreign[18:20] = (183).to_bytes(2, "little")
+    (tmp_path / "switchmark-agent").write_bytes(foreign)
+    monkeypatch.setenv("SWITCHMARK_AGENT", str(tmp_path / "switchmark-agent"))
+    with pytest.raises(Unavailable, match="(?s)not run on host a.*[Ff]ormat error") as refused:
+        ssh_host.connect().run(("true",))
+    assert "for its processor" in (refused.value.hint or "")
+
+
+def test_an_agent_for_a_newer_libc_is_refused_with_the_reason_and_the_cure(
+    ssh_host: SshdHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, path = tmp_path / "it.c", tmp_path / "switchmark-agent"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("up"); return 0; }\n')
+    subprocess.run(("cc", "-o", path, source), check=True)
+    # A version that no libc has yet.
+    path.write_bytes(re.sub(rb"GLIBC_2\.(?=\d)", b"GLIBC_9.", path.read_bytes()))
+    monkeypatch.setenv("SWITCHMARK_AGENT", str(path))
+    with pytest.raises(Unavailable, match=r"(?s)not run on host a.*GLIBC_9\.") as refused:
+        ssh_host.connect().run(("true",))
+    assert "build this version of switchmark there" in (refused.value.hint or "")
+
+
+def test_an_agent_that_the_host_file_names_is_that_which_runs(
+    ssh_host: SshdHost, host: SshHost, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    shutil.copy(program_path(AGENT), tmp_path / "bin/switchmark-agent")
+    there = {program_path(AGENT): str(tmp_path)}
+    named = SshHost("a", f"root@{ssh_host.address}", ssh_host.options, there=there)
+    assert named.run(("true",)).status == 0
+    assert named.path_of(program_path(AGENT)) == f"{tmp_path}/bin/switchmark-agent"
+    named.close()
+
+
+def test_a_cache_without_room_for_the_agent_is_told_with_its_host(
+    ssh_host: SshdHost, host: SshHost
+) -> None:
+    with (
+        mounted(host, ssh_host.folder, "size=64k"),
+        pytest.raises(SetupFailed, match="(?s)copied to host a.*No space left") as refused,
+    ):
+        ssh_host.connect().run(("true",))
+    assert "df -h" in (refused.value.hint or "")
 
 
 def test_a_full_disk_there_is_told_with_its_host(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import subprocess
 import time
 from pathlib import Path
 from threading import Thread
@@ -17,12 +16,10 @@ from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
 from switchmark.hosts.base import LocalHost
-from switchmark.hosts.ssh import SshHost
 from switchmark.runs import leases
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import lease
-from switchmark.runs.far_run import FarRun
-from switchmark.runs.journal import Intend, Lease
+from switchmark.runs.journal import Lease
 from switchmark.runs.leases import Leases
 from switchmark.runs.undo import carry_out
 from switchmark.runs.workspace import Workspace
@@ -298,30 +295,3 @@ def test_a_value_of_a_namespace_that_is_gone_is_forgotten(tmp_path: Path) -> Non
         run.leases.give_back(run.run, here, OF_A_NETWORK)
         assert run.leases.held_by(run.run) == []
     assert here.files[OF_A_NETWORK] == b"1\n"
-
-
-@pytest.mark.parametrize(
-    ("count", "left"),
-    [(3, 3), (7, 3), (11, 3), (15, 7), (2, 2)],
-    ids=["not yet raised", "raised in part", "raised", "and by another", "lowered since"],
-)
-def test_a_watcher_of_a_far_host_takes_away_what_was_added_and_only_once(
-    tmp_path: Path, count: int, left: int
-) -> None:
-    class Far(SshHost):
-        def __init__(self) -> None:
-            self.name = "left"
-
-        def post(self, text: str) -> None:
-            subprocess.run(["sh", "-c", text], check=True)
-
-    path, folder = tmp_path / "nr_hugepages", tmp_path / "run"
-    (folder / "undo").mkdir(parents=True)
-    far = FarRun(Far(), "sm0000", str(folder))
-    far._there = str(folder)
-    path.write_text("3\n")
-    far.note(Intend(number=4, undo=Lease(host="left", path=str(path), added=8)))
-    path.write_text(f"{count}\n")
-    for _ in range(3):
-        subprocess.run(["sh", folder / "undo/4"], check=True)
-    assert path.read_text() == f"{left}\n"

@@ -38,9 +38,9 @@ def test_what_is_no_command_goes_alone() -> None:
 
 def test_there_are_not_too_many_at_once() -> None:
     assert len(steps_together((run(),) * 100)) == 32
-    long = Run("a command", ("cat",), A, stdin=b"x" * 30_000)
+    long = Run("a command", ("cat",), A, stdin=b"x" * 600_000)
     assert steps_together((long, long)) == (long,)
-    assert steps_together((Run("a command", ("cat",), A, stdin=b"x" * 90_000), run())) != ()
+    assert steps_together((Run("a command", ("cat",), A, stdin=b"x" * 2_000_000), run())) != ()
 
 
 def test_undos_that_are_commands_of_one_host_go_together() -> None:

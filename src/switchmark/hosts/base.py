@@ -1,5 +1,5 @@
 """A host is where commands are run: what every kind of host has, and the local one.
-This and `remote_shell` are the only modules that start the processes of a run.
+This and `agent` are the only modules that start the processes of a run.
 
 Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
 Ctrl-C of a terminal reaches the orchestrator alone.
@@ -108,6 +108,50 @@ class Process(Protocol):
         ...
 
 
+class Held(Protocol):
+    """A far host holds the undos of a run in `folder`, and carries out what is left of them when
+    the connection ends. `boot` names its boot, `pid` and `started` are of the process that holds
+    them. Nothing of this is waited for: what is asked of the host after it comes after it."""
+
+    folder: str
+    boot: str
+    pid: int
+    started: int
+
+    def lives(self) -> bool:
+        """Say whether they are held still, as far as this side knows."""
+        ...
+
+    def journal(self, line: str) -> None:
+        """Add a line to the run's journal there."""
+        ...
+
+    def command(self, number: int, argv: Sequence[str], stdin: bytes | None) -> None:
+        """Hold an undo that runs a command, by the number that it has in the journal."""
+        ...
+
+    def restore(self, number: int, path: str, content: bytes | None) -> None:
+        """Hold an undo that writes a file, or removes it."""
+        ...
+
+    def stop(self, number: int, pid: int, started: int, by: int, grace_s: float) -> None:
+        """Hold an undo that ends a process."""
+        ...
+
+    def lease(self, number: int, path: str, added: int | None) -> None:
+        """Hold an undo that writes back what a file has now, or lowers its count by what is added
+        from now on, but by no more than `added`."""
+        ...
+
+    def done(self, number: int) -> None:
+        """Hold the undo of that number no longer."""
+        ...
+
+    def end(self, *, kept: bool = False) -> None:
+        """Hold none any longer: the folder goes, or is kept for `clean`."""
+        ...
+
+
 class Host(ABC):
     """A host runs commands and keeps files. This is all that a run needs of one: a new kind of
     host is a class of its own, which implements the abstract methods and changes what does not
@@ -124,8 +168,8 @@ class Host(ABC):
     """Whether switchmark itself runs there: its Python, its network namespace, its affinity."""
 
     is_far = False
-    """Whether the connection to the host can be lost. A run then has a folder, a journal and a
-    watcher there too, which undoes what is left when the connection ends."""
+    """Whether the connection to the host can be lost. A run then has a folder, a journal and
+    its undos there too: what is left of them is carried out there when the connection ends."""
 
     is_machine = False
     """Whether it is a virtual machine of the local host."""
@@ -166,9 +210,6 @@ class Host(ABC):
     ) -> Process:
         """Start a process. It gets `env` and the few variables that every program may see, not the
         environment of the user's shell."""
-
-    def expect(self, stderr_path: str) -> None:  # noqa: B027
-        """Prepare for a process that will be spawned soon with this `stderr_path`."""
 
     @abstractmethod
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
@@ -224,11 +265,6 @@ class Host(ABC):
         """Return what emulates its processor, if anything does."""
         return ""
 
-    @property
-    def connected(self) -> int:
-        """Return how many times it was connected."""
-        return 1
-
     def begin(self) -> None:  # noqa: B027
         """Begin to bring it up: others can be brought up meanwhile."""
 
@@ -236,12 +272,18 @@ class Host(ABC):
         """Say whether the connection is up, as far as this side knows."""
         return True
 
-    def post(self, script: str) -> None:
-        """Run a shell's script that prints nothing and is not waited for."""
-        self.run(("sh", "-c", script))
+    def hold(self, run: str, folder: str, names: Sequence[str]) -> Held:
+        """Make the run's folder on a far host, with folders of these names in it, and have its
+        undos held there. SetupFailed where that fails."""
+        raise NotImplementedError(f"{self.name} is not far away")
+
+    def runs_there(self) -> Sequence[tuple[str, str, bool]]:
+        """Return the id and the folder of each run that was led from another host and has something
+        on this one, and whether it is dead."""
+        return ()
 
     def undo_run(self, run: str, folder: str) -> None:  # noqa: B027
-        """Undo what a run left there that is led from another host."""
+        """Undo what a run left there that is led from another host. SetupFailed where it fails."""
 
     def close(self) -> None:  # noqa: B027
         """End the connection, and all that goes through it."""

@@ -15,19 +15,15 @@ from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
 from switchmark.hosts.machines import MachineHost, OwnRun
 from switchmark.hosts.programs import (
-    AGENT,
     OTHER_PROGRAMS,
     TOOL,
     TRAFFIC,
     chosen_program,
     program_path,
 )
+from switchmark.hosts.socket_folders import new_folder
 from switchmark.hosts.ssh import SshHost
-from switchmark.hosts.ssh_sockets import new_folder
 from switchmark.model.topology import NOTHING, Between
-
-_CARRIED = ((TRAFFIC, TOOL), (AGENT,))
-"""The programs that are put on hosts which do not have them: which of them together."""
 
 
 class Hosts(Mapping[str, Host]):
@@ -133,22 +129,16 @@ class Hosts(Mapping[str, Host]):
             for setting, program in OTHER_PROGRAMS.items()
             if setting in entry.programs
         }
-        own = [[chosen_program(each) for each in together] for together in _CARRIED]
-        lacking = [[path for path in paths if path and path not in there] for paths in own]
-        carried = tuple(Carried(*paths) for paths in lacking if paths)
-        self._folder = self._folder or new_folder()
+        own = [chosen_program(program) for program in (TRAFFIC, TOOL)]
+        lacking = [path for path in own if path and path not in there]
+        carried = Carried(*lacking) if lacking else None
         if entry.vm is not None:
+            self._folder = self._folder or new_folder()
             return MachineHost(
                 name, entry, self._begin_run, self._folder, there=there, carried=carried
             )
         return SshHost(
-            name,
-            entry.address,
-            entry.ssh_options,
-            self._folder,
-            there=there,
-            carried=carried,
-            cpus=entry.cpus,
+            name, entry.address, entry.ssh_options, there=there, carried=carried, cpus=entry.cpus
         )
 
 

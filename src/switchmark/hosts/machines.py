@@ -21,13 +21,13 @@ from signal import SIGTERM
 from typing import Protocol
 
 from switchmark.errors import HostLost, SetupFailed, SwitchmarkError, Unavailable, UsageError
+from switchmark.hosts.agent import Agent
 from switchmark.hosts.base import LocalHost, Process
 from switchmark.hosts.caches import cache_folder
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import HostEntry, MachineEntry, Nic, host_entries
 from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.qemu import EMULATED, KVM, accelerator, processor, qemu
-from switchmark.hosts.remote_shell import RemoteShell
 from switchmark.hosts.ssh import SshHost
 
 _BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on one that eight others keep busy
@@ -188,13 +188,13 @@ class MachineHost(SshHost):
         folder: Path,
         *,
         there: Mapping[str, str] = {},
-        carried: Sequence[Carried] = (),
+        carried: Carried | None = None,
     ) -> None:
-        super().__init__(name, folder=folder, there=there, carried=carried, cpus=entry.cpus)
+        super().__init__(name, there=there, carried=carried, cpus=entry.cpus)
         self._entry = entry
         self._begin_run = begin_run
         self._cables = folder
-        self._at_first = (dict(there), tuple(carried))
+        self._at_first = (dict(there), carried)
         self._machine: Machine | None = None
         self._reached: Machine | None = None
 
@@ -205,7 +205,7 @@ class MachineHost(SshHost):
     @property
     def emulated(self) -> str:
         """Return what emulates its processor; nothing on KVM. It is booted if need be."""
-        self._shell()
+        self._agent()
         assert self._machine is not None
         return self._machine.emulated
 
@@ -225,7 +225,7 @@ class MachineHost(SshHost):
         if self.up:
             super().undo_run(run, folder)
 
-    def _shell(self) -> RemoteShell:
+    def _agent(self) -> Agent:
         if self._machine is not None and self._machine.was_lost():
             words = self._machine.last_words()
             self.close()
@@ -246,9 +246,9 @@ class MachineHost(SshHost):
             self._reached = machine
             self.patience = _EMULATED_PATIENCE if machine.emulated else 1.0
             self.address, self.options = machine.address, machine.options
-            self._named, self._carried = dict(self._at_first[0]), list(self._at_first[1])
+            self._named, self._carried = dict(self._at_first[0]), self._at_first[1]
             self._there = {}
-        return super()._shell()
+        return super()._agent()
 
 
 def cable_peer(name: str, cable: str) -> tuple[str, str] | None:

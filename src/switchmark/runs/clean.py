@@ -16,11 +16,10 @@ from typing import Literal
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
 from switchmark.hosts.base import Host, LocalHost
-from switchmark.hosts.far_undo import runs_there
 from switchmark.hosts.host_file import LOCAL
 from switchmark.hosts.processes import end, marked, open_process, start_time
 from switchmark.hosts.signals import shielded
-from switchmark.hosts.ssh_sockets import sweep
+from switchmark.hosts.socket_folders import sweep
 from switchmark.runs.cgroups import V2
 from switchmark.runs.freezer import thaw_all
 from switchmark.runs.journal import Command, Journal, Lease, Undo
@@ -91,7 +90,7 @@ def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False
     if not host.up:
         return []
     cleaned = []
-    for run, folder, dead in runs_there(host):
+    for run, folder, dead in host.runs_there():
         if runs and run not in runs:
             continue
         if not dead or dry_run:

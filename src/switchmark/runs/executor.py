@@ -79,9 +79,6 @@ class Executor:
         """Carry the steps out in order. The first that fails raises SetupFailed (or
         Unavailable, for a program that is missing); what was done is left for `unwind`."""
         steps = on_host(plan, self.home)
-        for step in steps:
-            if isinstance(step, Spawn):
-                self.host(step.at).expect(self._log_of(step))
         while steps:
             some = self._together(steps)
             with (self._logs_dir / "steps.sh").open("a") as log:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from switchmark.hosts.ssh_files import LONG
 from switchmark.model.plan import Node, Plan, Run, Step, Wait
 from switchmark.runs.journal import Command, Undo
 
 _MOST = 32
+_INPUT_MOST = 1 << 20
 
 
 def place_of_step(step: Step) -> Node:
@@ -38,7 +38,7 @@ def steps_together(plan: Plan) -> Plan:
         if isinstance(step, Run):
             size += len(step.stdin or b"")
             given |= {step.save} if step.save else set()
-        if size > LONG:
+        if size > _INPUT_MOST:
             break
         taken.append(step)
     return tuple(taken) or plan[:1]

@@ -1,9 +1,8 @@
-"""The sockets of connections by ssh are in folders of their own, by the process that made them."""
+"""The sockets of cables between machines are in folders, by the process that made them."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,13 +18,8 @@ def new_folder() -> Path:
 
 
 def sweep() -> None:
-    """Remove the folders of sockets of connections whose process is dead."""
+    """Remove the folders of sockets whose process is dead."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
         pid = folder.name.removeprefix(_FOLDERS).partition("-")[0]
         if pid.isdecimal() and start_time(int(pid)) is None:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def socket_name(name: str) -> str:
-    """Return the name of the socket of a host: short, as the path of a socket must be."""
-    return "ssh-" + re.sub(r"[^A-Za-z0-9]", "-", name)[:16]
