@@ -18,6 +18,7 @@ from switchmark.report.export import rows_as_csv
 from switchmark.report.json import to_object
 from switchmark.report.latex import as_latex
 from switchmark.report.query import ask, opened
+from switchmark.report.rows import Tables
 from switchmark.report.schema import schema
 
 
@@ -29,14 +30,15 @@ def test_a_fresh_record_is_valid_and_goes_into_every_form(measure: Measure, tmp_
 
     folder = kept(tmp_path, [record])
     (again,) = read_records(folder)
-    with opened([folder]) as database:
-        rows = rows_as_csv(database)
+    runs = Tables([folder])
+    rows = rows_as_csv(runs)
+    with opened(runs) as database:
         answer = ask(database, "select rx_pps, ci95_low_pps, latency_p50_ns from tests")
     content = to_object(again)
     low, _ = content["ci95_pps"]
     (row,) = answer.rows
     assert row == pytest.approx((content["rx"]["pps"], low, content["latency_ns"]["p50"]))
     assert rows.count("\r\n") == 2
-    assert "linux-bridge" in as_latex([("run", [again])])
+    assert "linux-bridge" in as_latex(runs)
     assert as_csit(again)["passed"] is True
     assert "report.html" in packed(folder, [again], rows)

@@ -20,6 +20,7 @@ from switchmark.model.test import Test
 from switchmark.path.refusals import check
 from switchmark.report.json import to_object
 from switchmark.report.query import ask, opened
+from switchmark.report.rows import Tables
 
 AXES = {
     "switch": "linux-bridge,tc-redirect",
@@ -98,7 +99,7 @@ def test_a_record_has_what_each_search_found(whole: tuple[Path, Watching]) -> No
 
 def test_each_search_is_a_row_of_a_query(whole: tuple[Path, Watching], tmp_path: Path) -> None:
     records = read_records(whole[0])
-    with opened([kept(tmp_path, records)]) as database:
+    with opened(Tables([kept(tmp_path, records)])) as database:
         query = "select repeat, rate_pps, low_pps, high_pps from searches order by number, repeat"
         rows = ask(database, query).rows
     told = [

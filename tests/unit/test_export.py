@@ -27,18 +27,19 @@ from switchmark.campaign.store import read_records
 from switchmark.cli import main
 from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
+from switchmark.metrics.throughput import confidence, rates_pps
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialSpec
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import AXES, Test
-from switchmark.report import query
+from switchmark.report import rows
 from switchmark.report.csit import VERSION, as_csit
 from switchmark.report.export import as_csv, as_objects, rows_as_csv, write_parquet
 from switchmark.report.grid import cell, grid
 from switchmark.report.json import to_object
 from switchmark.report.latex import as_latex, escape
-from switchmark.report.query import Unreadable, ask, columns_of_tables, opened
-from switchmark.report.views import VIEWS
+from switchmark.report.query import ask, columns_of_tables, opened
+from switchmark.report.rows import TABLES, Tables, Unreadable
 
 FAILED = fresh(4, status="failed", error="a & b_c: 50% of it\nbroke", trials=())
 REFUSED = fresh(5, status="refused", error="it cannot work", trials=())
@@ -63,7 +64,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_of(folder: Path, sql: str) -> list[dict[str, Any]]:
-    with opened([folder]) as database:
+    with opened(Tables([folder])) as database:
         answer = ask(database, sql)
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
@@ -195,18 +196,14 @@ def test_the_last_line_of_a_number_counts(tmp_path: Path) -> None:
 
 def test_several_runs_are_asked_together(mixed: Path, stored: Path) -> None:
     sql = "select run, number, (record->>'$.number')::int as same from records order by all"
-    with opened([mixed, stored, mixed]) as database:
+    with opened(Tables([mixed, stored, mixed])) as database:
         answer = ask(database, sql)
     assert len(answer.rows) == 8
     assert len({run for run, _, _ in answer.rows}) == 2
     assert [number for _, number, _ in answer.rows] == [same for _, _, same in answer.rows]
 
 
-def test_records_are_in_order_whatever_is_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pieces of a file that are read side by side: the last line of a number counts as before."""
-    monkeypatch.setattr(query, "_USUAL_LINE", 1)
+def test_the_last_line_counts_however_long_a_file_is(tmp_path: Path) -> None:
     failed = fresh(1, status="failed", error="x" * 100_000, trials=())
     first = [failed.model_copy(update={"number": number}) for number in range(1, 81)]
     folder = kept(tmp_path, [*first, *(fresh(number) for number in range(1, 41))])
@@ -216,28 +213,18 @@ def test_records_are_in_order_whatever_is_read_at_once(
     assert [row["status"] for row in rows] == ["ok"] * 40 + ["failed"] * 40
 
 
-def test_what_sql_cannot_compute_is_of_the_record_in_whatever_order_its_lines_are_read(
-    mixed: Path,
-) -> None:
-    with opened([mixed]) as database:
-        database.execute("create table turned as from stored.lines order by r.number desc")
-        database.execute("create or replace table stored.lines as from turned")
-        sql = "select number, (record->>'$.number')::int from records order by number"
-        assert ask(database, sql).rows == [(number, number) for number in (1, 2, 4, 5)]
-
-
 def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
-    failed = fresh(1, status="failed", error="x" * (query._USUAL_LINE + 1), trials=())
+    letters = rows._AT_ONCE + 1
+    failed = fresh(1, status="failed", error="x" * letters, trials=())
     folder = kept(tmp_path, [failed, fresh(2)])
-    rows = rows_of(folder, "select number, length(error) as letters from tests order by number")
-    assert [row["letters"] for row in rows] == [query._USUAL_LINE + 1, None]
+    found = rows_of(folder, "select number, length(error) as letters from tests order by number")
+    assert [row["letters"] for row in found] == [letters, None]
 
 
-def test_every_column_is_told(mixed: Path) -> None:
-    with opened([mixed]) as database:
-        told = columns_of_tables(database).rows
-    assert {row[0] for row in told} == set(VIEWS)
-    assert [row for row in told if not (row[3] and row[2])] == []
+def test_every_column_has_a_type_and_a_description() -> None:
+    described = columns_of_tables().rows
+    assert {row[0] for row in described} == set(TABLES)
+    assert [row for row in described if not (row[3] and row[2])] == []
 
 
 @pytest.mark.parametrize(
@@ -265,7 +252,7 @@ def test_a_spoilt_line_is_not_passed_over(line: str, tmp_path: Path) -> None:
     folder = kept(tmp_path, [fresh(1)])
     with (folder / "records.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(Unreadable), opened([folder]):
+    with pytest.raises(Unreadable), opened(Tables([folder])):
         pass
 
 
@@ -288,11 +275,12 @@ def test_a_run_without_a_record_has_no_rows(tmp_path: Path) -> None:
 def test_csv_and_parquet_have_all_tests(mixed: Path, tmp_path: Path) -> None:
     import duckdb
 
-    with opened([mixed]) as database:
-        text = rows_as_csv(database)
+    runs = Tables([mixed])
+    text = rows_as_csv(runs)
+    with opened(runs) as database:
         write_parquet(database, tmp_path / "it's.parquet")
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    names = [column.name for column in VIEWS["tests"].columns]
+    names = [column.name for column in TABLES["tests"].columns]
     assert list(rows[0]) == names
     assert [row["status"] for row in rows] == ["ok", "ok", "failed", "refused"]
     assert rows[2]["error"] == FAILED.error
@@ -336,7 +324,7 @@ def test_a_value_is_one_line() -> None:
 
 
 def test_a_table_of_latex_is_whole(mixed: Path) -> None:
-    text = as_latex([("run_1", read_records(mixed))])
+    text = as_latex(Tables([mixed]))
     inner = text.partition("\\begin{adjustbox}{max width=\\linewidth}")[2]
     assert "\\end{tabular}" in inner.partition("\\end{adjustbox}")[0]
     rows = re.findall(r"^    (?!\\)(.*) \\\\$", text, re.MULTILINE)
@@ -347,11 +335,37 @@ def test_a_table_of_latex_is_whole(mixed: Path) -> None:
         assert text.count(f"\\end{{{each}}}") == 1
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
     assert [text.count(rule) for rule in ("\\toprule", "\\midrule", "\\bottomrule")] == [1, 1, 1]
-    assert r"run run\_1, a\_cpu, kernel 6.1, switchmark 0.1.0" in text
+    assert rf"run {escape(mixed.name)}, a\_cpu, kernel 6.1, switchmark 0.1.0" in text
     assert r"linux-bridge failed: a \& b\_c: 50\% of it broke" in text
     assert r"$\geq$" in text
     assert "NDR [kpps]" in rows[0]
     assert "900.0" in rows[2]
+
+
+def latex_cells(folder: Path) -> dict[str, list[str]]:
+    """Return the columns of a table of LaTeX, by head."""
+    lines = re.findall(r"^    (?!\\)(.*) \\\\$", as_latex(Tables([folder])), re.MULTILINE)
+    head, *cells = (line.split(" & ") for line in lines)
+    return dict(zip(head, map(list, zip(*cells, strict=True)), strict=True))
+
+
+def test_repeats_too_few_for_an_interval_have_their_least_and_greatest_in_latex(
+    tmp_path: Path,
+) -> None:
+    three = fresh(1)
+    one, many = (
+        fresh(number, trials=(three.trials * 9)[:count]) for number, count in ((2, 1), (3, 27))
+    )
+    shown = latex_cells(kept(tmp_path, [three, one, many, FAILED]))
+    rates = [pps / 1e3 for pps in rates_pps(three)]
+    ends = confidence(many)
+    assert ends is not None
+    assert min(rates) < max(rates)
+    ranges = [f"{min(rates):.1f}--{max(rates):.1f}", "--", "--", "--"]
+    assert shown["Min--max [kpps]"] == ranges
+    interval = f"[{ends[0] / 1e3:.1f}, {ends[1] / 1e3:.1f}]"
+    assert shown[r"95\,\% [kpps]"] == ["--", "--", interval, "--"]
+    assert "Min--max [kpps]" not in latex_cells(kept(tmp_path / "one", [many]))
 
 
 @given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20))

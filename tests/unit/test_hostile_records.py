@@ -30,7 +30,8 @@ from switchmark.report.compare import compared
 from switchmark.report.export import rows_as_csv
 from switchmark.report.files import as_csv, as_markdown
 from switchmark.report.junit import junit
-from switchmark.report.query import Unreadable, opened
+from switchmark.report.query import opened
+from switchmark.report.rows import Tables, Unreadable
 
 HOSTILE = "=cmd|' /C calc'!A0 <script>alert(1)</script>\x1b[31m\x01\nsecond"
 
@@ -57,7 +58,7 @@ def test_records_that_never_end_are_not_read(run: Path, make: Callable[[Path], N
         read_records(run)
     with pytest.raises(UsageError, match="records.jsonl cannot be read"):
         RunFolder(run)
-    with pytest.raises(Unreadable, match="records.jsonl cannot be read"), opened([run]):
+    with pytest.raises(Unreadable, match="records.jsonl cannot be read"), opened(Tables([run])):
         pass
 
 
@@ -73,7 +74,7 @@ def test_a_link_in_a_run_folder_is_not_followed(run: Path, name: str, tmp_path: 
         with pytest.raises(UsageError, match=expected):
             read_records(run)
     if name != "campaign.yaml":
-        with pytest.raises(Unreadable, match=expected), opened([run]):
+        with pytest.raises(Unreadable, match=expected), opened(Tables([run])):
             pass
     with pytest.raises(UsageError, match=expected):
         RunFolder(run)
@@ -87,7 +88,7 @@ def test_facts_that_a_link_leads_to_are_none(run: Path, name: str, tmp_path: Pat
     (run / name).symlink_to(tmp_path / "away")
     assert read_host(run) == {} or name != "host.json"
     assert read_lab(run) == {}
-    with opened([run]) as database:
+    with opened(Tables([run])) as database:
         assert "precious" not in str(database.execute("select * from tests").fetchall())
 
 
@@ -96,7 +97,7 @@ def test_facts_of_a_host_that_never_end_are_none(run: Path, make: Callable[[Path
     (run / "host.json").unlink()
     make(run / "host.json")
     assert read_host(run) == {}
-    with opened([run]) as database:
+    with opened(Tables([run])) as database:
         assert database.execute("select host_cpu_model from tests").fetchall() == [(None,)]
 
 
@@ -148,8 +149,8 @@ def test_a_histogram_that_is_spoilt_is_told(text: str) -> None:
 
 def test_what_duckdb_cannot_read_is_a_line_that_is_spoilt(run: Path) -> None:
     spoil(run, lambda line: line["record"].update({"doubts": 7}))
-    with pytest.raises(Unreadable), opened([run]) as database:
-        rows_as_csv(database)
+    with pytest.raises(Unreadable):
+        Tables([run])
 
 
 def test_a_run_of_names_that_are_not_known_here_is_read_but_not_gone_on_with(run: Path) -> None:
@@ -188,8 +189,7 @@ def test_reports_and_bundles_hold_hostile_texts_as_text(tmp_path: Path) -> None:
     ]
     runs = [(HOSTILE, [record, *named])]
     path = kept(tmp_path, [record])
-    with opened([path]) as database:
-        exported = rows_as_csv(database)
+    exported = rows_as_csv(Tables([path]))
     for text in (as_csv(runs), exported):
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
         assert any(cell.startswith("'=cmd") for cell in cells)

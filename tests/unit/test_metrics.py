@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.latency import PERCENTILES, from_counts, latency_ns
-from switchmark.metrics.loss import losses
+from switchmark.metrics.loss import lost_at, total
 from switchmark.metrics.statistics import is_unstable, mser_start
 from switchmark.metrics.throughput import (
     confidence,
@@ -24,13 +24,13 @@ from switchmark.metrics.throughput import (
     is_uncertain,
     per_flow,
     rates_pps,
-    received,
     sent,
     steady_pps,
 )
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import Latency
 from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult, TrialSpec
+from switchmark.report.json import MEMBERS
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -62,6 +62,9 @@ def measured(values: list[int]) -> Latency:
         max=max(values),
         histogram=histogram.encode().decode(),
     )
+
+
+received = MEMBERS["rx"]
 
 
 # --- throughput ------------------------------------------------------------------------------
@@ -173,7 +176,8 @@ def test_nothing_is_made_up_where_no_trial_was_finished() -> None:
     assert confidence(nothing) is None
     assert fairness(nothing) is None
     assert latency_ns(nothing) is None
-    assert losses(nothing)["lost"] is None
+    assert total(nothing, "lost") is None
+    assert lost_at(nothing) == {}
     assert cores_by_role(nothing) == {"sender": None, "receiver": None, "switch": None}
 
 
@@ -241,9 +245,9 @@ def test_a_verdict_on_the_traffic_program_makes_a_bound() -> None:
 
 def test_lost_frames_are_placed_or_unaccounted_for() -> None:
     one = trial(lost=10, lost_at={"ring": 4, "switch": 3})
-    found = losses(record(one, trial(lost=1, lost_at={"ring": 1})))
-    assert (found["lost"], found["unaccounted"]) == (11, 3)
-    assert found["lost_at"] == {"ring": 5, "switch": 3}
+    both = record(one, trial(lost=1, lost_at={"ring": 1}))
+    assert (total(both, "lost"), total(both, "unaccounted")) == (11, 3)
+    assert lost_at(both) == {"ring": 5, "switch": 3}
 
 
 # --- cpu -------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from switchmark.metrics.distribution import cdf, percentile_ns
 from switchmark.metrics.latency import from_counts
 from switchmark.metrics.named import METRICS, figure_of, metric
 from switchmark.metrics.repeats import FIGURES
-from switchmark.metrics.throughput import received
 from switchmark.model.cost import InterruptCost, PerfCost, ProcessorCounts, TrialCost
 from switchmark.model.latency import Latency
 from switchmark.model.record import PartReport, Record, TrialResult
@@ -61,7 +60,7 @@ def samples_of(name: str, shown: Record) -> list[float]:
 
 def test_rates_are_those_of_the_object_in_other_units() -> None:
     shown = record(*(trial(rx_frames=frames, tx_frames=3000) for frames in (1000, 1500, 2500)))
-    rx = received(shown)
+    rx = to_object(shown)["rx"]
     assert rx is not None
     assert metric("rx.mpps").of(shown) == pytest.approx(rx["pps"] / 1e6) == 0.0015
     assert metric("rx.gbps_l1").of(shown) == pytest.approx(rx["gbps_l1"])

@@ -6,6 +6,7 @@ They read run folders only, and import what they need when they are run.
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import sys
@@ -22,9 +23,8 @@ from switchmark.cli.running import print_json, print_records, print_report, step
 from switchmark.cli.tuning import print_tuning
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from switchmark.model.record import Record
+    from switchmark.report.rows import Tables
 
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
 """What a file's suffix says of the form."""
@@ -147,18 +147,17 @@ def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int
         raise UsageError(f"{form} cannot be written to standard output", hint=f"-o tests.{form}")
     if form == "csit":
         _write_csit(_read(runs), output or Path())
-    elif form == "latex":
-        from switchmark.report.latex import as_latex
-
-        _write(as_latex(_read(runs)), output)
     else:
         from switchmark.report.export import rows_as_csv, write_parquet
+        from switchmark.report.latex import as_latex
+        from switchmark.report.query import opened
 
-        with _database(runs) as database:
+        with _tables(runs) as tables:
             if form == "parquet" and output is not None:
-                write_parquet(database, output)
+                with opened(tables) as database:
+                    write_parquet(database, output)
             else:
-                _write(rows_as_csv(database), output)
+                _write(as_latex(tables) if form == "latex" else rows_as_csv(tables), output)
     return 0
 
 
@@ -172,11 +171,10 @@ def bundle(folder: Path, output: Path | None) -> int:
     """
     from switchmark.report.bundle import packed, time_of, write_bundle
     from switchmark.report.export import rows_as_csv
-    from switchmark.report.query import opened
+    from switchmark.report.rows import Tables
 
     ((name, records),) = _read([folder])
-    with opened([folder]) as database:
-        files = packed(folder, records, rows_as_csv(database))
+    files = packed(folder, records, rows_as_csv(Tables([folder])))
     path = output or Path(f"{name}.tar.gz")
     write_bundle(path, name, files, time_of(records))
     print(f"{path}: {len(files)} files of run {name}")
@@ -202,15 +200,15 @@ def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
     from switchmark.report.export import as_csv as write_csv
     from switchmark.report.export import as_objects
     from switchmark.report.grid import grid
-    from switchmark.report.query import ask, columns_of_tables
+    from switchmark.report.query import ask, columns_of_tables, opened
 
     *folders, sql = arguments
     if Path(sql).is_dir():
         folders, sql = [*arguments], ""
     if not folders:
         raise UsageError("no run folder is named", hint='switchmark query RUN "select ..."')
-    with _database([Path(folder) for folder in folders]) as database:
-        answer = ask(database, sql) if sql else columns_of_tables(database)
+    with _tables([Path(folder) for folder in folders]) as tables, opened(tables) as database:
+        answer = ask(database, sql) if sql else columns_of_tables()
     if as_json:
         for line in as_objects(answer.columns, answer.rows):
             print(line)
@@ -257,22 +255,28 @@ def _read(folders: Sequence[Path]) -> list[tuple[str, list[Record]]]:
 
 
 @contextmanager
-def _database(folders: Sequence[Path]) -> Iterator[DuckDBPyConnection]:
-    """Open the records of runs as tables; UsageError with the place of a line that is spoilt."""
+def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
+    """Read what runs have recorded; UsageError with the place of a line that is spoilt."""
     from switchmark.campaign.store import read_campaign, read_records
-    from switchmark.report.query import Unreadable, counted, opened
+    from switchmark.report.rows import Tables, Unreadable
 
     for folder in folders:
         read_campaign(folder)
+    gc.disable()  # to look for garbage in millions of objects would take longer than to read them
     try:
-        with opened(folders) as database:
-            for folder, number in zip(folders, counted(database, folders), strict=True):
-                _tell_missing(folder, number)
-            yield database
+        tables = Tables(folders)
+        gc.freeze()
+        gc.enable()
+        for folder in folders:
+            _tell_missing(folder, tables.finished(folder))
+        yield tables
     except Unreadable:
         for folder in folders:
             read_records(folder)  # which names the line
         raise
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def _tell_missing(folder: Path, records: int) -> None:

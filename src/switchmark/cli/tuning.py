@@ -113,7 +113,6 @@ def _budget(asked: Campaign, tried: Campaign) -> str:
 
 
 def _rate(record: Record) -> float:
-    from switchmark.metrics.throughput import received
+    from switchmark.metrics.named import METRICS
 
-    figures = received(record)
-    return 0.0 if figures is None else float(figures["pps"])
+    return METRICS["rx.pps"].of(record) or 0.0

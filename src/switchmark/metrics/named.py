@@ -158,6 +158,15 @@ def _rates() -> Iterable[Metric]:
     yield _of_rates("rx.mpps_per_copy", "Mpps", words, lambda pps, r: pps / 1e6 / r.test.copies)
 
 
+def received(record: Record) -> dict[str, float] | None:
+    """Return the received rate in frames and in bits per second of L1 and L2, each by the last word
+    of its metric: the median of the trials."""
+    pps = _median(rates_pps(record))
+    if pps is None:
+        return None
+    return {name: _SCALES[name][1](pps, record) for name in ("pps", "gbps_l1", "gbps_l2")}
+
+
 def _of_rates(name: str, unit: str, words: str, scaled: Callable[[float, Record], float]) -> Metric:
     def samples(record: Record) -> list[float]:
         return [scaled(pps, record) for pps in rates_pps(record)]

@@ -14,7 +14,6 @@ from switchmark.metrics.statistics import MIN_OF_INTERVAL, median_interval, mser
 from switchmark.model.objects import Printed
 from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.test import Test
-from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 
 MIN_REPEATS = MIN_OF_INTERVAL
 """Fewer figures have no interval."""
@@ -30,21 +29,6 @@ def sent(record: Record) -> Printed | None:
         "frames": frames,
         "pps": frames / _elapsed_s(record.trials),
         "unsent": sum(trial.tx_unsent for trial in record.trials),
-    }
-
-
-def received(record: Record) -> Printed | None:
-    """Return the field `rx`: all frames that arrived, duplicates too, and the rate of distinct ones
-    in frames and in bits per second of L1 and L2: the median of the trials."""
-    if not record.trials:
-        return None
-    pps = median(rates_pps(record))
-    size = mean_frame_bytes(record.test.frame_size)
-    return {
-        "frames": sum(trial.rx_frames for trial in record.trials),
-        "pps": pps,
-        "gbps_l1": gbps_l1(pps, size),
-        "gbps_l2": gbps_l2(pps, size),
     }
 
 

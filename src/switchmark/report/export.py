@@ -1,7 +1,7 @@
-"""This module writes the tests of runs as flat rows for other programs: CSV and Parquet.
+"""Flat rows for other programs: CSV, Parquet, and an object of JSON a line.
 
-A row is one of the view `tests` of `report.views`, whatever the form: a failed or refused test has
-one too, with what is known of it.
+A row of a test is one of the table `tests` of `report.rows`, whatever the form: a failed or refused
+test has one too, with what is known of it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from switchmark.errors import RecordFailed
 from switchmark.report.cells import in_csv
 from switchmark.report.json import plain
+from switchmark.report.rows import TABLES, Tables
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-_ROWS = "select * from tests order by run, number"
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -40,11 +39,11 @@ def as_objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterato
         yield json.dumps(content, default=str, allow_nan=False)
 
 
-def rows_as_csv(database: DuckDBPyConnection) -> str:
+def rows_as_csv(runs: Tables) -> str:
     """Return all tests as CSV."""
-    result = database.execute(_ROWS)
-    columns = [str(each[0]) for each in result.description or ()]
-    return as_csv(columns, result.fetchall())
+    columns = TABLES["tests"].columns
+    rows = [[column.value(result) for column in columns] for result in runs.results]
+    return as_csv([column.name for column in columns], rows)
 
 
 def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
@@ -52,7 +51,7 @@ def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
     import duckdb
 
     try:
-        database.execute(f"copy ({_ROWS}) to ? (format parquet, compression zstd)", [str(path)])
+        database.execute("copy tests to ? (format parquet, compression zstd)", [str(path)])
     except duckdb.IOException as error:
         raise RecordFailed(f"{path} cannot be written: {error}") from error
 

@@ -1,6 +1,6 @@
-"""This module draws the answer to a query as a table that fits a terminal.
+"""Draws the answer to a query as a table that fits a terminal (`report.table`).
 
-A column of text gives way first; what does not fit even so is drawn as one block for each row.
+Columns of text are cut first. What does not fit even so is drawn as one block for each row.
 """
 
 from __future__ import annotations
@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from switchmark.report.table import Column, cut, drawn, narrowed
+
 _GAP = 2
 _NARROWEST = 8
-_CUT = "…"
 
 
-def grid(columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Iterator[str]:
+def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Iterator[str]:
     """Yield the lines of a table of rows, none longer than a width."""
     cells = [[cell(value) for value in row] for row in rows]
-    right = [all(_is_number(row[at]) for row in rows) for at in range(len(columns))]
-    widths = [
-        max(len(name), *(len(row[at]) for row in cells), 1) for at, name in enumerate(columns)
+    columns = [
+        Column(
+            name, tuple(row[at] for row in cells), numeric=all(_is_number(row[at]) for row in rows)
+        )
+        for at, name in enumerate(names)
     ]
-    room = width - _GAP * (len(columns) - 1)
-    while sum(widths) > room:
-        wide = [at for at, each in enumerate(widths) if not right[at] and each > _NARROWEST]
-        if not wide:
-            yield from _blocks(columns, cells, width)
-            return
-        widest = max(wide, key=lambda at: widths[at])
-        widths[widest] = max(_NARROWEST, widths[widest] - (sum(widths) - room))
-    yield _line(columns, widths, right)
-    yield "─" * (sum(widths) + _GAP * (len(columns) - 1))
-    for row in cells:
-        yield _line(row, widths, right)
+    fitted = narrowed(columns, width)
+    yield from _blocks(names, cells, width) if fitted is None else drawn(fitted)
 
 
 def cell(value: Any) -> str:
@@ -55,18 +48,6 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    fitted = [
-        text if len(text) <= width else text[: width - 1] + _CUT
-        for text, width in zip(cells, widths, strict=True)
-    ]
-    padded = [
-        text.rjust(width) if is_right else text.ljust(width)
-        for text, width, is_right in zip(fitted, widths, right, strict=True)
-    ]
-    return (" " * _GAP).join(padded).rstrip()
-
-
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """Yield a line for each value of each row, as for a table that is too wide."""
     name_width = max(map(len, columns))
@@ -74,5 +55,4 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     for number, row in enumerate(rows, 1):
         yield f"─── {number} ".ljust(width, "─")
         for name, text in zip(columns, row, strict=True):
-            fitted = text if len(text) <= room else text[: room - 1] + _CUT
-            yield f"{name:{name_width}}{' ' * _GAP}{fitted}".rstrip()
+            yield f"{name:{name_width}}{' ' * _GAP}{cut(text, room)}".rstrip()

@@ -1,28 +1,29 @@
-"""This module writes a record as the JSON object of `--json`: the one place where its fields get
-their names.
+"""The JSON object of a test, as `--json` prints it: each member has its name and its value here.
 
-Counts are integers; a rate that is a whole number is written as one. Every other report is drawn
-from this object, so that all of them say the same.
+Counts are integers; a rate that is a whole number is written as one. Every other report reads these
+members, so that all of them say the same; the table of `report.rows` gives them flat names.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel
 
 from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import cable_latency_ns, latency_ns
-from switchmark.metrics.loss import losses
+from switchmark.metrics.loss import COUNTS, lost_at, total
+from switchmark.metrics.named import received
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
     is_lower_bound,
     latency_confidence,
     per_flow,
-    received,
     sent,
 )
 from switchmark.model.objects import Printed
@@ -51,52 +52,7 @@ _DECIMALS = 9
 def to_object(record: Record, without: Container[str] = ()) -> Printed:
     """Return the object of one test; what was not measured is null. Members that nobody is going to
     read can be left out."""
-    content = {
-        "schema": SCHEMA,
-        **origin(record),
-        "status": record.status,
-        "error": record.error,
-        "test": _test(record),
-        "semantics": record.semantics,
-        "steering": record.steering,
-        "port": record.port,
-        "memory": record.memory,
-        "engine_mode": record.engine_mode,
-        "verdict": record.verdict,
-        "lower_bound": record.status == "ok" and is_lower_bound(record.verdict),
-        "doubts": list(record.doubts),
-        "evidence": [trial.evidence for trial in record.trials],
-        "noise": record.noise,
-        "calibration": record.calibration,
-        "gate": record.gate,
-        "turns": record.turns,
-        "discarded": list(record.discarded),
-        "tx": sent(record),
-        "rx": received(record),
-        **losses(record),
-        "latency_ns": latency_ns(record),
-        "latency_floor_ns": cable_latency_ns(record),
-        "cpu": cores_by_role(record),
-        "cost": cost(record),
-        "repeats": len(record.trials),
-        "ci95_pps": confidence(record),
-        "ci95_ns": latency_confidence(record),
-        "fairness": fairness(record),
-        "per_flow": per_flow(record),
-        "search": record.search,
-        "switch_version": record.switch_version,
-        "switch_mode": record.switch_mode,
-        "cables": record.cables,
-        "nics": {str(end): nic for end, nic in record.nics.items()},
-        "placement": record.placement,
-        "reused": record.reused,
-        "r_plus_pps": record.r_plus_pps,
-        "setup_s": record.setup_s,
-        "start_s": record.start_s,
-        "teardown_s": record.teardown_s,
-        "stop_s": record.stop_s,
-    }
-    return {name: plain(value) for name, value in content.items() if name not in without}
+    return {name: plain(of(record)) for name, of in MEMBERS.items() if name not in without}
 
 
 def origin(record: Record) -> Printed:
@@ -111,14 +67,32 @@ def origin(record: Record) -> Printed:
     }
 
 
+def asked_pps(record: Record) -> float | None:
+    """Return the rate that was asked for, in frames per second of each sender: of a share of R+ the
+    rate that it came to; None for the highest."""
+    if record.test.parsed_rate.share is not None and record.trials:
+        return record.trials[0].spec.rate_pps
+    return record.test.rate_pps
+
+
+def is_bound(record: Record) -> bool:
+    """Say whether the rate of a test bounds the traffic program, so that the switch may be
+    faster."""
+    return record.status == "ok" and is_lower_bound(record.verdict)
+
+
 def _test(record: Record) -> Printed:
-    """Return every axis, and the rate in frames per second, of a share of R+ as it was found."""
-    test = record.test
-    rate_pps = test.rate_pps
-    if test.parsed_rate.share is not None and record.trials:
-        rate_pps = record.trials[0].spec.rate_pps
-    values = {AXES[name].json_name or name: value for name, value in test.model_dump().items()}
-    return {**values, AXES["rate"].json_number: rate_pps}
+    """Return every axis, and the rate in frames per second."""
+    content = record.test.model_dump()
+    values = {AXES[name].json_name or name: value for name, value in content.items()}
+    return {**values, AXES["rate"].json_number: asked_pps(record)}
+
+
+def _received(record: Record) -> Printed | None:
+    """Return all frames that arrived, duplicates too, and the rate of distinct ones in frames and
+    in bits per second."""
+    rates = received(record)
+    return rates and {"frames": total(record, "rx_frames"), **rates}
 
 
 def plain(value: Any) -> Any:
@@ -134,3 +108,56 @@ def plain(value: Any) -> Any:
             return None
         return int(value) if value.is_integer() else round(value, _DECIMALS)
     return value
+
+
+MEMBERS: Mapping[str, Callable[[Record], Any]] = {
+    "schema": lambda record: SCHEMA,
+    "run": lambda record: origin(record)["run"],
+    "time": lambda record: origin(record)["time"],
+    "host": lambda record: origin(record)["host"],
+    "versions": lambda record: origin(record)["versions"],
+    "status": attrgetter("status"),
+    "error": attrgetter("error"),
+    "test": _test,
+    "semantics": attrgetter("semantics"),
+    "steering": attrgetter("steering"),
+    "port": attrgetter("port"),
+    "memory": attrgetter("memory"),
+    "engine_mode": attrgetter("engine_mode"),
+    "verdict": attrgetter("verdict"),
+    "lower_bound": is_bound,
+    "doubts": attrgetter("doubts"),
+    "evidence": lambda record: [trial.evidence for trial in record.trials],
+    "noise": attrgetter("noise"),
+    "calibration": attrgetter("calibration"),
+    "gate": attrgetter("gate"),
+    "turns": attrgetter("turns"),
+    "discarded": attrgetter("discarded"),
+    "tx": sent,
+    "rx": _received,
+    **{name: partial(total, name=name) for name in COUNTS[:1]},
+    "lost_at": lost_at,
+    **{name: partial(total, name=name) for name in COUNTS[1:]},
+    "latency_ns": latency_ns,
+    "latency_floor_ns": cable_latency_ns,
+    "cpu": cores_by_role,
+    "cost": cost,
+    "repeats": lambda record: len(record.trials),
+    "ci95_pps": confidence,
+    "ci95_ns": latency_confidence,
+    "fairness": fairness,
+    "per_flow": per_flow,
+    "search": attrgetter("search"),
+    "switch_version": attrgetter("switch_version"),
+    "switch_mode": attrgetter("switch_mode"),
+    "cables": attrgetter("cables"),
+    "nics": lambda record: {str(end): nic for end, nic in record.nics.items()},
+    "placement": attrgetter("placement"),
+    "reused": attrgetter("reused"),
+    "r_plus_pps": attrgetter("r_plus_pps"),
+    "setup_s": attrgetter("setup_s"),
+    "start_s": attrgetter("start_s"),
+    "teardown_s": attrgetter("teardown_s"),
+    "stop_s": attrgetter("stop_s"),
+}
+"""The members of the object, in order, each with its value for a test; `plain` writes it."""

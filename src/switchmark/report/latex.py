@@ -1,18 +1,17 @@
-"""This module writes the tests of runs as a table of LaTeX, ready to be pasted, for the packages
-booktabs and adjustbox."""
+"""Writes the tests of runs as a table of LaTeX, ready to be pasted, for the packages booktabs and
+adjustbox. The figures are columns of the table of tests (`report.rows`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from switchmark.metrics.searched import precision_of
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound, repeated_rates_pps
 from switchmark.model.labels import telling
-from switchmark.model.objects import Printed
-from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
-from switchmark.report.json import to_object
+from switchmark.report.rows import Tables, TestRow
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -27,6 +26,7 @@ _SPECIAL = {
 
 _NONE = "--"
 _DOUBTED = r"$^{\circ}$"
+_BOUND = r"$\geq$"
 
 
 def escape(text: str) -> str:
@@ -34,29 +34,22 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(each, each) for each in text)
 
 
-def as_latex(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
-    """Return a table of all tests of some runs: a row each, with the axes that tell them apart, the
-    rate with its interval, loss, latency and limit; doubts and failures stand below it."""
-    records = [record for _, each in runs for record in each]
-    objects = [to_object(record) for record in records]
-    axes = telling([record.test for record in records])
+def as_latex(runs: Tables) -> str:
+    """Return a table of all tests of some runs: a row for each, with the axes that tell them apart,
+    the rate with its interval, loss, latency and limit. Doubts and failures stand below it."""
+    results = [result for name in runs.names for result in runs.of_run(name)]
+    axes = telling([result.record.test for result in results])
     columns: list[tuple[str, str, list[str]]] = []
-    if len(runs) > 1:
-        names = [escape(name) for name, each in runs for _ in each]
-        columns.append(("l", "Run", names))
+    if len(runs.names) > 1:
+        columns.append(("l", "Run", [escape(result.run) for result in results]))
     for axis in ("switch", *(each for each in axes if each != "switch")):
-        values = [escape(_axis(getattr(record.test, axis))) for record in records]
+        values = [escape(_axis(getattr(result.record.test, axis))) for result in results]
         columns.append(("l", escape((AXES[axis].heading or AXES[axis].words).capitalize()), values))
-    figures: list[tuple[str, list[str | None]]] = []
-    for head, value in _FIGURES.items():
-        cells = [value(content) for content in objects]
-        figures.append((head, cells))
-        if value is _interval:
-            figures.append(("Min--max [kpps]", [_range(record) for record in records]))
+    figures = [(head, [of(result) for result in results]) for head, of in _FIGURES.items()]
     for head, cells in figures:
         if any(cell is not None for cell in cells):
             columns.append(("r", head, [cell or _NONE for cell in cells]))
-    columns.append(("l", "Limit", [_limit(content) for content in objects]))
+    columns.append(("l", "Limit", [_limit(result) for result in results]))
     rows = zip(*(cells for _, _, cells in columns), strict=True)
     lines = [
         "% made by switchmark export --format latex; needs \\usepackage{booktabs,adjustbox}",
@@ -73,7 +66,7 @@ def as_latex(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
         r"    \bottomrule",
         r"  \end{tabular}",
         r"  \end{adjustbox}",
-        *(f"  \\par\\footnotesize {note}" for note in _notes(objects)),
+        *(f"  \\par\\footnotesize {note}" for note in _notes(results)),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -83,22 +76,21 @@ def _axis(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _rate(content: Printed) -> str | None:
-    if content["rx"] is None:
+def _rate(result: TestRow) -> str | None:
+    if result["rx_pps"] is None:
         return None
-    bound = r"$\geq$" if content["lower_bound"] else ""
-    mark = _DOUBTED if content["doubts"] else ""
-    return f"{bound}{_thousands(content['rx']['pps'])}{mark}"
+    bound = _BOUND if result["lower_bound"] else ""
+    return f"{bound}{_thousands(result['rx_pps'])}{_DOUBTED if result['doubts'] else ''}"
 
 
-def _interval(content: Printed) -> str | None:
-    ends = content["ci95_pps"]
-    return ends and f"[{_thousands(ends[0])}, {_thousands(ends[1])}]"
+def _interval(result: TestRow) -> str | None:
+    low, high = result["ci95_low_pps"], result["ci95_high_pps"]
+    return None if low is None else f"[{_thousands(low)}, {_thousands(high)}]"
 
 
-def _range(record: Record) -> str | None:
+def _range(result: TestRow) -> str | None:
     """Return the least and the greatest of repeats that are too few for an interval."""
-    rates = repeated_rates_pps(record)
+    rates = repeated_rates_pps(result.record)
     few = 1 < len(rates) < MIN_REPEATS
     return f"{_thousands(min(rates))}--{_thousands(max(rates))}" if few else None
 
@@ -107,91 +99,83 @@ def _thousands(pps: float) -> str:
     return f"{pps / 1e3:.1f}"
 
 
-def _loss(content: Printed) -> str | None:
-    if content["tx"] is None or not content["tx"]["frames"]:
+def _loss(result: TestRow) -> str | None:
+    ratio = result["lost_ratio"]
+    return None if ratio is None else f"{100 * ratio:.3f}"
+
+
+def _latency(column: str, result: TestRow) -> str | None:
+    ns = result[column]
+    return None if ns is None else f"{ns / 1e3:.1f}"
+
+
+def _found(name: str, result: TestRow) -> Goal | None:
+    search = result.record.search
+    return next((goal for goal in search.goals if goal.goal == name), None) if search else None
+
+
+def _goal(name: str, result: TestRow) -> str | None:
+    goal = _found(name, result)
+    if goal is None or goal.rate_pps is None:
         return None
-    sent = content["tx"]["frames"] * content["test"]["copies"]
-    return f"{100 * content['lost'] / sent:.3f}"
+    bound = _BOUND if is_lower_bound(goal.verdict or "") else ""
+    return f"{bound}{_thousands(goal.rate_pps)}"
 
 
-def _latency(name: str) -> Callable[[Printed], str | None]:
-    def of(content: Printed) -> str | None:
-        latency = content["latency_ns"]
-        known = latency and latency.get(name) is not None
-        return f"{latency[name] / 1e3:.1f}" if known else None
-
-    return of
+def _precision(name: str, result: TestRow) -> str | None:
+    goal = _found(name, result)
+    share = None if goal is None else precision_of(goal)
+    return None if share is None else f"{100 * share:.2g}"
 
 
-def _goal(name: str) -> Callable[[Printed], str | None]:
-    def of(content: Printed) -> str | None:
-        goals = content["search"]["goals"] if content["search"] else ()
-        for goal in goals:
-            if goal["goal"] == name and goal["rate_pps"] is not None:
-                bound = r"$\geq$" if is_lower_bound(goal.get("verdict") or "") else ""
-                return f"{bound}{_thousands(goal['rate_pps'])}"
-        return None
-
-    return of
-
-
-def _precision(name: str) -> Callable[[Printed], str | None]:
-    def of(content: Printed) -> str | None:
-        goals = content["search"]["goals"] if content["search"] else ()
-        known = [precision_of(Goal(**goal)) for goal in goals if goal["goal"] == name]
-        return f"{100 * known[0]:.2g}" if known and known[0] is not None else None
-
-    return of
-
-
-_FIGURES: Mapping[str, Callable[[Printed], str | None]] = {
+_FIGURES: Mapping[str, Callable[[TestRow], str | None]] = {
     r"Received [kpps]": _rate,
     r"95\,\% [kpps]": _interval,
-    r"NDR [kpps]": _goal("ndr"),
-    r"NDR within [\%]": _precision("ndr"),
-    r"PDR [kpps]": _goal("pdr"),
-    r"PDR within [\%]": _precision("pdr"),
+    r"Min--max [kpps]": _range,
+    r"NDR [kpps]": partial(_goal, "ndr"),
+    r"NDR within [\%]": partial(_precision, "ndr"),
+    r"PDR [kpps]": partial(_goal, "pdr"),
+    r"PDR within [\%]": partial(_precision, "pdr"),
     r"Lost [\%]": _loss,
-    r"p50 [$\mu$s]": _latency("p50"),
-    r"p99 [$\mu$s]": _latency("p99"),
+    r"p50 [$\mu$s]": partial(_latency, "latency_p50_ns"),
+    r"p99 [$\mu$s]": partial(_latency, "latency_p99_ns"),
 }
 """Columns of figures by head; one that no test has is left out."""
 
 
-def _limit(content: Printed) -> str:
-    return escape(content["verdict"] if content["status"] == "ok" else content["status"])
+def _limit(result: TestRow) -> str:
+    return escape(result["verdict"] if result["status"] == "ok" else result["status"])
 
 
-def _caption(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
+def _caption(runs: Tables) -> str:
     """Return where the figures come from: run, host, kernel, version."""
-    told = []
-    for name, records in runs:
-        origins = [record.origin for record in records if record.origin]
+    captions = []
+    for name in runs.names:
         facts = [f"run {name}"]
-        if origins:
-            host, version = origins[0].host, origins[0].versions.get("switchmark")
-            facts += [str(host[fact]) for fact in ("cpu_model",) if host.get(fact)]
+        for result in runs.of_run(name)[:1]:
+            host, version = result.host, result.versions.get("switchmark")
+            facts += [str(host["cpu_model"])] if host.get("cpu_model") else []
             facts += [f"kernel {host['kernel']}"] if host.get("kernel") else []
             facts += [f"switchmark {version}"] if version else []
-        told.append(escape(", ".join(facts)))
-    return "; ".join(told) + "."
+        captions.append(escape(", ".join(facts)))
+    return "; ".join(captions) + "."
 
 
-def _label(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
-    text = runs[0][0] if runs else "switchmark"
+def _label(runs: Tables) -> str:
+    text = runs.names[0] if runs.names else "switchmark"
     return "".join(each if each.isalnum() or each == "-" else "-" for each in text)
 
 
-def _notes(objects: Sequence[Printed]) -> Iterable[str]:
-    doubts = sorted({doubt for content in objects for doubt in content["doubts"]})
+def _notes(results: Sequence[TestRow]) -> Iterable[str]:
+    doubts = sorted({doubt for result in results for doubt in result["doubts"]})
     if doubts:
         yield f"{_DOUBTED}\\,doubted: {escape(', '.join(doubts))}."
-    if any(content["lower_bound"] for content in objects):
-        yield r"$\geq$: the traffic program was the limit; the switch may be faster."
-    semantics = sorted({content["semantics"] for content in objects if content["semantics"]})
+    if any(result["lower_bound"] for result in results):
+        yield rf"{_BOUND}: the traffic program was the limit; the switch may be faster."
+    semantics = sorted({result["semantics"] for result in results if result["semantics"]})
     if len(semantics) > 1:
         yield escape(f"Different work, not to be ranked: {', '.join(semantics)}.")
-    for content in objects:
-        if content["status"] != "ok":
-            why = " ".join(str(content["error"]).split())
-            yield escape(f"{content['test']['switch']} {content['status']}: {why}")
+    for result in results:
+        if result["status"] != "ok":
+            why = " ".join(str(result["error"]).split())
+            yield escape(f"{result.record.test.switch} {result['status']}: {why}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from switchmark.metrics.loss import lost_share
 from switchmark.metrics.searched import values_of_goal
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.labels import telling
@@ -23,6 +24,7 @@ from switchmark.report.figures import (
     format_median,
     format_ns,
     goal_name,
+    percent,
     precision,
     rate,
     searched_figure,
@@ -211,8 +213,8 @@ def _losses(rows: _Rows) -> list[Column]:
     sent."""
 
     def lost(row: _Row) -> str:
-        content = row.content
-        return share(content["lost"], content["tx"]["frames"] * content["test"]["copies"])
+        ratio = lost_share(row.record)
+        return "" if ratio is None else percent(ratio)
 
     def unsent(row: _Row) -> str:
         sent = row.content["tx"]

@@ -14,10 +14,11 @@ from typing import Literal
 from switchmark.metrics.difference import Reason
 from switchmark.metrics.family import Results
 from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.named import METRICS
 from switchmark.metrics.repeats import FIGURES, figure_of_goal, repeats_of
 from switchmark.metrics.repeats import Figure as Compared
 from switchmark.metrics.searched import values_interval, values_of_goal
-from switchmark.metrics.throughput import is_lower_bound, of_latency, received
+from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 
@@ -79,10 +80,10 @@ def figures_of(record: Record) -> Iterator[Figure]:
         for goal in record.search.goals:
             yield from _of_goal(record, goal)
         return
-    rates = received(record)
-    if rates is not None:
+    rate = METRICS["rx.pps"].of(record)
+    if rate is not None:
         at_least = is_lower_bound(record.verdict) or record.verdict == "offered-load"
-        yield _figure(record, "pps", rates["pps"], FIGURES["rate"], at_least)
+        yield _figure(record, "pps", rate, FIGURES["rate"], at_least)
 
 
 def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:

@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 
 _GAP = "  "
 _NO_WIDTH = 10_000
+_NARROWEST = 8
+"""No column of text is cut to less."""
+
+_CUT = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,53 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     gone = [column.name for column in section.columns if column.name not in names]
     said = (section.caption, *section.below)
     lines = [line for each in said for line in _within(each, width)]
-    if any(column.above for column in shown):
-        lines += _row(shown, [column.above for column in shown])
-    lines += [*_row(shown, [column.heading for column in shown]), "─" * _width(shown)]
-    for cells in zip(*(column.cells for column in shown), strict=True):
-        lines += _row(shown, cells)
+    lines += drawn(shown)
     if gone:
         note = f"no room for: {', '.join(gone)} (--wide shows all)"
         lines += _within(note, width)
     return lines
+
+
+def drawn(columns: Sequence[Column]) -> list[str]:
+    """Return columns side by side: their headings, a rule, and a line or more for each row."""
+    widths = [_lines_width(column, False) for column in columns]
+    rows = [[column.above for column in columns]] if any(c.above for c in columns) else []
+    rows.append([column.heading for column in columns])
+    lines = [line for row in rows for line in _row(columns, widths, row)]
+    lines.append("─" * (sum(widths) + len(_GAP) * (len(columns) - 1)))
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        lines += _row(columns, widths, cells)
+    return lines
+
+
+def narrowed(columns: Sequence[Column], width: int) -> list[Column] | None:
+    """Return columns whose texts are cut so that they fit, the widest first; None where they are
+    too many even so."""
+    widths = [max(column.width, 1) for column in columns]
+    room = width - len(_GAP) * (len(columns) - 1)
+    while sum(widths) > room:
+        wide = [
+            at
+            for at, column in enumerate(columns)
+            if not column.numeric and widths[at] > _NARROWEST
+        ]
+        if not wide:
+            return None
+        widest = max(wide, key=lambda at: widths[at])
+        widths[widest] = max(_NARROWEST, widths[widest] - (sum(widths) - room))
+    return [
+        replace(
+            column,
+            heading=cut(column.heading, each),
+            cells=tuple(cut(cell, each) for cell in column.cells),
+        )
+        for column, each in zip(columns, widths, strict=True)
+    ]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text, or its beginning where it is longer."""
+    return text if len(text) <= width else text[: width - 1] + _CUT
 
 
 def _within(text: str, width: int | None) -> list[str]:
@@ -129,10 +171,9 @@ def _lines_width(column: Column, least: bool) -> int:
     return max(map(len, (column.above, column.heading, *lines)))
 
 
-def _row(columns: Sequence[Column], texts: Sequence[str]) -> list[str]:
+def _row(columns: Sequence[Column], widths: Sequence[int], texts: Sequence[str]) -> list[str]:
     """Return the lines of a row: as many as its highest cell has."""
     cells = [text.split("\n") for text in texts]
-    widths = [_lines_width(column, False) for column in columns]
     lines = []
     for number in range(max(map(len, cells))):
         parts = []

@@ -1,0 +1,764 @@
+"""The flat tables of what runs have recorded: each column once, with its type, its description and
+its value in Python.
+
+The figures are those of `--json` (`report.json`) and of `metrics`; every metric of `METRICS` is a
+column of `tests`. CSV, Parquet, LaTeX and SQL (`report.query`) read these tables, and compute
+nothing of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from operator import attrgetter
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from switchmark.errors import UsageError
+from switchmark.metrics.latency import figures_of
+from switchmark.metrics.loss import lost_share
+from switchmark.metrics.named import METRICS
+from switchmark.metrics.throughput import rates_pps, trial_rates_pps
+from switchmark.model.evidence import Evidence
+from switchmark.model.latency import LatencyFigures
+from switchmark.model.record import SCHEMA, FlowCounts, Record, TrialResult, TrialSpec
+from switchmark.model.search import Goal, SearchResult
+from switchmark.model.test import AXES
+from switchmark.regular_file import open_regular, read_object
+from switchmark.report.json import MEMBERS, asked_pps, plain
+from switchmark.report.schema import members_told
+
+Words = str | tuple[type, str]
+"""A description: a text, or a member of a model, whose docstring is read when it is needed."""
+
+_SCALARS: Mapping[object, str] = {
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    float: "DOUBLE",
+    str: "VARCHAR",
+}
+_PYTHON: Mapping[str, Callable[[Any], Any]] = {
+    "BOOLEAN": bool,
+    "BIGINT": int,
+    "DOUBLE": lambda value: float(value) if math.isfinite(value) else None,
+    "VARCHAR": str,
+    "JSON": lambda value: json.dumps(plain(value), separators=(",", ":")),
+}
+
+_OF_THE_HOST: Mapping[str, str] = {
+    **dict.fromkeys(("kernel", "machine", "distribution", "cpu_model"), "VARCHAR"),
+    **dict.fromkeys(("cores_usable", "memory_kib"), "BIGINT"),
+    "virtual": "BOOLEAN",
+}
+"""Facts of a host that are columns, with their types."""
+
+
+class Unreadable(UsageError):
+    """A stored line cannot be read; `campaign.store` says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlatColumn:
+    """A column of a table."""
+
+    name: str
+    """Its name, in SQL and in the first line of CSV."""
+
+    kind: str
+    """Its type in SQL."""
+
+    words: Words
+    """What it is."""
+
+    of: Callable[[Any], Any]
+    """Its value in a row of its table."""
+
+    @property
+    def description(self) -> str:
+        """Return the words, of a member of a model its docstring."""
+        if isinstance(self.words, str):
+            return self.words
+        model, member = self.words
+        return members_told(model)[member]
+
+    def value(self, row: Any) -> Any:
+        """Return the value in a row, of the Python type of `kind`: JSON is text, a list, a struct
+        or a map is made of lists and dictionaries."""
+        value = self.of(row)
+        return None if value is None else _PYTHON.get(self.kind, plain)(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatTable:
+    """A table of what some runs have recorded."""
+
+    row: str
+    """What a row is."""
+
+    columns: tuple[FlatColumn, ...]
+    """Its columns, in order."""
+
+    rows: Callable[[Tables], Iterable[Any]]
+    """Its rows; each column reads them."""
+
+
+# --- what is stored --------------------------------------------------------------------------
+
+_UNREAD: Mapping[type[BaseModel], Iterable[str]] = {
+    Record: ("noise", "calibration", "gate", "turns", "discarded"),
+    TrialResult: ("per_flow", "counters", "cost"),
+    Evidence: Evidence.model_fields.keys() - {"after_end", "testbed"},
+}
+"""Members that take long to read, and that few columns need."""
+
+_AT_ONCE = 1 << 20
+"""Bytes of a file that are read at once."""
+
+_OF_ALL = ("lost_at", "fairness", "cost")
+"""Members of a test's object that do need them."""
+
+
+def _partly(model: Any, **others: Any) -> Any:
+    """Return a model that is read faster: members of `_UNREAD` have their default, whatever is
+    stored, and `others` have another type. All other members are those of `model`."""
+
+    def usual(name: str) -> Any:
+        default = model.model_fields[name].get_default(call_default_factory=True)
+        return {"default_factory": lambda: default}  # not copied for each, as a default would be
+
+    fields = {name: Field(alias=" ", **usual(name)) for name in _UNREAD[model]}
+    for name in others:
+        if not model.model_fields[name].is_required():
+            fields[name] = Field(**usual(name))
+    named = {
+        "__module__": __name__,
+        "__annotations__": {**dict.fromkeys(fields, Any), **others},
+        "model_config": ConfigDict(extra="ignore"),
+    }
+    return type(f"Partly{model.__name__}", (model,), {**named, **fields})
+
+
+@cache
+def _models() -> tuple[type[BaseModel], type[BaseModel], type[BaseModel]]:
+    """Return the models of a line of records as it is read first, of all of it, and of a line of
+    trials."""
+    evidence = _partly(Evidence)
+    # Places are read as texts, which is what they are in a table.
+    trial = _partly(TrialResult, evidence=evidence, lost_at=dict[str, int])
+
+    class First(BaseModel):
+        schema_: int = Field(alias="schema", le=SCHEMA)
+        versions: dict[str, str] | None = None
+        record: _partly(Record, trials=tuple[trial, ...])  # type: ignore[valid-type]
+
+    class Whole(BaseModel):
+        record: Record
+
+    class Finished(BaseModel):
+        number: int | None = None
+        trial: trial  # type: ignore[valid-type]
+
+    return First, Whole, Finished
+
+
+def _open(path: Path) -> IO[bytes]:
+    """Open a file of lines; an empty one where there is none."""
+    try:
+        file = cast("io.RawIOBase", open_regular(path, sys.maxsize, links=False))
+        return io.BufferedReader(file, _AT_ONCE)
+    except FileNotFoundError:
+        return io.BytesIO()
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _lines(path: Path, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
+    """Yield the lines of a file that were written to their end, each with the byte at which it
+    begins."""
+    at = 0
+    with _open(path) as file:
+        for line in file:
+            try:
+                if line.endswith(b"\n"):
+                    yield at, model.model_validate_json(line)
+            except ValidationError as error:
+                raise Unreadable(f"a stored line cannot be read: {path}") from error
+            at += len(line)
+
+
+class TestRow:
+    """A finished test of a run: its latest record, read as far as most columns need it, and where
+    that is stored."""
+
+    def __init__(self, run: str, host: Mapping[str, Any], path: Path, at: int, line: Any) -> None:
+        self.run, self.host = run, host
+        self.versions: dict[str, str] = line.versions or {}
+        self.record: Record = line.record
+        self._path, self._at = path, at
+        self._members: dict[str, Any] = {}
+
+    def __getitem__(self, column: str) -> Any:
+        """Return the value in a column of the table of tests."""
+        return TESTS[column].value(self)
+
+    @property
+    def text(self) -> str:
+        """Return the record as it is stored."""
+        return json.dumps(json.loads(self._line())["record"])
+
+    @property
+    def whole(self) -> Record:
+        """Return the record with all of its members, which is read again, and not kept."""
+        _, model, _ = _models()
+        try:
+            return model.model_validate_json(self._line()).record  # type: ignore[attr-defined, no-any-return]
+        except ValidationError as error:
+            raise Unreadable(f"a stored line cannot be read: {self._path}") from error
+
+    @cached_property
+    def latency(self) -> LatencyFigures | None:
+        """Return the latency of all trials."""
+        return figures_of([trial.latency for trial in self.record.trials if trial.latency])
+
+    @cached_property
+    def rates_pps(self) -> list[float]:
+        """Return the received rate of each trial."""
+        return rates_pps(self.record)
+
+    def member(self, name: str) -> Any:
+        """Return a member of the test's object, before it is written as JSON."""
+        if name not in self._members:
+            whole = name in _OF_ALL
+            record = self.whole if whole else self.record
+            names = _OF_ALL if whole else (name,)
+            self._members |= {each: MEMBERS[each](record) for each in names}
+        return self._members[name]
+
+    @cached_property
+    def metrics(self) -> dict[str, float | None]:
+        """Return the value of every metric, all computed on one reading of the record."""
+        whole = self.whole
+        return {name: metric.of(whole) for name, metric in METRICS.items()}
+
+    def _line(self) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            return file.readline()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """A finished trial, by itself or of a finished test."""
+
+    run: str
+    number: int | None
+    counts: TrialResult
+    result: TestRow | None = None
+    at: int = 0
+    """Its place in the test, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """A flow of a trial."""
+
+    trial: TrialRow
+    counts: FlowCounts
+
+
+@dataclass(frozen=True, slots=True)
+class GoalRow:
+    """What a search found of a goal; of one of its repeats, from 1."""
+
+    result: TestRow
+    goal: Goal
+    repeat: int = 0
+
+
+class Tables:
+    """What some runs have recorded, as tables. A row is read, and a column computed, when it is
+    first asked for."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Read the records; Unreadable if one cannot be."""
+        self._folders = list({folder.resolve(): None for folder in folders})
+        for folder in self._folders:
+            _open(folder / "trials.jsonl").close()  # read when a query needs it, and refused now
+        self.names = [self.name(folder) for folder in self._folders]
+        self.results = [
+            result
+            for name, folder in sorted(zip(self.names, self._folders, strict=True))
+            for result in _results(folder, name)
+        ]
+        self._rows: dict[str, list[Any]] = {}
+        self._values: dict[tuple[str, str], list[Any]] = {}
+
+    def name(self, folder: Path) -> str:
+        """Return a run's name: that of its folder, with the path to it where two have one name, as
+        runs of two hosts that began in one second."""
+        same = [each for each in self._folders if each.name == folder.resolve().name]
+        return str(folder.resolve()) if len(same) > 1 else folder.resolve().name
+
+    def finished(self, folder: Path) -> int:
+        """Return how many tests of a run have a record."""
+        return len(self.of_run(self.name(folder)))
+
+    def rows(self, table: str) -> list[Any]:
+        """Return the rows of a table."""
+        if table not in self._rows:
+            self._rows[table] = list(TABLES[table].rows(self))
+        return self._rows[table]
+
+    def values(self, table: str, column: str) -> list[Any]:
+        """Return the values of a column."""
+        key = table, column
+        if key not in self._values:
+            (of,) = (each for each in TABLES[table].columns if each.name == column)
+            self._values[key] = [of.value(row) for row in self.rows(table)]
+        return self._values[key]
+
+    def of_run(self, name: str) -> list[TestRow]:
+        """Return the finished tests of one run, by their numbers."""
+        return [result for result in self.results if result.run == name]
+
+    def finished_trials(self) -> Iterator[TrialRow]:
+        """Yield every trial that was finished, those on the way of a search too."""
+        *_, model = _models()
+        for folder in self._folders:
+            for _, line in _lines(folder / "trials.jsonl", model):
+                yield TrialRow(self.name(folder), line.number, line.trial)
+
+
+def _results(folder: Path, run: str) -> Iterator[TestRow]:
+    """Yield the finished tests of a run by their numbers, each as its latest record."""
+    path, facts = folder / "records.jsonl", read_object(folder / "host.json")
+    testbeds = read_object(folder / "testbeds.json").get("testbeds")
+    first, *_ = _models()
+    latest = {line.record.number: (at, line) for at, line in _lines(path, first)}
+    for _, (at, line) in sorted(latest.items()):
+        yield TestRow(run, _host(facts, testbeds, line.record), path, at, line)
+
+
+def _host(facts: Mapping[str, Any], testbeds: Any, record: Record) -> Mapping[str, Any]:
+    """Return the facts of the host that a test was measured on: this run's, or those of the first
+    of the testbeds of a lab that had it."""
+    known = testbeds.get(next(iter(record.testbeds), "")) if isinstance(testbeds, dict) else None
+    of_testbed = known.get("facts") if isinstance(known, dict) else None
+    return of_testbed if isinstance(of_testbed, dict) and of_testbed else facts
+
+
+# --- columns ---------------------------------------------------------------------------------
+
+_OUTCOME = ("status", "error", "semantics", "steering", "port", "memory", "engine_mode")
+"""Members of a record that are columns. An axis of that name is `asked_` so: it may be `auto`."""
+
+_ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
+_LATENCY = "count min mean p50 p90 p99 p999 p9999 p99999 p999999 max".split()
+_LOSSES = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
+_RUN = "the run: its folder's name, or path where two have one name"
+
+
+def _within(value: Any, *names: str) -> Any:
+    """Return what is found in a value at a path of members, keys and places; None without it."""
+    for name in names:
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif isinstance(value, (tuple, list)):
+            value = value[int(name)]
+        else:
+            value = getattr(value, name, None)
+    return value
+
+
+def _at(path: str) -> Callable[[TestRow], Any]:
+    """Return what reads a member of a test's object by its path, such as `rx.pps`."""
+    name, *names = path.split(".")
+    return lambda result: _within(result.member(name), *names)
+
+
+def _of_record(path: str) -> Callable[[TestRow], Any]:
+    """Return what reads a member of a record."""
+    return lambda result: _within(result.record, *path.split("."))
+
+
+def _of_run() -> Iterable[FlatColumn]:
+    yield FlatColumn("run", "VARCHAR", _RUN, lambda result: result.run)
+    yield FlatColumn("number", "BIGINT", "the test's number in its run", _of_record("number"))
+    yield FlatColumn("time", "VARCHAR", "when the test began", _of_record("started"))
+
+
+def _outcome() -> Iterable[FlatColumn]:
+    for name in _OUTCOME:
+        yield FlatColumn(name, "VARCHAR", (Record, name), _of_record(name))
+    policy = _of_record("placement.policy")
+    yield FlatColumn("placement_policy", "VARCHAR", "the placement that was followed", policy)
+    yield FlatColumn("cpus", "JSON", "the CPUs of each part", _seats)
+    yield FlatColumn("verdict", "VARCHAR", (Record, "verdict"), _of_record("verdict"))
+    bound = "the rate bounds the traffic program"
+    yield FlatColumn("lower_bound", "BOOLEAN", bound, _at("lower_bound"))
+    yield FlatColumn("doubts", "VARCHAR[]", (Record, "doubts"), _of_record("doubts"))
+
+
+def _seats(result: TestRow) -> Any:
+    placement = result.record.placement
+    return placement and placement.model_dump(mode="json")["seats"]
+
+
+def _axes() -> Iterable[FlatColumn]:
+    for name, axis in AXES.items():
+        column = f"asked_{name}" if name in _OUTCOME else axis.json_name or name
+        value = _of_record(f"test.{name}")
+        if name == "frame_size":
+            yield FlatColumn("frame_size", "VARCHAR", "frame size: bytes, or imix", value)
+            words = "frame size in bytes with the FCS; null of imix"
+            yield FlatColumn("frame_bytes", "BIGINT", words, _frame_bytes)
+            continue
+        yield FlatColumn(column, kind_of(axis.field.annotation), axis.help, value)
+        if name == "rate":
+            words = "rate in frames a second, per sender"
+            yield FlatColumn(
+                axis.json_number, "DOUBLE", words, lambda result: asked_pps(result.record)
+            )
+
+
+def _frame_bytes(result: TestRow) -> int | None:
+    size = result.record.test.frame_size
+    return size if isinstance(size, int) else None
+
+
+def _frames() -> Iterable[FlatColumn]:
+    yield FlatColumn("repeats", "BIGINT", "trials that make the figure", _at("repeats"))
+    yield FlatColumn("tx_frames", "BIGINT", "frames sent", _at("tx.frames"))
+    words = "frames for which there was no room"
+    yield FlatColumn("tx_unsent_frames", "BIGINT", words, _at("tx.unsent"))
+    yield FlatColumn("tx_pps", "DOUBLE", "frames sent a second", _at("tx.pps"))
+    yield FlatColumn("rx_frames", "BIGINT", "frames received, duplicates too", _at("rx.frames"))
+    words = "distinct frames received a second; R+ of a search"
+    yield FlatColumn("rx_pps", "DOUBLE", words, _at("rx.pps"))
+    yield FlatColumn("rx_gbps_l1", "DOUBLE", "10^9 bit/s received, of the wire", _at("rx.gbps_l1"))
+    yield FlatColumn("rx_gbps_l2", "DOUBLE", "10^9 bit/s received, of frames", _at("rx.gbps_l2"))
+    words = "the 95 % interval of rx_pps; null below twelve repeats"
+    yield FlatColumn("ci95_low_pps", "DOUBLE", words, _at("ci95_pps.0"))
+    yield FlatColumn("ci95_high_pps", "DOUBLE", "its other end", _at("ci95_pps.1"))
+    yield FlatColumn("lost_frames", "BIGINT", "frames that did not arrive", _at("lost"))
+    words = "lost frames of those sent"
+    yield FlatColumn("lost_ratio", "DOUBLE", words, lambda result: lost_share(result.record))
+    words = "the places of lost frames"
+    yield FlatColumn(
+        "lost_at", "VARCHAR", words, lambda result: json.dumps(result.member("lost_at"))
+    )
+    words = "lost frames without a place"
+    yield FlatColumn("unaccounted_frames", "BIGINT", words, _at("unaccounted"))
+    for name in _LOSSES:
+        yield FlatColumn(f"{name}_frames", "BIGINT", (TrialResult, name), _at(name))
+    yield FlatColumn("fairness", "DOUBLE", "Jain's index over the flows", _at("fairness"))
+
+
+def _latencies(of: Callable[[Any], Any]) -> Iterable[FlatColumn]:
+    """Yield the columns of the latency that `of` finds in a row."""
+    for name in _LATENCY:
+        words = {"count": "frames whose latency is known", "min": "the smallest"}.get(name)
+        words = words or {"mean": "the mean", "max": "the greatest"}.get(name)
+        percent = f"{name[1:3]}.{name[3:]}".rstrip(".")
+        yield FlatColumn(
+            "latency_samples" if name == "count" else f"latency_{name}_ns",
+            "DOUBLE" if name == "mean" else "BIGINT",
+            words or f"the {percent}th percentile",
+            partial(_member_of, of, name),
+        )
+
+
+def _member_of(of: Callable[[Any], Any], name: str, row: Any) -> Any:
+    return getattr(of(row), name, None)
+
+
+def _latency() -> Iterable[FlatColumn]:
+    def of(*names: str) -> Callable[[TestRow], Any]:
+        return lambda result: _within(result.latency, *names)
+
+    yield FlatColumn("latency_kind", "VARCHAR", "rtt, or one-way by one clock", of("kind"))
+    yield from _latencies(of())
+    yield FlatColumn("latency_pdv_ns", "BIGINT", "packet delay variation (RFC 5481)", of("pdv"))
+    for name in ("p50", "p99"):
+        words = "of frames sent in turn (RFC 5481)"
+        yield FlatColumn(f"latency_ipdv_{name}_ns", "BIGINT", words, of("ipdv", name))
+    words = "the 95 % interval of the median"
+    yield FlatColumn("latency_ci95_low_ns", "DOUBLE", words, _at("ci95_ns.0"))
+    yield FlatColumn("latency_ci95_high_ns", "DOUBLE", "its other end", _at("ci95_ns.1"))
+    for name in ("p50", "p99"):
+        words, floor = "of a cable instead of the switch", _of_record(f"floor.{name}")
+        yield FlatColumn(f"latency_floor_{name}_ns", "BIGINT", words, floor)
+
+
+def _cost() -> Iterable[FlatColumn]:
+    for role in _ROLES:
+        words = f"cores that the {role} used"
+        yield FlatColumn(f"cpu_{role}_cores", "DOUBLE", words, _at(f"cpu.{role}"))
+    for name, words in {
+        "softirq_cores": "cores of the kernel's packet work on the whole host",
+        "switch_busy_cores": "cores of the switch by its own cycle counter",
+        "total_cores": "cores of all parts, and of the kernel beside them",
+        "mpps_per_core": "10^6 frames received a second, for each core",
+    }.items():
+        column = name if name.endswith("core") else f"cpu_{name}"
+        yield FlatColumn(column, "DOUBLE", words, _at(f"cost.{name}"))
+
+
+def _metrics() -> Iterable[FlatColumn]:
+    for name, metric in METRICS.items():
+        words = f"{metric.words}, in {metric.unit}" if metric.unit else metric.words
+        yield FlatColumn(column_of(name), "DOUBLE", words, partial(_metric, name))
+
+
+def _metric(name: str, result: TestRow) -> float | None:
+    return result.metrics[name]
+
+
+def column_of(metric: str) -> str:
+    """Return the column of tests that has a metric: `loss_ratio` is the name of an axis, too."""
+    return metric if "." in metric else f"metric.{metric}"
+
+
+def _searched() -> Iterable[FlatColumn]:
+    for goal in ("ndr", "pdr"):
+        for name, words in {
+            "rate": f"{goal.upper()}, frames a second per sender",
+            "low": "the highest rate that met it: with the next column the precision of a search",
+            "high": "the lowest above that did not",
+        }.items():
+            column = f"{goal}_pps" if name == "rate" else f"{goal}_{name}_pps"
+            yield FlatColumn(column, "DOUBLE", words, partial(_of_goal, goal, f"{name}_pps"))
+    yield FlatColumn("r_plus_pps", "DOUBLE", "the R+ that loads are shares of", _r_plus_pps)
+    words = "trials that the search took"
+    yield FlatColumn("search_trials", "BIGINT", words, _of_record("search.trials"))
+    yield FlatColumn("searches", "BIGINT", "how often the test was searched", _searches)
+
+
+def _of_goal(goal: str, name: str, result: TestRow) -> float | None:
+    search = result.record.search
+    found = next((each for each in search.goals if each.goal == goal), None) if search else None
+    return getattr(found, name, None)
+
+
+def _r_plus_pps(result: TestRow) -> float | None:
+    own = result.record.r_plus_pps
+    return _within(result.record, "search", "r_plus_pps") if own is None else own
+
+
+def _searches(result: TestRow) -> int | None:
+    search = result.record.search
+    return None if search is None else len(search.repeats)
+
+
+def _set_up() -> Iterable[FlatColumn]:
+    words = "NICs that were named by PCI address, as they were found"
+    yield FlatColumn("nics", "JSON", words, _at("nics"))
+    yield FlatColumn("reused", "BOOLEAN", "the path was up already", _of_record("reused"))
+    for name in ("setup_s", "start_s", "teardown_s", "stop_s"):
+        yield FlatColumn(name, "DOUBLE", (Record, name), _of_record(name))
+    words = "the hash of what the result belongs to"
+    yield FlatColumn("key", "VARCHAR", words, _of_record("key"))
+
+
+def _fact(name: str, result: TestRow) -> Any:
+    return result.host.get(name)
+
+
+def _origin() -> Iterable[FlatColumn]:
+    for name, kind in _OF_THE_HOST.items():
+        words = f"of the host, {name}"
+        yield FlatColumn(f"host_{name}", kind, words, partial(_fact, name))
+    words = "the version of switchmark"
+    own = FlatColumn("switchmark_version", "VARCHAR", words, lambda r: r.versions.get("switchmark"))
+    yield own
+    for name, words in {
+        "switch_version": "the version of the switch",
+        "switch_mode": "a variant of it that matters",
+    }.items():
+        yield FlatColumn(name, "VARCHAR", words, _of_record(name))
+    yield _VERSIONS
+
+
+_VERSIONS = FlatColumn(
+    "versions",
+    "MAP(VARCHAR, VARCHAR)",
+    "all versions that the figures depend on",
+    lambda result: result.versions,
+)
+
+
+# --- columns of trials, flows and goals ------------------------------------------------------
+
+
+def _of_counts(model: type, name: str, column: str = "") -> FlatColumn:
+    """Return the column of a member of a trial, or of its flow."""
+    kind = kind_of(model.model_fields[name].annotation)  # type: ignore[attr-defined]
+    return FlatColumn(column or name, kind, (model, name), lambda row: getattr(row.counts, name))
+
+
+def _of_trial(*, finished: bool) -> Iterable[FlatColumn]:
+    for column, name, words in (
+        ("repeat", "repeat", (TrialSpec, "repeat")),
+        ("asked_pps", "rate_pps", "rate that was asked for; null for max"),
+        ("duration_s", "duration_s", "seconds that were asked for"),
+        ("warmup_s", "warmup_s", "seconds of traffic before them"),
+    ):
+        kind = "BIGINT" if name == "repeat" else "DOUBLE"
+        yield FlatColumn(column, kind, words, attrgetter(f"counts.spec.{name}"))
+    yield _of_counts(TrialResult, "elapsed_ns")
+    for name in ("tx_frames", "tx_unsent", "rx_frames", "rx_bytes", "lost", *_LOSSES):
+        column = name if name.startswith(("tx_f", "rx_")) else f"{name}_frames"
+        yield _of_counts(TrialResult, name, column)
+    if not finished:
+        words = "distinct frames received a second; R+ of a search"
+        yield FlatColumn("rx_pps", "DOUBLE", words, lambda row: row.result.rates_pps[row.at])
+    yield FlatColumn("whole_pps", "DOUBLE", "the same of the whole trial", _whole_pps)
+    places = FlatColumn("lost_at", "JSON", (TrialResult, "lost_at"), lambda row: row.counts.lost_at)
+    yield places
+    for name in ("interval_ns", "intervals"):
+        yield _of_counts(TrialResult, name)
+    yield from _latencies(lambda row: row.counts.latency)
+    words = "HdrHistogram's V2 compressed encoding"
+    histogram = lambda row: _within(row.counts.latency, "histogram")  # noqa: E731
+    yield FlatColumn("latency_histogram", "VARCHAR", words, histogram)
+    for name in ("parts", "verdict", "doubts"):
+        yield _of_counts(TrialResult, name)
+
+
+def _whole_pps(row: TrialRow) -> float:
+    (rate,) = trial_rates_pps([row.counts], steady=False)
+    return rate
+
+
+def _of_flow() -> Iterable[FlatColumn]:
+    yield _of_counts(FlowCounts, "flow")
+    for name in ("tx", "rx", "lost", "duplicated", "reordered", "corrupted"):
+        yield _of_counts(FlowCounts, name, f"{name}_frames")
+    words = "distinct frames received a second"
+    yield FlatColumn("rx_pps", "DOUBLE", words, _flow_pps)
+    yield from _latencies(lambda row: row.counts.latency)
+
+
+def _flow_pps(row: FlowRow) -> float:
+    return row.counts.rx * 1e9 / row.trial.counts.elapsed_ns
+
+
+def _of_found() -> Iterable[FlatColumn]:
+    for name, field in Goal.model_fields.items():
+        if name != "latency_ns":
+            of = lambda row, name=name: getattr(row.goal, name)  # noqa: E731
+            yield FlatColumn(name, kind_of(field.annotation), (Goal, name), of)
+    yield from _latencies(lambda row: row.goal.latency_ns)
+
+
+# --- types of SQL ----------------------------------------------------------------------------
+
+
+def kind_of(annotation: Any) -> str:
+    """Return the SQL type for a Python type. A value of several kinds is text, or JSON."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        members = (f'"{name}" {kind_of(field.annotation)}' for name, field in fields)
+        return f"STRUCT({', '.join(members)})"
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return kind_of(inner[0])
+    if origin is Literal:
+        return "VARCHAR"
+    if origin in (typing.Union, types.UnionType):
+        some = [each for each in inner if each is not types.NoneType]
+        if len(some) == 1:
+            return kind_of(some[0])
+        scalar = all(each in _SCALARS or typing.get_origin(each) is Literal for each in some)
+        return "VARCHAR" if scalar else "JSON"
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
+        return f"{kind_of(inner[0])}[]"
+    return _SCALARS.get(annotation, "JSON")
+
+
+# --- the tables ------------------------------------------------------------------------------
+
+
+def _trials(runs: Tables) -> Iterator[TrialRow]:
+    for result in runs.results:
+        for at, counts in enumerate(result.record.trials):
+            yield TrialRow(result.run, result.record.number, counts, result, at)
+
+
+def _flows(runs: Tables) -> Iterator[FlowRow]:
+    for result in runs.results:
+        for at, counts in enumerate(result.whole.trials):
+            trial = TrialRow(result.run, result.record.number, counts, result, at)
+            yield from (FlowRow(trial, each) for each in counts.per_flow)
+
+
+def _goals(runs: Tables) -> Iterator[GoalRow]:
+    for result, search in _of_searches(runs):
+        yield from (GoalRow(result, goal) for goal in search.goals)
+
+
+def _each_search(runs: Tables) -> Iterator[GoalRow]:
+    for result, search in _of_searches(runs):
+        for repeat, one in enumerate(search.repeats, 1):
+            yield from (GoalRow(result, goal, repeat) for goal in one.goals)
+
+
+def _of_searches(runs: Tables) -> Iterator[tuple[TestRow, SearchResult]]:
+    for result in runs.results:
+        if result.record.search is not None:
+            yield result, result.record.search
+
+
+def _tables() -> Iterable[tuple[str, FlatTable]]:
+    number = "the test's number in its run"
+
+    def named(of: Callable[[Any], TestRow | TrialRow]) -> tuple[FlatColumn, ...]:
+        def number_of(row: Any) -> int | None:
+            known = of(row)
+            return known.record.number if isinstance(known, TestRow) else known.number
+
+        return (
+            FlatColumn("run", "VARCHAR", _RUN, lambda row: of(row).run),
+            FlatColumn("number", "BIGINT", number, number_of),
+        )
+
+    groups = (_of_run, _outcome, _axes, _frames, _latency, _cost, _searched, _set_up, _origin)
+    columns = tuple(column for group in (*groups, _metrics) for column in group())
+    yield "tests", FlatTable("a finished test", columns, lambda runs: runs.results)
+    words = "the trial's number in its test"
+    of_trial = FlatColumn("trial", "BIGINT", words, lambda row: row.at + 1)
+    columns = (*named(lambda row: row), of_trial, *_of_trial(finished=False))
+    yield "trials", FlatTable("a trial that makes a figure", columns, _trials)
+    of_flow = FlatColumn("trial", "BIGINT", words, lambda row: row.trial.at + 1)
+    columns = (*named(lambda row: row.trial), of_flow, *_of_flow())
+    yield "flows", FlatTable("a flow of such a trial", columns, _flows)
+    columns = (*named(lambda row: row.result), *_of_found())
+    yield "goals", FlatTable("what a search found", columns, _goals)
+    words = "the repeat of the search, from 1"
+    repeat = FlatColumn("repeat", "BIGINT", words, lambda row: row.repeat)
+    columns = (*named(lambda row: row.result), repeat, *_of_found())
+    yield "searches", FlatTable("what each repeat of a search found", columns, _each_search)
+    columns = (*named(lambda row: row), *_of_trial(finished=True))
+    trials = FlatTable("a finished trial, a search's too", columns, Tables.finished_trials)
+    yield "all_trials", trials
+    stored = FlatColumn(
+        "record", "VARCHAR", "all of it, as it is stored", lambda result: result.text
+    )
+    columns = (*named(lambda row: row), stored, _VERSIONS)
+    yield "records", FlatTable("a finished test as JSON", columns, lambda runs: runs.results)
+
+
+TABLES: Mapping[str, FlatTable] = dict(_tables())
+"""By name."""
+
+TESTS: Mapping[str, FlatColumn] = {column.name: column for column in TABLES["tests"].columns}
+"""The columns of the table of tests, by name."""
