@@ -1,22 +1,22 @@
-"""This module defines every error that switchmark raises on purpose, and how it reads.
+"""The errors that switchmark raises on purpose, and their exit codes.
 
     SwitchmarkError
-    ├── UsageError            exit 2    the request itself: a name, a value, a combination
-    ├── Unavailable           exit 3    this host lacks a tool, a kernel part or a privilege
-    ├── SetupFailed           exit 4    a step of a plan, or a part that did not come up
-    │   ├── CommandFailed               a command ended with a status that its step does not allow
-    │   ├── CommandTimedOut             a command outlived its limit
-    │   ├── HostLost                    the connection to a host went while it was used
-    │   └── NotReady                    a Wait whose condition never held
-    ├── TrialFailed           exit 1    the path came up, but a trial could not be finished
-    │   ├── NotEquivalent               the switch does not do the work that it is compared by
-    │   └── HostTooBusy                 other work kept the sender from sending at all
-    └── RecordFailed          exit 4    the record could not be written; what was written is safe
+    ├── UsageError            exit 2    an invalid request: a name, a value, a combination
+    ├── Unavailable           exit 3    this host lacks a tool, a kernel feature or a privilege
+    ├── SetupFailed           exit 4    a step of a plan failed, or a process did not come up
+    │   ├── CommandFailed               a command exited with a status that its step does not allow
+    │   ├── CommandTimedOut             a command exceeded its time limit
+    │   ├── HostLost                    the connection to a host was lost during use
+    │   └── NotReady                    the condition of a Wait never held
+    ├── TrialFailed           exit 1    the path came up, but a trial could not finish
+    │   ├── NotEquivalent               the switch does not forward frames as the test requires
+    │   └── HostTooBusy                 background load kept the sender from sending at all
+    └── RecordFailed          exit 4    the record could not be written; earlier records are safe
 
-    Interrupted               exit 130  Ctrl-C or SIGTERM; no Exception, so that none who handles a
-                                        failure handles it as well
+    Interrupted               exit 130  Ctrl-C or SIGTERM; not an Exception, so handlers of failures
+                                        do not catch it
 
-A message says what failed, where, and the evidence; `hint` is an exact command or option.
+A message names the failure, its place and the evidence; `hint` is an exact command or option.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import ClassVar
 
 
 class Exit(IntEnum):
-    """A command ends with one of these statuses; docs/guide/exit-codes.md says more of each."""
+    """The exit codes of a command; docs/guide/exit-codes.md explains them."""
 
     FINE = 0
     FAILED = 1
@@ -39,9 +39,8 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class _Told(BaseException):
-    """An error of this kind is told to the user instead of a traceback: `hint` is printed after the
-    message, as `hint: ...`."""
+class _Shown(BaseException):
+    """An error that the user sees as a message without a traceback, followed by `hint: ...`."""
 
     exit_code: ClassVar[Exit] = Exit.BUG
 
@@ -54,16 +53,16 @@ class _Told(BaseException):
         return self.message if self.hint is None else f"{self.message}\n\nhint: {self.hint}"
 
 
-class SwitchmarkError(_Told, Exception):
-    """All of the project's errors but Interrupted derive from this one. `doubts` are those of a
-    test that ended so."""
+class SwitchmarkError(_Shown, Exception):
+    """The base class of all errors of the project except Interrupted."""
 
     doubts: ClassVar[tuple[str, ...]] = ()
+    """The doubts of a test that ended with this error."""
 
 
 class UsageError(SwitchmarkError):
-    """The request cannot be understood or can never work. `axes` are those that it is about, by the
-    names of Test's fields, where whoever raises it knows them."""
+    """The request is invalid or can never work. `axes` names the fields of Test at fault, if
+    known."""
 
     exit_code = Exit.USAGE
 
@@ -87,35 +86,35 @@ class SetupFailed(SwitchmarkError):
 
 
 class CommandFailed(SetupFailed):
-    """A command ended with a status outside of its step's `ok`."""
+    """A command exited with a status that is not in its step's `ok`."""
 
 
 class CommandTimedOut(SetupFailed):
-    """A command outlived its time limit and was ended."""
+    """A command exceeded its time limit and was killed."""
 
 
 class HostLost(SetupFailed):
-    """The connection to a host was lost; what ran there ends by itself."""
+    """The connection to a host was lost; the processes there end on their own."""
 
 
 class NotReady(SetupFailed):
-    """A condition that a Wait names did not come true in time."""
+    """The condition of a Wait did not hold in time."""
 
 
 class TrialFailed(SwitchmarkError):
-    """A trial could not be finished, for instance because a traffic process died."""
+    """A trial could not finish, for instance because a traffic process died."""
 
     exit_code = Exit.FAILED
 
 
 class NotEquivalent(TrialFailed):
-    """The functional trial before measuring showed that the switch does other work."""
+    """The functional trial showed that the switch does not forward frames as the test requires."""
 
     doubts = ("not-equivalent",)
 
 
 class HostTooBusy(TrialFailed):
-    """Nothing could be shown of the switch: the sender had no turn at its CPU."""
+    """The sender got no CPU time, so the trial says nothing about the switch."""
 
     doubts = ("host-busy",)
 
@@ -126,8 +125,10 @@ class RecordFailed(SwitchmarkError):
     exit_code = Exit.INCOMPLETE
 
 
-class Interrupted(_Told):
-    """The user, or the system, asked the run to end. Like KeyboardInterrupt it is no Exception: a
-    handler of failures that took it for one would go on as if nothing had been asked."""
+class Interrupted(_Shown):
+    """The user or the system asked the run to end.
+
+    Like KeyboardInterrupt it is not an Exception: a handler of failures would catch it, and the run
+    would continue."""
 
     exit_code = Exit.INTERRUPTED

@@ -87,7 +87,7 @@ def test_a_doubted_rate_is_marked() -> None:
     assert versions == VERSIONS
     assert doubted == "○ doubted; its row says why:"
     assert cure.startswith(
-        "  cores-shared: busy parts wait for each other's turn; cured by a machine"
+        "  cores-shared: busy processes wait for each other's time slice; cured by a"
     )
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
     assert footnotes([older])[:-1] == ["○ doubted; its row says why:"]

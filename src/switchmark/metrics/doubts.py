@@ -1,12 +1,12 @@
-"""This table lists the doubts: reasons not to trust a trial, each with its threshold, what would
-cure it, and how it may have falsified a figure.
+"""The table of the doubts: reasons not to trust a trial.
 
-One table; the guide's list is written from it. Who finds a doubt names it by this table.
+A doubt has a threshold, a meaning, a cure, and a note on how it may have falsified a figure. The
+reference is generated from this table, and the code that raises a doubt uses its name here.
 
-A disturbance falsifies a figure: other work, a hypervisor, a sender that was late. A set-up does
-not: where parts share a CPU, or frames lie in small pages, in every trial, the figure is right for
-that set-up, and so is a comparison of two. Nor does what shows as a spread over the trials: short
-ones, rates that drift, less than a fifth of a CPU.
+A disturbance falsifies a figure: background load, a hypervisor, a late sender. A set-up does not:
+if processes share a CPU or use small pages in every trial, the figure is right for that set-up, and
+so is a comparison of two such figures. Neither does a cause that shows up as spread over the
+trials: short trials, drifting rates, less than 20 % of a CPU.
 """
 
 from __future__ import annotations
@@ -29,239 +29,245 @@ SPOILS: Mapping[Spoils, str] = MappingProxyType(
         "both": "the switch may be better or worse than its figure",
     }
 )
-"""In words, what a doubt says of a figure. More latency or loss is worse."""
+"""The effect of a doubt on a figure, in words. More latency or loss is worse."""
 
 _SIDES: tuple[Spoils, ...] = ("lowers", "raises")
 
 _MOVES = 1 / 4
-"""The share of its trials from which spoiled ones spoil a median: fewer move it no further than to
-a quartile of the trials, so that it stays within what they differ by."""
+"""The share of spoiled trials that spoils the median. Fewer of them can only move it to a quartile
+of the trials, which is within their spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A doubt is one reason not to trust a trial. `passing`: a disturbance of the moment, so that
-    the trial is worth running again (`--rerun`). `spoils` says how it may have falsified a figure;
-    with `only_latency` it did so to none but latencies."""
+    """A reason not to trust a trial."""
 
     name: str
+    """Its name in records."""
     threshold: str
+    """The condition that raises it."""
     meaning: str
+    """Its effect on the measurement."""
     cure: str
+    """A remedy, as a noun phrase."""
     passing: bool = False
+    """The cause is temporary, so the trial is worth running again (`--rerun`)."""
     spoils: Spoils = ""
+    """How it may have falsified a figure."""
     only_latency: bool = False
+    """It falsifies latencies only."""
 
 
 _DOUBTS = (
     Doubt(
         "cores-shared",
-        "two parts that poll have one CPU",
-        "busy parts wait for each other's turn",
+        "two polling processes share a CPU",
+        "busy processes wait for each other's time slice",
         "a machine with more cores, or --placement shared-process",
     ),
     Doubt(
         "cores-overcommitted",
-        "a polling switch shares its CPU, or more than two parts do",
-        "a functional result, left out of rankings",
-        "fewer --pairs or --switch-cores, or more cores",
+        "a polling switch shares its CPU, or more than two processes share one",
+        "the result is functional only and excluded from rankings",
+        "fewer --pairs or --switch-cores, or a machine with more cores",
         spoils="lowers",
     ),
     Doubt(
         "sibling-busy",
-        "both hyperthreads of a core are in use",
-        "two parts share a core's execution units",
+        "the test uses both hyperthreads of a core",
+        "two processes share the execution units of a core",
         "--placement with CPUs of different cores, or booting with nosmt",
     ),
     Doubt(
         "nic-on-other-node",
-        "a CPU of a part, or of the switch, is on another NUMA node than a NIC that it opens",
-        "frames cross from node to node of the machine",
+        "a process or the switch opens a NIC on another NUMA node than its CPU",
+        "frames cross between NUMA nodes",
         "--placement with CPUs of the NIC's node, or NICs of one node",
     ),
     Doubt(
         "hosts-share-machine",
-        "both hosts of a remote test are one machine, or machines on one",
-        "they share its CPUs, memory and kernel, and the cable between them is no link",
+        "both hosts of a remote test are the same machine, or VMs on the same machine",
+        "the hosts share CPUs, memory and kernel, and no physical link joins them",
         "--hosts with two machines",
     ),
     Doubt(
         "not-isolated",
-        "others took more than 0.05 of a used CPU that isolcpus does not hold",
-        "the kernel ran other work on the cores of the test",
+        "other work took more than 5 % of a CPU of the test that isolcpus does not isolate",
+        "the kernel ran other work on the CPUs of the test",
         "booting with isolcpus= and --placement with those CPUs",
     ),
     Doubt(
         "host-busy",
-        "others took more than 0.2 of a CPU on which parts poll",
-        "something else ran there",
-        "ending what else runs, --rerun 3, or --placement with other CPUs",
+        "other processes used more than 20 % of a CPU that a polling process runs on",
+        "background load took CPU time from the test",
+        "stopping other programs, --rerun 3, or --placement with other CPUs",
         passing=True,
         spoils="lowers",
     ),
     Doubt(
         "cpu-stolen",
-        "the hypervisor kept more than 1 % of all CPU time",
-        "the virtual machine had no cores of its own",
-        "--rerun 3, or a machine of one's own",
+        "the hypervisor took more than 1 % of all CPU time (steal time)",
+        "the virtual machine shares its cores with other guests",
+        "--rerun 3, or a machine that is not shared",
         passing=True,
         spoils="lowers",
     ),
     Doubt(
         "started-late",
-        "a part began the measured phase later than its start, by more than 0.01 % of the phase",
-        "what a sender had to send before is unsent; to a receiver the first frames look older",
-        "ending what else runs, or --rerun 3",
+        "a process began the measured phase late, by more than 0.01 % of the phase",
+        "frames due before a late start count as unsent, and the first latencies are too high",
+        "stopping other programs, or --rerun 3",
         passing=True,
         spoils="lowers",
     ),
     Doubt(
         "flows-mixed",
-        "frames of one flow came to several cores of a function, and the times of some do not tell "
-        "which came first",
-        "reordered is the least that it can be; `ties` more may be",
-        "--engine mmap, whose frames the kernel stamps, --function-cores 1, or more flows for a "
-        "device that spreads them",
+        "frames of one flow arrived on several cores of a function, and some timestamps do not "
+        "show their order",
+        "`reordered` is a lower bound, and up to `ties` more frames may be reordered",
+        "--engine mmap (kernel timestamps), --function-cores 1, or more flows on a device that "
+        "spreads them over its queues",
     ),
     Doubt(
         "interrupts",
-        "devices interrupted a used CPU more than 1000 times a second",
-        "drivers worked on the cores of the test",
+        "devices interrupted a CPU of the test more than 1000 times per second",
+        "device drivers ran on the CPUs of the test",
         "booting with irqaffinity=, or --placement with other CPUs",
         passing=True,
         spoils="lowers",
     ),
     Doubt(
         "frequency-changed",
-        "the frequency of a used CPU differs by more than 5 % across the trial",
-        "the same work took other time at its end than at its beginning",
+        "the frequency of a CPU of the test changed by more than 5 % during the trial",
+        "the same work took a different time at the end than at the start",
         "cpupower frequency-set -g performance",
         passing=True,
         spoils="both",
     ),
     Doubt(
         "emulated",
-        "functions, or a host that is a machine, run on an emulated processor (TCG)",
-        "speeds are the emulator's",
+        "a VM of the test runs on an emulated processor (TCG)",
+        "the figures show the speed of the emulator",
         "a host with KVM",
         spoils="both",
     ),
     Doubt(
         "no-hugepages",
-        "frames lie in small pages, and --memory did not ask for them",
-        "address translation costs more than where there are hugepages",
-        "sysctl vm.nr_hugepages=1024, or --memory no-huge to mean it",
+        "frames are in small pages although --memory did not ask for them",
+        "address translation costs more than with hugepages",
+        "sysctl vm.nr_hugepages=1024, or --memory no-huge if small pages are intended",
     ),
     Doubt(
         "unstable",
-        "arrivals drift by a tenth during a trial, or split in two bands",
-        "there is no one rate that the trial could state",
+        "the rate drifts by 10 % during a trial, or alternates between two levels",
+        "no single rate describes the trial",
         "longer --warmup and --duration",
     ),
     Doubt(
         "uncertain",
-        "--until-certain was not reached with as many repeats as there can be",
-        "the interval of the median is wider than was asked for",
-        "a quieter host, longer --duration, or a wider --until-certain",
+        "--until-certain was not reached within the largest number of repeats",
+        "the confidence interval of the median is wider than requested",
+        "a quieter host, a longer --duration, or a wider --until-certain",
     ),
     Doubt(
         "drifting",
-        "figures rise or fall by a tenth over six repeats or more, beyond what chance does",
-        "there is no one figure that the test could state, and its interval is not one",
-        "a quieter host, a longer --warmup, or looking for what changes: heat, memory, a table",
+        "figures rise or fall by 10 % over six or more repeats, beyond chance",
+        "no single figure describes the test, and its confidence interval is not valid",
+        "a quieter host, a longer --warmup, or a search for the cause (heat, memory, a growing "
+        "table)",
     ),
     Doubt(
         "short",
-        "the measured phases of a test's trials took less than 1 s together (of a search, one of "
-        "them), or one less than 0.1 s",
-        "start and end weigh much",
+        "the measured phases of a test took less than 1 s in total (for a search: one of "
+        "them), or one of them took less than 0.1 s",
+        "start-up and shutdown effects weigh heavily",
         "--duration 1 or more",
     ),
     Doubt(
         "clock",
-        "the two ends have clocks of their own, which cannot be told apart, or to half the latency "
-        "at best; or a frame came before it was sent; or the cycle counter is not constant and "
-        "nonstop",
-        "one-way latency is null, or wrong by up to what is told, or by an unknown amount",
-        "--dimension latency (one end reads its own clock), or a host with a constant TSC",
+        "the ends use different clocks with an unknown offset, or one known to half the latency "
+        "at best; a frame arrived before it was sent, or the cycle counter (TSC) is not constant "
+        "and nonstop",
+        "one-way latency is null, or wrong by up to the given uncertainty, or by an unknown amount",
+        "--dimension latency (one end reads one clock), or a host with a constant TSC",
         spoils="both",
         only_latency=True,
     ),
     Doubt(
         "foreign-frames",
-        "a frame arrived that no part of this run had sent",
-        "somebody else sends on the path",
-        "--environment netns, or a network of its own",
+        "a frame arrived that this run did not send",
+        "another sender uses the path",
+        "--environment netns, or a separate network",
         spoils="lowers",
     ),
     Doubt(
         "not-equivalent",
-        "the functional trial before measuring failed three times (--gate doubt)",
-        "the switch does not do the work that it is compared by",
-        "mending the switch; --gate refuse does not measure it",
+        "the functional trial failed three times (--gate doubt)",
+        "the switch does not forward frames as the test requires",
+        "fixing the switch; --gate refuse skips the measurement",
         spoils="both",
     ),
     Doubt(
         "nothing-arrived",
         "frames were sent, and none arrived",
-        "the switch stood still, or dropped everything: its rate of 0 is not how fast it is",
-        "--keep, to look at the path while it is up, or a lower --rate",
+        "the switch stopped or dropped everything, so a rate of 0 is not its speed",
+        "--keep, to inspect the running path, or a lower --rate",
         spoils="lowers",
     ),
     Doubt(
         "past-switch",
-        "a port of the switch counted less than 99 % of the frames that arrived by way of it",
-        "frames went past the switch: it is not, or not alone, what was measured",
-        "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other way between them",
+        "a port of the switch counted less than 99 % of the frames that arrived through it",
+        "frames bypassed the switch, so the result is not the switch's alone",
+        "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other link between them",
         spoils="raises",
     ),
     Doubt(
         "flooded",
-        "a frame came to a receiver or server that it was not for, or a port of the switch sent "
-        "more frames than came in for it, by more than ten and 0.1 % of those sent",
-        "the switch did more work than to forward: it had forgotten a MAC, or had no room for it",
+        "a frame reached a receiver or server that it was not addressed to, or a port of the "
+        "switch sent more frames than arrived for it, by more than ten and 0.1 % of those sent",
+        "the switch flooded frames because it had forgotten a MAC or its table was full",
         "fewer --flows with --flows-by mac, or --semantics static, whose rules do not age",
         spoils="lowers",
     ),
     Doubt(
         "slow-path",
-        "a switch that has a fast path forwarded more than 10 % of the frames past it",
-        "what was measured is not its fast path, or not that alone",
-        "a longer --warmup, fewer --flows, frames of UDP or TCP",
+        "a switch with a fast path forwarded more than 10 % of the frames on its slow path",
+        "the result is not the speed of the fast path alone",
+        "a longer --warmup, fewer --flows, or UDP or TCP frames",
         spoils="lowers",
     ),
     Doubt(
         "path-unseen",
         "neither the switch nor an interface counts the frames at a port",
-        "nothing shows that the frames passed the switch",
-        "a driver that tells counters, or ports of another kind (--port)",
+        "no counter shows that the frames passed the switch",
+        "a driver with counters, or another kind of port (--port)",
         spoils="raises",
     ),
     Doubt(
         "profiled",
-        "--profile took more than 1 % of a CPU, or samples were lost",
-        "what was sampled was slowed down by it",
-        "--profile 99, or a figure without it beside",
+        "--profile used more than 1 % of a CPU, or perf lost samples",
+        "the profiler slowed down the test",
+        "--profile 99, or a second run without --profile",
         spoils="lowers",
     ),
     Doubt(
         "shared-machine",
-        "two measurements were allowed on one machine at once (--share-machine)",
-        "each may have taken CPU time, caches and memory's bandwidth from the other",
-        "a machine for each testbed; without --share-machine a run waits for the other one",
+        "--share-machine allowed two measurements on one machine at the same time",
+        "the measurements may have taken CPU time, cache and memory bandwidth from each other",
+        "a machine for each testbed, or a run without --share-machine, which waits for its turn",
         spoils="lowers",
     ),
     Doubt(
         "other-commit",
-        "a run went on with another commit of switchmark than it began with",
-        "what measures may have changed between the trials of a test",
-        "a new run, whose trials are all of one commit",
+        "a run was resumed with another commit of switchmark",
+        "the measuring code may have changed between the trials of a test",
+        "a new run on one commit",
     ),
     Doubt(
         "captured",
-        "tcpdump listened",
+        "tcpdump captured the frames (--capture)",
         "every frame was copied once more",
-        "no --capture",
+        "a run without --capture",
         spoils="lowers",
     ),
 )
@@ -270,7 +276,7 @@ TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _D
 
 
 def passing(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of some doubts that another try may not have."""
+    """Return the doubts among `names` that may be gone in another try."""
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)
 
 
@@ -279,10 +285,10 @@ def spoiled(
 ) -> frozenset[Spoils]:
     """Return how a figure of a record may have been falsified: `lowers`, `raises`, both or neither.
 
-    `latency` says that the figure is one; by default it is what the test is measured for. A figure
-    is the median of the trials: one in ten that was disturbed does not move it far, a quarter of
-    them does. Verdict `host` says of a trial, or of a search, that the host was the limit. Doubts
-    that are `excused` do not count, nor does verdict `host` if it is one of them.
+    `latency` says whether the figure is a latency; the default is the dimension of the test. A
+    figure is the median of the trials: a disturbed trial in ten hardly moves it, a quarter of them
+    does. Verdict `host` means that the host limited a trial or a search. Doubts in `excused` do not
+    count, and neither does verdict `host` if it is in there.
     """
     if latency is None:
         latency = of_latency(record.test)

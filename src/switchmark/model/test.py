@@ -1,8 +1,8 @@
-"""`Test`, which is one point of a campaign: a value of each axis.
+"""`Test`, a point of a campaign: a value for every axis.
 
 An axis is a field with its record (`model.axis`). Options, campaign files, the reference, records
-and reports are made from these records; nothing else lists the axes. Their order here is their
-order everywhere.
+and reports are generated from these records. This is the only list of the axes, and every output
+keeps their order.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ from switchmark.model.units import (
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
-    """32 frames for throughput; one at a time for latency, unless bursts are asked for."""
+    """32 frames for throughput, 1 for latency."""
     return 1 if axes.get("dimension") == "latency" else 32
 
 
 def _limit(text: str | int | float) -> str:
-    """Read a CPU limit, and write it with whom it is for."""
+    """Return a CPU limit in its full spelling, such as `switch:50`."""
     return str(parse_cpu_limit(text))
 
 
 class Test(BaseModel):
-    """One point of a campaign.
+    """A point of a campaign.
 
-    Each field has its type, its record, its default and a line on its value. Pydantic checks ranges
-    here; names are checked against the tables later (`path.refusals`). Rates are per sender and
-    stay as written.
+    A field has a type, a record, a default and a line on its value. Pydantic checks ranges here,
+    and `path.refusals` checks names against the tables later. Rates are per sender and stay as
+    written.
     """
 
     __test__ = False  # not a test case, whatever pytest thinks of its name
 
-    # Its validator is made when the first test is: `--help` starts a tenth sooner.
+    # Pydantic builds the validator with the first test, which makes `--help` 10 % faster.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     dimension: Annotated[
-        Literal["throughput", "latency"], Axis("path", "what is measured", used=2)
+        Literal["throughput", "latency"], Axis("path", "the quantity to measure", used=2)
     ] = "throughput"
-    """What is measured. In a test of latency receivers send every frame back."""
+    """The measured quantity. In a latency test, receivers send every frame back."""
 
     locality: Annotated[
         Literal["local", "remote"],
-        Axis("path", "whether both ends are on one host, or on two", blame_rank=3),
+        Axis("path", "both ends on one host (local) or on two (remote)", blame_rank=3),
     ] = "local"
-    """On how many hosts the test is; a remote one has its sender and its receiver on two."""
+    """One host, or two: a remote test has its sender and its receiver on different hosts."""
 
     hosts: Annotated[
         str | None,
         Axis(
             "path",
-            "the host of a local test, if not this; of a remote one the sender's, the receiver's",
+            "where to run: a host, or the sender's and the receiver's for a remote test",
             values="`a` or `a,b`: names of the host file",
             undivided=True,
             later=True,
@@ -85,31 +85,32 @@ class Test(BaseModel):
         str,
         Axis(
             "path",
-            "p2p, p2v, v2p, v2v: which ends are physical and which virtual; loopback",
+            "physical (p) or virtual (v) ends: p2p, p2v, v2p, v2v; or loopback through a chain",
             blame_rank=4,
             table="scenarios",
             used=3,
         ),
     ] = "v2v"
-    """The name of a scenario, which draws the parts and the flows between them."""
+    """The name of a scenario, which defines the parts and the flows between them."""
 
     direction: Annotated[
-        Literal["uni", "bi"], Axis("path", "which way frames go", blame_rank=4, used=1)
+        Literal["uni", "bi"],
+        Axis("path", "traffic in one direction or in both", blame_rank=4, used=1),
     ] = "uni"
-    """Whether frames go from the first end to the second only, or both ways at once."""
+    """Unidirectional traffic from the first end to the second, or bidirectional traffic."""
 
     switch: Annotated[
         str,
         Axis(
             "switch",
-            "the switches under test; of one program several versions: NAME@VERSION, NAME@/PATH",
+            "the switches under test; NAME@VERSION or NAME@/PATH picks a version of a program",
             blame_rank=1,
             table="switches",
             own_column=True,
             used=4,
         ),
     ] = "linux-bridge"
-    """The name of a switch, or of one of its versions."""
+    """The name of a switch, or of a version of it."""
 
     switch_environment: Annotated[
         str,
@@ -133,16 +134,17 @@ class Test(BaseModel):
     image: Annotated[
         str | None,
         Axis(
-            "functions", "the functions' container image or root, or disk, instead of one made here"
+            "functions",
+            "container image, root directory or disk of the functions, instead of a generated one",
         ),
     ] = None
-    """What the nodes of the functions are made of; None for what their environment makes."""
+    """The image of the functions' nodes; None for an image that their environment generates."""
 
     function: Annotated[
         str,
         Axis(
             "chain",
-            "what forwards in the functions of a chain; traffic is the usual forwarder",
+            "the forwarding program in the functions of a chain (traffic: the built-in forwarder)",
             blame_rank=1,
             table="functions",
             used=1,
@@ -154,18 +156,18 @@ class Test(BaseModel):
         Literal["auto", "mac"],
         Axis(
             "chain",
-            "what functions do to MACs: as they do (auto), or each writes its own as the source "
-            "and the next hop's as the destination (mac)",
+            "whether functions rewrite MACs: the function's default (auto), or its own MAC as the "
+            "source and the next hop's as the destination (mac)",
             later=True,
         ),
     ] = "auto"
-    """Whether the functions of a chain write MACs; `auto` is up to the function."""
+    """Whether the functions of a chain rewrite MACs; `auto` is the default of the function."""
 
     engine: Annotated[
         str,
         Axis(
             "path",
-            "the packet I/O of the traffic program",
+            "the packet I/O API of the traffic program",
             table="engines",
             chosen="auto",
             own_column=True,
@@ -183,7 +185,7 @@ class Test(BaseModel):
             values="`auto`, a driver of the engine",
         ),
     ] = "auto"
-    """The driver of the engine for its ports; `auto` is up to the kind of port."""
+    """The driver of the engine for its ports; `auto` is the default for the kind of port."""
 
     port: Annotated[
         str,
@@ -195,34 +197,34 @@ class Test(BaseModel):
             used=1,
         ),
     ] = "auto"
-    """The kind of the ports; `auto` is the first of the switch's that all of the path can open."""
+    """The kind of the ports; `auto` is the switch's first kind that the whole path can open."""
 
     listen: Annotated[
         Literal["auto", "switch", "functions"],
         Axis(
             "switch",
-            "which side of a vhost-user port listens, the other connects (auto: the driver's)",
+            "the side of a vhost-user port that listens (auto: the default of the switch)",
             followed_by=("switch",),
             blame_rank=2,
             later=True,
         ),
     ] = "auto"
-    """Which side creates the sockets of vhost-user ports."""
+    """The side that creates the sockets of vhost-user ports."""
 
     semantics: Annotated[
         str,
         Axis(
             "switch",
-            f"what the switch does: {', '.join(Semantics)}",
+            f"the forwarding of the switch: {', '.join(Semantics)}",
             blame_rank=6,
             values=f"`auto`, `{'`, `'.join(Semantics)}`",
         ),
     ] = "auto"
-    """What the switch does with a frame; `auto` is the first of its driver that fits the path."""
+    """How the switch forwards frames; `auto` is its driver's first semantics that fits the path."""
 
     memory: Annotated[
         Literal["auto", "hugepages", "no-huge"],
-        Axis("ports", "where DPDK's frames lie", tries=("no-huge",)),
+        Axis("ports", "pages for DPDK's frames", tries=("no-huge",)),
     ] = "auto"
     """The memory of DPDK's frames; `auto` is hugepages where the host has enough of them."""
 
@@ -230,7 +232,7 @@ class Test(BaseModel):
         Literal["auto", "off"],
         Axis(
             "ports",
-            "auto: DPDK's devices make checksums, check them and note times where they can",
+            "checksums and timestamps by DPDK's devices where they can (auto), or not at all (off)",
             followed_by=("engine",),
         ),
     ] = "auto"
@@ -240,7 +242,7 @@ class Test(BaseModel):
         int | Literal["auto"],
         Axis(
             "switch",
-            "CPUs of a switch that polls (auto: 1), or on which the kernel works for its own",
+            "CPUs of a polling switch (auto: 1), or CPUs for the packet work of a kernel switch",
             followed_by=("switch",),
             blame_rank=2,
             values=f"`auto`, number, 1 to {CORES_MAX}",
@@ -249,62 +251,62 @@ class Test(BaseModel):
             used=1,
         ),
     ] = "auto"
-    """CPUs of the switch; `auto` is one where it polls."""
+    """CPUs of the switch; `auto` is 1 for a polling switch."""
 
     queues: Annotated[
         int,
         Axis(
             "ports",
-            "pairs of queues of each port",
+            "queue pairs per port",
             followed_by=("switch", "engine"),
             blame_rank=1,
             tries=(2, 4),
         ),
     ] = Field(1, ge=1, le=16)
-    """Pairs of a receive and a transmit queue, of each port."""
+    """Queue pairs per port: a receive queue and a transmit queue."""
 
     function_cores: Annotated[
         int,
         Axis(
             "ports",
-            "CPUs of each part that the traffic program plays, each with queues of its own",
+            "CPUs per sender, receiver and forwarder of the traffic program, with a queue per CPU",
             followed_by=("engine",),
             blame_rank=1,
             later=True,
         ),
     ] = Field(1, ge=1, le=16)
-    """CPUs of each sender, receiver and forwarder; each of them has its own queues."""
+    """CPUs per sender, receiver and forwarder; every CPU has its own queues."""
 
     descriptors: Annotated[
         int | None,
         Axis(
             "ports",
-            "length of each queue",
+            "ring size: the length of a queue",
             followed_by=("engine",),
             unit="frames",
             tries=(256, 512, 2048, 4096),
         ),
     ] = Field(None, ge=64, le=32768)
-    """The length of each queue, in frames; None for the default of its program."""
+    """The length of a queue, in frames; None for the default of its program."""
 
     rx_affinity: Annotated[
         Literal["auto", "fixed"],
         Axis(
             "switch",
-            "receive queues and CPUs of the switch: as it likes (auto), or each stays with one, in "
-            "turn (fixed)",
+            "receive queues on CPUs of the switch: assigned by the switch (auto), or pinned "
+            "round-robin (fixed)",
             followed_by=("switch",),
             blame_rank=1,
             later=True,
         ),
     ] = "auto"
-    """Whether the switch may move its receive queues from one of its CPUs to another."""
+    """Whether the switch may move its receive queues between its CPUs."""
 
     switch_burst: Annotated[
         int | None,
         Axis(
             "switch",
-            "frames that the switch takes from a port at once, at most",
+            "burst size of the switch: the most frames that it takes from a port at once",
             followed_by=("switch",),
             blame_rank=1,
             unit="frames",
@@ -312,13 +314,13 @@ class Test(BaseModel):
             later=True,
         ),
     ] = Field(None, ge=1, le=512)
-    """The most frames in a burst of the switch; None for its default."""
+    """The burst size of the switch, in frames; None for its default."""
 
     buffers: Annotated[
         int | None,
         Axis(
             "switch",
-            "frames that the memory of the switch has room for",
+            "size of the switch's buffer pool",
             followed_by=("switch",),
             blame_rank=1,
             unit="frames",
@@ -326,36 +328,38 @@ class Test(BaseModel):
             later=True,
         ),
     ] = Field(None, ge=1024, le=1048576)
-    """The size of the switch's pool of buffers, in frames; None for its default."""
+    """The size of the switch's buffer pool, in frames; None for its default."""
 
     ip_version: Annotated[
         Literal["4", "6"],
         Axis(
             "path",
-            "IP of every frame; in a tunnel of the one inside",
+            "IP version of the frames (of the inner frames in a tunnel)",
             parse=str,
             asked_as="load",
             later=True,
         ),
     ] = "4"
-    """The IP version of every frame, as text; in a tunnel of the inner frame."""
+    """The IP version of every frame, as text; in a tunnel, the version of the inner frame."""
 
     encapsulation: Annotated[
         Literal["auto", "none", "vlan", "vxlan", "vxlan6"],
         Axis(
             "path",
-            "what frames are in: a VLAN (auto: if --vlan says which), a VXLAN tunnel of IPv4 or 6",
+            "encapsulation of the frames: a VLAN tag (auto: if --vlan is given), a VXLAN tunnel "
+            "over IPv4 (vxlan) or IPv6 (vxlan6)",
             asked_as="load",
             later=True,
         ),
     ] = "auto"
-    """What every frame is wrapped in; `auto` is a VLAN tag where `vlan` has an id, else nothing."""
+    """The encapsulation of every frame; `auto` is a VLAN tag if `vlan` has an id, else none."""
 
     flow_order: Annotated[
         Literal["sequential", "random", "zipf"],
         Axis(
             "path",
-            "which flow the next frame is of: in turn, any, or any by Zipf's law (the k-th 1/k)",
+            "how a sender picks the flow of the next frame: round-robin (sequential), uniformly "
+            "random, or Zipf-distributed (flow k has weight 1/k)",
             asked_as="load",
             later=True,
         ),
@@ -371,13 +375,13 @@ class Test(BaseModel):
             later=True,
         ),
     ] = "burst"
-    """When frames leave at a given rate; without effect at `max`."""
+    """The inter-arrival pattern at a given rate; no effect at `max`."""
 
     frame_size: Annotated[
         int | str,
         Axis(
             "load",
-            "bytes with the FCS, or imix",
+            "frame size with the FCS, or imix",
             unit="bytes",
             parse=parse_frame_size,
             values="`64` to `9600`, `imix`",
@@ -393,7 +397,7 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
+            "offered load per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
             unit="pps",
             parse=parse_rate,
             as_written=True,
@@ -402,13 +406,13 @@ class Test(BaseModel):
             used=2,
         ),
     ] = "max"
-    """As written; `rate_pps` is what it comes to. The rate of each sender, not their sum."""
+    """The offered load per sender, as written; `rate_pps` is its value in frames per second."""
 
     line_rate: Annotated[
         str | None,
         Axis(
             "load",
-            "what a link of each sender would carry, which sends no faster: 10Gbps",
+            "speed of a sender's link, an upper limit of its rate: 10Gbps",
             unit="pps",
             parse=parse_line_rate,
             as_written=True,
@@ -416,149 +420,152 @@ class Test(BaseModel):
             later=True,
         ),
     ] = None
-    """As written: the rate of each sender's link; None for a sender that no link limits."""
+    """The speed of a sender's link, as written; None for no limit."""
 
     burst: Annotated[
         int,
         Axis(
             "load",
-            "frames handed over at once [32; 1 for latency]",
+            "frames that a sender sends at once [32; 1 for latency]",
             unit="frames",
             left_out=1,
             used=1,
         ),
     ] = Field(default_factory=_usual_burst, ge=1, le=4096)
-    """Frames that a sender hands to its engine at once."""
+    """The frames that a sender hands to its engine at once."""
 
-    pairs: Annotated[int, Axis("path", "senders, each with its receiver", blame_rank=5, used=1)] = (
-        Field(1, ge=1, le=64)
-    )
-    """Senders, each with a receiver of its own; they share the switch."""
+    pairs: Annotated[
+        int, Axis("path", "pairs of a sender and a receiver", blame_rank=5, used=1)
+    ] = Field(1, ge=1, le=64)
+    """Pairs of a sender and a receiver, which share the switch."""
 
     chain: Annotated[
         int,
         Axis(
             "chain",
-            "functions in a row, in loopback; in p2v the last of them receives",
+            "functions in a chain, in loopback and p2v (where the last one receives)",
             blame_rank=4,
             used=2,
         ),
     ] = Field(1, ge=1, le=8)
-    """Functions one after the other in each chain."""
+    """The length of a chain: functions in series."""
 
-    chains: Annotated[int, Axis("chain", "chains side by side, in loopback", blame_rank=5)] = Field(
+    chains: Annotated[int, Axis("chain", "parallel chains, in loopback", blame_rank=5)] = Field(
         1, ge=1, le=64
     )
-    """Chains between the same two ends; each has functions of its own."""
+    """Parallel chains between the same two ends, with separate functions."""
 
     flows: Annotated[
         int,
         Axis(
             "path",
-            "flows of each sender: 64, 10k, 1M",
+            "flows per sender: 64, 10k, 1M",
             parse=parse_count,
             values=f"`1` to `{FLOWS_MAX // 1_000_000}M`, `10k`",
             asked_as="load",
         ),
     ] = Field(1, ge=1, le=FLOWS_MAX)
-    """Flows of each sender, told apart by the header fields that `flows_by` names."""
+    """Flows per sender, which differ in the header fields that `flows_by` names."""
 
     flows_by: Annotated[
         Literal["mac", "ip", "port"],
-        Axis("path", "what the flows of a sender differ in", asked_as="load"),
+        Axis(
+            "path", "the header field that differs between the flows of a sender", asked_as="load"
+        ),
     ] = "port"
-    """The addresses or the port that differ from flow to flow."""
+    """The header field that differs between flows."""
 
     copies: Annotated[
         int,
         Axis(
             "path",
-            "functions or physical ports that each frame is copied to",
+            "copies of every frame, each for another function or physical port",
             followed_by=("switch",),
             blame_rank=5,
             asked_as="load",
         ),
     ] = Field(1, ge=1, le=64)
-    """Receivers of each frame; the switch makes the copies."""
+    """Receivers per frame; the switch makes the copies."""
 
     vlan: Annotated[
         int | None, Axis("path", "VLAN id of every frame, or none", asked_as="load")
     ] = Field(None, ge=1, le=4094)
-    """The id in the VLAN tag of every frame; None for the usual one, or no tag."""
+    """The VLAN id of every frame; None for the usual id, or no tag."""
 
     touch: Annotated[
         Literal["none", "header", "full"],
-        Axis("load", "how much of a payload is written and checked"),
+        Axis("load", "how much of a payload senders write and receivers check"),
     ] = "header"
-    """How much of each payload senders write and receivers check."""
+    """How much of a payload senders write and receivers check."""
 
     placement: Annotated[
         str,
         Axis(
             "path",
-            "how parts are put on cores: auto, pinned, unpinned (:switch, :function: that alone), "
-            "shared-process, CPUs (0+2-5)",
+            "how processes are assigned to CPUs: auto, pinned, unpinned, unpinned:switch, "
+            "unpinned:function, shared-process, or CPUs (0+2-5)",
             values="`auto`, `pinned`, `unpinned`, `unpinned:switch`, `unpinned:function`, "
             "`shared-process`, CPUs: `0+2-5`",
             asked_as="where",
             used=2,
         ),
     ] = "auto"
-    """The policy by which parts get CPUs, or the CPUs themselves."""
+    """The policy that assigns processes to CPUs, or a list of CPUs."""
 
     cpu_limit: Annotated[
         str | None,
         Axis(
             "functions",
-            "percent of a core, of the switch or each function: 50, function:12.5",
+            "CPU limit of the switch or of every function, in percent of a core: 50, function:12.5",
             unit="percent of a core",
             parse=_limit,
             values="`50`, `switch:50`, `function:12.5`",
             used=2,
         ),
     ] = None
-    """A limit as a share of one CPU, by cgroup; None for no limit."""
+    """A CPU limit by cgroup, in percent of a core; None for no limit."""
 
     noise: Annotated[
         str | None,
         Axis(
             "load",
-            "background load during the test: cpu, memory, cache, io, web; on given CPUs: cpu:0+1",
+            "background load during the test: cpu, memory, cache, io, web; cpu:0+1 sets its CPUs",
             values="`cpu`, `web:0+1`, `cache:switch`, `io:functions`",
         ),
     ] = None
-    """Background load while trials run, and its CPUs; None for no load."""
+    """The background load during trials, and its CPUs; None for no load."""
 
     profile: Annotated[
         int | None,
         Axis(
             "method",
-            "samples a second of what each CPU does, by kernel function (perf record), or none",
-            unit="samples a second",
+            "profile of all CPUs of the test by kernel function (perf record): samples per second",
+            unit="samples per second",
             later=True,
         ),
     ] = Field(None, ge=1, le=10_000)
-    """Samples of `perf record` a second and CPU; None for no profile."""
+    """The samples of `perf record` per second and CPU; None for no profile."""
 
     search: Annotated[
-        str, Axis("method", "how the rate is found", table="searches", left_out=1, used=2)
+        str, Axis("method", "the search for the rate", table="searches", left_out=1, used=2)
     ] = "fixed"
-    """The name of the search that picks the loads of trials."""
+    """The name of the search, which picks the loads of the trials."""
 
     loss_ratio: Annotated[
-        float, Axis("method", "of the goal pdr: 0.5%", parse=parse_share, values="`0.5%`, `0.005`")
+        float,
+        Axis("method", "loss that pdr allows: 0.5%", parse=parse_share, values="`0.5%`, `0.005`"),
     ] = 0.005
-    """The share of frames that search `pdr` lets a switch lose."""
+    """The share of lost frames that search `pdr` allows."""
 
     precision: Annotated[
         float,
         Axis(
             "method",
-            "how narrow a rate is bounded: 0.5%",
+            "width of the interval at which a search stops: 0.5% of the rate",
             parse=parse_share,
             values="`0.5%`, `0.005`",
         ),
-        # A search that is asked for much less comes to where no number lies between two rates.
+        # Below this a search could reach two rates with no float between them.
     ] = Field(0.005, ge=1e-9)
     """The width of the interval at which a search stops, as a share of the rate."""
 
@@ -566,7 +573,7 @@ class Test(BaseModel):
         str,
         Axis(
             "method",
-            "of search latency-at-load, in percent of R+",
+            "loads of search latency-at-load, in percent of R+",
             unit="percent of R+",
             parse=parse_shares,
             as_written=True,
@@ -574,13 +581,13 @@ class Test(BaseModel):
             undivided=True,
         ),
     ] = "10,50,99"
-    """As written: the loads at which search `latency-at-load` measures."""
+    """The loads at which search `latency-at-load` measures, as written."""
 
     duration: Annotated[
         float,
         Axis(
             "method",
-            "of a trial: 2, 500ms, 1min; 0.3 with 20 repeats by default for several switches",
+            "length of a trial: 2, 500ms, 1min; default for several switches: 0.3 with 20 repeats",
             unit="s",
             parse=parse_duration,
             values="`2`, `0.5`, `200ms`, `30s`, `2min`, `1h`",
@@ -591,13 +598,13 @@ class Test(BaseModel):
             used=1,
         ),
     ] = Field(10.0, gt=0, le=86400)
-    """Seconds of a trial that are measured."""
+    """The measured phase of a trial, in seconds."""
 
     warmup: Annotated[
         float,
         Axis(
             "method",
-            "before it, not counted; before the first of a path in turn, 0.5",
+            "warm-up before a trial, not counted; 0.5 or more for the first trial in a comparison",
             unit="s",
             parse=parse_duration,
             compared=0.05,
@@ -607,14 +614,14 @@ class Test(BaseModel):
             used=1,
         ),
     ] = Field(0.5, ge=0, le=3600)
-    """Seconds of traffic before each trial, which are not measured."""
+    """The warm-up before every trial, in seconds; its frames do not count."""
 
     repeat: Annotated[
         int,
         Axis(
             "method",
-            "trials of each test, or whole searches, those of all tests in turn; 20 trials by "
-            "default for several switches, 5 of a given duration",
+            "trials or whole searches per test, interleaved over the tests; default for several "
+            "switches: 20, or 5 if --duration is given",
             compared=20,
             apart=5,
             given=5,
@@ -623,18 +630,18 @@ class Test(BaseModel):
             used=2,
         ),
     ] = Field(1, ge=1, le=1000)
-    """Trials of the test; of a search, whole searches."""
+    """The number of trials of the test, or of whole searches."""
 
     finals: Annotated[
         int,
         Axis(
             "method",
-            "trials of a search at the rate that it finds, or at each load; bursts of back-to-back",
+            "final trials of a search at the rate found or at a load; bursts for back-to-back",
             later=True,
             asked_as="statistics",
         ),
     ] = Field(1, ge=1, le=1000)
-    """Trials at the rate that a search has found; its figures are those of these."""
+    """The number of trials at the rate that a search has found, which give its figures."""
 
     until_certain: Annotated[
         float | None,
@@ -655,25 +662,25 @@ class Test(BaseModel):
         int | None,
         Axis(
             "method",
-            "go on to so many repeats, until compared switches are told apart or shown to be the "
-            "same; they are judged three times at most",
+            "add repeats up to this number until compared switches differ or are shown to be "
+            "equal; the results are checked three times at most",
             later=True,
             asked_as="statistics",
         ),
     ] = Field(None, ge=3, le=1000)
-    """The most repeats of a test whose comparison is still open; None stops at `repeat`."""
+    """The most repeats of a test with an undecided comparison; None stops at `repeat`."""
 
     seed: Annotated[
         int,
         Axis(
             "method",
-            "shuffles the order; 0 runs as written",
+            "seed of the random order of tests; 0 keeps the order as written",
             of_campaign=True,
             left_out=3,
             asked_as="statistics",
         ),
     ] = Field(0, ge=0)
-    """The seed of the order in which a campaign runs its tests and loads; 0 keeps it as written."""
+    """The seed that shuffles the tests and loads of a campaign; 0 keeps the order as written."""
 
     nic: Annotated[
         str | None,
@@ -686,11 +693,11 @@ class Test(BaseModel):
             used=2,
         ),
     ] = None
-    """As written: for physical ports, the NIC of the switch and the NIC at the other end."""
+    """The NICs of physical ports, at the switch and at the other end of the cable, as written."""
 
     @property
     def switch_core_count(self) -> int:
-        """Return how many CPUs a switch that polls has: one, unless it is asked to have more."""
+        """Return the number of CPUs of a polling switch; `auto` is 1."""
         return 1 if self.switch_cores == "auto" else self.switch_cores
 
     @property
@@ -700,27 +707,28 @@ class Test(BaseModel):
 
     @property
     def tunnel(self) -> Literal["4", "6"] | None:
-        """Return the IP of the tunnel that frames are in; None if they are in none."""
+        """Return the outer IP version of the tunnel; None without a tunnel."""
         of: dict[str, Literal["4", "6"]] = {"vxlan": "4", "vxlan6": "6"}
         return of.get(self.encapsulation)
 
     @property
     def outer_ip_version(self) -> Literal["4", "6"]:
-        """Return the IP of what a switch sees: of the tunnel, if frames are in one."""
+        """Return the IP version that the switch sees: the outer one if frames are in a tunnel."""
         return self.tunnel or self.ip_version
 
     @property
     def flow_numbers(self) -> int:
-        """Return how many flows of a sender its frames number, which are counted by themselves: all
-        of them, or one a queue (or core) where they are too many or in no order. These have
-        sub-flows."""
+        """Return the number of flows of a sender that are counted separately.
+
+        These are all flows. If there are too many, or their order is random, it is a flow per queue
+        (or core), and the test's flows are its sub-flows."""
         senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
         numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
         return self.flows if numbered else max(self.queues, self.function_cores)
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Return the CPU limit in percent of one core, of `switch` or of `function`."""
+        """Return the CPU limit of `switch` or `function`, in percent of a core."""
         if self.cpu_limit is None:
             return {}
         limit = parse_cpu_limit(self.cpu_limit)
@@ -728,53 +736,55 @@ class Test(BaseModel):
 
     @property
     def parsed_rate(self) -> Rate:
-        """Return the rate as it was asked for: `max`, in frames, in bits, or as a share of R+."""
+        """Return the requested rate: `max`, frames, bits, or a share of R+."""
         return parse_rate(self.rate)
 
     @property
     def saturates(self) -> bool:
-        """Say whether some trial will ask for more than may be carried."""
+        """Say whether some trial may offer more than the path can carry."""
         found = self.parsed_rate.is_max or self.search != "fixed"
         return self.dimension == "throughput" and found
 
     @property
     def rate_pps(self) -> float | None:
-        """Return the frames per second of each sender; None for a share of R+, and for `max`
-        without a line rate."""
+        """Return the frames per second of a sender; None for a share of R+, and for `max` without a
+        line rate."""
         if self.parsed_rate.is_max:
             return self.line_pps
         return self.parsed_rate.per_second(mean_frame_bytes(self.frame_size))
 
     @property
     def line_pps(self) -> float | None:
-        """Return the frames per second that the link of a sender would carry; None without one."""
+        """Return the frames per second that a sender's link can carry; None without a limit."""
         if self.line_rate is None:
             return None
         return parse_line_rate(self.line_rate).per_second(mean_frame_bytes(self.frame_size))
 
 
 AXES = axes_of(Test)
-"""The record of every axis, by the name of its field, in the order of the fields."""
+"""The records of the axes, by field name, in the order of the fields."""
 
 
 def usual_values(*of: Property) -> dict[str, Any]:
-    """Return the usual values of the axes that are properties of these, by name."""
+    """Return the default values of the axes with these properties, by name."""
     return {axis.name: axis.default for axis in AXES.values() if axis.of in of}
 
 
 def axes_in_key(test: Test) -> dict[str, Any]:
-    """Return the axes of a test as keys have them."""
+    """Return the axes of a test that its key contains."""
     axes = {
         name: value
         for name, value in test.model_dump(mode="json").items()
         if not (AXES[name].later and value == AXES[name].default)
     }
-    # What is `auto` now was 1 before 1 could be asked for.
+    # Early records wrote 1 for `auto`, so keys still do, and "1" for an explicit 1.
     cores = axes["switch_cores"]
     return {**axes, "switch_cores": {"auto": 1, 1: "1"}.get(cores, cores)}
 
 
 def key_of_content(content: Mapping[str, Any]) -> str:
-    """Return the hash of what a result depends on: results of one key belong together. A run folder
-    and a cache find what they have by it, so it stays the same from version to version."""
+    """Return the hash of everything that a result depends on.
+
+    Results with the same key belong together. Run folders and caches look results up by their key,
+    so keys stay the same from version to version."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
