@@ -114,7 +114,8 @@ static void command_tell_ended(const struct command *command, struct writer *w)
 	write_u32(w, (uint32_t)told);
 	lseek(command->out, 0, SEEK_SET);
 	lseek(command->err, 0, SEEK_SET);
-	if (!write_file(w, command->out) && !write_file(w, command->err) && w->length <= MESSAGE_MAX)
+	if (!write_file(w, command->out) && !write_file(w, command->err) &&
+	    w->length <= MESSAGE_MAX)
 		return;
 	w->length = start;
 	write_u32(w, COMMAND_TOO_LONG);

@@ -10,7 +10,13 @@
 
 #include <sys/types.h>
 
-enum command_end { COMMAND_RAN, COMMAND_SKIPPED, COMMAND_OVERDUE, COMMAND_NOT_STARTED, COMMAND_TOO_LONG };
+enum command_end {
+	COMMAND_RAN,
+	COMMAND_SKIPPED,
+	COMMAND_OVERDUE,
+	COMMAND_NOT_STARTED,
+	COMMAND_TOO_LONG
+};
 
 struct command {
 	struct command *next;
