@@ -3,6 +3,7 @@ trials."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.gate import pass_gate
 from switchmark.lab.trial import Trials
-from switchmark.model.place import Place, PlaceKind
+from switchmark.model.counters import PortCounters
+from switchmark.model.evidence import HeaderCheck
+from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.path.path import Path as ResolvedPath
@@ -178,3 +181,94 @@ def test_a_device_that_counts_late_is_waited_for_from_then_on() -> None:
     path = Path(100, lag_s=None)
     found = tried(path, "doubt", **cables)
     assert (found.passed, found.lag_s, path.lag_s) == (False, 0.0, 0.0)
+
+
+# --- what is wrong ---------------------------------------------------------------------------
+
+FRAME = bytes.fromhex(
+    "02000000000202000000000108004500002e00004000401100000a0000010a0000024e204e20001a0000"
+)
+
+
+class Found(Path):
+    """This path finds the same in each trial: a hundred frames, but for what is `changed`."""
+
+    def __init__(self, **changed: Any) -> None:
+        super().__init__(100, lag_s=0.0)
+        self.changed = changed
+
+    def measure(self, spec: TrialSpec, *, proving: bool) -> TrialResult:
+        found = super().measure(spec, proving=proving)
+        evidence = found.evidence.model_copy(update=self.changed.get("evidence", {}))
+        counters = found.counters
+        if ends := self.changed.get("ends"):
+            counters = replace(
+                counters, links={PortEnd(a, at_switch=True): b for a, b in ends.items()}
+            )
+        others = {k: v for k, v in self.changed.items() if k not in ("evidence", "ends")}
+        update = {**others, "evidence": evidence, "counters": counters}
+        return found.model_copy(update=update)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"lost": 3, "rx_frames": 97, "lost_at": {Place.ring("b0"): 2}},
+            "3 of 100 frames did not arrive: 2 ring b0",
+        ),
+        ({"duplicated": 4, "rx_frames": 104}, "4 frames arrived more than once"),
+        ({"reordered": 5}, "5 frames arrived after a later one"),
+        ({"corrupted": 6}, "6 frames arrived with other bytes"),
+        ({"stray": 7}, "7 frames arrived at a port that they were not for"),
+        ({"foreign": 8}, "8 frames arrived that nobody here had sent"),
+        (
+            {"evidence": {"headers": {"a0-b0": HeaderCheck(compared=90, broken=0, unkept=1)}}},
+            "9 frames arrived with headers that cannot be read",
+        ),
+        (
+            {
+                "evidence": {
+                    "headers": {
+                        "a0-b0": HeaderCheck(
+                            compared=100,
+                            broken=2,
+                            found=FRAME.hex(),
+                            promised=(FRAME[:5] + b"\x07" + FRAME[6:]).hex(),
+                        )
+                    }
+                }
+            },
+            "2 frames of a0-b0 arrived with destination MAC 02:00:00:00:00:02 instead of "
+            "02:00:00:00:00:07",
+        ),
+        (
+            {"ends": {"a0": PortCounters(100, 4, 0, 0), "b0": PortCounters(0, 100, 0, 0)}},
+            "100 frames entered the switch and 104 left it",
+        ),
+        (
+            {"ends": {"a0": PortCounters(100, 0, 0, 0), "b0": PortCounters(0, 99, 0, 0)}},
+            "100 frames entered the switch and 99 left it",
+        ),
+    ],
+)
+def test_each_fault_of_a_switch_is_named(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(NotEquivalent) as refused:
+        tried(Found(**changed))
+    assert sentence in refused.value.message
+
+
+def test_headers_that_nobody_saw_are_not_missed() -> None:
+    unseen = {"a0-b0": HeaderCheck(compared=0, broken=0, unseen="CAP_NET_RAW is missing")}
+    assert tried(Found(evidence={"headers": unseen})).passed
+
+
+def test_frames_that_leave_at_a_port_which_no_flow_uses_are_found() -> None:
+    ends = {"a0": (100, 0), "b0": (0, 100), "c0": (0, 0), "c1": (0, 9)}
+    path = laid_out()
+    spare = replace(path.wiring.ports[0], id="c1")
+    wiring = replace(path.wiring, ports=(*path.wiring.ports, spare))
+    instances = tuple(replace(switch, wiring=wiring) for switch in path.switches)
+    found = Found(ends={name: PortCounters(*ends[name], 0, 0) for name in ("a0", "b0", "c1")})
+    with pytest.raises(NotEquivalent, match="9 frames left at port c1, which no flow uses"):
+        pass_gate(replace(path, switches=instances), cast(Trials, found), "refuse")

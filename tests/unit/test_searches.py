@@ -17,7 +17,8 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal
 from switchmark.model.test import Test
 from switchmark.searches import TABLE
-from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, most_repeats
+from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, meets, most_repeats
+from switchmark.searches.ndr import majority
 from synthetic import SyntheticSwitch, answers_of
 
 BOUNDS = LoadBounds(rate_pps=None, duration_s=1.0, warmup_s=0.1)
@@ -92,6 +93,21 @@ def test_any_capacity_is_found(
         assert known(goal.low_pps) - frame <= truth
         assert goal.high_pps is None or goal.high_pps >= truth * 0.9999 - 2 * frame
     assert len(switch.asked) <= 40
+
+
+@pytest.mark.parametrize(
+    ("lost", "runs"),
+    [((0,), True), ((9, 0, 0), True), ((9, 0, 9), False), ((9, 9), False)],
+)
+def test_two_of_three_trials_decide(lost: tuple[int, ...], runs: bool) -> None:
+    """The first and the third may fail: then the second has passed by chance."""
+    spec = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
+    switch = SyntheticSwitch()
+    whole = switch(spec)
+    left = [whole.model_copy(update={"spec": spec, "lost": each}) for each in lost]
+    trials = majority(lambda: left.pop(0), 0.0)
+    assert (len(trials), left) == (len(lost), [])
+    assert meets(trials[-1], 0.0) is runs
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if name != "back-to-back"])
