@@ -101,6 +101,10 @@ golden: setup ## rewrite the golden files; review the diff
 soak-copies: setup ## as root: compare copies of testpmd RUNS=40 times, and one made slower; on a quiet host
 	@.venv/bin/python tests/soak_copies.py $(if $(RUNS),--runs $(RUNS))
 
+.PHONY: mutants
+mutants: setup ## break important lines one at a time; the fast tests are to notice
+	@.venv/bin/python tests/mutants.py
+
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
 	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))

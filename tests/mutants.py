@@ -130,14 +130,14 @@ MUTANTS = (
         "path/orders.py",
         "* job.flows / (len(flows) * test.flow_numbers)",
         "* 1",
-        ("unit/test_path.py", "golden"),
+        ("unit/test_orders.py",),
     ),
     Mutant(
         "a router need not count down the TTL",
         "path/orders.py",
         '"ttl": _TTL - a.routed',
         '"ttl": _TTL',
-        ("unit/test_path.py", "golden"),
+        ("unit/test_orders.py",),
     ),
 )
 
