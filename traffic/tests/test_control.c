@@ -309,6 +309,34 @@ static void a_rate_may_be_as_low_as_it_likes(void)
 	bench_free(b);
 }
 
+/* ---- commands --------------------------------------------------------------------- */
+
+/* Members of all widths with their highest numbers, side by side in their structs. */
+static void a_number_of_a_command_fills_its_field_and_no_other(void)
+{
+	static struct command command;
+	const char *line =
+		"{\"cmd\":\"arm\",\"run\":4294967295,\"touch\":\"full\",\"longest_ns\":1,"
+		"\"tasks\":[{\"stamp\":\"sent\",\"seed\":9000000000000000000,"
+		"\"frames\":4294967295,\"address\":{\"ttl\":255,\"vlan\":4094,"
+		"\"src_port\":65535,\"dst_port\":65534}}]}";
+	const struct task_load *load = command.arm.tasks;
+	const struct address *a = load->sent.list;
+	char why[256] = "";
+
+	EXPECT(command_parse(line, strlen(line), &command, why, sizeof(why)));
+	EXPECT_EQ(command.arm.run, UINT32_MAX);
+	EXPECT_EQ(command.arm.touch, TOUCH_FULL);
+	EXPECT(load->stamps_sent);
+	EXPECT_EQ(load->seed, 9000000000000000000);
+	EXPECT_EQ(load->frames, UINT32_MAX);
+	EXPECT_EQ(a->ttl, 255);
+	EXPECT_EQ(a->vlan, 4094);
+	EXPECT_EQ(a->src_port, 65535);
+	EXPECT_EQ(a->dst_port, 65534);
+	EXPECT(!a->vxlan && !a->vni);
+}
+
 /* ---- announcements ---------------------------------------------------------------- */
 
 /* A receiver on a port that sends back what it announces. */
@@ -698,6 +726,7 @@ int main(void)
 	TEST(a_server_sends_back_frames_of_its_flows_and_no_others);
 	TEST(frames_that_come_before_they_were_sent_are_counted);
 	TEST(a_rate_may_be_as_low_as_it_likes);
+	TEST(a_number_of_a_command_fills_its_field_and_no_other);
 	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);
 	TEST(a_sum_of_nanoseconds_has_more_than_64_bits);
 	TEST(a_signal_is_not_lost_before_the_wait);
