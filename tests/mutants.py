@@ -34,6 +34,7 @@ class Mutant:
     """The files of tests that are to notice, from `tests`."""
 
 
+EXPORTS = ("contract/test_exports.py", "unit/test_export.py")
 OUTCOME, GATE = ("unit/test_outcome.py",), ("unit/test_gate.py",)
 
 MUTANTS = (
@@ -138,6 +139,34 @@ MUTANTS = (
         '"ttl": _TTL - a.routed',
         '"ttl": _TTL',
         ("unit/test_orders.py",),
+    ),
+    Mutant(
+        "the exported loss is in percent",
+        "report/rows.py",
+        "lambda result: lost_share(result.record)",
+        "lambda result: 100 * (lost_share(result.record) or 0)",
+        EXPORTS,
+    ),
+    Mutant(
+        "the exported variation of latency is in microseconds",
+        "report/rows.py",
+        'words, of("ipdv", name))',
+        'words, lambda row: (of("ipdv", name)(row) or 0) // 1000)',
+        EXPORTS,
+    ),
+    Mutant(
+        "the exported p99 of the cable is its p50",
+        "report/rows.py",
+        '_of_record(f"floor.{name}")',
+        '_of_record("floor.p50")',
+        EXPORTS,
+    ),
+    Mutant(
+        "a comparison never fails",
+        "cli/comparing.py",
+        "return Exit.FAILED",
+        "return Exit.FINE",
+        ("unit/test_cli.py", "contract"),
     ),
 )
 

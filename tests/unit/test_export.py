@@ -27,6 +27,7 @@ from switchmark.campaign.store import read_records
 from switchmark.cli import main
 from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
+from switchmark.metrics.named import METRICS
 from switchmark.metrics.throughput import confidence, rates_pps
 from switchmark.model.evidence import Evidence
 from switchmark.model.record import Record, TrialSpec
@@ -39,7 +40,7 @@ from switchmark.report.grid import cell, grid
 from switchmark.report.json import to_object
 from switchmark.report.latex import as_latex, escape
 from switchmark.report.query import ask, columns_of_tables, opened
-from switchmark.report.rows import TABLES, Tables, Unreadable
+from switchmark.report.rows import TABLES, Tables, Unreadable, column_of
 
 FAILED = fresh(4, status="failed", error="a & b_c: 50% of it\nbroke", trials=())
 REFUSED = fresh(5, status="refused", error="it cannot work", trials=())
@@ -75,6 +76,8 @@ SAME = """run time status error semantics steering port memory engine_mode verdi
 doubts fairness repeats switch_version switch_mode reused setup_s start_s teardown_s stop_s lost_at
 versions""".split()
 
+GOAL = ("pps", "low_pps", "high_pps")
+
 PRINTED: dict[str, str] = {
     **{name: name for name in SAME},
     **{
@@ -83,6 +86,9 @@ PRINTED: dict[str, str] = {
         if name not in ("semantics", "port", "memory", "frame_size")
     },
     "rate_pps": "test.rate_pps",
+    "asked_port": "test.port",
+    "asked_memory": "test.memory",
+    "nics": "nics",
     "asked_semantics": "test.semantics",
     "tx_unsent_frames": "tx.unsent",
     **{f"tx_{name}": f"tx.{name}" for name in ("frames", "pps")},
@@ -92,19 +98,56 @@ PRINTED: dict[str, str] = {
     "latency_ci95_low_ns": "ci95_ns.0",
     **{
         f"{name}_frames": name
-        for name in ("lost", "unaccounted", "late", "duplicated", "reordered", "stray")
+        for name in ("lost", "unaccounted", "late", "duplicated", "reordered")
     },
+    **{f"{name}_frames": name for name in ("corrupted", "foreign", "stray")},
     "latency_samples": "latency_ns.count",
+    "latency_kind": "latency_ns.kind",
+    "latency_ci95_high_ns": "ci95_ns.1",
+    **{f"latency_ipdv_{name}_ns": f"latency_ns.ipdv.{name}" for name in ("p50", "p99")},
+    **{f"latency_floor_{name}_ns": f"latency_floor_ns.{name}" for name in ("p50", "p99")},
+    **{f"latency_{name}_ns": f"latency_ns.{name}" for name in ("p99999", "p999999")},
     **{
         f"latency_{name}_ns": f"latency_ns.{name}"
         for name in ("min", "mean", "p50", "p90", "p99", "p999", "p9999", "max", "pdv")
     },
-    **{f"cpu_{name}_cores": f"cpu.{name}" for name in ("sender", "receiver", "switch")},
+    **{
+        f"cpu_{name}_cores": f"cpu.{name}"
+        for name in ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
+    },
+    "cpu_softirq_cores": "cost.softirq_cores",
+    "cpu_switch_busy_cores": "cost.switch_busy_cores",
+    "cpu_total_cores": "cost.total_cores",
     "mpps_per_core": "cost.mpps_per_core",
-    "host_kernel": "host.kernel",
-    "host_cpu_model": "host.cpu_model",
+    "placement_policy": "placement.policy",
+    "search_trials": "search.trials",
+    "r_plus_pps": "search.r_plus_pps",
+    **{
+        f"host_{name}": f"host.{name}"
+        for name in (
+            *("kernel", "cpu_model", "machine", "distribution", "cores_usable", "memory_kib"),
+            "virtual",
+        )
+    },
 }
 """Columns, and where the object of `--json` has the same."""
+
+
+OTHERWISE: dict[str, str] = {
+    **dict.fromkeys(
+        map(column_of, METRICS), "contract/test_exports.py compares the metrics with the records"
+    ),
+    "lost_ratio": "contract/test_exports.py",
+    **dict.fromkeys(("number", "key", "frame_size", "frame_bytes"), "the test of fresh records"),
+    **dict.fromkeys(("cpus", "searches", "switchmark_version"), "tests of their own"),
+    **{f"{goal}_{end}": "the test of fresh records" for goal in ("ndr", "pdr") for end in GOAL},
+}
+"""Columns that are tested otherwise, and where."""
+
+
+def test_every_column_of_tests_is_held_against_something() -> None:
+    names = {column.name for column in TABLES["tests"].columns}
+    assert names - set(PRINTED) - set(OTHERWISE) == set()
 
 
 def member(content: Any, path: str) -> Any:
@@ -112,7 +155,7 @@ def member(content: Any, path: str) -> Any:
     for name in path.split("."):
         if content is None:
             return None
-        content = content[int(name)] if name.isdigit() else content[name]
+        content = content[int(name)] if name.isdigit() else content.get(name)
     return content
 
 
@@ -139,8 +182,24 @@ def test_a_row_says_what_is_printed_of_every_stored_record(stored: Path) -> None
 
 def test_a_row_says_what_is_printed_of_fresh_records(mixed: Path) -> None:
     assert differences(mixed) == []
-    (row,) = rows_of(mixed, "select ndr_pps, pdr_pps, ndr_high_pps from tests where number = 2")
-    assert row == {"ndr_pps": 9e5, "pdr_pps": 9.5e5, "ndr_high_pps": None}
+    (row,) = rows_of(mixed, "select * from tests where number = 2")
+    goals = {"ndr": 9e5, "pdr": 9.5e5}
+    for goal, rate in goals.items():
+        ends = {end: row[f"{goal}_{end}"] for end in GOAL}
+        assert ends == {"pps": rate, "low_pps": rate, "high_pps": None}
+    record = next(each for each in read_records(mixed) if each.number == 2)
+    assert (row["key"], row["searches"]) == (record.key, 1)
+    assert (row["frame_size"], row["frame_bytes"]) == (str(record.test.frame_size), 64)
+    assert row["switchmark_version"] == "0.1.0"
+
+
+def test_the_cpus_of_a_row_are_those_of_the_placement(stored: Path) -> None:
+    rows = rows_of(stored, "select cpus from tests order by number")
+    placements = [record.placement for record in read_records(stored)]
+    assert any(placements)
+    for row, placement in zip(rows, placements, strict=True):
+        pins = placement.seats if placement else {}
+        assert json.loads(row["cpus"] or "{}") == {part: list(pins[part].cpus) for part in pins}
 
 
 def test_latencies_of_several_trials_are_merged(tmp_path: Path) -> None:
