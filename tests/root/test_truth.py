@@ -719,7 +719,7 @@ def test_repeats_that_end_before_they_are_certain(
 ) -> None:
     monkeypatch.setattr(searches, "_MAX_FACTOR", 1)
     record = attempt(**SATURATED, duration=0.05, warmup=0, until_certain="0.0001%")
-    assert len(record.trials) == 5
+    assert len(record.trials) == 12  # as many as an interval takes
     assert "uncertain" in record.doubts
 
 
