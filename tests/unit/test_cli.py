@@ -511,7 +511,9 @@ def test_a_plan_begins_with_its_tests_paths_and_time(cli, monkeypatch: pytest.Mo
     assert rest[3] == ""
     lines = cli("plan", "--switch", "ovs,linux-bridge").out.splitlines()
     assert re.fullmatch(r"# 2 tests on 2 paths, about \d:\d\d to run", lines[0])
-    assert "each path is set up once a round" in lines[1]
+    assert lines[1] == "# compared switches take turns, with all of their paths up"
+    lines = cli("plan", "--flows", "1,2", "--repeat", "2").out.splitlines()
+    assert lines[1] == "# tests take turns: each path is set up once for each round of trials"
     assert cli("plan").out.startswith("# 1 test on 1 path, about 0:")
 
 

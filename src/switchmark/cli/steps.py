@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from switchmark.campaign.duration import expected_s
+from switchmark.campaign.rounds import groups
 from switchmark.cli.progress import clock
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
@@ -60,9 +61,10 @@ def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
     """Say how many tests there are, on how many paths, how long they take, and what they vary."""
     counted = f"{_counted(len(tests), 'test')} on {_counted(paths, 'path')}"
     yield f"# {counted}, about {clock(expected_s(tests))} to run"
-    trials = {test.repeat for test in tests}
-    if len(tests) > 1 and max(trials) > 1:
-        yield "# trials of different tests are made in turn: each path is set up once a round"
+    if groups(tests):
+        yield "# compared switches take turns, with all of their paths up"
+    elif len(tests) > 1 and any(test.repeat > 1 for test in tests):
+        yield "# tests take turns: each path is set up once for each round of trials"
     for axis in telling(tests):
         values = list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
         more = f", ... ({len(values)})" if len(values) > _VALUES else ""
