@@ -1,1 +1,1 @@
-"""Frozen, typed data and units. No I/O; the package imports nothing of the project but `errors`."""
+"""Frozen, typed data and units, without I/O. The package imports only `errors` from the project."""

@@ -1,4 +1,4 @@
-"""The MACs and IPs of a run, by number; PCI addresses of NICs; the addresses of a flow."""
+"""The MACs and IPs of a run by number, the PCI addresses of NICs, and the addresses of a flow."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])", re.
 
 
 def pci_address(text: str) -> str | None:
-    """Return the PCI address that `text` is, with its domain (`03:00.0` is in 0000); None if it is
-    something else."""
+    """Return `text` as a PCI address with its domain (0000 for `03:00.0`); None if it is not an
+    address."""
     match = _PCI.fullmatch(text)
     return f"{match[1] or '0000'}:{match[2]}".lower() if match else None
 
 
 def group_mac_address(index: int) -> str:
-    """Return the MAC of a group that nobody joins: a learning switch floods what is sent to it."""
+    """Return the MAC of a group without members: a learning switch floods frames for it."""
     return f"03:53:4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def mac_address(
     index: int, *, router: bool = False, unheard: bool = False, split: bool = False
 ) -> str:
-    """Return the locally administered MAC of port `index`, of the router's side of that port, or
-    one for its interface that no frame is sent to. `split`: of one chain among several that share a
-    port; `index` is then that of the port, times 256, and the number of the chain."""
+    """Return the locally administered MAC of port `index`.
+
+    `router` selects the router's side of the port, `unheard` an interface that no frame is sent to,
+    and `split` a chain among several that share a port: `index` is then the port's index times 256,
+    plus the number of the chain."""
     kind = "52" if router else "55" if unheard else "56" if split else "53"
     return f"02:{kind}:4d:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
 
 
 def ip_address(index: int, *, net: int | None = None) -> str:
-    """Return an address of RFC 2544's benchmark network: port `index` of one flat 198.18.0.0/16, or
-    host `index` of the 198.18.`net`.0/24 that a router gives a port."""
+    """Return an address of RFC 2544's benchmark network: port `index` in a flat 198.18.0.0/16, or
+    host `index` in the 198.18.`net`.0/24 of a routed port."""
     if net is not None:
         return f"198.18.{net}.{index}"
     return f"198.18.{(index + 1) >> 8}.{(index + 1) & 255}"
 
 
 def ip6_address(address: str) -> str:
-    """Return the address of RFC 5180's benchmark network that stands for an IPv4 address."""
+    """Return the address in RFC 5180's benchmark network for an IPv4 address."""
     return str(_BENCHMARK_6 + int(IPv4Address(address)))
 
 
 def tunnelled(index: int) -> dict[str, str]:
-    """Return the addresses of the frames in the tunnel of flow `index`: of two VMs behind its
+    """Return the inner addresses of the tunnel of flow `index`: those of two VMs behind its
     ends."""
     low = f"4d:00:{index >> 8 & 255:02x}:{index & 255:02x}"
     return {
@@ -60,30 +62,31 @@ def tunnelled(index: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The addresses of one flow, as sent and as the receiver sees them. All else of a frame arrives
-    as it was sent: the gate holds the switch to that."""
+    """The addresses of a flow, as sent and as received.
+
+    The rest of a frame must arrive unchanged, which the gate checks."""
 
     sent_src_mac: str
-    """The source MAC that the sender writes."""
+    """The source MAC from the sender."""
     sent_dst_mac: str
-    """The destination MAC that the sender writes; always the neighbour's."""
+    """The destination MAC from the sender, which is always the neighbour's."""
     seen_src_mac: str
-    """The source MAC that arrives; a router has rewritten it."""
+    """The source MAC at the receiver, which a router has rewritten."""
     seen_dst_mac: str
-    """The destination MAC that arrives; a router has rewritten it."""
+    """The destination MAC at the receiver, which a router has rewritten."""
     source_ip: str
-    """The address of the sender."""
+    """The IP address of the sender."""
     sink_ip: str
-    """The address of the receiver."""
+    """The IP address of the receiver."""
     prefix: int = 16
-    """The length of the prefix of the network that `source_ip` is in."""
+    """The prefix length of the network of `source_ip`."""
     gateway: str | None = None
-    """The router that socket engines send by; None where the sink is in the same network."""
+    """The router for socket engines; None if the receiver is in the same network."""
     routed: int = 0
-    """How much lower the TTL arrives than it was sent."""
+    """How much the switch decrements the TTL."""
 
     @property
     def rewritten(self) -> bool:
-        """Say whether MACs are written on the way."""
+        """Say whether MACs are rewritten on the way."""
         sent = (self.sent_src_mac, self.sent_dst_mac)
         return sent != (self.seen_src_mac, self.seen_dst_mac)

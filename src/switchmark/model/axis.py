@@ -1,7 +1,7 @@
 """The record of an axis: everything about a field of `Test`, in one place.
 
-The command line, campaign files, the reference, paths, cables, JSON and tables read it from here.
-This module knows no axis; `model.test` has them.
+The command line, campaign files, the reference, paths, cables, JSON and tables use these records.
+The axes themselves are in `model.test`; this module knows no axis by name.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 Property = Literal["switch", "ports", "functions", "chain", "path", "load", "method"]
-"""What an axis can be a property of: the switch under test, the ports, functions, functions of a
-chain, the rest of the path, the load of a trial with its background load, the method by which a
-test is measured."""
+"""The thing that an axis describes: the switch under test, the ports, the functions, the functions
+of a chain, the rest of the path, the offered load and the background load of a trial, or the method
+of measurement."""
 
 Changes = Literal["switch", "path", "trial"]
-"""What has to be made anew for another value: another switch needs another path, and another path
+"""The thing to build again for another value: another switch needs another path, and another path
 another trial."""
 
 Group = Literal["what", "where", "load", "trial", "statistics"]
-"""The groups of `--help`: what is measured, where its parts are, what is sent, how a trial is run,
-and how often."""
+"""The groups of `--help`: the test, the places of its parts, the offered load, the trials and their
+number."""
 
 _GROUPS: Mapping[Property, Group] = {
     "switch": "what",
@@ -44,125 +44,124 @@ _CHANGES: Mapping[Property, Changes] = {"switch": "switch", "load": "trial", "me
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """Everything about one axis but its type, limits and default, which are the field's own.
+    """Everything about an axis except its type, limits and default, which the field itself has.
 
-    The first two members are required; the defaults of the others are right for most axes.
+    The first two members are required; the defaults of the others suit most axes.
     """
 
     of: Property
-    """What it is a property of. A measurement without that thing, such as one on a cable, has the
-    default."""
+    """The thing that it describes. A measurement without that thing, such as a baseline on a cable,
+    uses the default."""
     help: str
-    """What it sets, as `--help` and the reference say it."""
+    """Its description in `--help` and the reference."""
     followed_by: tuple[Literal["switch", "engine"], ...] = ()
-    """The drivers that have to name it in `resources` if they follow it. With a driver that does
-    not, it can only have its default."""
+    """The kinds of drivers that name it in `resources` to support it. All other drivers accept the
+    default only."""
     blame_rank: int = 0
-    """Which axis to name when a driver rejects a wiring without giving a reason: the greatest
-    first; 0 for an axis that a wiring does not show."""
+    """The order of blame when a driver rejects a wiring without a reason, greatest first; 0 for an
+    axis that a wiring does not show."""
 
     unit: str = ""
-    """The unit of a number that is written without one."""
+    """The unit of a bare number."""
     values: str = ""
-    """How values are written, in Markdown, where the type does not tell."""
+    """The spelling of values, in Markdown, if the type does not show it."""
     table: str = ""
-    """The folder of the implementations whose names are its values."""
+    """The folder of implementations whose names are the values."""
     parse: Callable[[Any], Any] | None = None
-    """Reads a value as it is written, or raises UsageError."""
+    """Parses a written value, or raises UsageError."""
     as_written: bool = False
-    """Whether the value stays as it is written once `parse` has read it."""
+    """Whether the value stays as written after `parse` has checked it."""
     undivided: bool = False
-    """Whether one value has commas of its own; several values are a YAML list then."""
+    """Whether a single value may contain commas; several values are then a YAML list."""
     of_campaign: bool = False
-    """Whether a campaign has one value for all of its tests."""
+    """Whether all tests of a campaign share one value."""
     chosen: str = ""
-    """The value that lets switchmark choose: the default of a command without a campaign, never the
+    """The value by which switchmark chooses: the default of commands without a campaign, never the
     value of a test."""
     compared: float | None = None
-    """The default where several switches are compared in turn."""
+    """The default for several switches whose trials are interleaved."""
     apart: float | None = None
-    """The same where they are compared one at a time."""
+    """The default for several switches that run one at a time."""
     given: float | None = None
-    """The same where the duration of a trial is given."""
+    """The default for several switches if the duration of a trial is given."""
 
     asked_as: Group | None = None
-    """Its group in `--help`, where that does not follow from what it is a property of."""
+    """Its group in `--help`, if that does not follow from `of`."""
     used: int = 0
-    """How often people use it, from 0 to 4; the greatest come first in `--help`."""
+    """How often people use it, from 0 to 4; `--help` lists the greatest first."""
 
     json_name: str = ""
-    """The name in JSON, where that is not the field's: one that ends in the unit."""
+    """The name in JSON, with the unit as a suffix, if it differs from the field's."""
     json_number: str = ""
-    """The name in JSON of a second member, which has the value as a number."""
+    """The name in JSON of a second member with the value as a number."""
     heading: str = ""
-    """The heading of its column in a table, where that is not its name."""
+    """The heading of its column in a table, if that is not its name."""
     own_column: bool = False
-    """Whether it has a column wherever tests differ in it, even if other axes tell them apart."""
+    """Whether it has a column if tests differ in it, even if other axes identify the tests."""
     tries: tuple[Any, ...] = ()
-    """Further values that `--tune` tries, with a switch that names the axis in `resources`; none
-    for an axis that is no setting."""
+    """More values for `--tune`, with a switch that names the axis in `resources`; empty for an axis
+    that is not tunable."""
     left_out: int = 0
-    """Which axis to leave out of the name of a test where other axes tell the tests apart: the
-    greatest first; 0 for an axis that is always named."""
+    """The order in which axes disappear from the names of tests that other axes identify, greatest
+    first; 0 for an axis that always stays."""
 
     later: bool = False
-    """Whether there are results from before it existed: these have its default, which keys leave
-    out."""
+    """Whether earlier results lack it: these have its default, and keys omit the default."""
 
     name: str = ""
-    """The name of its field; `axes_of` sets it."""
+    """The name of its field, set by `axes_of`."""
     field: FieldInfo = dataclasses.field(default_factory=FieldInfo)
-    """Its field; `axes_of` sets it."""
+    """Its field, set by `axes_of`."""
 
     @property
     def key(self) -> str:
-        """Return the name as campaign files write it."""
+        """Return the name in campaign files, such as `frame-size`."""
         return key_of(self.name)
 
     @property
     def option(self) -> str:
-        """Return the name as the command line writes it."""
+        """Return the name on the command line, such as `--frame-size`."""
         return f"--{self.key}"
 
     @property
     def words(self) -> str:
-        """Return the name as text writes it."""
+        """Return the name in text, such as `frame size`."""
         return self.name.replace("_", " ")
 
     @property
     def changes(self) -> Changes:
-        """Return what has to be made anew for another value."""
+        """Return the thing to build again for another value."""
         return _CHANGES.get(self.of, "path")
 
     @property
     def group(self) -> Group:
-        """Return the group that it stands in."""
+        """Return its group in `--help`."""
         return self.asked_as or _GROUPS[self.of]
 
     @property
     def default(self) -> Any:
-        """Return the usual value; None where it depends on other axes."""
+        """Return the default value; None if it depends on other axes."""
         return self.field.get_default()
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Return the only values that there are; none where the type leaves them open."""
+        """Return the possible values; empty if the type does not list them."""
         is_choice = get_origin(self.field.annotation) is Literal
         return get_args(self.field.annotation) if is_choice else ()
 
     @property
     def takes_none(self) -> bool:
-        """Say whether it may have no value, written `none`."""
+        """Say whether the value `none` is allowed."""
         return NoneType in get_args(self.field.annotation)
 
     @property
     def counts(self) -> bool:
-        """Say whether it counts things, so that a range without a step goes up by one."""
+        """Say whether it is a count, so that a range without a step goes up by one."""
         kinds = get_args(self.field.annotation) or (self.field.annotation,)
         return int in kinds and str not in kinds
 
     def meaning(self, value: Any) -> Any:
-        """Return what a value means, which is the same for two that are written differently."""
+        """Return the parsed value, which is equal for two spellings of the same value."""
         if self.as_written and self.parse is not None and value is not None:
             return self.parse(value)
         return value
@@ -170,7 +169,7 @@ class Axis:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Have pydantic read values with `parse` before it checks their type."""
+        """Make pydantic call `parse` on a value before it checks the type."""
         schema = handler(source)
         if self.parse is None:
             return schema
@@ -184,8 +183,9 @@ class Axis:
 
 
 def axes_of(model: type[BaseModel]) -> Mapping[str, Axis]:
-    """Return the records of all fields of a model, by name, in their order; TypeError for a field
-    that has none, or more than one."""
+    """Return the records of all fields of a model, by name and in order.
+
+    Raises TypeError for a field without exactly one record."""
     axes = {}
     for name, field in model.model_fields.items():
         records = [each for each in field.metadata if isinstance(each, Axis)]
@@ -198,17 +198,17 @@ def axes_of(model: type[BaseModel]) -> Mapping[str, Axis]:
 
 
 def key_of(name: str) -> str:
-    """Return the name of a field as campaign files and the command line write it."""
+    """Return the spelling of a field's name in campaign files and on the command line."""
     return name.replace("_", "-")
 
 
 def field_name(key: str) -> str:
-    """Return the name of the field that a campaign file names by its key, or by itself."""
+    """Return the name of the field with this key (or this name) in a campaign file."""
     return key.replace("-", "_")
 
 
 def ranked(axes: Mapping[str, Axis], rank: Callable[[Axis], int]) -> tuple[str, ...]:
-    """Return the names of the axes that have a rank, the greatest first, of equal ones the last."""
+    """Return the names of the ranked axes, greatest rank first; among equals the last one first."""
     order = {name: number for number, name in enumerate(axes)}
     having = [axis for axis in axes.values() if rank(axis)]
     having.sort(key=lambda axis: (rank(axis), order[axis.name]), reverse=True)

@@ -1,5 +1,5 @@
-"""What a record has of the same test on a cable, without its switch: a `Calibration` for a rate, a
-`CableLatency` for a latency."""
+"""The baseline in a record: the same test on a cable without the switch. A `Calibration` has the
+rate, a `CableLatency` the latency."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from switchmark.model.latency import LatencyFigures
 from switchmark.model.written import Written
 
 CABLE = "direct"
-"""The cable that every switch is held against, as a switch."""
+"""The name of the cable, the baseline of every switch, in the table of switches."""
 
 
 class CableRate(Written):
-    """How fast some cables carry frames."""
+    """The rate of frames on cables."""
 
     rate_pps: tuple[float, float, float]
-    """The rate received: low, mean and high, in frames a second."""
+    """The rate received: low, mean and high, in frames per second."""
 
     doubts: tuple[str, ...] = ()
     """Reasons not to trust it."""
 
 
 class CableFigures(Written):
-    """The sender and the receiver of one trial on a cable."""
+    """The sender and the receiver of a trial on a cable."""
 
     rate_pps: tuple[float, float, float]
-    """The rate received: low, mean and high, in frames a second."""
+    """The rate received: low, mean and high, in frames per second."""
 
     sent_pps: float
-    """The rate sent, in frames a second."""
+    """The rate sent, in frames per second."""
 
     empty_polls: float | None = None
     """The share of the receiver's polls that found nothing."""
 
     sender_ns: tuple[float, float] | None = None
-    """What the sender spends on a frame, in nanoseconds: outside of the kernel, and in all."""
+    """The sender's CPU time per frame, in nanoseconds: in user space, and in total."""
 
     receiver_ns: tuple[float, float] | None = None
-    """The same of the receiver."""
+    """The receiver's CPU time per frame, in nanoseconds: in user space, and in total."""
 
     doubts: tuple[str, ...] = ()
     """Reasons not to trust it."""
@@ -44,58 +44,59 @@ class CableFigures(Written):
 
 class _Cable(Written):
     switch: str
-    """The cable, as a switch."""
+    """The name of the cable, in the table of switches."""
 
 
-# Of two bases, the members of the last come first.
+# With two bases, the members of the second come first.
 class Calibration(CableFigures, _Cable):
-    """The traffic program on a cable, with the axes and the CPUs of a test: the trial with the
-    median rate."""
+    """The baseline: the traffic program on a cable, with the axes and the CPUs of a test. The
+    figures are of the trial with the median rate."""
 
     trials: int = 1
-    """How many trials it is the median of."""
+    """The number of trials behind the median."""
 
     null_pps: float | None = None
-    """What the sender does with nobody to send to, in frames a second; None where it cannot."""
+    """The rate of the sender without a cable or a receiver, in frames per second; None if that is
+    not possible."""
 
     functions: CableRate | None = None
-    """The functions of a chain on cables; of several chains, each with ends of its own."""
+    """The functions of a chain on cables; several chains have separate ends."""
 
     apart: CableRate | None = None
-    """As many senders as a frame has copies, each with a cable and a receiver."""
+    """A sender, a cable and a receiver for every copy of a frame."""
 
 
 class NoCalibration(Written):
     """A calibration that failed."""
 
     error: str
-    """Why."""
+    """Why it failed."""
 
 
 class _CableLatencyTrials(_Cable):
     rate_pps: float | None = None
-    """The rate of a sender, in frames a second."""
+    """The rate per sender, in frames per second."""
 
     doubts: tuple[str, ...] = ()
     """Reasons not to trust it."""
 
     trials: int = 1
-    """How many trials it is the latency of."""
+    """The number of trials behind the latency."""
 
 
 class CableLatency(LatencyFigures, _CableLatencyTrials):
-    """The latency of a test on a cable, from trials shortly before it."""
+    """The baseline latency of a test on a cable, from trials shortly before the test."""
 
     holds: bool | None = None
-    """Said where it is told: the median is not above the test's own. One that is above is no
-    floor, but tells of a host that was not the same both times."""
+    """Whether the baseline is valid: its median is not above the test's own. A higher median means
+    that the host changed in between. Set in output only."""
 
 
 class NoCableLatency(_Cable):
-    """A latency on a cable that could not be measured."""
+    """A baseline latency that could not be measured."""
 
     error: str
-    """Why."""
+    """Why it failed."""
 
     holds: bool | None = None
-    """Said where it is told: it is not known."""
+    """Always None: the validity is unknown. Set in output only."""

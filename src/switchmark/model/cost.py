@@ -1,7 +1,7 @@
-"""What frames cost: the counts of one trial, and the figures of a test.
+"""The cost of frames: the counts of a trial, and the figures of a test.
 
-Cores are CPU time divided by elapsed time: 1.0 is one whole core. CPUs are named by their numbers,
-as texts. What is not known is None.
+Cores are CPU time divided by elapsed time: 1.0 is a whole core. CPUs are named by their numbers, as
+strings. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -16,296 +16,297 @@ from switchmark.model.written import Written
 
 
 class Shares(Written):
-    """What some CPUs, or the threads of one part, spent their time on."""
+    """The profile of some CPUs, or of the threads of a part."""
 
     roles: tuple[str, ...] = ()
-    """What is done there, where it is a part."""
+    """The roles of the part; empty for CPUs."""
 
     samples: int
-    """How often they were met at work."""
+    """Samples that found them busy."""
 
     groups: dict[str, float]
-    """By group of functions: `user` is all that is no kernel's, `guest` what a virtual machine ran,
-    `other` all of the kernel that no group names."""
+    """The share of samples by group of functions: `user` is user space, `guest` is the code of
+    virtual machines, `other` is the rest of the kernel."""
 
     symbols: dict[str, float]
-    """By function of the kernel, the greatest first: those of 0.1 % and more, at most 40."""
+    """The share of samples by kernel function, greatest first: at most 40, from 0.1 % up."""
 
 
 class Profile(Written):
-    """What the CPUs of a test did, from samples of `perf record`."""
+    """The profile of the CPUs of a test, from samples of `perf record`."""
 
     missing: str | None = None
-    """Why there is none."""
+    """Why there is no profile."""
 
     event: str
-    """What was sampled: `cycles`, or `cpu-clock` where the processor has no counters."""
+    """The sampled event: `cycles`, or `cpu-clock` if the processor has no counters."""
 
     hz: int
-    """Samples a second of each CPU, at most."""
+    """The highest number of samples per second and CPU."""
 
     lost: int = 0
-    """Samples that perf could not keep."""
+    """Samples that perf lost."""
 
     sample_ns: float | None = None
-    """What a sample took of its CPU, as a busy loop saw it before; None where it could not tell."""
+    """The CPU time of a sample, measured by a busy loop before the test, in nanoseconds; None if
+    unknown."""
 
     busy: float | None = None
-    """The share of the samples that met a CPU at work; None of `cycles`, which stand still in a CPU
-    that is not."""
+    """The share of samples that found the CPU busy; None for `cycles`, which stop in an idle
+    CPU."""
 
     whole: Shares | None = None
-    """Of all CPUs of the test."""
+    """The profile of all CPUs of the test."""
 
     cpus: dict[str, Shares] = Field(default_factory=dict)
-    """By CPU."""
+    """The profile by CPU."""
 
     parts: dict[str, Shares] = Field(default_factory=dict)
-    """By place: `switch`, a part, or parts of one process joined by `+`."""
+    """The profile by `switch`, part, or parts of the same process joined by `+`."""
 
 
 # --- one trial -------------------------------------------------------------------------------
 
 
 class InterruptTimes(Written):
-    """How long the kernel worked in interrupts on one CPU."""
+    """Interrupt time of the kernel on a CPU."""
 
     irq: float
-    """Cores that interrupts by devices took."""
+    """Hard interrupt time, in cores."""
 
     softirq: float
-    """Cores that the work took which the kernel defers, such as packets."""
+    """Softirq time (deferred work such as packet processing), in cores."""
 
     ksoftirqd: float | None = None
-    """Cores of that which its thread did; None where the thread cannot be seen."""
+    """The part of the softirq time in the thread ksoftirqd, in cores; None if it is not visible."""
 
 
 class InterruptCost(Written):
-    """How long the kernel worked in interrupts on the CPUs of the test."""
+    """Interrupt time of the kernel on the CPUs of the test."""
 
     cpus: dict[str, InterruptTimes]
-    """By CPU."""
+    """Interrupt time by CPU."""
 
     within_threads: bool | None = None
-    """The CPU time of a thread has that of the interrupts in it which came meanwhile."""
+    """Whether the CPU time of a thread includes the interrupts during it."""
 
     outside: float | None = None
-    """Cores that no other thread's CPU time has in it."""
+    """Interrupt time that no thread's CPU time includes, in cores."""
 
 
 class SchedulerCounts(Written):
-    """What the scheduler did with all threads of one place."""
+    """Scheduler events of the threads of a part."""
 
     roles: tuple[str, ...]
-    """What is done there."""
+    """The roles of the part."""
 
     context_switches: int
-    """How often they were taken off a CPU."""
+    """The number of context switches."""
 
     migrations: int | None = None
-    """How often they were moved to another one; None where the kernel does not tell."""
+    """The number of migrations between CPUs; None if the kernel does not report it."""
 
 
 class ProcessorCounts(Written):
-    """The processor's counters of one place. A counter that this host does not have is missing."""
+    """Processor counters of a part. Counters that the host lacks are missing."""
 
     by: Literal["thread", "cpu"]
-    """Read of its threads, or of whole CPUs."""
+    """The scope of the counters: threads, or whole CPUs."""
 
     cpus: tuple[int, ...] = ()
-    """The CPUs, where it is these."""
+    """The CPUs, if the counters are of whole CPUs."""
 
     roles: tuple[str, ...]
-    """What is done there."""
+    """The roles of the part."""
 
     cycles: int | None = None
-    """Cycles in which the core was not halted."""
+    """Unhalted core cycles."""
 
     ref_cycles: int | None = None
-    """The same, at the constant frequency of the cycle counter."""
+    """Unhalted reference cycles, at the constant frequency of the cycle counter."""
 
     instructions: int | None = None
-    """Instructions that were carried out."""
+    """Retired instructions."""
 
     cache_misses: int | None = None
-    """Accesses that found nothing in the last cache."""
+    """Misses of the last-level cache."""
 
 
 class PerfCost(Written):
-    """The processor's counters, or the reason why there are none."""
+    """Processor counters, or the reason why there are none."""
 
     missing: str | None = None
-    """Why there are none."""
+    """Why there are no counters."""
 
     user_only: bool
-    """The kernel's work is left out of them."""
+    """Whether the counters exclude the kernel."""
 
     parts: dict[str, ProcessorCounts]
-    """By place: `switch`, `cpus`, a part, or parts joined by `+`."""
+    """Counters by `switch`, `cpus`, part, or parts joined by `+`."""
 
 
 class TrialCost(Written):
     """The cost of the measured phase of a trial."""
 
     elapsed_ns: int
-    """How long that took, in nanoseconds."""
+    """The length of the measured phase, in nanoseconds."""
 
     softirq: InterruptCost
-    """The kernel's work in interrupts."""
+    """Interrupt time of the kernel."""
 
     scheduler: dict[str, SchedulerCounts] = Field(default_factory=dict)
-    """By place: `switch`, a part, or parts of one process joined by `+`."""
+    """Scheduler events by `switch`, part, or parts of the same process joined by `+`."""
 
     perf: PerfCost
-    """What the processor counted."""
+    """Processor counters."""
 
     tsc_hz: int | None = None
-    """Ticks of the cycle counter a second."""
+    """The frequency of the cycle counter, in Hz."""
 
     load: dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], float] = Field(default_factory=dict)
-    """By CPU: the share of the time that it was at work, as the scheduler tells it."""
+    """The load by CPU: the share of the time that it was busy, according to the scheduler."""
 
     profile: Profile | None = None
-    """What the CPUs did, where that was asked for."""
+    """The profile of the CPUs, if requested."""
 
 
 # --- a test ----------------------------------------------------------------------------------
 
 
 class InterruptFigures(Written):
-    """How long the kernel worked in interrupts on the CPUs of a test."""
+    """Interrupt time of the kernel on the CPUs of a test."""
 
     cores: float
-    """Cores that it took."""
+    """Interrupt time, in cores."""
 
     by_cpu: dict[str, float]
-    """The same by CPU."""
+    """Interrupt time by CPU, in cores."""
 
     within_threads: bool | None
-    """The CPU time of the parts has them in it already."""
+    """Whether the CPU time of the parts already includes interrupts."""
 
     outside: float | None
-    """Cores that it has not."""
+    """Interrupt time that the CPU time of the parts does not include, in cores."""
 
 
 class SchedulerFigures(Written):
-    """What the scheduler did with the threads of one role."""
+    """Scheduler events of the threads of a role."""
 
     context_switches: int = 0
-    """How often they were taken off a CPU."""
+    """The number of context switches."""
 
     migrations: int | None = 0
-    """How often they were moved to another one."""
+    """The number of migrations between CPUs."""
 
 
 class ProcessorFigures(Written):
-    """The processor's counters of one role, by frames: of a sender frames sent, else frames
-    received."""
+    """Processor counters of a role, in total and per frame: per frame sent for senders, per frame
+    received for other roles."""
 
     by: Literal["thread", "cpu"]
-    """Read of its threads, or of whole CPUs."""
+    """The scope of the counters: threads, or whole CPUs."""
 
     cpus: tuple[int, ...] | None
-    """The CPUs, where it is these."""
+    """The CPUs, if the counters are of whole CPUs."""
 
     cycles: int | None
-    """Cycles in which the core was not halted."""
+    """Unhalted core cycles."""
 
     ref_cycles: int | None
-    """The same, at the constant frequency of the cycle counter."""
+    """Unhalted reference cycles, at the constant frequency of the cycle counter."""
 
     instructions: int | None
-    """Instructions that were carried out."""
+    """Retired instructions."""
 
     cache_misses: int | None
-    """Accesses that found nothing in the last cache."""
+    """Misses of the last-level cache."""
 
     cycles_per_frame: float | None
-    """Cycles for each frame."""
+    """Core cycles per frame."""
 
     instructions_per_frame: float | None
-    """Instructions for each frame."""
+    """Instructions per frame."""
 
     cache_misses_per_frame: float | None
-    """Misses for each frame."""
+    """Misses of the last-level cache per frame."""
 
     instructions_per_cycle: float | None
-    """Instructions for each cycle."""
+    """Instructions per core cycle."""
 
     cycle_cores: float | None
-    """Cores at work: reference cycles for those that a CPU has which never halts."""
+    """Busy cores: reference cycles divided by those of a CPU that never halts."""
 
 
 class PerfFigures(Written):
-    """The processor's counters of a test."""
+    """Processor counters of a test."""
 
     missing: str | None
-    """Why there are none."""
+    """Why there are no counters."""
 
     user_only: bool
-    """The kernel's work is left out of them."""
+    """Whether the counters exclude the kernel."""
 
     parts: dict[str, ProcessorFigures]
-    """By role, or by the roles that share the CPUs that they were read of."""
+    """Counters by role, or by the roles that share the counted CPUs."""
 
 
 class Disagreement(Written):
-    """A role whose cores differ between the scheduler and a cycle counter."""
+    """A role for which the scheduler and a cycle counter report different numbers of cores."""
 
     part: str
     """The role, or `cpus`: all CPUs of the test."""
 
     scheduler_cores: float
-    """Cores by the scheduler, to which a thread that polls is at work."""
+    """Cores according to the scheduler, which counts a polling thread as busy."""
 
     cycle_cores: float
-    """Cores that the cycle counter saw at work."""
+    """Busy cores according to the cycle counter."""
 
     counted_by: str
-    """Whose counter it is: `the switch`, `perf`."""
+    """The source of the cycle counter: `the switch`, `perf`."""
 
 
 class CostFigures(Written):
-    """What the frames of a test cost, over all its trials."""
+    """The cost of the frames of a test, over all its trials."""
 
     mpps_per_core: float | None
-    """10^6 frames received a second, for each of `total_cores`."""
+    """10^6 frames received per second and core of `total_cores`."""
 
     total_cores: float | None
-    """Cores that all parts used and the kernel beside them; None where a part's use, or the
-    kernel's, is unknown."""
+    """Cores used by all parts, plus the kernel's work outside of them; None if the use of a part or
+    of the kernel is unknown."""
 
     softirq_cores: float | None
-    """Cores of the kernel's packet work on the whole machine, warm-up included."""
+    """Softirq time on the whole machine, warm-up included, in cores."""
 
     kernel_softirq: InterruptFigures | None
-    """Interrupts on the CPUs of the test; None in records of before they were read."""
+    """Interrupt time on the CPUs of the test; None in early records."""
 
     switch_cores: float | None
-    """Cores of the switch by the scheduler."""
+    """Cores of the switch according to the scheduler."""
 
     switch_busy_cores: float | None
-    """Cores of the switch at work by its own cycle counter; None where it has none."""
+    """Busy cores of the switch according to its cycle counter; None if it has no such counter."""
 
     scheduler_load: float | None
-    """The share of the time that the CPUs of the test were at work, as the scheduler tells it, on
-    average; None in records of before it was read."""
+    """The mean load of the CPUs of the test according to the scheduler, as a share; None in early
+    records."""
 
     cycles_load: float | None
-    """The same by reference cycles; None where whole CPUs are not counted: of a switch in the
-    kernel they are, where the host can."""
+    """The mean load of the CPUs of the test by reference cycles, as a share; None if whole CPUs are
+    not counted. They are counted for a kernel switch, if the host supports it."""
 
     disagreements: tuple[Disagreement, ...]
-    """Where the scheduler and a cycle counter differ by more than 0.1 cores."""
+    """Roles for which the scheduler and a cycle counter differ by more than 0.1 cores."""
 
     switch_threads: dict[str, float]
-    """Cores of each thread of the switch by the scheduler, by name."""
+    """Cores of the switch's threads according to the scheduler, by thread name."""
 
     scheduler: dict[str, SchedulerFigures]
-    """By role."""
+    """Scheduler events by role."""
 
     perf: PerfFigures | None
-    """What the processor counted; None in records of before it was read."""
+    """Processor counters; None in early records."""
 
     profile: Profile | None = None
-    """What the CPUs did, where that was asked for; `parts` by role."""
+    """The profile of the CPUs, if requested; its `parts` are by role."""

@@ -1,5 +1,6 @@
-"""Counters of the ends of a path's ports, of its switch and of its functions: up to one moment, or
-between two."""
+"""Counters of a path: of the ends of its ports, its switch and its functions.
+
+They count up to one moment, or between two moments."""
 
 from __future__ import annotations
 
@@ -14,28 +15,28 @@ from switchmark.model.place import PortEnd
 _Key = TypeVar("_Key")
 
 _SWITCH, _FUNCTION = "switch", "function"
-"""Words of a record: `switch` has its cycles and its slow path, `function f1 f1.0` what a function
-counts there."""
+"""Keys of a record: `switch` has the cycles and the slow path of the switch, `function f1 f1.0` the
+counters of a function at a port."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """The frames at one port, as counted there; None where nobody counts."""
+    """The frames counted at a port; None if nothing counts them."""
 
     rx: int | None = None
-    """Frames that came in there."""
+    """Frames received at the port."""
 
     tx: int | None = None
-    """Frames that left there."""
+    """Frames sent from the port."""
 
     rx_dropped: int | None = None
-    """Frames that came in and were dropped."""
+    """Frames dropped on receipt."""
 
     tx_dropped: int | None = None
-    """Frames that were to leave and were dropped."""
+    """Frames dropped on transmission."""
 
     def since(self, before: PortCounters) -> PortCounters:
-        """Return what was counted since `before`."""
+        """Return the counts since `before`."""
         return PortCounters(
             rx=_less(before.rx, self.rx),
             tx=_less(before.tx, self.tx),
@@ -45,56 +46,58 @@ class PortCounters:
 
 
 LinkCounters = Mapping[PortEnd, PortCounters]
-"""Counters of both ends of each port."""
+"""Counters by end of a port."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathCounters:
-    """The counters of a path up to one moment, or between two."""
+    """The counters of a path, up to one moment or between two."""
 
     links: LinkCounters = field(default_factory=dict)
-    """By end of a port."""
+    """Counters by end of a port."""
 
     busy_cycles: int | None = None
-    """Cycles in which the switch's polling threads had frames; None where it does not tell."""
+    """Cycles in which the switch's polling threads had frames; None if it does not report them."""
 
     idle_cycles: int | None = None
-    """Those in which they had none."""
+    """Cycles in which the switch's polling threads had no frames."""
 
     functions: Mapping[str, Mapping[str, PortCounters]] = field(default_factory=dict)
-    """Of functions that the traffic program does not play, by part and port."""
+    """Counters of functions other than the traffic program, by part and port."""
 
     read_ns: int | None = field(default=None, compare=False)
-    """When they were read, by the host's monotonic clock; between two moments, the time from one to
-    the other. None where it is not known."""
+    """The time of reading, by the host's monotonic clock, or the time between two readings, in
+    nanoseconds; None if unknown."""
 
     slow_path: int | None = None
-    """Frames that the switch could not forward on its fast path; None where it has none, or does
-    not tell."""
+    """Frames that the switch forwarded on its slow path; None if it has no fast path, or does not
+    report it."""
 
     @property
     def at_switch(self) -> Mapping[str, PortCounters]:
-        """Return by port what was counted at its end at the switch."""
+        """Return the counters at the switch's end of a port, by port."""
         return {end.port: counted for end, counted in self.links.items() if end.at_switch}
 
     @property
     def at_parts(self) -> Mapping[str, PortCounters]:
-        """Return by port what was counted at its end at the part."""
+        """Return the counters at the part's end of a port, by port."""
         return {end.port: counted for end, counted in self.links.items() if not end.at_switch}
 
     @property
     def inside(self) -> int:
-        """Return how many frames came into the switch that it tells nothing more of; 0 where it
-        does not count at each port."""
+        """Return the number of frames that entered the switch and were neither sent nor dropped; 0
+        if it does not count at every port."""
         counts = [(each.rx, each.tx) for each in self.at_switch.values()]
         dropped = sum(each.tx_dropped or 0 for each in self.at_switch.values())
         known = [rx - tx for rx, tx in counts if rx is not None and tx is not None]
         return sum(known) - dropped if len(known) == len(counts) else 0
 
     def since(self, before: PathCounters) -> PathCounters:
-        """Return what was counted since `before`. A switch that got no CPU amid its work was not
-        idle, though what is left of its CPU time comes to less than nothing; nor was one busy that
-        polled a little faster than was known of it."""
+        """Return the counts since `before`.
+
+        Busy and idle cycles are at least 0. Both are differences of estimates: idle cycles come out
+        negative if the switch lost the CPU during its work, and busy cycles if it polled a little
+        faster than expected."""
         return PathCounters(
             _difference(before.links, self.links),
             _at_least_0(_less(before.busy_cycles, self.busy_cycles)),
@@ -108,9 +111,11 @@ class PathCounters:
         )
 
     def busy(self, phase_ns: int) -> float | None:
-        """Return the share of a phase of `phase_ns` in which the switch had frames; None where it
-        does not tell. The counters are read some time before and after the phase, when the path is
-        quiet: what was busy between the two is of the phase, and all of it at most."""
+        """Return the share of a phase of `phase_ns` in which the switch had frames; None if the
+        switch does not report it.
+
+        The counters are read before and after the phase, while the path is quiet, so all busy
+        cycles belong to the phase. The share is at most 1."""
         if self.busy_cycles is None or self.idle_cycles is None:
             return None
         cycles = self.busy_cycles + self.idle_cycles
@@ -118,14 +123,14 @@ class PathCounters:
         return min(1.0, self.busy_cycles / cycles * between_ns / phase_ns) if cycles else None
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
-        """Return the counters as a record keeps them: by place, and the cycles under `switch`."""
+        """Return the counters in the form of a record: by place, with the cycles under `switch`."""
         by_place = {str(end): asdict(each) for end, each in self.links.items()}
         for part, ports in self.functions.items():
             by_place |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
         whole: dict[str, int | None] = {}
         if self.busy_cycles is not None:
             whole = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
-            if self.read_ns is not None:  # records of before it was noted are written as they were
+            if self.read_ns is not None:  # early records lack it
                 whole["read_ns"] = self.read_ns
         if self.slow_path is not None:
             whole["slow_path"] = self.slow_path
@@ -133,7 +138,7 @@ class PathCounters:
 
     @classmethod
     def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
-        """Return the counters that a record keeps like this."""
+        """Read the counters from the form of a record."""
         links: dict[PortEnd, PortCounters] = {}
         functions: dict[str, dict[str, PortCounters]] = {}
         for place, counts in written.items():
@@ -183,4 +188,4 @@ WrittenCounters = Annotated[
     PlainSerializer(PathCounters.as_dict),
     WithJsonSchema({"type": "object", "additionalProperties": _COUNTS}),
 ]
-"""The counters of a path as a member of a record."""
+"""The counters of a path, as a member of a record."""

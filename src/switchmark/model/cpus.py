@@ -1,5 +1,4 @@
-"""A CPU of a host, where a part runs, and sets of CPU numbers as text, as the kernel and its tools
-write them."""
+"""CPUs of a host, the CPUs of a part, and lists of CPU numbers in the notation of the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from itertools import pairwise
 from switchmark.errors import UsageError
 
 LAST_CPU = 1023
-"""More than any host has: the kernel and `taskset` leave out those that are not there."""
+"""A number above that of any host: the kernel and `taskset` ignore CPUs that do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,28 +17,28 @@ class Cpu:
     """A logical CPU."""
 
     id: int
-    """Its number."""
+    """The number of the CPU."""
     node: int = 0
-    """Its NUMA node."""
+    """The NUMA node of the CPU."""
     siblings: tuple[int, ...] = ()
     """The other CPUs of its physical core."""
     isolated: bool = False
-    """The kernel schedules nothing there by itself (isolcpus)."""
+    """Whether the kernel keeps other work off this CPU (isolcpus)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Where a part runs."""
+    """The CPUs of a part."""
 
     cpus: tuple[int, ...] = ()
-    """Its CPUs; none: the kernel chooses."""
+    """The CPUs; empty if the kernel chooses."""
 
     yield_: bool = False
-    """It must yield, as it shares them with another part."""
+    """Whether it must yield, because it shares the CPUs with another part."""
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Read CPU numbers as the kernel writes them: `0,2-5`."""
+    """Parse CPU numbers in the notation of the kernel: `0,2-5`."""
     cpus: set[int] = set()
     for item in text.strip().split(","):
         first, dash, last = item.strip().partition("-")
@@ -53,7 +52,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 
 def format_cpus(cpus: Collection[int]) -> str:
-    """Write CPU numbers as `parse_cpus` reads them."""
+    """Format CPU numbers for `parse_cpus`."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][-1] == cpu - 1:
@@ -64,8 +63,8 @@ def format_cpus(cpus: Collection[int]) -> str:
 
 
 def cpu_mask(cpus: Collection[int]) -> str:
-    """Return a set of CPUs as the kernel reads it where it takes no list: hexadecimal digits, with
-    a comma between every eight of them."""
+    """Return a CPU mask for kernel files that take no list: hexadecimal digits with a comma after
+    every eight digits."""
     digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
     padded = digits.rjust(-(-len(digits) // 8) * 8, "0")
     words = [padded[start : start + 8] for start in range(0, len(padded), 8)]
@@ -73,14 +72,13 @@ def cpu_mask(cpus: Collection[int]) -> str:
 
 
 def all_but(cpus: Collection[int]) -> str:
-    """Return all CPUs that there may be but these, as `taskset` takes them, whatever the host
-    has."""
+    """Return a list for `taskset` with all possible CPUs except these, whatever the host has."""
     edges = (-1, *sorted(set(cpus)), LAST_CPU + 1)
     gaps = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
     return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in gaps)
 
 
 def listed_cpus(content: bytes) -> frozenset[int]:
-    """Return the CPUs that a file of the kernel lists, which may be none."""
+    """Return the CPUs in a kernel file, which may be empty."""
     text = content.decode().strip()
     return frozenset(parse_cpus(text)) if text else frozenset()

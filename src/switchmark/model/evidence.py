@@ -14,41 +14,40 @@ from switchmark.model.place import WrittenPlace
 from switchmark.model.written import Written, object_schema
 
 Blamed = Literal["switch", "receiver", "function"]
-"""Who can be charged with lost frames."""
+"""The parts that can be charged with lost frames."""
 
 
 class HeaderCheck(Written):
-    """The headers of a flow's frames, compared with those that the addressing of the switch
-    promises."""
+    """The headers of a flow's frames, compared with the headers that the switch should write."""
 
     compared: int
     """Frames whose headers were compared."""
 
     broken: int
-    """Those of them that had other headers."""
+    """Compared frames with wrong headers."""
 
     unkept: int = 0
-    """Frames that arrived, of whose headers no copy was kept in time."""
+    """Frames that arrived before a copy of their headers could be kept."""
 
     unseen: str | None = None
-    """Why no headers could be seen."""
+    """Why no headers were visible."""
 
     found: str | None = None
     """The headers of the first broken frame, in hexadecimal."""
 
     promised: str | None = None
-    """What they should have been."""
+    """The headers that it should have had, in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The frames at both ends of a stretch of the path; a record says `in` and `out`."""
+    """The frames at both ends of a stretch of the path, `in` and `out` in records."""
 
     entered: int
-    """Frames that went into it."""
+    """Frames that entered the stretch."""
 
     left: int
-    """Frames that came out of it."""
+    """Frames that left the stretch."""
 
 
 def _balance(value: object) -> object:
@@ -70,50 +69,51 @@ _WrittenBalance = Annotated[
 
 
 class PastSwitch(Written):
-    """Frames went past a port that counted fewer than must have come through it."""
+    """A port that frames bypassed: it counted fewer frames than arrived through it."""
 
     arrived: int
-    """Frames that arrived by way of it."""
+    """Frames that arrived on a path through the port."""
 
     counted: int
-    """Those that the port counted."""
+    """Frames that the port counted."""
 
 
 class VerdictEvidence(Written):
-    """The evidence for a verdict. Rates are frames a second; three rates are low, mean and high."""
+    """The evidence for a verdict. Rates are in frames per second; three rates are the low, the mean
+    and the high one."""
 
     rule: str = ""
-    """The rule that decided."""
+    """The rule that decided the verdict."""
 
     unsent_share: float
-    """Frames that were not sent, of those that should have been."""
+    """The share of due frames that were not sent."""
 
     lost_share: float
-    """Frames that were lost, of those sent."""
+    """The share of sent frames that were lost."""
 
     lost_by: dict[Blamed, int] = Field(default_factory=dict)
-    """Lost frames by whose they are: `switch`, `receiver`, `function`."""
+    """Lost frames by the part that lost them: `switch`, `receiver`, `function`."""
 
     sender_blocked: float | None = None
-    """The share of the senders' attempts that found no room for all of a burst."""
+    """The share of the senders' attempts that had no room for a whole burst."""
 
     sender_ns: tuple[float, float] | None = None
-    """What the senders spend on a frame, in nanoseconds: outside of the kernel, and in all."""
+    """The senders' CPU time per frame, in nanoseconds: in user space, and in total."""
 
     receiver_ns: tuple[float, float] | None = None
-    """The same of the receivers."""
+    """The receivers' CPU time per frame, in nanoseconds: in user space, and in total."""
 
     receiver_empty_polls: float | None = None
     """The share of the receivers' polls that found nothing."""
 
     receiver_idle: float | None = None
-    """The share of the trial that the idlest receiver was without a frame."""
+    """The share of the trial in which the idlest receiver had no frames."""
 
     switch_busy: float | None = None
-    """The share of the phase in which the switch had frames; None where it does not tell."""
+    """The share of the phase in which the switch had frames; None if it does not report it."""
 
     stolen: float | None = None
-    """The share of all CPU time that the hypervisor kept."""
+    """The share of all CPU time that the hypervisor took (steal time)."""
 
     rate_pps: tuple[float, float, float]
     """The rate received."""
@@ -122,102 +122,102 @@ class VerdictEvidence(Written):
     """The rate sent."""
 
     direct_pps: tuple[float, float, float] | None = None
-    """The rate received on a cable; None without a calibration."""
+    """The baseline: the rate received on a cable; None without a calibration."""
 
     direct_sent_pps: float | None = None
-    """The rate sent there."""
+    """The rate sent on the cable."""
 
     functions_pps: tuple[float, float, float] | None = None
-    """The rate of the functions of a chain on cables, where it is known."""
+    """The rate of a chain's functions on cables, if known."""
 
     apart_pps: tuple[float, float, float] | None = None
-    """The rate of a sender and a cable for each copy of a frame, where it is known."""
+    """The rate with a sender and a cable for every copy of a frame, if known."""
 
 
 class ClockEvidence(Written):
-    """How precisely the clock of another kernel is known, from messages exchanged with a process
+    """The precision of the offset to another kernel's clock, from messages exchanged with a process
     there."""
 
     unsure_ns: int
-    """By how much it was wrong at most during the trial, in nanoseconds."""
+    """The largest error of the offset during the trial, in nanoseconds."""
 
     round_trip_ns: int
-    """The shortest exchange, in nanoseconds."""
+    """The shortest round trip of a message, in nanoseconds."""
 
     drift_ppm: float
-    """By how much its counter runs faster than its kernel says, in millionths."""
+    """The drift: how much faster its counter runs than its kernel reports, in ppm."""
 
 
 class Evidence(Written):
     """All evidence of a trial."""
 
     taken: dict[str, float] = Field(default_factory=dict)
-    """By CPUs, such as `0-1`: the share of them that others took."""
+    """The share of CPU time that other processes took, by CPUs such as `0-1`."""
 
     started_late_ns: dict[str, int] = Field(default_factory=dict)
-    """By the parts of a thread: how long after its start it began, in nanoseconds; if late."""
+    """The delay of threads that began the measured phase late, in nanoseconds, by their parts."""
 
     headers: dict[str, HeaderCheck] = Field(default_factory=dict)
-    """By flow, where headers were looked at."""
+    """The comparison of headers, by flow."""
 
     early: int = 0
-    """Frames that came before they were sent, by the clocks."""
+    """Frames that arrived before they were sent, according to the clocks."""
 
     left_over: int = 0
-    """Frames of the warm-up that came in the measured phase: the switch had held them."""
+    """Frames of the warm-up that the switch had queued and that arrived in the measured phase."""
 
     after_end: int = 0
-    """Distinct frames that came when the measured phase was over: queues had held them."""
+    """Distinct frames that arrived from queues after the measured phase."""
 
     announced: int = 0
     """Frames by which receivers and functions announced their MACs again in the measured phase, as
-    a switch that learns forgets a MAC that sends nothing. Only the counters of ports have them."""
+    a learning switch forgets silent MACs. Only port counters include these frames."""
 
     clocks: dict[str, ClockEvidence] = Field(default_factory=dict)
-    """By host, or by part in a virtual machine: the clocks that are not this host's."""
+    """The clocks of other hosts by host, and of virtual machines by part."""
 
     unsure_ns: int | None = None
-    """Between two clocks: by how much one-way latency may be wrong at most, in nanoseconds."""
+    """The largest error of one-way latency between two clocks, in nanoseconds."""
 
     skew_ns: int | None = None
-    """By how much the cycle counters of the CPUs may differ between which latencies were measured,
-    in nanoseconds; None where one core read both times, or where that is not known."""
+    """The largest difference between the cycle counters of the CPUs that read the two times, in
+    nanoseconds; None if a single core read both times, or if it is unknown."""
 
     lag: dict[str, Lag] = Field(default_factory=dict)
-    """By the first flow of each sender with a rate: how far it was behind when a frame was made."""
+    """The delay of paced senders behind their schedule, by the first flow of a sender."""
 
     stamps: dict[str, Stamps] = Field(default_factory=dict)
-    """By flow: who told when its frames arrived, and within which time."""
+    """The source and the precision of arrival times, by flow."""
 
     mixed: int = 0
-    """Flows of which frames came to several cores of a function."""
+    """Flows whose frames arrived on several cores of a function."""
 
     unfollowed: int = 0
-    """Of these, such of which not every frame's time was noted: of their frames `reordered` counts
-    what overtook within each core."""
+    """Mixed flows without an arrival time for every frame: here `reordered` counts reordering
+    within single cores only."""
 
     ties: int = 0
-    """Frames of flows that came to several cores, of which their times do not tell whether a later
-    one had come before to another core. In no count."""
+    """Frames of mixed flows whose times do not show whether a later frame had already arrived on
+    another core. Not included in any other counter."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
-    """By stretch of the path, as far as counters tell: frames `in` and `out`. One that gives more
-    than it got multiplies frames."""
+    """Frames `in` and `out` by stretch of the path, as far as counters show it. A stretch with more
+    frames out than in duplicates frames."""
 
     past: dict[WrittenPlace, PastSwitch] = Field(default_factory=dict)
-    """By place, where frames went past a port of the switch."""
+    """The ports of the switch that frames bypassed, by place."""
 
     window: HostActivity | None = None
-    """What the kernel counted meanwhile, warm-up and drain included."""
+    """The kernel's counts during the trial, warm-up and drain included."""
 
     verdict: VerdictEvidence | None = None
-    """Of the verdict."""
+    """The evidence for the verdict."""
 
     doubts: dict[str, Any] = Field(default_factory=dict)
-    """Of each doubt, by its name: whatever shows it."""
+    """The evidence for the doubts, by name."""
 
     discarded: tuple[str, ...] = ()
-    """For each trial that was run again before this one: the disturbance that spoiled it."""
+    """The disturbances that spoiled earlier attempts at this trial."""
 
     testbed: str = ""
-    """The testbed of a lab that it was measured on; missing in a run of one host."""
+    """The testbed of a lab; missing in a run on a single host."""

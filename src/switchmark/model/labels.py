@@ -1,4 +1,4 @@
-"""Which axes tell tests apart, and a test in a few words: for tables, pages and progress."""
+"""The axes that identify tests, and short names of tests, for tables, pages and progress."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from switchmark.model.test import AXES, Test
 
 
 def varying(tests: Sequence[Test]) -> tuple[str, ...]:
-    """Return the axes in which these tests differ, in the order of Test's fields."""
+    """Return the axes that differ between these tests, in the order of Test's fields."""
     return tuple(name for name in AXES if len({getattr(test, name) for test in tests}) > 1)
 
 
 def telling(tests: Sequence[Test]) -> tuple[str, ...]:
-    """Return the varying axes that a reader needs to tell these tests apart: how a test is measured
-    is left out where the other axes tell it."""
+    """Return the varying axes that a reader needs to identify these tests.
+
+    Axes of the method are omitted if the other axes suffice."""
     axes = list(varying(tests))
     left_out = ranked(AXES, lambda axis: axis.left_out)
     for axis in [each for each in left_out if each in axes]:
@@ -27,8 +28,10 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
 
 
 def following(tests: Sequence[Test], axis: str) -> tuple[str, ...]:
-    """Return the axes that switchmark may have chosen for each value of another one: they differ,
-    and have one value wherever that has one. Tests that differ in these too are compared."""
+    """Return the axes that switchmark may have chosen for every value of `axis`.
+
+    They vary, and have a single value for every value of `axis`. Tests that differ in these axes
+    are still compared."""
     chosen = [name for name in varying(tests) if AXES[name].chosen and name != axis]
     return tuple(
         name
@@ -39,7 +42,7 @@ def following(tests: Sequence[Test], axis: str) -> tuple[str, ...]:
 
 
 def label(test: Test, axes: Sequence[str]) -> str:
-    """Write a test in a few words: its switch, and its values on `axes`."""
+    """Return a short name of a test: its switch, and its values of `axes`."""
     words = [test.switch]
     for axis in axes:
         value = getattr(test, axis)
@@ -51,15 +54,15 @@ def label(test: Test, axes: Sequence[str]) -> str:
 
 
 def is_bare(value: object) -> bool:
-    """Say whether a value needs the axis beside it to be understood."""
+    """Say whether a value needs the name of its axis to be understood."""
     return not isinstance(value, str) or value in _OF_SEVERAL or value[:1].isdigit()
 
 
-_TOLD = Counter(
+_COUNTED = Counter(
     word
     for axis in AXES.values()
     for word in {axis.default, *axis.choices}
     if isinstance(word, str) and not axis.table
 )
-_OF_SEVERAL = {"max", *(word for word, axes in _TOLD.items() if axes > 1)}
-"""Words that several axes have, such as auto."""
+_OF_SEVERAL = {"max", *(word for word, axes in _COUNTED.items() if axes > 1)}
+"""Values that several axes share, such as auto."""

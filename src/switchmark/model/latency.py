@@ -1,7 +1,7 @@
-"""Latencies: of one trial, with the histogram that they are read from, and of several trials.
+"""Latencies: of a single trial with its histogram, and of several trials.
 
-Nanoseconds since a frame should have left. A percentile is None unless at least ten samples lie
-beyond it.
+Latency counts from the time at which a frame should have left. A percentile is None unless at least
+ten samples lie beyond it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from switchmark.model.written import Written
 
 
 class Distribution(BaseModel):
-    """A histogram of times, and the values that are most often read from it."""
+    """A histogram of times, and its most common statistics."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: int
-    """Values: of frames, or of pairs of them."""
+    """The number of values: of frames, or of pairs of frames."""
 
     min: int
-    """The smallest, in nanoseconds."""
+    """The minimum, in nanoseconds."""
 
     mean: float
     """The mean, in nanoseconds."""
@@ -31,66 +31,68 @@ class Distribution(BaseModel):
     """The median, in nanoseconds."""
 
     p90: int | None
-    """90 % are no greater."""
+    """The 90th percentile, in nanoseconds."""
 
     p99: int | None
-    """99 % are no greater."""
+    """The 99th percentile, in nanoseconds."""
 
     p999: int | None
-    """99.9 % are no greater."""
+    """The 99.9th percentile, in nanoseconds."""
 
     max: int
-    """The greatest, in nanoseconds."""
+    """The maximum, in nanoseconds."""
 
     histogram: str | None = None
-    """All of them: HdrHistogram's V2 compressed encoding."""
+    """The whole histogram, in HdrHistogram's V2 compressed encoding."""
 
 
 class Lag(Distribution):
-    """How late a paced sender made its frames: after the time that each was due by the rate."""
+    """The delay of a paced sender: from the time that a frame was due to the time it was made."""
 
 
 class Stamps(BaseModel):
-    """Stamps say who told when frames arrived. A time that nobody told is that of the look that
-    found the frame, which came after the look before it: by so many nanoseconds the frame may be
-    younger than is told, unless it waited for its turn."""
+    """The source and the precision of arrival times.
+
+    A frame without a timestamp gets the time of the poll that found it. It arrived after the poll
+    before, so its latency may be too high by the time between the two polls, unless the frame
+    waited in a queue."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Literal["poll", "call", "kernel", "device"]
-    """The look for frames (`poll`), each frame's own system call, the kernel, or a device."""
+    """The source: the poll, the system call of the frame (`call`), the kernel, or a device."""
 
     noted: int
-    """Frames of which it was told; of all others it is the look's time."""
+    """Frames with a timestamp from this source; the others have the time of their poll."""
 
     p50: int | None
-    """Between two looks, the median by frames, in nanoseconds."""
+    """The median time between two polls, over the frames, in nanoseconds."""
 
     p99: int | None
-    """99 % are no greater."""
+    """The 99th percentile, in nanoseconds."""
 
     max: int
-    """The greatest."""
+    """The maximum, in nanoseconds."""
 
 
 class Variation(Distribution):
-    """How the delays of consecutive frames differ (IPDV, RFC 5481): absolute nanoseconds, of pairs
-    of frames of a flow that also arrived one after the other."""
+    """Inter-packet delay variation (IPDV, RFC 5481): the absolute difference of the delays of two
+    consecutive frames of a flow that also arrived in sequence."""
 
 
 class Latency(BaseModel):
-    """The latency of some frames of one trial."""
+    """The latency of frames in a trial."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["rtt", "one-way"]
-    """There and back, or one way."""
+    """Round trip, or one way."""
 
     count: int
-    """Frames."""
+    """The number of frames."""
 
     min: int
-    """The smallest, in nanoseconds."""
+    """The minimum, in nanoseconds."""
 
     mean: float
     """The mean, in nanoseconds."""
@@ -99,45 +101,45 @@ class Latency(BaseModel):
     """The median, in nanoseconds."""
 
     p90: int | None
-    """90 % are no greater."""
+    """The 90th percentile, in nanoseconds."""
 
     p99: int | None
-    """99 % are no greater."""
+    """The 99th percentile, in nanoseconds."""
 
     p999: int | None
-    """99.9 % are no greater."""
+    """The 99.9th percentile, in nanoseconds."""
 
     p9999: int | None = None
-    """99.99 % are no greater."""
+    """The 99.99th percentile, in nanoseconds."""
 
     p99999: int | None = None
-    """99.999 % are no greater."""
+    """The 99.999th percentile, in nanoseconds."""
 
     p999999: int | None = None
-    """99.9999 % are no greater."""
+    """The 99.9999th percentile, in nanoseconds."""
 
     max: int
-    """The greatest, in nanoseconds."""
+    """The maximum, in nanoseconds."""
 
     histogram: str | None = None
-    """All of them: HdrHistogram's V2 compressed encoding."""
+    """The whole histogram, in HdrHistogram's V2 compressed encoding."""
 
     earliest: str | None = None
-    """The same histogram as it would be if each frame had arrived right after the look before the
-    one that found it: the true latencies lie between the two."""
+    """The histogram with the earliest possible arrival times, right after the previous poll. The
+    true latencies lie between this histogram and the other."""
 
     ipdv: Variation | None = None
-    """How they differ from frame to frame, where that was measured."""
+    """The variation from frame to frame, if it was measured."""
 
 
 class VariationFigures(Written):
     """A `Variation` without its histogram."""
 
     count: int
-    """Pairs of frames."""
+    """The number of pairs of frames."""
 
     min: int
-    """The smallest, in nanoseconds."""
+    """The minimum, in nanoseconds."""
 
     mean: float
     """The mean, in nanoseconds."""
@@ -146,56 +148,56 @@ class VariationFigures(Written):
     """The median, in nanoseconds."""
 
     p90: int | None = None
-    """90 % are no greater."""
+    """The 90th percentile, in nanoseconds."""
 
     p99: int | None = None
-    """99 % are no greater."""
+    """The 99th percentile, in nanoseconds."""
 
     p999: int | None = None
-    """99.9 % are no greater."""
+    """The 99.9th percentile, in nanoseconds."""
 
     max: int
-    """The greatest, in nanoseconds."""
+    """The maximum, in nanoseconds."""
 
 
 class LatencyError(Written):
-    """How wrong a median may be, in nanoseconds: bounds, and their sum."""
+    """Bounds of the error of a median latency, and their sum."""
 
     median_ns: int
-    """The sum of all below: the median is right to this, more or less."""
+    """The sum of the bounds below: the error of the median, plus or minus, in nanoseconds."""
 
     stamps_ns: int
-    """By how much the median may be too high, as nobody noted when frames arrived: the median less
-    that of the earliest times at which they can have arrived."""
+    """How much the median may be too high without timestamps, in nanoseconds: the median minus the
+    median of the earliest possible arrival times."""
 
     skew_ns: int
-    """By how much the cycle counters of two CPUs of the test may differ; 0 of times that one core
-    read, and where it was not measured."""
+    """The largest difference between the cycle counters of two CPUs of the test, in nanoseconds; 0
+    if a single core read both times, and if it was not measured."""
 
     clocks_ns: int
-    """The same of two clocks: `unsure_ns`, and 100 where the kernel or a device noted arrivals by
-    its own."""
+    """The error between two clocks, in nanoseconds: `unsure_ns`, plus 100 if the kernel or a device
+    took the timestamps by its own clock."""
 
     histogram_ns: int
-    """What the histogram does not tell apart at the median: 1/1024 of it."""
+    """The resolution of the histogram at the median, in nanoseconds: 1/1024 of the median."""
 
     @property
     def above_ns(self) -> int:
-        """Return by how much the median may be too low: stamps make it too high only."""
+        """Return how much the median may be too low: missing timestamps can only raise it."""
         return self.median_ns - self.stamps_ns
 
 
 class LatencyFigures(Written):
-    """The latency of all frames of some trials."""
+    """The latency of all frames of several trials."""
 
     kind: Literal["rtt", "one-way"]
-    """There and back, or one way."""
+    """Round trip, or one way."""
 
     count: int
-    """Frames."""
+    """The number of frames."""
 
     min: int
-    """The smallest, in nanoseconds."""
+    """The minimum, in nanoseconds."""
 
     mean: float
     """The mean, in nanoseconds."""
@@ -204,34 +206,34 @@ class LatencyFigures(Written):
     """The median, in nanoseconds."""
 
     p90: int | None = None
-    """90 % are no greater."""
+    """The 90th percentile, in nanoseconds."""
 
     p99: int | None = None
-    """99 % are no greater."""
+    """The 99th percentile, in nanoseconds."""
 
     p999: int | None = None
-    """99.9 % are no greater."""
+    """The 99.9th percentile, in nanoseconds."""
 
     p9999: int | None = None
-    """99.99 % are no greater."""
+    """The 99.99th percentile, in nanoseconds."""
 
     p99999: int | None = None
-    """99.999 % are no greater."""
+    """The 99.999th percentile, in nanoseconds."""
 
     p999999: int | None = None
-    """99.9999 % are no greater."""
+    """The 99.9999th percentile, in nanoseconds."""
 
     max: int
-    """The greatest, in nanoseconds."""
+    """The maximum, in nanoseconds."""
 
     pdv: int | None = None
-    """Packet delay variation: the 99.9th percentile less the smallest (RFC 5481 section 4.2)."""
+    """Packet delay variation (RFC 5481 section 4.2): p99.9 minus the minimum, in nanoseconds."""
 
     ipdv: VariationFigures | None = None
-    """How they differ from frame to frame (section 4.1), where that was measured."""
+    """Inter-packet delay variation (RFC 5481 section 4.1), if it was measured."""
 
     unsure_ns: int | None = None
-    """Between two clocks: by how much all of them may be wrong at most, in nanoseconds."""
+    """The largest error of all values between two clocks, in nanoseconds."""
 
     error: LatencyError | None = None
-    """By how much the median may be wrong, and by what."""
+    """The error of the median, by cause."""

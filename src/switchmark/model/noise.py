@@ -1,6 +1,6 @@
-"""What else happened on a host: around a test, and during each of its trials.
+"""The noise of a host: around a test, and during its trials.
 
-CPUs are named by their numbers, as texts. What a host does not report is None.
+CPUs are named by their numbers, as strings. Values that a host does not report are None.
 """
 
 from __future__ import annotations
@@ -10,72 +10,72 @@ from pydantic import Field
 from switchmark.model.written import Written
 
 BUSY = 0.2
-"""The share of a CPU's time from which what others take of it spoils what is measured there."""
+"""The share of a CPU's time above which background load spoils a measurement on that CPU."""
 
 
 class Jitter(Written):
-    """The time that a busy loop on one CPU did not get."""
+    """The time that a busy loop on a CPU lost to other work."""
 
     lost: float | None = None
-    """The share of its time that it did not get."""
+    """The share of its time that it lost."""
 
     max_ns: int = 0
     """The longest gap, in nanoseconds."""
 
     gaps: tuple[tuple[int, int], ...] = ()
-    """The gaps longer than a microsecond: a least length in nanoseconds, and how many."""
+    """The gaps above a microsecond: a minimum length in nanoseconds, and the number of gaps."""
 
     skew_ns: int | None = None
-    """By how much its cycle counter is ahead of that of the probe's first CPU, in nanoseconds."""
+    """How far its cycle counter is ahead of that of the probe's first CPU, in nanoseconds."""
 
     skew_within_ns: int | None = None
-    """And so many more or less."""
+    """The uncertainty of `skew_ns`, plus or minus, in nanoseconds."""
 
 
 class _Probe(Written):
     at: str | None = None
-    """When it was measured: date, time and offset (ISO 8601)."""
+    """The time of the measurement: date, time and offset (ISO 8601)."""
 
     jitter: dict[str, Jitter] | None = None
-    """By CPU; None where the traffic program could not be run there."""
+    """Jitter by CPU; None if the traffic program could not run there."""
 
 
 class HostActivity(Written):
-    """What the kernel counted between two moments."""
+    """The kernel's counts between two moments."""
 
     elapsed_s: float = 0.0
     """The time between them, in seconds."""
 
     stolen: float | None = None
-    """The share of all CPU time that the hypervisor kept."""
+    """The share of all CPU time that the hypervisor took (steal time)."""
 
     softirq_cores: float | None = None
-    """The kernel's packet work on the whole machine, in cores."""
+    """Softirq time on the whole machine, in cores."""
 
     interrupts_per_s: dict[str, float] = Field(default_factory=dict)
-    """Interrupts by devices, by CPU, a second."""
+    """Device interrupts per second, by CPU."""
 
     frequency_khz: dict[str, tuple[int | None, int]] | None = None
-    """The frequency of each CPU at the first moment and at the second, in kHz."""
+    """The frequency at the first and at the second moment, in kHz, by CPU."""
 
     pressure: float | None = None
-    """The share of the time in which somebody waited for a CPU (PSI)."""
+    """The share of the time in which some task waited for a CPU (PSI)."""
 
 
-# Of two bases, the members of the last come first.
+# With two bases, the members of the second come first.
 class NoiseCertificate(HostActivity, _Probe):
-    """The noise of some CPUs at one time: what a busy loop lost, and what the kernel counted
-    meanwhile."""
+    """The noise of some CPUs at one time: the losses of a busy loop, and the kernel's counts during
+    it."""
 
     tsc: tuple[str, ...] = ()
-    """What the processor promises of its cycle counter: `constant_tsc`, `nonstop_tsc`."""
+    """The processor's flags for its cycle counter: `constant_tsc`, `nonstop_tsc`."""
 
 
 class Noise(Written):
-    """The host's certificates of a test."""
+    """The noise of the host around a test."""
 
     before: NoiseCertificate
-    """From just before it."""
+    """Measured just before the test."""
 
     after: NoiseCertificate
-    """From just after it."""
+    """Measured just after the test."""

@@ -1,7 +1,7 @@
-"""Places on a path where frames are counted, and where they are lost.
+"""The places on a path where frames are counted or lost.
 
-A place has one spelling, which records keep: `f0@switch in`, `ring f1`. A place that this version
-does not know is kept as it is written.
+A place has a single spelling in records: `f0@switch in`, `ring f1`. A place that this version does
+not know stays as written.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _OF_HOST = ":"
 
 
 def part_of(port: str) -> str:
-    """Return the part that a port is of: `f1` of `f1.0`."""
+    """Return the part of a port: `f1` for `f1.0`."""
     return port.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class PortEnd:
-    """One of the two ends of a port: `f0`, at its part, or `f0@switch`, at the switch."""
+    """An end of a port: `f0` at its part, or `f0@switch` at the switch."""
 
     port: str
     """The port, such as `f0` or `f1.0`."""
 
     at_switch: bool = False
-    """It is the end at the switch, not the one that the part has opened."""
+    """Whether it is the end at the switch, not the end that the part has opened."""
 
     @classmethod
     def parse(cls, text: str) -> PortEnd:
-        """Return the end that is written like this."""
+        """Parse an end of a port."""
         return cls(text.removesuffix(_AT_SWITCH), text.endswith(_AT_SWITCH))
 
     def __str__(self) -> str:
@@ -47,44 +47,44 @@ class PlaceKind(StrEnum):
     """A receiver's socket or ring was full."""
 
     ENGINE = "engine"
-    """The engine of a part dropped it, at one of its ports."""
+    """The engine of a part dropped the frame at a port."""
 
     FUNCTION = "function"
-    """A function of a chain did not pass it on."""
+    """A function of a chain did not forward the frame."""
 
     OUT = "out"
-    """An end of a port had no room for it when it was to leave there."""
+    """An end of a port had no room to send the frame."""
 
     IN = "in"
-    """An end of a port had no room for it when it came in there."""
+    """An end of a port had no room to receive the frame."""
 
     TO_SWITCH = "to switch"
-    """It was sent and did not enter the switch; nobody says at which port."""
+    """The frame was sent and did not enter the switch; the port is unknown."""
 
     INSIDE_SWITCH = "inside switch"
-    """It entered the switch, between two hosts that of one, and did not leave it, and no counter
-    says why."""
+    """The frame entered the switch (in a remote test, the switch of a host) and did not leave it,
+    and no counter shows why."""
 
     FROM_SWITCH = "from switch"
-    """It left the switch and was not received; nobody says at which port."""
+    """The frame left the switch and was not received; the port is unknown."""
 
     CABLE = "cable"
-    """It left one host by a cable and did not come in at the other."""
+    """The frame left a host on a cable and did not arrive at the other host."""
 
     CORRUPTED = "corrupted"
-    """It came with a wrong checksum or wrong bytes."""
+    """The frame arrived with a wrong checksum or wrong bytes."""
 
     STRAY = "stray"
-    """It came to a receiver which it was not for."""
+    """The frame reached a receiver that it was not addressed to."""
 
     LATE = "late"
-    """It came when the trial was over."""
+    """The frame arrived after the end of the trial."""
 
     BEYOND = "beyond"
-    """So many later ones came before it that nobody can tell whether it had come already."""
+    """The frame arrived after so many later frames that it may be a duplicate."""
 
     OTHER = ""
-    """What this version has no word for."""
+    """A place that this version does not know."""
 
 
 _OF_PARTS = (PlaceKind.RING, PlaceKind.ENGINE, PlaceKind.FUNCTION)
@@ -95,17 +95,17 @@ _OF_PATH = frozenset(PlaceKind) - {*_OF_PARTS, *_OF_ENDS, PlaceKind.OTHER}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place where frames are lost: of some kind, at a port or a function."""
+    """A place where frames are lost: a kind, and a port or a function."""
 
     kind: PlaceKind
-    """What kind of place it is."""
+    """The kind of the place."""
 
     at: str = ""
-    """The port, the function, the host or the cable that it is at; empty where the kind says all.
-    Of `other` the whole text."""
+    """The port, the function, the host or the cable; empty if the kind is enough. For `OTHER`, the
+    whole text."""
 
     at_switch: bool = False
-    """It is at the switch's end of the port, not at the part's."""
+    """Whether it is at the switch's end of the port, not at the part's."""
 
     @classmethod
     def ring(cls, port: str) -> Place:
@@ -114,7 +114,7 @@ class Place:
 
     @classmethod
     def engine(cls, port: str) -> Place:
-        """Return the place of an engine, at a port."""
+        """Return the place of an engine at a port."""
         return cls(PlaceKind.ENGINE, port)
 
     @classmethod
@@ -134,7 +134,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Return the place that is written like this."""
+        """Parse a place."""
         word, _, rest = text.partition(" ")
         if word in _OF_PARTS and rest:
             return cls(PlaceKind(word), rest)
@@ -151,12 +151,12 @@ class Place:
 
     @property
     def part(self) -> str:
-        """Return the part at which it is; empty where the kind names none."""
+        """Return its part; empty if the kind has no part."""
         return "" if self.kind in (PlaceKind.OTHER, *_OF_HOSTS) else part_of(self.at)
 
     @property
     def of_uplink(self) -> bool:
-        """Say whether it is at the end of a cable to another host, such as `left:u0`."""
+        """Say whether it is an end of a cable to another host, such as `left:u0`."""
         return _OF_HOST in self.at and self.kind not in (PlaceKind.OTHER, *_OF_HOSTS)
 
     def __str__(self) -> str:
@@ -178,9 +178,9 @@ def _place(value: object) -> object:
 _TEXT = WithJsonSchema({"type": "string"})
 
 WrittenEnd = Annotated[PortEnd, BeforeValidator(_end), PlainSerializer(str, return_type=str), _TEXT]
-"""An end of a port as a member of a record."""
+"""An end of a port, as a member of a record."""
 
 WrittenPlace = Annotated[
     Place, BeforeValidator(_place), PlainSerializer(str, return_type=str), _TEXT
 ]
-"""A place as a member of a record."""
+"""A place, as a member of a record."""

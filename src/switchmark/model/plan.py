@@ -1,8 +1,8 @@
-"""Plans: what is to be done to a host, as data.
+"""Plans: the actions on a host, as data.
 
-A plan is a tuple of frozen steps, each with its reason. Drivers return plans; only `runs.executor`
-carries them out. `${name}` in an argv, a path or a content stands for a value that an earlier
-`Run(save=...)` kept, or for the pid of an earlier `Spawn`.
+A plan is a tuple of frozen steps with their reasons. Drivers return plans, and only `runs.executor`
+executes them. `${name}` in an argv, a path or a content stands for the output saved by an earlier
+`Run(save=...)`, or for the pid of an earlier `Spawn`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,33 @@ from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
 PORTS_DIR, OWN_DIR = "ports", "switch"
-"""The folders in a run's folder that programs of a path write to: all of them, and the switch
-alone. What may carry out commands on the host, as the journal, is in neither."""
+"""The folders of a run that the programs of a path can write to: the first for all programs, the
+second for the switch only. Files that lead to commands on the host, such as the journal, are in
+neither."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place where commands run: an instance of an environment, or a host itself."""
+    """A place for commands: an instance of an environment, or a host itself."""
 
     name: str
-    """With the prefix of the run (`sm3f2a-f0`); that of a host is `host`."""
+    """The name with the prefix of the run (`sm3f2a-f0`); `host` for a host."""
     environment: str
     """The name of its environment."""
     host: str = "local"
-    """The name of the host that it is on."""
+    """The name of its host."""
     run_dir: str = ""
-    """The folder of the run, where the way into some nodes is."""
+    """The folder of the run, which has the entry files of some nodes."""
     image: str | None = None
-    """The image of the user's that it is made of; None for what the environment makes."""
+    """The user's image for it; None for the image of the environment."""
     isolated: bool = False
-    """It has a network stack of its own."""
+    """Whether it has a separate network stack."""
     reaches: frozenset[str] = frozenset()
-    """The environments in whose nodes interfaces can be made from here."""
+    """The environments in whose nodes this node can create interfaces."""
 
 
 HOST = Node("host", "host")
-"""The local machine, outside of every namespace that switchmark makes."""
+"""The local machine, outside of all namespaces of switchmark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,93 +46,95 @@ class Run:
     """Run a command to its end."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     argv: tuple[str, ...]
     """The command."""
     at: Node = HOST
-    """Where it runs."""
+    """The node where it runs."""
     undo: tuple[str, ...] | None = None
-    """The command that takes the effect back, at the same place; it is idempotent."""
+    """The idempotent command that reverts the effect, in the same node."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its environment, besides those that it has anyway."""
+    """Additional environment variables."""
     stdin: bytes | None = None
-    """What it reads; None: nothing."""
+    """Its input; None for no input."""
     save: str | None = None
-    """The name under which its output is kept, stripped, for `${name}` in later steps."""
+    """The name that saves its output, stripped, for `${name}` in later steps."""
     ok: tuple[int, ...] = (0,)
-    """The exit statuses that count as success."""
+    """The exit codes that count as success."""
     timeout_s: float = 10.0
-    """Seconds after which it has failed."""
+    """The time limit, in seconds."""
     undo_stdin: bytes | None = None
-    """What `undo` reads; None: nothing."""
+    """The input of `undo`; None for no input."""
     about: str = ""
     """Its subject: consecutive commands with different subjects are independent and may run in
-    parallel, and so may their undos. Empty: it runs alone."""
+    parallel, and so may their undo commands. Empty for a command that runs alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Start a process that lives until the plan is undone. Its stdin and stdout are pipes that
-    `Executor.process(name)` hands out; its stderr goes to `logs/NAME.stderr` of the run folder."""
+    """Start a process that lives until the plan is undone.
+
+    `Executor.process(name)` returns its stdin and stdout as pipes. Its stderr goes to
+    `logs/NAME.stderr` in the run folder."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     name: str
     """Its name in the run; `${name}` is its pid in later steps."""
     argv: tuple[str, ...]
     """The command."""
     at: Node = HOST
-    """Where it runs."""
+    """The node where it runs."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its environment, besides those that it has anyway."""
+    """Additional environment variables."""
     stop: tuple[int, float] = (SIGTERM, 5.0)
-    """The signal that ends it, and the seconds until SIGKILL."""
+    """The signal that stops it, and the seconds until SIGKILL."""
     within: tuple[str, ...] = ()
-    """The beginning of the command, outside of its node: a program that does something to itself,
-    such as to join a cgroup, and then becomes the rest."""
+    """A prefix of the command, outside of its node: a program that changes its state (joins a cgroup,
+    for instance) and then executes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write a file. The undo writes the old content back, or removes the file."""
+    """Write a file. The undo restores the old content, or removes the file."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     path: str
     """The file."""
     content: bytes
-    """All that it holds then."""
+    """The whole new content."""
     at: Node = HOST
-    """Where it is."""
+    """The node that has it."""
     machine_wide: bool = False
-    """It is a value of the whole host (a sysctl). Such a value is leased: the first run saves the
-    old value, the last one restores it."""
+    """Whether it is a value of the whole host (a sysctl). Such a value is leased: the first run
+    saves the old value, and the last run restores it."""
     optional: bool = False
-    """Nothing is written where the file does not exist."""
+    """Whether to skip the step if the file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Make a folder of the system's, with those above it, as a program would that leaves it behind.
-    The undo removes what was not there before, as far as it is empty then."""
+    """Create a system folder and its parents, which a program would create and leave behind. The
+    undo removes the created folders that are empty by then."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     path: str
     """The folder."""
     at: Node = HOST
-    """Where it is."""
+    """The node that has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Keep hugepages free for this run. They are leased as a machine-wide Write is, but additive:
-    each step of each run gets its own. The undo gives them back."""
+    """Reserve hugepages for this run. They are leased like a machine-wide Write, but additive:
+    every step of every run adds its pages. The undo returns them."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     megabytes: int
-    """How many (of 1024 KiB)."""
+    """The amount, in MiB (1024 KiB)."""
     node: int = 0
     """The NUMA node."""
     at: Node = HOST
@@ -143,30 +146,30 @@ class Check:
     """The condition of a Wait."""
 
     argv: tuple[str, ...]
-    """The command that is tried."""
+    """The command to try."""
     at: Node = HOST
-    """Where it runs."""
+    """The node where it runs."""
     pattern: str | None = None
-    """A regular expression (re.search, MULTILINE) that its output has to match; None: none has
-    to."""
+    """A regular expression (re.search, MULTILINE) that the output must match; None for any
+    output."""
     ok: tuple[int, ...] = (0,)
-    """The exit statuses that count as success."""
+    """The exit codes that count as success."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its environment, besides those that it has anyway."""
+    """Additional environment variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Poll a check until it holds; NotReady if it does not."""
+    """Poll a check until it holds; raises NotReady after the time limit."""
 
     why: str
-    """The reason, for whoever reads the plan."""
+    """The reason, for readers of the plan."""
     check: Check
     """The condition."""
     timeout_s: float = 10.0
-    """Seconds after which it has failed."""
+    """The time limit, in seconds."""
     unless_dead: str | None = None
-    """The name of a Spawn: once that process has ended, the wait has failed."""
+    """The name of a Spawn whose exit makes the wait fail at once."""
 
 
 Step = Run | Spawn | Write | Folder | Reserve | Wait
@@ -174,7 +177,7 @@ Plan = tuple[Step, ...]
 
 
 def on_host(steps: Plan, host: str) -> Plan:
-    """Return the steps, those at the host itself at the host of this name."""
+    """Return the steps, with the local host replaced by the host of this name."""
     if host == HOST.host:
         return steps
 

@@ -1,5 +1,8 @@
-"""Makes texts from elsewhere safe to print: a switch's message, or a name in a record, may hold
-control characters for a terminal, or characters that XML does not allow."""
+"""Makes foreign text safe to print.
+
+A message of a switch, or a name in a record, may contain control characters for a terminal, or
+characters that XML does not allow.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ import re
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-"""Control characters but for tab and newline, what turns the direction of a text, and what is no
-character."""
+"""Control characters except tab and newline, marks that change the direction of text, and code
+points that are not characters."""
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which what is not to be shown stands as Python writes it, such as `\x1b`; a
-    newline of two characters is one."""
+    r"""Return the text with unsafe characters escaped in Python's notation, such as `\x1b`, and
+    with CRLF as a single newline."""
     return _OBEYED.sub(_written, text.replace("\r\n", "\n"))
 
 

@@ -1,7 +1,7 @@
-"""A trial, as it is asked for and as it came out, and the record of a test: schema 1 of
+"""The specification and the result of a trial, and the record of a test: schema 1 of
 docs/guide/reading-a-record.md.
 
-Counts are integers and exact; rates are derived by whoever prints them.
+Counts are exact integers; the code that prints a record derives the rates.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from switchmark.model.written import OrEmpty, Written, object_schema
 
 SCHEMA = 1
 
-_INTERVALS = 50  # at least so many in a trial, for its steady part to be found
+_INTERVALS = 50  # the least per trial that is enough to find its steady part
 _INTERVALS_MAX = 60_000
 
 Verdict = Literal["offered-load", "sender", "receiver", "switch", "function", "host", "unknown"]
@@ -47,24 +47,24 @@ class _Frozen(BaseModel):
 
 
 class TrialSpec(BaseModel):
-    """A trial to be run: a load for a time."""
+    """A trial to run: a load and a duration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rate_pps: float | None
-    """Frames per second of each sender; None for as fast as it can."""
+    """The offered load per sender, in frames per second; None for the maximum."""
     duration_s: float
-    """Seconds that are measured."""
+    """The measured phase, in seconds."""
     warmup_s: float
-    """Seconds of traffic before them, which are not."""
+    """The warm-up before the measured phase, in seconds."""
     frames: int | None = None
-    """The frames of each sender after which the trial ends, if that is before its time."""
+    """The number of frames per sender that ends the trial early; None for no limit."""
     repeat: int = 1
-    """The repeat of its search that it belongs to, from 1; 1 where each trial is a repeat."""
+    """The repeat of its search, from 1; always 1 if every trial is a repeat."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write it as before there were repeats of searches, where it is none."""
+        """Omit `repeat` if it is 1, as in records from before searches had repeats."""
         written: dict[str, Any] = write(self)
         if self.repeat == 1:
             written.pop("repeat", None)
@@ -72,126 +72,127 @@ class TrialSpec(BaseModel):
 
     @property
     def longest_ns(self) -> int:
-        """Return how long its longer phase lasts."""
+        """Return the duration of its longer phase, in nanoseconds."""
         return round(max(self.duration_s, self.warmup_s) * 1e9)
 
     @property
     def interval_ns(self) -> int:
-        """Return the intervals in which arrivals are counted: 0.1 s, less in a trial below 5 s."""
+        """Return the interval for counting arrivals: 0.1 s, or less in a trial below 5 s."""
         wanted = max(1_000_000, min(100_000_000, round(self.duration_s * 1e9) // _INTERVALS))
         return max(wanted, self.longest_ns // _INTERVALS_MAX)
 
 
 class FlowCounts(_Frozen):
-    """The frames of one flow in the measured phase."""
+    """The frame counts of a flow in the measured phase."""
 
     flow: str
-    """The flow: its sender and its receiver, such as `f0-f1`, and a number where there are more."""
+    """The flow: sender and receiver, such as `f0-f1`, with a number if they share several flows."""
 
     tx: int
     """Frames sent."""
 
     rx: int
-    """Distinct frames received."""
+    """Distinct frames that arrived."""
 
     lost: int
     """Frames sent that did not arrive."""
 
     duplicated: int = 0
-    """Further copies of a frame."""
+    """Duplicates of frames that had already arrived."""
 
     reordered: int = 0
-    """Frames that arrived after one that was sent later."""
+    """Frames that arrived after a frame that was sent later."""
 
     corrupted: int = 0
     """Frames with a wrong checksum or wrong bytes."""
 
     latency: Latency | None = None
-    """Its latency, where each flow was measured by itself."""
+    """The latency of the flow, if flows were measured separately."""
 
 
 class PartReport(_Frozen):
-    """What one part used in the measured phase. Cores are CPU time divided by elapsed time."""
+    """The CPU use of a part in the measured phase. Cores are CPU time divided by elapsed time."""
 
     part: str
-    """The part, or `switch`."""
+    """The id of the part, or `switch`."""
 
     roles: tuple[str, ...]
-    """What it does: `sender`, `receiver`, `client`, `server`, `forwarder`, `function`, `switch`."""
+    """Its roles: `sender`, `receiver`, `client`, `server`, `forwarder`, `function`, `switch`."""
 
     cpu: int | None
-    """The CPU that it ran on; None where it is not pinned to one."""
+    """Its CPU; None if it is not pinned to a single CPU."""
 
     cores: float | None
-    """Cores that it used; None where that is not known."""
+    """Cores used; None if unknown."""
 
     user_cores: float | None = None
-    """That of it which was not the kernel's."""
+    """Cores used in user space."""
 
     threads: dict[str, float] = Field(default_factory=dict)
-    """Of a switch: the cores of each of its threads, by name."""
+    """Cores used by the threads of a switch, by thread name."""
 
     polls: int = 0
     """Attempts to send or to receive a burst."""
 
     blocked: int = 0
-    """Attempts to send that found no room for all of the burst."""
+    """Attempts to send that had no room for the whole burst."""
 
     empty_polls: int = 0
     """Attempts to receive that found nothing."""
 
     idle: float | None = None
-    """The share of the phase in which a receiver found nothing."""
+    """The share of the phase in which a receiver had no frames."""
 
     yields: int = 0
-    """How often it gave up its turn at the CPU."""
+    """How often it yielded the CPU."""
 
     lag_max_ns: int = 0
-    """How far a paced sender fell behind, at most, in nanoseconds."""
+    """The longest delay of a paced sender behind its schedule, in nanoseconds."""
 
     engine_mode: str = ""
-    """The variant of the engine that was used."""
+    """The variant of the engine."""
 
 
 class TrialResult(_Frozen):
-    """One finished trial: sums over all flows. Each frame has `copies`, so that `copies * tx_frames
-    == rx_frames - duplicated + lost`."""
+    """The result of a trial: sums over all flows.
+
+    Every frame has `copies` receivers, so `copies * tx_frames == rx_frames - duplicated + lost`."""
 
     spec: TrialSpec
-    """What was asked for."""
+    """The specification of the trial."""
 
     elapsed_ns: int = Field(gt=0)
-    """The measured phase, in nanoseconds."""
+    """The length of the measured phase, in nanoseconds."""
 
     tx_frames: int
-    """Frames that the senders' engines took."""
+    """Frames sent: those that the senders' engines accepted."""
 
     tx_unsent: int
-    """Frames that should have been sent and were not."""
+    """Frames that were due and not sent."""
 
     copies: int = 1
-    """How many frames are to arrive of each that is sent."""
+    """Frames that should arrive for every frame sent."""
 
     rx_frames: int
-    """Frames that arrived, duplicates too."""
+    """Frames that arrived, with duplicates."""
 
     rx_bytes: int
-    """Their bytes, with headers and FCS."""
+    """Bytes of the frames that arrived, with headers and FCS."""
 
     lost: int
-    """Frames that were to arrive and did not."""
+    """Frames that should have arrived and did not."""
 
     lost_at: dict[WrittenPlace, int]
-    """The places of these, as far as counters tell."""
+    """Lost frames by place, as far as counters show it."""
 
     late: int = 0
-    """Of those that arrived, the ones that came after the senders had stopped."""
+    """Frames that arrived after the senders had stopped."""
 
     duplicated: int = 0
-    """Further copies of a frame that was to arrive once."""
+    """Duplicates of frames that should arrive once."""
 
     reordered: int = 0
-    """Frames that arrived after one that was sent later."""
+    """Frames that arrived after a frame that was sent later."""
 
     corrupted: int = 0
     """Frames with a wrong checksum or wrong bytes; they count as lost."""
@@ -200,7 +201,7 @@ class TrialResult(_Frozen):
     """Frames that this run did not send; they count nowhere else."""
 
     stray: int = 0
-    """Frames that came to a receiver which they were not for."""
+    """Frames that reached a receiver they were not addressed to."""
 
     interval_ns: int = 100_000_000
     """The length of an interval, in nanoseconds."""
@@ -210,36 +211,35 @@ class TrialResult(_Frozen):
     receivers' clock."""
 
     latency: Latency | None = None
-    """Of all frames; None where none was measured."""
+    """The latency of all frames; None if it was not measured."""
 
     parts: tuple[PartReport, ...] = ()
-    """What each part used."""
+    """CPU use, by part."""
 
     per_flow: tuple[FlowCounts, ...] = ()
-    """What became of each flow."""
+    """Frame counts, by flow."""
 
     verdict: Verdict = "unknown"
-    """Which part was the limit."""
+    """The bottleneck."""
 
     doubts: tuple[str, ...] = ()
-    """Reasons not to trust it."""
+    """Reasons not to trust the trial."""
 
     evidence: Evidence = Evidence()
-    """What the verdict, the doubts and the balance of the ports rest on."""
+    """The evidence for the verdict, the doubts and the balance of the ports."""
 
     round: int | None = None
-    """The round that it was measured in, where tests were compared in turn: trials of two tests in
-    one round of one run were measured a moment apart. None where tests were not measured in
-    turn."""
+    """The round of a comparison: trials of two tests in the same round of a run took place within
+    moments of each other. None if trials were not interleaved."""
 
     counters: WrittenCounters = PathCounters()
-    """Frames that the ends of each port have counted (`f0`, at its part; `f0@switch`), and
-    functions (`function f2 f2.0`); of a `switch` the cycles if it polls, and the frames that took
-    its slow path, if it has a fast one."""
+    """Frames counted at the ends of ports (`f0` at its part, `f0@switch`) and by functions
+    (`function f2 f2.0`). `switch` has the cycles of a polling switch, and the frames on the slow
+    path of a switch with a fast path."""
 
     cost: OrEmpty[TrialCost] = None
-    """What the kernel and the processor counted in the measured phase; an empty object where they
-    were not asked."""
+    """Counts of the kernel and the processor in the measured phase; an empty object if they were
+    not read."""
 
     @property
     def distinct(self) -> int:
@@ -252,70 +252,70 @@ class TrialResult(_Frozen):
 
 
 class GateResult(Written):
-    """The functional trial before measuring: whether the switch does the work that it is measured
-    by."""
+    """The functional trial before the measurement: whether the switch forwards frames as the test
+    requires."""
 
     passed: bool
-    """It does."""
+    """Whether the switch passed."""
 
     tries: int
-    """Trials that counted."""
+    """Functional trials that were valid."""
 
     starved: int = 0
-    """Trials that were void, as the sender had no turn at its CPU."""
+    """Functional trials that were void because the sender got no CPU time."""
 
     frames: int
-    """Frames that were sent in the last of them."""
+    """Frames sent in the last functional trial."""
 
     headers: int = 0
-    """Of how many of those the headers were compared."""
+    """Frames of that trial whose headers were compared."""
 
     unseen: str | None = None
-    """Why of none, where they could not be."""
+    """Why headers could not be compared; None if they were."""
 
     lag_s: float = 0.0
-    """How late the counters of devices are, in seconds."""
+    """The delay of device counters, in seconds."""
 
     wrong: tuple[str, ...] = ()
-    """What was wrong in the last trial, in sentences."""
+    """The faults in the last functional trial, in sentences."""
 
 
 Kept = Literal["frozen", "idle", "set-up-again", "one-at-a-time"]
 
 
 class TurnsRecord(Written):
-    """What became of a test's path while the tests that it is compared with were measured."""
+    """The state of a test's path while the tests that it is compared with were measured."""
 
     kept: Kept
-    """It stayed up, its processes `frozen`; or `idle`, as none of them works without frames; it was
-    `set-up-again` for each round; or the tests were run `one-at-a-time`, without rounds."""
+    """`frozen`: the path stayed up with frozen processes. `idle`: it stayed up, as its processes do
+    nothing without frames. `set-up-again`: it was built again for every round. `one-at-a-time`: the
+    tests ran without rounds."""
 
     why: str | None = None
-    """Why it was set up again, or why tests were run one at a time."""
+    """Why the path was built again, or why tests ran one at a time."""
 
     freezer: str | None = None
-    """What froze it: `cgroup v1` or `cgroup v2`."""
+    """The freezer: `cgroup v1` or `cgroup v2`."""
 
     rested_s: float | None = None
-    """Seconds for which it was up and others were measured."""
+    """The time that the path was up while other tests were measured, in seconds."""
 
     rested_cpu_s: float | None = None
-    """The CPU time that its processes used meanwhile, in seconds."""
+    """The CPU time of the path's processes in that time, in seconds."""
 
     frames_after: int | None = None
-    """The frames of the functional trial after it had rested for the first time."""
+    """The frames of the functional trial after the first rest."""
 
     looks: int = 1
-    """How often the run was judged, to see whether its results are decided (`until_decided`)."""
+    """How often the run was checked for decided results (`until_decided`)."""
 
 
 LOOKS = 3
-"""As often at most is a run judged that goes on until its results are decided."""
+"""The most checks of a run that continues until its results are decided."""
 
 
 def one_at_a_time(why: str) -> TurnsRecord:
-    """Return the record of a test that was not measured in turn with those that it is compared
-    with, and why."""
+    """Return the record of a test without rounds, and the reason."""
     return TurnsRecord(kept="one-at-a-time", why=why)
 
 
@@ -339,46 +339,46 @@ _WrittenPin = Annotated[
     PlainSerializer(_cpus_and_yield),
     WithJsonSchema({"anyOf": [object_schema(cpus=_CPUS, **{"yield": {"type": "boolean"}}), _CPUS]}),
 ]
-"""A seat as a member of a record; in early ones its CPUs alone."""
+"""A pin as a member of a record; early records have its CPUs only."""
 
 
 class PlacementRecord(Written):
-    """Where the parts of a test ran."""
+    """The CPUs of the parts of a test."""
 
     policy: str
-    """The policy that was followed, never `auto`."""
+    """The placement policy in effect, never `auto`."""
 
     seats: dict[str, _WrittenPin]
-    """By part: its `cpus`, and whether it must `yield` to a neighbour."""
+    """`cpus` by part, and whether the part must `yield` to a neighbour on them."""
 
     orchestrator: int | None = None
-    """The CPU left for switchmark itself; None where none is."""
+    """The CPU of switchmark itself; None if no CPU is free for it."""
 
     doubts: tuple[str, ...] = ()
-    """What is to be doubted of it."""
+    """The doubts of this placement."""
 
 
 class Origin(_Frozen):
-    """Where a record comes from. A run folder knows; a record made elsewhere has none."""
+    """The origin of a record in a run folder; other records have none."""
 
     run: str
-    """The name of its run."""
+    """The name of the run."""
 
     host: dict[str, Any]
-    """Facts of the host that it was measured on."""
+    """Facts about the host of the measurement."""
 
     versions: dict[str, str]
-    """The versions that its figures depend on."""
+    """The versions that the figures depend on."""
 
     alike: tuple[str, ...] = ()
-    """The testbeds that are like its own, where those of its lab are not all alike."""
+    """The testbeds with the same properties, if the testbeds of the lab differ."""
 
     differences: tuple[str, ...] = ()
-    """In what the testbeds of its lab differ."""
+    """The differences between the testbeds of the lab."""
 
 
 def _time(text: str) -> str:
-    """Return a text that is a time which can be told in UTC; ValueError for any other."""
+    """Return the text if it is a time with an offset, since 1970; raise ValueError otherwise."""
     try:
         time = datetime.fromisoformat(text)
         time.astimezone(UTC)
@@ -390,119 +390,119 @@ def _time(text: str) -> str:
 
 
 class Record(BaseModel):
-    """The outcome of one test. `report.json` gives its members the names that a reader meets."""
+    """The outcome of a test. `report.json` gives its members the names in `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
     key: str = Field(pattern="^[0-9a-z]*$")
-    """The hash of what the result belongs to: the test's axes and the versions that matter."""
+    """The hash of the test's axes and of the versions that matter."""
 
     number: int
-    """The test's number in its run."""
+    """The number of the test in its run."""
 
     status: Literal["ok", "failed", "refused"]
-    """Measured; set up or tried in vain; or never to work as asked."""
+    """`ok`: measured. `failed`: set-up or a trial failed. `refused`: the test can never work."""
 
     error: str | None
-    """Why it was not measured."""
+    """Why the test was not measured."""
 
     test: Test
-    """Every axis with its value."""
+    """The values of all axes."""
 
     semantics: str | None = None
-    """What the switch did with a frame."""
+    """How the switch forwarded frames."""
 
     steering: str | None = None
-    """How frames found their way through a chain; None without one."""
+    """How frames were steered through a chain; None without a chain."""
 
     port: str | None = None
     """The kinds of the ports."""
 
     memory: str | None = None
-    """Where frames were kept; None where there is no choice."""
+    """The memory of the frames; None if there is no choice."""
 
     engine_mode: str | None = None
-    """The variant of the engine that was used."""
+    """The variant of the engine."""
 
     switch_version: str | None = None
     """The version of the switch."""
 
     switch_mode: str | None = None
-    """A variant of it that matters, such as its datapath."""
+    """The variant of the switch, such as its datapath."""
 
     nics: dict[WrittenEnd, str] = Field(default_factory=dict)
-    """The NICs that were named by PCI address, as they were found, by end of a port."""
+    """The NICs named by PCI address, as the host found them, by end of a port."""
 
     cables: dict[str, str] | None = None
-    """What joined the two hosts of a test, by the name of each cable: both ends, and whether it was
-    made for the test; None where there was one host."""
+    """The cables between the hosts of a remote test, by name: both ends, and whether the cable was
+    made for the test. None for a local test."""
 
     verdict: Verdict = "unknown"
-    """Which part was the limit."""
+    """The bottleneck."""
 
     doubts: tuple[str, ...] = ()
-    """Reasons not to trust the figure."""
+    """Reasons not to trust the result."""
 
     noise: Noise | None = None
-    """The host's certificates."""
+    """The noise of the host before and after the test."""
 
     calibration: Calibration | NoCalibration | None = None
-    """What the traffic program does on a cable; None without one."""
+    """The baseline: the rate on a cable without the switch. None without a calibration."""
 
     floor: CableLatency | NoCableLatency | None = None
-    """The latency of the same test on a cable; None for a test of no latency."""
+    """The baseline latency: the same test on a cable. None for a test without latency."""
 
     gate: GateResult | None = None
-    """What the functional trial of the path showed; None where there was none."""
+    """The result of the functional trial; None without one."""
 
     turns: TurnsRecord | None = None
-    """How its path was kept between the rounds of tests that are compared in turn; None for a test
-    that is compared with none."""
+    """The state of the path between rounds; None for a test without a comparison."""
 
     discarded: tuple[str, ...] = ()
-    """For each trial that was run again: the disturbance that spoiled it, and its evidence."""
+    """The disturbances that spoiled trials which were then repeated, with their evidence."""
 
     placement: OrEmpty[PlacementRecord] = None
-    """The CPUs of each part; an empty object where it has none."""
+    """The CPUs of the parts; an empty object if there is no placement."""
 
     trials: tuple[TrialResult, ...] = ()
-    """The trials that make the figure, in order."""
+    """The trials behind the result, in order."""
 
     search: SearchResult | None = None
-    """What the search found; None where there was nothing to search for."""
+    """The result of the search; None for a test without a search."""
 
     reused: bool = False
-    """The path was up already, from the test before."""
+    """Whether the path was still up from the previous test."""
 
     r_plus_pps: float | None = None
-    """The R+ that a rate in percent is a share of: frames a second of all receivers together."""
+    """The R+ behind a rate in percent: frames per second over all receivers."""
 
     setup_s: float | None = None
-    """Seconds to build the path; 0 where it was up already."""
+    """The time to build the path, in seconds; 0 if it was already up."""
 
     start_s: float | None = None
-    """Of these, the seconds from the switch's exec to its own word that it is ready; None for one
-    of the kernel, and where the path was up already."""
+    """The part of `setup_s` from the exec of the switch to its ready message, in seconds; None for
+    a kernel switch, and if the path was already up."""
 
     teardown_s: float | None = None
-    """Seconds to take it down; 0 where it stays up for the next."""
+    """The time to take the path down, in seconds; 0 if it stays up for the next test."""
 
     stop_s: float | None = None
-    """Of these, the seconds that the switch's processes took to end; None where none did."""
+    """The part of `teardown_s` in which the processes of the switch ended, in seconds; None without
+    any."""
 
     started: Annotated[str, AfterValidator(_time)] | None = None
-    """When the test began: date, time and offset (ISO 8601)."""
+    """The start of the test: date, time and offset (ISO 8601)."""
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Return the testbeds that are like its own, where those of its lab are not all alike: with
-        what others measured it cannot be compared."""
+        """Return the testbeds with the same properties, if the testbeds of the lab differ. Results
+        of other testbeds are not comparable."""
         return self.origin.alike if self.origin else ()
 
     @property
     def testbeds(self) -> tuple[str, ...]:
-        """Return the testbeds of a lab that its trials were made on; none in a run of one host."""
+        """Return the testbeds of the lab that ran its trials; empty for a run on a single host."""
         return tuple(sorted({trial.evidence.testbed for trial in self.trials} - {""}))
 
     origin: Origin | None = Field(None, exclude=True)
-    """Where it comes from."""
+    """The run that it comes from."""

@@ -1,4 +1,4 @@
-"""Why a test can never work: a reason, with the axes that it is about."""
+"""Why a test can never work: a reason, and the axes at fault."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason why a test can never work."""
+    """A reason why a test can never work."""
 
     axes: tuple[str, ...]
-    """The fields of `Test` that it is about; a change of the first would help first."""
+    """The fields of `Test` at fault, with the best one to change first."""
     why: str
-    """The reason, in the user's words."""
+    """The reason, in the user's terms."""
     hint: str | None = None
-    """An option that would do instead."""
+    """An option that would work instead."""
     changes: tuple[tuple[str, str], ...] = ()
-    """Values of single axes: with any one of them the test is accepted."""
+    """Pairs of an axis and a value; any one of these changes makes the test valid."""
 
     def __str__(self) -> str:
         return self.why if self.hint is None else f"{self.why}\n\nhint: {self.hint}"
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
-    """Return the refusal of a name that is in no table, with the nearest one."""
+    """Return the refusal of an unknown name, with the nearest known name as a hint."""
     names = list(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"

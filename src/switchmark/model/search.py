@@ -1,4 +1,4 @@
-"""What a search found: its goals, each with the rate that met it, and the finds of each repeat."""
+"""The result of a search: its goals with the rates that met them, and the result of the repeats."""
 
 from __future__ import annotations
 
@@ -7,93 +7,96 @@ from switchmark.model.written import Written
 
 
 class Goal(Written):
-    """A goal of a search has the rate that met it. Rates are those of one sender, frames a
-    second; those of `r+` are of all receivers together.
+    """A goal of a search, with the rate that met it.
 
-    `low_pps` and `high_pps` say how precisely one search found its rate: what passed and what
-    failed. They are no interval of repeats. Of a search that was repeated each figure is the median
-    of the repeats."""
+    Rates are per sender, in frames per second; for `r+` they are totals over all receivers.
+
+    `low_pps` and `high_pps` show the precision of a single search: the rates that passed and
+    failed. They are not a confidence interval over repeats. If a search was repeated, every figure
+    is the median over the repeats."""
 
     goal: str
-    """Its name: `ndr`, `pdr`, `r+`, `back-to-back`, or a share of R+."""
+    """The name of the goal: `ndr`, `pdr`, `r+`, `back-to-back`, or a share of R+."""
 
     loss_ratio: float
-    """Lost frames of those sent: what is allowed where that is the goal, else what was found."""
+    """The loss ratio (lost / sent): the allowed ratio if it defines the goal, else the measured
+    one."""
 
     rate_pps: float | None
-    """The rate found; None where none met the goal."""
+    """The rate found, in frames per second; None if no rate met the goal."""
 
     low_pps: float | None = None
-    """The highest rate that met it; of search `max` the least of its trials."""
+    """The highest rate that met the goal; for search `max`, the lowest of its trials."""
 
     high_pps: float | None = None
-    """The lowest rate above that which did not; None where all did; of search `max` the most of its
-    trials."""
+    """The lowest higher rate that failed; None if all rates passed. For search `max`, the highest
+    rate of its trials."""
 
     latency_ns: LatencyFigures | None = None
-    """The latency at the rate found, in nanoseconds."""
+    """The latency at the rate found."""
 
     verdict: str | None = None
-    """Which part kept the rate from being higher."""
+    """The bottleneck that limited the rate."""
 
     burst_frames: float | None = None
-    """Back to back: the longest burst without loss, in frames; the mean of the bursts of a
-    search."""
+    """For `back-to-back`: the longest burst without loss, in frames, as the mean over the bursts of
+    a search."""
 
     bursts: int | None = None
-    """The bursts that this is the mean of, in all repeats; None in records of before."""
+    """The number of bursts behind that mean, over all repeats; None in early records."""
 
     burst_low: int | None = None
-    """The shortest of those."""
+    """The shortest of these bursts, in frames."""
 
     burst_high: int | None = None
-    """The longest burst above them that lost frames; None where none did."""
+    """The upper bound of these bursts: a longer burst that lost frames; None if no burst did."""
 
     buffer_s: float | None = None
-    """How long the buffer lasts at full rate, in seconds."""
+    """The time that the buffer lasts at the full rate, in seconds."""
 
     throughput_pps: float | None = None
-    """The rate without loss; None where there is none."""
+    """The highest rate without loss, in frames per second; None if there is none."""
 
     corrected_buffer_s: float | None = None
-    """`buffer_s` without the frames that were forwarded meanwhile (RFC 9004 section 6.3)."""
+    """`buffer_s` without the frames forwarded in that time (RFC 9004 section 6.3), in seconds."""
 
 
 class OneSearch(Written):
-    """What one repeat of a search found."""
+    """The result of a repeat of a search."""
 
     trials: int
-    """Trials that it took."""
+    """The number of trials."""
 
     r_plus_pps: float | None = None
-    """The R+ that it began with."""
+    """The R+ at the start of the search, in frames per second per sender."""
 
     goals: tuple[Goal, ...]
-    """Its goals, each with its own rates and verdict."""
+    """The goals, with the rates and the verdict of this repeat."""
 
 
 class SearchResult(Written):
-    """What a search found for a test."""
+    """The result of a search for a test."""
 
     name: str
-    """The search."""
+    """The name of the search."""
 
     trials: int
-    """Trials that it took, in all repeats."""
+    """The number of trials, over all repeats."""
 
     r_plus_pps: float | None = None
-    """The R+ that it began with, of one sender, in frames a second; some goals are shares of it."""
+    """The R+ at the start of the search, in frames per second per sender; some goals are shares of
+    it."""
 
     goals: tuple[Goal, ...]
-    """Its goals, in the order of the search: the medians of the repeats."""
+    """The goals, in the order of the search, with medians over the repeats."""
 
     results: tuple[OneSearch, ...] = ()
-    """What each repeat of the search found; empty of search `max`, whose trials are its repeats,
-    and in records of before, where a search was made once."""
+    """The results of the repeats; empty for search `max`, whose trials are its repeats, and in
+    early records, which have a single search."""
 
     @property
     def repeats(self) -> tuple[OneSearch, ...]:
-        """Return what each repeat found, in the order in which they were made."""
+        """Return the results of the repeats, in order."""
         if self.results:
             return self.results
         return (OneSearch(trials=self.trials, r_plus_pps=self.r_plus_pps, goals=self.goals),)

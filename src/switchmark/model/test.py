@@ -232,7 +232,7 @@ class Test(BaseModel):
         Literal["auto", "off"],
         Axis(
             "ports",
-            "checksums and timestamps by DPDK's devices where they can (auto), or not at all (off)",
+            "checksum offload and timestamps of DPDK's devices, if supported (auto), or off",
             followed_by=("engine",),
         ),
     ] = "auto"
@@ -275,7 +275,7 @@ class Test(BaseModel):
             later=True,
         ),
     ] = Field(1, ge=1, le=16)
-    """CPUs per sender, receiver and forwarder; every CPU has its own queues."""
+    """CPUs per sender, receiver and forwarder, with separate queues."""
 
     descriptors: Annotated[
         int | None,
@@ -479,7 +479,7 @@ class Test(BaseModel):
         int,
         Axis(
             "path",
-            "copies of every frame, each for another function or physical port",
+            "copies of every frame, for different functions or physical ports",
             followed_by=("switch",),
             blame_rank=5,
             asked_as="load",

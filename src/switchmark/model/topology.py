@@ -1,7 +1,7 @@
-"""What a scenario draws (parts, ports, flows), and what the driver of a switch gets (`Wiring`).
+"""The topology of a scenario (parts, ports, flows), and the input of a switch driver (`Wiring`).
 
-All of it is data. A *port* is one attachment to the switch; a *part* (the traffic program in a
-role, or another function) has its far end.
+All of it is data. A *port* is an attachment to the switch. A *part* (the traffic program in a role,
+or another function) is at its far end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNPROBED = Version("")
 
 
 class PortKind(StrEnum):
-    """How a port is attached to a switch."""
+    """The kinds of attachments of a port to a switch."""
 
     VETH = "veth"
     TAP = "tap"
@@ -41,7 +41,7 @@ class PortKind(StrEnum):
 
 
 class Semantics(StrEnum):
-    """What a switch does with a frame; figures are never ranked across these."""
+    """How a switch forwards frames; figures are never ranked across semantics."""
 
     PATCH = "patch"
     STATIC = "static"
@@ -50,7 +50,7 @@ class Semantics(StrEnum):
 
 
 class Role(StrEnum):
-    """What the traffic program does."""
+    """The roles of the traffic program."""
 
     SENDER = "sender"
     RECEIVER = "receiver"
@@ -61,7 +61,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One attachment to a switch."""
+    """An attachment to a switch."""
 
     id: str
     """Unique in the topology, such as `f0` or `f1.0`."""
@@ -70,37 +70,37 @@ class Port:
     part: str
     """The id of the part at its far end."""
     physical: bool = False
-    """It stands for a real NIC, whatever it is attached by."""
+    """Whether it stands for a real NIC, whatever its kind."""
     nic: str | None = None
-    """The NIC at the switch, by interface or PCI address; None where it is no real NIC."""
+    """The NIC at the switch, by interface or PCI address; None if the port is not a real NIC."""
     nic_peer: str | None = None
     """The NIC at the other end of that cable, which the traffic program opens."""
     uplink: Literal["", "made", "named"] = ""
-    """It leads to another host, by a cable that is `made` for the test or `named`: `nic` is the end
-    here."""
+    """The cable to another host, `made` for the test or `named` by the user; `nic` is its local
+    end."""
     node: Node = HOST
     """The node of the part at its far end."""
     given: Endpoint | None = None
-    """What the switch opens where it is a function itself."""
+    """The endpoint that the switch opens if it is a function itself."""
     next_mac: str = ""
-    """The destination MAC of what leaves here, where the switch is a function that writes MACs."""
+    """The destination MAC of frames sent here, if the switch is a function that rewrites MACs."""
 
     @property
     def pci(self) -> bool:
-        """Say whether it is a NIC by its PCI address, which a driver of user space opens."""
+        """Say whether it is a NIC by PCI address, which a user-space driver opens."""
         return self.nic is not None and pci_address(self.nic) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnPart:
-    """A part as a scenario draws it: a program with ports. A path resolves it to its drivers."""
+    """A part of a scenario: a program with ports. A path resolves it to its drivers."""
 
     id: str
-    """As records name it, such as `f0` or `a0`."""
+    """Its name in records, such as `f0` or `a0`."""
     function: str
     """The name of its function."""
     physical: bool
-    """Its ports are physical."""
+    """Whether its ports are physical."""
     ports: tuple[Port, ...]
     """Its ports, in order."""
 
@@ -110,41 +110,41 @@ class Flow:
     """Frames from one port to another."""
 
     id: str
-    """As records name it, such as `f0-f1`."""
+    """Its name in records, such as `f0-f1`."""
     index: int
-    """The number that its frames carry. Flows of one number are copies of the same frames, which
-    the switch makes."""
+    """The number that its frames carry. Flows with the same number are copies of the same frames,
+    which the switch makes."""
     source: str
-    """The id of the port that the frames come from."""
+    """The id of the source port."""
     sink: str
-    """The id of the port that they are for."""
+    """The id of the destination port."""
     hops: tuple[str, ...] = ()
-    """The ports of the functions between, in order: in at one, out at the next."""
+    """The ports of the functions in between, in order: in at a port, out at the next."""
     split: int | None = None
-    """The number (from 0) of the chain that it takes, where several share its ends; its frames then
-    have a source MAC of their own."""
+    """The number (from 0) of its chain, if several chains share its ends; its frames then have a
+    separate source MAC."""
 
     @property
     def crossings(self) -> tuple[tuple[str, str], ...]:
-        """Return each way through the switch: the ports where a frame comes in and leaves."""
+        """Return its passes through the switch: pairs of an input port and an output port."""
         ports = (self.source, *self.hops, self.sink)
         return tuple(zip(ports[::2], ports[1::2], strict=True))
 
 
 @dataclass(slots=True)
 class Topology:
-    """What a scenario draws on."""
+    """The parts and flows of a scenario, built step by step."""
 
     parts: list[DrawnPart] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     _ports: int = 0
 
     def physical(self, name: str, *, nic: str | None = None, nic_peer: str | None = None) -> Port:
-        """Draw a physical port with the traffic program at its far end."""
+        """Add a physical port with the traffic program at its far end."""
         return self._part(name, "traffic", 1, True, nic, nic_peer).ports[0]
 
     def function(self, name: str, function: str = "traffic", ports: int = 1) -> tuple[Port, ...]:
-        """Draw a network function with `ports` ports."""
+        """Add a network function with `ports` ports."""
         return self._part(name, function, ports, False, None, None).ports
 
     def flow(
@@ -155,8 +155,9 @@ class Topology:
         split: int | None = None,
         copy_of: Flow | None = None,
     ) -> Flow:
-        """Draw the frames from `source` to `sink`, through the functions whose ports `hops` names;
-        or copies of those of another flow."""
+        """Add a flow from `source` to `sink`, through the functions with the ports `hops`.
+
+        `copy_of` makes it a copy of the frames of another flow."""
         way = "" if split is None else f"c{split + 1}-"
         new = Flow(
             f"{source.part}-{way}{sink.part}",
@@ -171,8 +172,8 @@ class Topology:
 
     @property
     def crossings(self) -> tuple[Flow, ...]:
-        """Return the flows as a switch is told them: from one of its ports to another, once
-        each."""
+        """Return the flows from the switch's point of view: from port to port, without
+        duplicates."""
         parts = {port.id: port.part for port in self.ports}
         crossings: dict[tuple[str, str], Flow] = {}
         numbers: dict[tuple[int, str], int] = {}
@@ -180,10 +181,10 @@ class Topology:
             for source, sink in flow.crossings:
                 if (source, sink) in crossings:
                     continue
-                # Copies have one number, here as there.
+                # Copies share a number here, too.
                 number = numbers.setdefault((flow.index, source), len(numbers))
                 name = f"{parts[source]}-{parts[sink]}"
-                # Only where the chains part does a frame's source say which of them it takes.
+                # The source of a frame selects its chain only at the port where the chains split.
                 split = flow.split if source == flow.source else None
                 crossings[source, sink] = Flow(name, number, source, sink, split=split)
         return tuple(crossings.values())
@@ -193,7 +194,7 @@ class Topology:
         return tuple(port for part in self.parts for port in part.ports)
 
     def place(self, nodes: Mapping[str, Node]) -> None:
-        """Note at each port the node of its part, by the id of the part."""
+        """Set the node of every port to the node of its part, by part id."""
         self.parts = [
             replace(part, ports=tuple(replace(p, node=nodes[part.id]) for p in part.ports))
             for part in self.parts
@@ -232,38 +233,38 @@ class Endpoint:
     """The function's end of a port."""
 
     kind: PortKind
-    """What the function opens."""
+    """The kind of port that the function opens."""
     mac: str
     """The MAC of this end."""
     ifname: str = ""
-    """The interface in the node of the function, if it is one."""
+    """The interface in the node of the function; empty if it is not an interface."""
     switch_ifname: str = ""
-    """The interface at the switch; empty where the switch has none."""
+    """The interface at the switch; empty if the switch has no interface."""
     staged: str = ""
-    """The name of the interface at the switch until the environment moves it into the function's
-    node; empty for one that is not moved."""
+    """The temporary name of the interface at the switch, before the environment moves it into the
+    function's node; empty if it stays."""
     in_place: bool = False
-    """The switch makes the interface in the function's node: nobody has to move it."""
+    """Whether the switch creates the interface in the function's node, so that it need not move."""
     path: str = ""
-    """The socket of a vhost-user port or a memif."""
+    """The socket of a vhost-user port or memif."""
     server: bool = False
-    """The function listens on the socket; else the switch does."""
+    """Whether the function listens on the socket; otherwise the switch does."""
     backend: bool = False
-    """The function has the vhost side of a vhost-user port; else the virtio side."""
+    """Whether the function has the vhost side of a vhost-user port; otherwise the virtio side."""
     device: str = ""
-    """The PCI address of a NIC of the host that the function opens past the kernel."""
+    """The PCI address of a NIC of the host that the function opens with kernel bypass."""
     guest_device: str = ""
     """The PCI address of a NIC of the function's virtual machine."""
     mtu: int = 1500
-    """The longest IP packet that the port carries, in bytes."""
+    """The MTU of the port, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where programs of user space keep their frames."""
+    """The memory in which user-space programs keep frames."""
 
     kind: Literal["hugepages", "no-huge"] = "hugepages"
-    """What its pages are."""
+    """The kind of its pages."""
     node: int = 0
     """The NUMA node of the CPUs of the switch."""
 
@@ -273,103 +274,103 @@ class Memory:
         return self.kind == "hugepages"
 
     def reserve(self, why: str, megabytes: int) -> Plan:
-        """Return the step that reserves hugepages for a program; none where it has no hugepages."""
+        """Return the step that reserves hugepages for a program; empty without hugepages."""
         return (Reserve(why, megabytes, node=self.node),) if self.huge else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Settings of a switch's program that its driver names in `resources` if it follows them."""
+    """Settings of a switch program; its driver names those that it supports in `resources`."""
 
     burst: int | None = None
-    """The most frames that it takes from a port at once; None for its own default."""
+    """The burst size, in frames; None for the default of the program."""
     buffers: int | None = None
-    """Frames that its pool has room for; None for its own default."""
+    """The size of the buffer pool, in frames; None for the default of the program."""
     fixed_queues: bool = False
-    """Each receive queue stays with one of the switch's CPUs, in turn."""
+    """Whether receive queues are pinned to the CPUs of the switch, round-robin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What the functions do at their ends of the ports, where it matters to who makes the ports."""
+    """The properties of the functions that matter to the code that creates the ports."""
 
     napi: bool = False
-    """They send by XDP redirect, which a veth takes only if its peer polls (NAPI)."""
+    """Whether they send by XDP redirect, which a veth accepts only if its peer polls (NAPI)."""
     ip_stack: bool = False
-    """Their frames go through the IP stacks of their nodes."""
+    """Whether their frames pass the IP stacks of their nodes."""
     listen: bool = False
-    """They create the sockets of vhost-user ports, and the switch connects to these."""
+    """Whether they create the sockets of vhost-user ports, to which the switch connects."""
     queues: int = 1
-    """Pairs of queues of a veth."""
+    """Queue pairs of a veth."""
     cores: int = 1
-    """CPUs of each function that the traffic program plays."""
+    """CPUs per sender, receiver and forwarder of the traffic program."""
     burst: int = 32
-    """The most frames that a function sends at once."""
+    """The burst size of the functions, in frames."""
     offload: Literal["auto", "off"] = "auto"
-    """Whether they use the checksums and timestamps of their devices."""
+    """Whether they use checksum offload and timestamps of their devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Everything that the driver of a switch needs to know of one test."""
+    """Everything that a switch driver needs to know about a test."""
 
     prefix: str
-    """The beginning of every name that is made, such as `sm3f2a`."""
+    """The prefix of all names of the run, such as `sm3f2a`."""
     run_dir: str
     """The folder of the run; programs write to its `ports_dir` and `own_dir`."""
     at: Node
     """The node of the switch."""
     ports: tuple[Port, ...]
-    """The ports, in the order in which the scenario draws them."""
+    """The ports, in the order of the scenario."""
     flows: tuple[Flow, ...]
-    """Where frames go, from port to port; `ways` has their answers too. A flow through functions is
-    several here: the switch knows of no chain."""
+    """The flows from port to port, without the answers, which `ways` adds. A flow through functions
+    is several flows here, as the switch does not know chains."""
     kind: PortKind
-    """How ports are attached that are no real NICs."""
+    """The kind of the ports that are not real NICs."""
     semantics: Semantics
-    """What the switch is to do with a frame."""
+    """How the switch forwards frames."""
     version: Version = _UNPROBED
-    """What a probe of the switch found: its variant and the paths of its program and files."""
+    """The result of a probe of the switch: its variant and the paths of its program and files."""
     mtu: int = 1500
-    """The longest IP packet that the ports carry, in bytes."""
+    """The MTU of the ports, in bytes."""
     cores: tuple[int, ...] = ()
-    """The CPUs of a switch that polls."""
+    """The CPUs of a polling switch."""
     queues: int = 1
-    """Pairs of queues of each port."""
+    """Queue pairs per port."""
     descriptors: int | None = None
-    """The length of each queue; None for the default of the program that makes it."""
+    """The ring size of a queue, in frames; None for the default of the program that creates it."""
     memory: Memory = Memory()
-    """Where the switch and the functions keep frames."""
+    """The memory of the frames of the switch and the functions."""
     tuning: Tuning = Tuning()
     """Settings of the program of the switch."""
     functions: Functions = Functions()
-    """What the functions do at their ends of the ports."""
+    """The properties of the functions at their ends of the ports."""
 
     @property
     def program(self) -> str:
-        """Return the path of the program of the switch; empty for the kernel."""
+        """Return the path of the switch program; empty for a kernel switch."""
         return self.version.program
 
     @property
     def given(self) -> Mapping[str, Endpoint]:
-        """Return the ends that the switch opens where it is a function itself, by port; else
-        none."""
+        """Return the endpoints that the switch opens if it is a function itself, by port; empty
+        otherwise."""
         return {port.id: port.given for port in self.ports if port.given}
 
     @property
     def ports_dir(self) -> str:
-        """Return the folder of the sockets of ports, and of what functions write: every node sees
-        it."""
+        """Return the folder of the sockets of ports and the files of functions, which all nodes can
+        access."""
         return f"{self.run_dir}/{PORTS_DIR}"
 
     @property
     def own_dir(self) -> str:
-        """Return the folder of what the switch writes and is controlled by: its node sees it, and
-        no function does. That of a switch that is a function is the functions'."""
+        """Return the folder of the switch's files and control sockets, which only its node can
+        access. A switch that is a function uses the folder of the functions."""
         return self.ports_dir if self.given else f"{self.run_dir}/{OWN_DIR}"
 
     def source_mac(self, flow: Flow) -> str:
-        """Return the source MAC of a flow's frames: that of its port, or of its chain."""
+        """Return the source MAC of a flow's frames: the MAC of its port, or of its chain."""
         index = self.port(flow.source).index
         if flow.split is None:
             return mac_address(index)
@@ -377,11 +378,12 @@ class Wiring:
 
     @property
     def ways(self) -> Mapping[str, Mapping[str, str | None]]:
-        """Return where frames go from each port: the ports that they leave by, each with the source
-        MAC that says so, where several chains share a port.
+        """Return the output ports for every input port, with the source MAC that selects the output
+        if several chains share the port.
 
-        `flows` go one way. In a test of latency every frame is answered: a port that no flow begins
-        at sends to the port that its frames came from. Rules for each direction are made of these.
+        `flows` go one way. In a latency test every frame is answered: a port without a flow of its
+        own sends to the port that its frames came from. Drivers make rules for both directions from
+        this.
         """
         ways: dict[str, dict[str, str | None]] = {port.id: {} for port in self.ports}
         for flow in self.flows:
@@ -394,14 +396,14 @@ class Wiring:
         return ways
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
-        """Return the flows that carry the frames of this one, itself among them."""
+        """Return the flows that carry copies of this flow's frames, itself included."""
         return tuple(each for each in self.flows if each.index == flow.index)
 
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)
 
     def name(self, suffix: str) -> str:
-        """Return a name of this run for an interface or node; the kernel holds 15 bytes."""
+        """Return a name of this run for an interface or node; the kernel allows 15 bytes."""
         name = f"{self.prefix}-{suffix}"
         if len(name) > 15:
             raise UsageError(f"the interface name '{name}' is longer than 15 bytes")
@@ -410,22 +412,22 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What is between the two hosts of a test."""
+    """The connection between the two hosts of a test."""
 
     cables: tuple[tuple[str, str], ...] = ()
-    """The interfaces that join the hosts, in pairs, that of the first host first; without any, veth
-    pairs are made."""
+    """The cables between the hosts, as pairs of interfaces, the first host's first; if empty, veth
+    pairs are created."""
     foreign: frozenset[str] = frozenset()
-    """The hosts that have a kernel of their own, and so a clock of their own."""
+    """The hosts with another kernel than this one, and so with another clock."""
     one_machine: bool = False
-    """Both hosts are the same machine."""
+    """Whether both hosts are the same machine."""
     emulated: str = ""
-    """How the cables are emulated, in words; empty for real ones."""
+    """How the cables are emulated, in words; empty for real cables."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """The path of the traffic program, by host, on hosts that have it elsewhere."""
+    """The path of the traffic program by host, on hosts with another path."""
     doubts: tuple[str, ...] = ()
-    """The doubts of every trial there."""
+    """The doubts of every trial between these hosts."""
 
 
 NOTHING = Between()
-"""Nothing is between the ends of a local test."""
+"""The connection of a local test: none."""

@@ -1,6 +1,6 @@
-"""Units as people write them: rates, frame sizes, durations; and the arithmetic of Ethernet.
+"""Values with units, such as rates, frame sizes and durations, and the arithmetic of Ethernet.
 
-Frame sizes count the FCS (RFC 2544); a rate is per sender, in frames per second.
+Frame sizes include the FCS (RFC 2544). A rate is per sender, in frames per second.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ CORES_MAX = 64
 FCS_BYTES = 4
 FLOWS_MAX = 16_000_000
 FLOW_NUMBERS = 16384
-"""Flows that a frame can number; more are sub-flows of one."""
+"""The highest number of flows that frames can number; more flows become sub-flows."""
 PREAMBLE_AND_GAP_BYTES = 20
 LAYER_2_BYTES = 18
-"""Ethernet's header and FCS, which the MTU does not count."""
+"""Ethernet's header and FCS, which the MTU does not include."""
 MTU_USUAL = 1500
 VLAN_USUAL = 100
 FRAME_MIN = 64
@@ -29,19 +29,19 @@ IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
 """Simple IMIX: 7 x 64, 4 x 594, 1 x 1518, spread over twelve frames."""
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
-"""Units of a rate with their sizes, as `scaled` takes them."""
+"""Units of a rate with their sizes, for `scaled`."""
 
 _SHARE_MAX = 1000
-"""Percent of R+: above 100 more is offered than arrives."""
+"""The highest load, in percent of R+; above 100 the offered load exceeds the received rate."""
 
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate as it was asked for: `max`, frames per second, bits per second, or a share of R+.
+    """A requested rate: `max`, frames per second, bits per second, or a share of R+.
 
-    Exactly one of `pps`, `bps_l1`, `share` is set; none for `max`.
+    One of `pps`, `bps_l1`, `share` is set, or none of them for `max`.
     """
 
     pps: float | None = None
@@ -54,7 +54,7 @@ class Rate:
 
     @property
     def number(self) -> float:
-        """Return the one number that it was asked for by; infinity for `max`."""
+        """Return the number in the request, in its unit; infinity for `max`."""
         asked = (self.pps, self.bps_l1, self.share)
         return next((each for each in asked if each is not None), math.inf)
 
@@ -66,7 +66,7 @@ class Rate:
         return "max" if self.pps is None else format_pps(self.pps)
 
     def per_second(self, frame_bytes: float) -> float | None:
-        """Return the frames per second at this mean frame size; None for `max` or a share of R+."""
+        """Return the frames per second for a mean frame size; None for `max` or a share of R+."""
         if self.pps is not None:
             return self.pps
         if self.bps_l1 is not None:
@@ -75,8 +75,8 @@ class Rate:
 
 
 def parse_rate(text: str | int | float) -> Rate:
-    """Read a rate: `max`, `1000`, `10M`, `500kpps`, `2.5Gbps` (L1 bits), `50%` (of R+). UsageError
-    otherwise."""
+    """Parse a rate: `max`, `1000`, `10M`, `500kpps`, `2.5Gbps` (L1 bits), `50%` (of R+). Raises
+    UsageError for anything else, as all parsers here."""
     word = str(text).strip().replace("_", "")
     if word == "max":
         return Rate()
@@ -103,7 +103,7 @@ def parse_rate(text: str | int | float) -> Rate:
 
 
 def parse_line_rate(text: str | int | float) -> Rate:
-    """Read the rate of a link: `10Gbps` (L1 bits), `1M` (frames). UsageError otherwise."""
+    """Parse the speed of a link: `10Gbps` (L1 bits), `1M` (frames)."""
     rate = parse_rate(text)
     if rate.is_max or rate.share is not None:
         raise UsageError(f"'{text}' is not the rate of a link", hint="write 10Gbps, 1M or none")
@@ -111,7 +111,7 @@ def parse_line_rate(text: str | int | float) -> Rate:
 
 
 def parse_count(text: str | int) -> int:
-    """Read a number of things: `64`, `10k`, `1M`, `1.5M`. UsageError otherwise."""
+    """Parse a count: `64`, `10k`, `1M`, `1.5M`."""
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)([kKM]?)", str(text).strip().replace("_", ""))
     count = 0.0 if match is None else float(match[1]) * _SCALE[match[2]]
     if not count.is_integer() or count < 1:
@@ -120,7 +120,7 @@ def parse_count(text: str | int) -> int:
 
 
 def parse_frame_size(text: str | int) -> int | str:
-    """Read a frame size: bytes with the FCS, 64 to 9600, or `imix`. UsageError otherwise."""
+    """Parse a frame size: bytes with the FCS, 64 to 9600, or `imix`."""
     word = str(text).strip()
     if word.lower() == "imix":
         return "imix"
@@ -135,7 +135,7 @@ def parse_frame_size(text: str | int) -> int | str:
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Read seconds from `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`. UsageError otherwise."""
+    """Parse a duration, such as `2`, `0.5`, `200ms`, `30s`, `2min`, `1h`, and return seconds."""
     match = re.fullmatch(
         r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(ms|s|min|h)?", str(text).strip()
     )
@@ -146,7 +146,7 @@ def parse_duration(text: str | int | float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """A limit of `percent` of one core for `who`: `switch`, or `function` for each function."""
+    """A CPU limit in percent of a core for `who`: `switch`, or `function` for every function."""
 
     who: str
     percent: float
@@ -156,7 +156,7 @@ class CpuLimit:
 
 
 def parse_cores(text: str | int) -> int | Literal["auto"]:
-    """Read a number of CPUs, or `auto`. UsageError if it is neither."""
+    """Parse a number of CPUs, or `auto`."""
     number = str(text)
     if number == "auto":
         return "auto"
@@ -166,8 +166,7 @@ def parse_cores(text: str | int) -> int | Literal["auto"]:
 
 
 def parse_cpu_limit(text: str | int | float) -> CpuLimit:
-    """Read a CPU limit: `50`, `12.5%` (of the switch), `switch:50`, `function:50`. UsageError
-    otherwise."""
+    """Parse a CPU limit: `50`, `12.5%` (of the switch), `switch:50`, `function:50`."""
     match = re.fullmatch(r"(?:(switch|function):)?([0-9]+(?:\.[0-9]+)?)%?", str(text).strip())
     if match is None:
         raise UsageError(
@@ -180,7 +179,7 @@ def parse_cpu_limit(text: str | int | float) -> CpuLimit:
 
 
 def parse_share(text: str | int | float) -> float:
-    """Read a share above 0 and below 1 from `0.5%` or `0.005`. UsageError otherwise."""
+    """Parse a share above 0 and below 1, such as `0.5%` or `0.005`."""
     match = re.fullmatch(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(%?)", str(text).strip())
     share = 0.0 if match is None else float(match[1]) / (100 if match[2] else 1)
     if not 0 < share < 1:
@@ -189,7 +188,7 @@ def parse_share(text: str | int | float) -> float:
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
-    """Read shares of R+ from percents, `10,50,99`, in ascending order. UsageError otherwise."""
+    """Parse percentages of R+, such as `10,50,99`, and return shares in ascending order."""
     words = [word.strip().removesuffix("%") for word in str(text).split(",")]
     if not all(re.fullmatch(r"[0-9]*\.?[0-9]+", word) for word in words):
         raise UsageError(f"'{text}' is no list of percents of R+", hint="write 10,50,99")
@@ -200,41 +199,40 @@ def parse_shares(text: str) -> tuple[float, ...]:
 
 
 def mean_frame_bytes(size: int | str) -> float:
-    """Return the mean frame size in bytes with the FCS, of a size or of `imix`."""
+    """Return the mean frame size of a size or of `imix`, in bytes with the FCS."""
     return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
 
 
 def mtu_for(size: int | str) -> int:
-    """Return the MTU of ports that carry frames of this size, or of `imix`: Ethernet's 1500 at
-    least."""
+    """Return the MTU of ports for frames of this size, or of `imix`: at least Ethernet's 1500."""
     longest = max(IMIX_SIZES) if isinstance(size, str) else size
     return min(max(MTU_USUAL, longest - LAYER_2_BYTES), FRAME_MAX)
 
 
 def gbps_l2(pps: float, frame_bytes: float) -> float:
-    """Return 10^9 bit/s of frame bytes."""
+    """Return the layer-2 rate in Gbit/s: frame bytes."""
     return pps * frame_bytes * 8 / 1e9
 
 
 def gbps_l1(pps: float, frame_bytes: float) -> float:
-    """Return 10^9 bit/s on the wire: frame bytes, preamble and inter-frame gap."""
+    """Return the layer-1 rate in Gbit/s: frame bytes, preamble and inter-frame gap."""
     return gbps_l2(pps, frame_bytes + PREAMBLE_AND_GAP_BYTES)
 
 
 def format_pps(pps: float | None) -> str:
-    """Write a rate as `950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
+    """Format a rate as `950 pps`, `12.3 kpps`, `1.23 Mpps`, or `-`."""
     return "-" if pps is None else scaled(pps, PPS)
 
 
 def scaled(value: float, units: Sequence[tuple[str, float]]) -> str:
-    """Write a value with three digits in the unit that it needs, of units with their sizes from the
-    smallest to the largest: 999.7 of pps is `1 kpps`."""
+    """Format a value with three digits in the best of `units`, which have their sizes and go from
+    the smallest to the largest: 999.7 pps is `1 kpps`."""
     name, size = _unit_for(value, units)
     return f"{_three_digits(value / size)} {name}"
 
 
 def scaled_to(value: float, other: float, units: Sequence[tuple[str, float]]) -> str:
-    """Write a value with three digits, without its unit: the one that another value needs."""
+    """Format a value with three digits in the best unit for `other`, without the unit's name."""
     return _three_digits(value / _unit_for(other, units)[1])
 
 

@@ -1,4 +1,4 @@
-"""What a probe of a switch, an environment or an engine found on a host."""
+"""The result of a probe of a switch, an environment or an engine on a host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a probe found: paths are as they are on the host of the probe."""
+    """The result of a probe. Paths are paths on the probed host."""
 
     text: str
     """The version as the tool prints it."""
     mode: str | None = None
-    """A variant that matters to a number, such as the datapath."""
+    """A variant that matters for the figures, such as the datapath."""
     verified: Verified = "not verified"
     """How far the driver was verified."""
     missing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Why kinds of ports cannot be had on this host, each with a hint."""
+    """Reasons and hints for the kinds of ports that this host does not support, by kind."""
     verified_ports: Mapping[str, Verified] = field(default_factory=dict)
-    """How far kinds of ports were verified that are behind the rest of the driver."""
+    """How far a kind of port was verified, for kinds behind the rest of the driver."""
     program: str = ""
-    """The path of the program that was asked; empty for the kernel."""
+    """The path of the probed program; empty for the kernel."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Paths of other files of its installation, by name."""

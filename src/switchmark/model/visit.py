@@ -1,4 +1,4 @@
-"""What a campaign asks of the lab: to run a test, or some more repeats of it."""
+"""The request of a campaign to the lab: to run a test, or more repeats of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from switchmark.model.test import Test
 
 
 def _unwatched(trial: TrialResult) -> None:
-    """Tell nobody of a trial."""
+    """Ignore a trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A test to be run now."""
+    """A test to run now."""
 
     test: Test
     """The test."""
@@ -24,18 +24,17 @@ class Visit:
     key: str = ""
     """The key of its record."""
     stored: Sequence[TrialResult] = ()
-    """Trials of it that an earlier run or visit has made: its search gets these again, in order,
-    before it measures anew."""
+    """Trials of the test from an earlier run or visit, which its search gets in order before it
+    measures new trials."""
     on_trial: Callable[[TrialResult], None] = _unwatched
-    """Called with each new trial."""
+    """The callback for every new trial."""
     then: Test | None = None
-    """The next test, for which what is up may stay."""
+    """The next test, which may reuse the path."""
     r_plus_pps: float | None = None
-    """What a rate in percent is a share of: all that arrives under saturation."""
+    """The R+ for a rate in percent: the rate received under saturation, in frames per second."""
     limit: int | None = None
-    """The most new repeats, each a trial or a whole search; None for all that the test wants."""
+    """The most new repeats (trials or whole searches); None for all repeats of the test."""
     among: tuple[Test, ...] = ()
-    """The tests that this one is compared with in turn, itself too: their paths stay up from visit
-    to visit."""
+    """The tests of an interleaved comparison, with this one: their paths stay up between visits."""
     round: int | None = None
-    """The number of the round that new trials are of."""
+    """The round of new trials."""

@@ -1,8 +1,8 @@
-"""The base of all parts of a record that may lack members: they are written with the members that
-they were given, and no others.
+"""The base class of the parts of a record that may lack members. They are written with the members
+that they were read with.
 
-So a record of an earlier version is read and written again unchanged: no member is added that it
-did not have, and a member that this version does not know is kept.
+A record of an earlier version is therefore read and written unchanged: it gains no members, and it
+keeps members that this version does not know.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class Written(BaseModel):
 
 
 def object_schema(**members: Any) -> dict[str, Any]:
-    """Return the JSON Schema of an object that has all of these members, each with its schema, and
-    no others."""
+    """Return the JSON Schema of an object with exactly these members, by name and schema."""
     return {
         "type": "object",
         "properties": members,
@@ -46,7 +45,7 @@ def object_schema(**members: Any) -> dict[str, Any]:
 
 
 class _MaybeEmpty:
-    """Marks a member that may be an empty object, to JSON Schema too."""
+    """Marks a member that may be an empty object, in JSON Schema too."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -63,4 +62,4 @@ def _or_empty(value: object, write: SerializerFunctionWrapHandler) -> object:
 
 
 OrEmpty = Annotated[_T | None, BeforeValidator(_known), WrapSerializer(_or_empty), _MaybeEmpty()]
-"""A part of a record that is None where a record has an empty object."""
+"""A part of a record that is None for an empty object."""
