@@ -1,6 +1,6 @@
 """Writes docs/reference from the tables: everything that exists, whatever this host can run.
 
-`python tools/reference.py` writes; a unit test compares `pages()` with what is stored.
+`python tools/reference.py` writes the pages; a unit test compares `pages()` with the stored files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TAKES = {
     "path": "another path",
     "switch": "another switch",
 }
-"""What switchmark builds again for another value of an axis."""
+"""The thing to build again for another value of an axis."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -112,8 +112,9 @@ def record() -> str:
 
 
 def parts_of_record() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield each part of a record with its place, such as `trials[].evidence`, but for the axes of
-    the test, which have a page of their own."""
+    """Yield the parts of a record with their places, such as `trials[].evidence`.
+
+    The axes of the test have a separate page."""
     from switchmark.model.record import Record
     from switchmark.model.test import Test
 
@@ -155,7 +156,7 @@ def line(cells: Iterable[str]) -> str:
 
 
 COLUMNS = {"semantics": "semantics", "port_kinds": "ports", "privilege": "needs"}
-"""Attributes of implementations that have a column, where a table's contract has them."""
+"""Attributes of implementations with a column, if the contract of the table has them."""
 
 
 def rows_of(folder: str) -> Iterator[tuple[str, ...]]:

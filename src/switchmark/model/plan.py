@@ -90,8 +90,8 @@ class Spawn:
     stop: tuple[int, float] = (SIGTERM, 5.0)
     """The signal that stops it, and the seconds until SIGKILL."""
     within: tuple[str, ...] = ()
-    """A prefix of the command, outside of its node: a program that changes its state (joins a cgroup,
-    for instance) and then executes the rest."""
+    """A prefix of the command, outside of its node: a program that changes its state (for example,
+    joins a cgroup) and then executes the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Test(BaseModel):
 
     locality: Annotated[
         Literal["local", "remote"],
-        Axis("path", "both ends on one host (local) or on two (remote)", blame_rank=3),
+        Axis("path", "both ends on the same host, or on two hosts", blame_rank=3),
     ] = "local"
     """One host, or two: a remote test has its sender and its receiver on different hosts."""
 
@@ -215,7 +215,7 @@ class Test(BaseModel):
         str,
         Axis(
             "switch",
-            f"the forwarding of the switch: {', '.join(Semantics)}",
+            f"how the switch forwards frames: {', '.join(Semantics)}",
             blame_rank=6,
             values=f"`auto`, `{'`, `'.join(Semantics)}`",
         ),
@@ -232,7 +232,7 @@ class Test(BaseModel):
         Literal["auto", "off"],
         Axis(
             "ports",
-            "checksum offload and timestamps of DPDK's devices, if supported (auto), or off",
+            "checksums and timestamps by DPDK's devices, if supported",
             followed_by=("engine",),
         ),
     ] = "auto"
