@@ -1,7 +1,7 @@
-"""This table lists the switches: to add one, add its file and one line here.
+"""The table of switches: to add a switch, add its file and one line here.
 
-Third-party switches come by the entry-point group `switchmark.switches`; each is checked against
-the contract when it is registered.
+Third-party switches register under the entry-point group `switchmark.switches`; the table checks
+every switch against the contract at registration.
 """
 
 from __future__ import annotations

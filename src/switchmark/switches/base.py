@@ -1,6 +1,6 @@
-"""This module says what a switch's driver must offer: six members, and defaults for all else.
+"""The contract of a switch driver: six required members, and defaults for all others.
 
-A driver is pure but for `probe`: it returns plans. It knows no environment by name.
+Drivers return plans; only `probe` touches the host. They name no environment.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _Place = TypeVar("_Place")
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """This record holds the counters of a switch at one moment, by port id, and where known its
-    busy and idle cycles, and the frames that it could not forward on its fast path."""
+    """The counters of a switch at one moment, by port id, with its busy and idle cycles and the
+    number of frames that missed its fast path, if the switch reports them."""
 
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
     busy_cycles: int | None = None
@@ -34,7 +34,7 @@ class Counters:
 
     @property
     def totals(self) -> Mapping[str, int | None]:
-        """Return what is counted of the whole switch, by the names that a path has for it."""
+        """Return the counters of the whole switch, by the names that a path uses for them."""
         return {
             "busy_cycles": self.busy_cycles,
             "idle_cycles": self.idle_cycles,
@@ -44,11 +44,11 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Counting(Generic[_Place]):
-    """A `Counting` says how the counters of a switch, or of a network function, are read:
-    `commands` print what `parse` understands. Both are told the wiring of the switch, or the
-    function with its ports.
+    """How to read the counters of a switch or of a network function: `parse` reads the output of
+    `commands`. Both take the wiring of the switch, or the function with its ports.
 
-    `parse` gets the outputs in the order of the commands. ValueError if they are garbled.
+    `parse` gets the outputs in the order of the commands, and raises ValueError if they are
+    garbled.
     """
 
     commands: Callable[[_Place], tuple[Run, ...]]
@@ -56,15 +56,14 @@ class Counting(Generic[_Place]):
 
 
 NO_COUNTERS: Counting[Any] = Counting(lambda place: (), lambda place, outputs: Counters())
-"""What one that counts nothing says: that it does not is an answer, too."""
+"""The entry for a switch or function without counters: the contract asks for an explicit answer."""
 
 
 class Switch(ABC):
-    """A switch forwards frames between its ports; this is what its driver has to say. It says its
-    name, semantics, kinds of ports and counters, `probe` and `start`. Every method but `probe` is
-    pure.
+    """The base class of switch drivers. A driver defines `name`, `semantics`, `port_kinds`,
+    `counters`, `probe` and `start`. Every method except `probe` is pure.
 
-    Of `semantics` and `port_kinds` the first is what it does unless asked otherwise.
+    The first entries of `semantics` and `port_kinds` are the defaults.
     """
 
     name: str
@@ -73,53 +72,54 @@ class Switch(ABC):
     counters: Counting[Wiring]
 
     program: str = ""
-    """The usual name of its program, or its usual path where that is not on PATH; empty where the
-    kernel is the switch. `probe` asks `path`, plans start that of
-    `Wiring.version`."""
+    """The usual name of the program, or its usual path if it is not on PATH; empty if the kernel is
+    the switch. `probe` runs `path`; plans start the program of `Wiring.version`."""
 
     program_folders: tuple[str, ...] = USUAL_FOLDERS
-    """Where its program lies in a folder that the user names: of an installation, or of a tree in
-    which it was built."""
+    """The folders to search for the program, inside a path that the user names: those of an
+    installation and of a build tree."""
 
     program_file: str = ""
-    """The file that runs, where `program` is the tree that holds it."""
+    """The executable inside `program`, if `program` is a folder."""
 
     bound_to: str = ""
-    """The path of its program where a version of it was asked for; the table sets it
+    """The program's path if the user asked for a version; set by the table
     (`switches.versions`)."""
 
     resources: frozenset[str] = frozenset()
-    """The axes that it follows, of those that are `followed_by` a driver, or that a search for its
-    settings `tries` (`model.axis`): `memory`, if its frames lie in DPDK's or in hugepages. It
-    follows `copies` if it sends to all ports what is for a group, or has a rule that names them."""
+    """The optional axes that the driver supports: axes that are `followed_by` a driver, or that a
+    search for settings `tries` (`model.axis`). `memory` applies if frames lie in DPDK memory or
+    hugepages; `copies` applies if the switch floods group addresses or takes a rule that lists
+    ports."""
 
     own_stack: bool = False
-    """It needs a network stack of its own: it makes interfaces of fixed names, or changes how
-    the whole stack forwards."""
+    """Whether the switch needs its own network stack, because it uses fixed interface names or
+    changes forwarding for the whole stack."""
 
     capabilities: frozenset[str] = frozenset()
-    """The capabilities of Linux, without `CAP_`, that its plan takes in a container beyond those
+    """Linux capabilities, without `CAP_`, that the plan needs in a container in addition to those
     for interfaces and sockets."""
 
     devices: tuple[str, ...] = ()
-    """The device files that its plan takes in a container."""
+    """Device files that the plan needs in a container."""
 
     routes_by_port: bool = False
-    """As a router it can be told where what comes in at a port goes next, wherever it is sent to:
-    then it brings frames from function to function, if these write MACs."""
+    """Whether a router can choose the next hop by ingress port, whatever the destination address.
+    Such a router can carry frames from function to function, provided that the functions write
+    MACs."""
 
     function_kinds: frozenset[PortKind] = frozenset()
-    """The kinds of ports that it can be given as a network function (`Port.given`); none if it
-    cannot be one."""
+    """The kinds of ports that the switch can use as a network function (`Port.given`); empty if it
+    cannot run as a function."""
 
     writes_next_macs: bool = False
-    """As a network function it can write its own source MAC, and as destination what it is told for
-    each port (`Port.next_mac`)."""
+    """Whether the switch, as a network function, can write its own source MAC and a configured
+    destination MAC for each port (`Port.next_mac`)."""
 
     @property
     def path(self) -> str:
-        """Return the path of its program: of the version that was asked for, else what the user
-        names by the switch's name, else the usual one."""
+        """Return the path of the program: the requested version, else the program that the user
+        named for this switch, else the usual one."""
         if not self.program:
             return ""
         chosen = self.bound_to or chosen_program(self.program, self.name, self.program_folders)
@@ -127,7 +127,7 @@ class Switch(ABC):
 
     @property
     def takes_uplink(self) -> bool:
-        """Say whether an interface of the kernel can be its way to another host."""
+        """Return whether the switch can reach another host through a kernel interface."""
         return PortKind.NIC_KERNEL in self.port_kinds
 
     @abstractmethod
@@ -139,12 +139,12 @@ class Switch(ABC):
         """Return the steps that start the switch, before the functions open their ports."""
 
     def own_core(self, mode: str | None) -> bool:
-        """Say whether forwarding keeps a core of the switch's own busy. If not, whoever sends does
-        the work. `mode` is that of the probed Version."""
+        """Return whether forwarding keeps a core busy that belongs to the switch. If not, the
+        sender's core does the work. `mode` comes from the probed Version."""
         return False
 
     def accepts(self, wiring: Wiring) -> str | None:
-        """Return the reason why this switch cannot make such a wiring, or None if it can."""
+        """Return the reason why the switch does not support this wiring, or None if it does."""
         return None
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
@@ -155,8 +155,8 @@ class Switch(ABC):
         }
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
-        """Return the addresses of each flow, by flow id. By default those of one flat network: what
-        is sent is what arrives; what is to be copied is for a group."""
+        """Return the addresses of each flow, by flow id. The default is one flat network: frames
+        arrive unchanged, and frames to be copied go to a group address."""
         return {
             flow.id: Addressing(
                 sent_src_mac=wiring.source_mac(flow),
@@ -177,7 +177,7 @@ class Switch(ABC):
         return ()
 
     def settled(self, wiring: Wiring) -> Plan:
-        """Return the steps that wait for links and learning; they do nothing else."""
+        """Return the steps that wait for links and learning, and change nothing."""
         return ()
 
 
@@ -187,9 +187,9 @@ def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
 
 
 def program_at(wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], Version]) -> Wiring:
-    """Return a wiring with the program of a switch as a probe found it on the wiring's host, by
-    `probed`, which has versions by host and name. Where nobody has probed it there, it is what the
-    host file names for that host, else the program of this host."""
+    """Return the wiring with the switch's program on the wiring's host. `probed` has versions by
+    host and name. If the host was not probed, use the program that the host file names for that
+    host, else the program of this host."""
     host = wiring.at.host
     if found := probed.get((host, switch.name)):
         program, beside = found.program, found.beside
@@ -200,7 +200,8 @@ def program_at(wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], 
 
 
 def wire_refusal(wiring: Wiring, name: str) -> str | None:
-    """Return why a switch that joins one port to one other cannot make a wiring; None if it can."""
+    """Return why a switch that connects ports only in pairs does not support a wiring; None if it
+    does."""
     reached = [sink for sinks in wiring.ways.values() for sink in sinks]
     for port_id, sinks in wiring.ways.items():
         if len(sinks) != 1 or reached.count(port_id) != 1:
@@ -212,8 +213,8 @@ def wire_refusal(wiring: Wiring, name: str) -> str | None:
 
 
 def routed_addressing(wiring: Wiring) -> Mapping[str, Addressing]:
-    """Return the addresses of each flow, by flow id, where the switch is a router with one /24 of
-    198.18.0.0/16 on each port: host 1 is the router's, host 2 the function's."""
+    """Return the addresses of each flow, by flow id, for a router with one /24 of 198.18.0.0/16 per
+    port: host 1 is the router, host 2 the function."""
     return {
         flow.id: Addressing(
             sent_src_mac=mac_address(source.index),

@@ -1,9 +1,9 @@
 """DPDK's smallest sample (`examples/skeleton`) forwards like a wire, on one core with one queue and
 fixed rings.
 
-What it forwards with is built in (`basicfwd.c`): bursts of 32 (BURST_SIZE), rings of 1024
-(RX_RING_SIZE, TX_RING_SIZE), 8191 mbufs a port (NUM_MBUFS) with caches of 250. It lives in
-hugepages, as DPDK's guides ask for.
+Its forwarding parameters are compiled in (`basicfwd.c`): bursts of 32 (BURST_SIZE), rings of 1024
+(RX_RING_SIZE, TX_RING_SIZE), 8191 mbufs per port (NUM_MBUFS) with caches of 250. It uses hugepages,
+as DPDK's guides recommend.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MBUFS_PER_PORT = 8191  # NUM_MBUFS in basicfwd.c
 
 
 class Basicfwd(PairedSwitch):
-    """DPDK's sample forwards on its main lcore, from the moment its ports are up."""
+    """The skeleton sample: it forwards on its main lcore as soon as its ports are up."""
 
     name = "basicfwd"
     program = "dpdk-skeleton"
@@ -32,7 +32,7 @@ class Basicfwd(PairedSwitch):
     resources = frozenset({"listen", "memory"})
 
     def probe(self, host: Host) -> Version:
-        """Return the version of DPDK that the sample was built with."""
+        """Return the DPDK version of the sample."""
         return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:

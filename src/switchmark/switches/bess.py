@@ -1,13 +1,13 @@
-"""BESS joins its ports by modules, queue by queue, as its own Python client tells it to.
+"""BESS connects its ports queue by queue with modules, configured through its own Python client.
 
-Its defaults are its own: rings of 1024 (core/port.h), batches of 32 (core/pktbatch.h), a worker for
-each core; 16384 buffers, of which its 262144 are for many ports and a GB of hugepages. It has no
-module that learns: L2Forward holds the MACs that it is told. SWITCHMARK_BESS is its root, where its
-`build.py` has made `core/bessd` and what `pybess` needs; the client runs on Debian's Python, with
-the packages of the hint.
+It runs with BESS's defaults: rings of 1024 (core/port.h), batches of 32 (core/pktbatch.h) and one
+worker per core. The buffer pool is the exception: 16384 instead of 262144, which BESS sizes for
+many ports and a GB of hugepages. BESS has no learning module: L2Forward holds only configured MACs.
+SWITCHMARK_BESS names its source tree, in which `build.py` has built `core/bessd` and the files of
+`pybess`. The client runs on Debian's Python with the packages that the hint lists.
 
-Its DPDK takes hugepages from the first mount of them that it finds, and removes files there that
-nobody has locked. So it sees one alone, which ends with it: in a mount namespace of its own.
+BESS's DPDK takes hugepages from the first hugetlbfs mount that it finds and removes unlocked files
+there. So the daemon runs in a private mount namespace with a single hugetlbfs mount.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from switchmark.switches.eal_ports import eal_endpoints, functions_listen, socke
 _HINT = f"build it (https://github.com/NetSys/bess), then {how_to_name('bess', '/its/folder')}"
 _HINT_CLIENT = "apt-get install python3-grpcio python3-protobuf"
 _PYTHON = "/usr/bin/python3"
-_VERSION = r"version (\S+)"  # as gflags prints it
+_VERSION = r"version (\S+)"  # the format of gflags
 _NEEDED = "import grpc, google.protobuf; print('version', grpc.__version__)"
 _BUILT = "pybess/builtin_pb/service_pb2_grpc.py"
 _BUFFERS, _MEMORY_MB = 16384, 512
-_BUFFER_BYTES = 3072  # with all that lies around a frame
+_BUFFER_BYTES = 3072  # including mbuf metadata and headroom
 _DEVICES = "/sys/bus/pci/devices"
 
-# It writes a line for each page of memory, which nobody reads.
+# bessd prints a line per page of memory, which nobody reads.
 _STARTED = 'exec "$@" >/dev/null'
 _MOUNTED = f"""\
 umount --all --lazy --types hugetlbfs && mount -t hugetlbfs -o size="$1M" "$0" "$0" || exit
 shift && {_STARTED}
 """
 
-# How busy it was: its traffic classes count the cycles of polls that find nothing as any others,
-# but its ports count these polls. As many of them as fit into its CPU time while there is nothing
-# to do, which is when it is first asked, are that much time in which it was idle.
+# Busy and idle time: BESS's traffic classes count the cycles of empty polls as busy, but its ports
+# count empty polls. The client measures the rate of empty polls per CPU time before any traffic, at
+# the first reading, and later converts empty polls to idle time at that rate.
 _CLIENT = """\
 import json, socket, struct, sys, time
 root, address, file, control = sys.argv[1:]
@@ -130,7 +130,8 @@ def _process(wiring: Wiring) -> str:
 
 
 def _ask(wiring: Wiring, what: str) -> tuple[tuple[str, ...], Node]:
-    """Return what asks the client, and where: its socket lies in the run's folder."""
+    """Return the command that queries the client, and the node to run it on: the socket is in the
+    run's folder."""
     argv = (sys.executable, "-c", _ASK, f"{_home(wiring)}/client.sock", what)
     return argv, replace(HOST, host=wiring.at.host)
 
@@ -140,7 +141,7 @@ def _name(port: Port) -> str:
 
 
 def _device(wiring: Wiring, port: Port) -> dict[str, str]:
-    """Return a port's device, as DPDK 19.11 calls it."""
+    """Return the device arguments of a port, in the syntax of DPDK 19.11."""
     if port.nic:
         return {"pci": port.nic}
     path, number = socket_path(wiring, port), port.index
@@ -157,10 +158,10 @@ def _device(wiring: Wiring, port: Port) -> dict[str, str]:
 
 
 def _ports(wiring: Wiring) -> bytes:
-    """Return all that the daemon is told of its cores, ports and ways."""
+    """Return the daemon's configuration: cores, ports and forwarding paths."""
     length, workers = wiring.descriptors or 0, len(wiring.cores)
     shape = dict.fromkeys(("num_inc_q", "num_out_q"), wiring.queues)
-    shape |= dict.fromkeys(("size_inc_q", "size_out_q"), length)  # 0: its own
+    shape |= dict.fromkeys(("size_inc_q", "size_out_q"), length)  # 0: BESS's default
     ways = [
         (_name(wiring.port(source)), _name(wiring.port(sink)), queue)
         for source, sinks in wiring.ways.items()
@@ -180,8 +181,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Parse the counters by port, and the busy and idle time of its threads: idle are the polls
-    that found nothing, each as long as those of a time with nothing to do."""
+    """Parse the counters by port, and the busy and idle time of the workers. Idle time is the
+    number of empty polls, times the duration of an empty poll on an idle switch."""
     try:
         told = json.loads(outputs[0])
         counts = {port.id: PortCounters(**told["ports"][_name(port)]) for port in wiring.ports}
@@ -199,7 +200,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class Bess(Switch):
-    """The daemon polls each port's queues on its workers; a vhost-user or memif port listens."""
+    """The `bessd` daemon: its workers poll the queues of every port; vhost-user and memif ports
+    listen."""
 
     name = "bess"
     program = "bess"
@@ -208,10 +210,10 @@ class Bess(Switch):
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
     resources = frozenset({"listen", "switch_cores", "queues", "descriptors", "memory", "buffers"})
-    capabilities = frozenset({"SYS_ADMIN"})  # to mount
+    capabilities = frozenset({"SYS_ADMIN"})  # for the mount
 
     def probe(self, host: Host) -> Version:
-        """Return the version that the daemon tells of itself."""
+        """Return the daemon's version."""
         daemon = f"{self.path}/{self.program_file}"
         (version,) = probe_version(host, (daemon, "--version"), _VERSION, hint=_HINT)
         if not host.exists(f"{self.path}/{_BUILT}"):
@@ -261,7 +263,7 @@ class Bess(Switch):
             *made,
             Run("nothing is left of an instance before", left, undo=left),
             Run("a place for this instance", ("mkdir", "-p", f"{home}/pci", f"{home}/huge")),
-            # Its EAL probes every PCI device that it finds: it finds the switch's alone.
+            # EAL probes every PCI device in this folder: it contains only the NICs of the switch.
             *(
                 Run(f"it may find the NIC {nic}", ("ln", "-s", f"{_DEVICES}/{nic}", f"{home}/pci"))
                 for nic in nics

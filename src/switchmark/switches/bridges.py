@@ -1,4 +1,4 @@
-"""The kernel's bridges are made and joined here, for the switches that are made of them."""
+"""Kernel bridges: steps that add a bridge and its ports, shared by the drivers that use bridges."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TABLES = ("iptables", "ip6tables", "arptables")
 
 
 def add_bridge(wiring: Wiring, bridge: str) -> Plan:
-    """Add a bridge without spanning tree or multicast snooping, still down."""
+    """Add a bridge, still down, without spanning tree or multicast snooping."""
     at_once = ("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0")
     make = ("ip", "link", "add", bridge, "type", "bridge", *at_once)
-    # br_netfilter would drop IPv4 frames with a bad header before they are counted.
+    # br_netfilter would drop IPv4 frames with a bad header before any counter sees them.
     passed = {f"net.bridge.bridge-nf-call-{table}": "0" for table in _TABLES}
     return (
         Run(
@@ -27,7 +27,8 @@ def add_bridge(wiring: Wiring, bridge: str) -> Plan:
 
 
 def add_bridge_port(wiring: Wiring, bridge: str, ifname: str, *, nic: bool = False) -> Run:
-    """Make an interface a port of a bridge, and set it up; a NIC of the host leaves it again."""
+    """Make an interface a port of a bridge and set it up; the undo removes a host NIC from the
+    bridge."""
     join = ("ip", "link", "set", ifname, "master", bridge, "up")
     leave = ("ip", "link", "set", ifname, "nomaster") if nic else None
     about = "" if nic else ifname

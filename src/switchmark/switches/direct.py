@@ -1,4 +1,4 @@
-"""A cable joins the two ends of each flow without a switch: it is the baseline for every figure."""
+"""A cable joins the two ends of each flow without a switch: the baseline for every figure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from switchmark.switches.links import add_port, add_veth, interface_mac
 
 
 class Direct(Switch):
-    """A cable joins the two ports of each flow. It is a veth pair; or in user space one end that
-    listens, vhost or a memif server, and one that connects."""
+    """A cable between the two ports of each flow: a veth pair in the kernel; in user space, one end
+    listens (vhost or a memif server) and the other connects."""
 
     name = "direct"
     semantics = (Semantics.PATCH,)
@@ -67,7 +67,7 @@ class Direct(Switch):
         for near, far in self._cables(wiring):
             for port, other in ((near, far), (far, near)):
                 own = wiring.name(f"e{port.index}")
-                # The cable to another host is there already.
+                # The cable to another host exists already.
                 name = other.nic or own
                 ends[port.id] = Endpoint(
                     kind=PortKind.VETH,
@@ -95,7 +95,7 @@ class Direct(Switch):
         return steps
 
     def _end_of_cable(self, wiring: Wiring, port: Port, uplink: Port) -> Plan:
-        """Return the steps that take this host's end of a cable to another host for a port."""
+        """Return the steps that use this host's end of a cable to another host as a port."""
         steps: Plan = add_port(wiring, uplink) if uplink.uplink == "made" else ()
         mac = ("ip", "link", "set", uplink.nic or "", "address", interface_mac(wiring, port))
         made = Run(f"the MAC of port {port.id}", mac, at=wiring.at)

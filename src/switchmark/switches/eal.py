@@ -1,7 +1,8 @@
-"""This module starts the DPDK programs that are switches: their memory, cores and devices.
+"""Start-up of the DPDK programs that act as switches: memory, cores and devices.
 
-It knows no switch: each gives its own program and options; `paired` has those that forward between
-the ports 2i and 2i+1. `eal_ports` names the ports, `eal_telemetry` asks the running program.
+The module is independent of any single switch: drivers pass their program and options. `paired`
+covers programs that forward between the ports 2i and 2i+1, `eal_ports` names ports, and
+`eal_telemetry` queries the running program.
 """
 
 from __future__ import annotations
@@ -26,18 +27,17 @@ from switchmark.runs.pci import UIO, bind, guest_devices
 from switchmark.switches.eal_ports import file_prefix, functions_listen, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 
-_PAGE_MB = 2  # a hugepage of a virtual machine
+_PAGE_MB = 2  # a hugepage in a virtual machine
 MBUF_BYTES = 2176
-"""The data room of an mbuf where a program is not told another: 2048 and 128 of headroom."""
+"""The default data room of an mbuf: 2048 bytes and 128 of headroom."""
 
-_BASE_MB = 64  # EAL, telemetry, the rings of the devices: 14 MB with 2 ports, more with queues
-_QUEUE_MB = 2  # of each pair of queues but the first of a port
+_BASE_MB = 64  # EAL, telemetry and device rings: 14 MB with 2 ports, more with queues
+_QUEUE_MB = 2  # for every pair of queues of a port except the first
 _VERSION = "RTE Version: 'DPDK ([^']+)'"
 
 
 def probe_program(host: Host, argv0: str, hint: str) -> Version:
-    """Return the version of DPDK that a program was linked with, or raise Unavailable with
-    `hint`."""
+    """Return the DPDK version of a program, or raise Unavailable with `hint`."""
     version, *_ = probe_version(host, (argv0, "-v", "-h"), _VERSION, hint=hint)
     return Version(version)
 
@@ -64,10 +64,10 @@ def start_program(
 ) -> Plan:
     """Return the steps that start the program and wait until it listens at every port.
 
-    `before` are words ahead of EAL's options, `lcores` those of them for cores, `mbufs` all that
-    its pools hold and `mbuf_bytes` the data room of each, from which follows the memory that it
-    needs. `queues` are the pairs of queues that it serves at a port, `own_mb` what it takes for
-    itself beside all that.
+    `before` are words ahead of EAL's options, `lcores` the EAL options for cores. `mbufs` is the
+    total size of the pools and `mbuf_bytes` the data room of an mbuf; they determine the memory.
+    `queues` is the number of queue pairs per port, `own_mb` the additional memory that the program
+    needs.
     """
     beside = _BASE_MB + own_mb + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory.kind)
@@ -98,7 +98,7 @@ def start_program(
             (
                 *(argv0, *before, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),
                 *_memory(wiring, memory_mb),
-                # What it logs goes to a pipe that nobody empties: a full one would stop it.
+                # The log goes to a pipe that nobody reads: a full pipe would block the program.
                 *(*lcores, "--log-level", "*:warning"),
                 *(word for port in virtual for word in ("--vdev", _device(wiring, port, queues))),
                 *("--", *options),
@@ -112,8 +112,8 @@ def start_program(
 
 
 def pci_options(wiring: Wiring) -> tuple[str, ...]:
-    """Return EAL's options for the NICs of the switch, or of its virtual machine, and for no
-    other."""
+    """Return EAL's options for the NICs of the switch or of its virtual machine; EAL ignores all
+    other NICs."""
     nics = [port.nic for port in wiring.ports if port.nic and not port.uplink]
     nics += guest_devices(wiring.given.values())
     return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
@@ -139,9 +139,8 @@ def _device(wiring: Wiring, port: Port, queues: int) -> str:
 
 
 def _given_device(end: Endpoint, port: Port) -> str:
-    """Return the device with which a function takes its end of a port: virtio-user, or a memif
-    client. With a control queue, or a program that asks for it ends because it cannot set
-    promiscuous mode."""
+    """Return the device for a function's end of a port: virtio-user, or a memif client. virtio-user
+    gets a control queue, because programs that set promiscuous mode exit without it."""
     if end.kind is PortKind.MEMIF:
         return (
             f"net_memif{port.index},role=client,id=0,socket={end.path},"

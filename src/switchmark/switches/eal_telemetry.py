@@ -1,5 +1,5 @@
-"""This module asks a DPDK program by its telemetry: whether it listens, its links, its counters.
-It knows no switch."""
+"""Telemetry queries to a DPDK program: its listening sockets, links and counters. The module is
+independent of any single switch."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from switchmark.switches.base import Counters, Counting
 from switchmark.switches.eal_ports import device_ids, file_prefix, functions_listen, socket_path
 
 _LINKED_S = 30.0
-"""How long a link may take: that of an emulated machine's NIC came after 10 s on a busy host."""
+"""The timeout for a link: the NIC of an emulated machine took 10 s on a busy host."""
 
 
 def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
-    """Return the command that puts questions to the program and prints a line of JSON for each, and
-    where it runs. The program's socket lies in the run's folder: it is asked from the host, unless
-    it runs in a virtual machine."""
+    """Return the command that sends questions to the program and prints a line of JSON per answer,
+    and the node to run it on. The program's socket is in the run's folder, so the host sends the
+    questions, unless the program runs in a virtual machine."""
     socket = f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
     at = wiring.at if guest_devices(wiring.given.values()) else replace(HOST, host=wiring.at.host)
     return (tool_program(), "telemetry", socket, *questions), at
 
 
 def wait_listening(wiring: Wiring) -> Plan:
-    """Wait until functions may connect to each port: the switch listens there, and has set it up.
+    """Wait until functions can connect to every port: the switch listens there and the port is set
+    up.
 
-    A vhost port listens when it is configured. A memif port does so before: a function that was
-    sooner than the start of the port got no link, or ended the switch by a segmentation fault (2 of
-    50 starts, DPDK 22.11).
+    A vhost port listens once it is configured. A memif port listens earlier: a function that
+    connected before the port started got no link, or crashed the switch with a segmentation fault
+    (2 of 50 starts, DPDK 22.11).
     """
     if functions_listen(wiring):
         return ()
@@ -56,10 +57,10 @@ def wait_listening(wiring: Wiring) -> Plan:
 
 
 def wait_linked(wiring: Wiring) -> Plan:
-    """Wait until each port has its link: a function has connected, and both agree.
+    """Wait until every port has its link: a function has connected, and both ends have negotiated.
 
-    DPDK is asked, not the sockets: the kernel lists what a listener accepts in the network
-    namespace of the function that connected.
+    The query goes to DPDK, not to the sockets: the kernel lists an accepted connection in the
+    network namespace of the function that connected.
     """
     ids = device_ids(wiring)
     who = wiring.at.name if wiring.given else "the switch"
@@ -78,8 +79,8 @@ def wait_linked(wiring: Wiring) -> Plan:
 
 
 def eal_counters(wiring: Wiring) -> tuple[Run, ...]:
-    """Return the command that reads the statistics of every port by telemetry: one line of JSON
-    each, in order."""
+    """Return the command that reads the statistics of every port by telemetry: a line of JSON per
+    port, in order."""
     ids = device_ids(wiring)
     questions = (f"/ethdev/stats,{ids[port.id]}" for port in wiring.ports)
     return (Run("counters of the switch's ports", *telemetry(wiring, *questions)),)
@@ -88,9 +89,9 @@ def eal_counters(wiring: Wiring) -> tuple[Run, ...]:
 def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters by port. ValueError if they are garbled.
 
-    The drivers of virtual ports count what they sent, not what they had no room for, and the
-    programs hold nothing back once it is quiet: what was read at one port and not sent at the other
-    was dropped between.
+    The drivers of virtual ports count transmitted frames, but not frames dropped for lack of room,
+    and the programs hold no frames back once traffic stops. So the drops of a port are the frames
+    received at its partner minus the frames transmitted at the port.
     """
     lines = outputs[0].decode().splitlines()
     if len(lines) != len(wiring.ports):
@@ -111,7 +112,7 @@ def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _stats(line: str) -> dict[str, int]:
-    """Return the numbers of one answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
+    """Return the numbers of an answer, `{"/ethdev/stats": {"ipackets": 0, ...}}`."""
     try:
         answer: Any = parse_line(line)["/ethdev/stats"]
         numbers = {
@@ -126,4 +127,4 @@ def _stats(line: str) -> dict[str, int]:
 
 
 COUNTERS = Counting(eal_counters, parse_eal_counters)
-"""The counters of the program's ports, as telemetry tells them."""
+"""The counters of the program's ports, read by telemetry."""

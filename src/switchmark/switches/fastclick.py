@@ -1,10 +1,10 @@
-"""FastClick joins its ports by a Click configuration: with DPDK in user space, or on veth by packet
-sockets.
+"""FastClick connects its ports as a Click configuration says: with DPDK in user space, or on veth
+through packet sockets.
 
-Bursts of 32 are what it documents for throughput (`ToDPDKDevice`: "recommended as it is what DPDK
-will do under the hood"), like 65535 mbufs (`DPDKInfo`: 65536 are the default, and a power of two
-less one is what it asks for). Its queue before a device holds 1024 frames, the documented default;
-what does not fit is dropped (`BLOCKING false`), or a receiver that is too slow would stop the rest.
+Bursts of 32 are the documented choice for throughput (`ToDPDKDevice`: "recommended as it is what
+DPDK will do under the hood"). The 65535 mbufs follow `DPDKInfo`, which defaults to 65536 and asks
+for a power of two minus one. The queue before a device holds 1024 frames, the documented default. A
+full queue drops (`BLOCKING false`); otherwise a slow receiver would block the other ports.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _VERSION = re.compile(rb"^version:\n(\S+)", re.MULTILINE)
 _NEEDED = {"FromDPDKDevice": "--enable-dpdk", "EtherSwitch": "--enable-etherswitch"}
 
 _MBUFS, _BURST = 65535, 32
-_ANNOTATIONS = 512  # what it has before and after a frame, at most
+_ANNOTATIONS = 512  # the maximum that FastClick adds before and after a frame
 _AROUND = 18 + 4 + 128  # Ethernet header, FCS and a VLAN tag, headroom
 _HANDLERS = ("count", "hw_dropped"), ("count", "dropped")
-# A bridge forgets by the times of frames. DPDK's device leaves there what was in the memory before:
-# every address would look as old as it happens to, and be flooded.
+# EtherSwitch ages addresses by the timestamps of frames. DPDK's device leaves stale memory there,
+# so addresses would look arbitrarily old and frames would be flooded.
 _STAMP = "SetTimestamp(PER_BATCH true) -> "
 _CYCLES = ("useful_kcycles", "clock.cycles_hz")
 
-# Its control socket answers each `READ`, and ends what it has to say at `QUIT`. Behind that stands
-# the CPU time of its process so far, in ns, of all threads: wherever that runs, it is who listens.
+# The control socket answers every `READ` and closes after `QUIT`. The script appends the CPU time
+# of the process so far, in ns over all threads; it finds the process as the peer of the socket.
 _ASK = """\
 import glob, socket, struct, sys
 with socket.socket(socket.AF_UNIX) as s:
@@ -73,13 +73,15 @@ def _control(wiring: Wiring) -> str:
 
 
 def _ask(wiring: Wiring, *names: str) -> tuple[tuple[str, ...], Node]:
-    """Return what asks the running program, and where: its socket lies in the run's folder."""
+    """Return the command that queries the running program, and the node to run it on: the socket is
+    in the run's folder."""
     argv = (sys.executable, "-c", _ASK, _control(wiring), *names)
     return argv, replace(HOST, host=wiring.at.host)
 
 
 def _configuration(wiring: Wiring) -> str:
-    """Return the configuration: a source f and a sink t for each port, and what joins them."""
+    """Return the configuration: a source f and a sink t for each port, and the connections between
+    them."""
     lines = [f"ControlSocket(UNIX, {_control(wiring)});"]
     lines += _dpdk_ports(wiring) if _bypass(wiring) else _packet_sockets(wiring)
     if wiring.semantics is Semantics.LEARNING:
@@ -102,7 +104,7 @@ def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
     sockets = [*(0 for _ in range(wiring.memory.node)), wiring.tuning.buffers or _MBUFS]
     size = f", MBUF_SIZE {_mbuf_bytes(wiring)}" if _mbuf_bytes(wiring) > MBUF_BYTES else ""
     yield f"DPDKInfo({', '.join(f'NB_SOCKET_MBUF {count}' for count in sockets)}{size});"
-    # It is there to tell how many cycles a second has, in which it counts the busy ones.
+    # This clock reports the frequency of the cycle counter, the unit of the busy cycles.
     yield "clock :: TSCClock(INSTALL false);"
     cores = max(1, len(wiring.cores))
     threads = max(1, min(wiring.queues, cores // len(wiring.ports)))
@@ -125,7 +127,7 @@ def _packet_sockets(wiring: Wiring) -> Iterator[str]:
 
 
 def _mbuf_bytes(wiring: Wiring) -> int:
-    """Return the data room of an mbuf: one frame is one mbuf, of whatever size."""
+    """Return the data room of an mbuf: a frame of any size fits one mbuf."""
     return max(MBUF_BYTES, -(-(wiring.mtu + _AROUND) // 64) * 64)
 
 
@@ -143,11 +145,11 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the counters by port, and the cycles of all its threads where it was built to count
-    those that were of use (`--enable-cpu-load`).
+    """Return the counters by port, and the busy and idle cycles of all threads if FastClick was
+    built to count useful cycles (`--enable-cpu-load`).
 
-    Idle are all others in which it ran: polls that found nothing, and what it does between tasks.
-    While it waits for its CPU it is neither.
+    All other cycles on the CPU are idle: empty polls, and the work between tasks. Time spent
+    waiting for the CPU counts as neither.
     """
     if not _bypass(wiring):
         return links.parse_socket_counters(wiring, outputs)
@@ -169,7 +171,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _answers(output: bytes, count: int) -> tuple[list[str | None], int]:
-    """Return what each handler said, None for one that is not there, and the CPU time behind it."""
+    """Return the answer of each handler (None if the handler does not exist), and the CPU time
+    used."""
     greeting, _, rest = output.partition(b"\r\n")
     said: list[str | None] = []
     while len(said) < count and (answer := _ANSWER.match(rest)):
@@ -183,7 +186,7 @@ def _answers(output: bytes, count: int) -> tuple[list[str | None], int]:
 
 
 class FastClick(Switch):
-    """One process has a thread for each core, and ports are shared out among them."""
+    """One process with a thread per core; the ports are divided among the threads."""
 
     name = "fastclick"
     program = "click"
@@ -205,7 +208,7 @@ class FastClick(Switch):
     )
 
     def probe(self, host: Host) -> Version:
-        """Return the version; mode `with` what it was built with, of what is not by default."""
+        """Return the version; the mode lists the optional elements in this build, after `with`."""
         ask = ("-q", "-e", "Idle -> Discard", "-h", "version", "-h", "classes")
         try:
             done = host.run((self.path, *ask))

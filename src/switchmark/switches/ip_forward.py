@@ -1,4 +1,4 @@
-"""The kernel routes IPv4 frames, in the context of whoever sends."""
+"""The kernel routes IPv4 frames, in the sender's context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from switchmark.switches.routers import FORWARDING, KernelRouter
 
 
 class IpForward(KernelRouter):
-    """The kernel's router is all there is."""
+    """The kernel's router without extensions."""
 
     name = "ip-forward"
 

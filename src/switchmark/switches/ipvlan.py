@@ -1,7 +1,8 @@
-"""Children of one interface share its MAC, and are found by their IP addresses: ipvlan in mode l2.
+"""ipvlan in mode l2: the children of an interface share its MAC, and the kernel delivers frames by
+IP address.
 
-A child has its address in its function's own IP stack, so that only engines that go through that
-can be at its end (Linux, Documentation/networking/ipvlan.rst).
+A child has its address in its function's IP stack, so only engines that use the IP stack work at
+its end (Linux, Documentation/networking/ipvlan.rst).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _MODE = ("type", "ipvlan", "mode", "l2", "bridge")
 
 
 class Ipvlan(KernelSwitch):
-    """Functions are children of one interface; a physical port is the parent of its pair's child.
-    Without a physical port the parent is one end of a veth pair."""
+    """Functions are children of one interface. The parent is the physical port of the pair; without
+    physical ports it is one end of a veth pair."""
 
     name = "ipvlan"
     semantics = (Semantics.STATIC,)
@@ -132,7 +133,8 @@ class Ipvlan(KernelSwitch):
 
 
 def _parent(wiring: Wiring, port: Port) -> Port | None:
-    """Return the physical port that a function's port is a child of; None for one that has none."""
+    """Return the physical port that is the parent of a function's port; None if it has no physical
+    parent."""
     for flow in wiring.flows:
         for one, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
             if one == port.id and wiring.port(other).physical:
@@ -141,7 +143,7 @@ def _parent(wiring: Wiring, port: Port) -> Port | None:
 
 
 def _mac(wiring: Wiring, port: Port) -> str:
-    """Return the MAC at a function's end of a port: that of the parent, for its children."""
+    """Return the MAC of a function's end of a port: children have the MAC of their parent."""
     if port.physical:
         return mac_address(port.index)
     parent = _parent(wiring, port)

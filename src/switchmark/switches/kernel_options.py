@@ -1,8 +1,7 @@
-"""This module tells which options a kernel was built without, for switches that not every kernel
-has.
+"""Build options of a kernel, for switches that only some kernels support.
 
-A kernel says with what it was built in /proc/config.gz or in /boot; where neither is there, only
-trying tells (`probe_kernel`).
+A kernel lists its build options in /proc/config.gz or in /boot. If neither file exists, only a
+probe shows whether the kernel supports the switch (`probe_kernel`).
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from switchmark.observe.facts import kernel_config, kernel_release
 
 
 def require_options(host: Host, *options: str) -> None:
-    """Raise Unavailable where a kernel was built without one of these options, such as
-    `CONFIG_IPVLAN`; nothing where it does not tell."""
+    """Raise Unavailable if the kernel was built without one of these options, such as
+    `CONFIG_IPVLAN`; do nothing if the options are unknown."""
     release = kernel_release(host)
     text = kernel_config(host)
     missing = [each for each in options if not re.search(rf"^{each}=[ym]$", text, re.MULTILINE)]

@@ -1,4 +1,4 @@
-"""This module asks whether a kernel can do what a switch is made of, by trying it."""
+"""Probe commands that show whether a kernel supports a switch."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from switchmark.hosts.local_process import last_lines
 from switchmark.observe.facts import kernel_release
 
 _REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")
-"""What programs say where a kernel has what is asked for, and refuses it to this user."""
+"""Error messages of a kernel that supports the operation but refuses it to this user."""
 
 CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
-"""What `probe_kernel` tries for a switch whose ports are veth pairs."""
+"""The probe command of switches whose ports are veth pairs."""
 
 
 def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
-    """Return the release of a kernel that has what a switch is made of, or raise Unavailable with
-    what is wrong. `commands`, which make it with interfaces of any name, are tried in a network
-    namespace that ends with them."""
+    """Return the release of a kernel that supports a switch, or raise Unavailable with the reason.
+    `commands` create the parts of the switch with arbitrary interface names; they run in a
+    temporary network namespace."""
     release = kernel_release(host)
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     tried = " && ".join(map(shlex.join, commands))
-    # Programs are words of their own: some are elsewhere on another host, which puts them right.
+    # Programs are separate arguments, because a host may map them to other paths.
     programs = list(dict.fromkeys(command[0] for command in commands))
     text = " && ".join(
         f'"${{{programs.index(program) + 1}}}" {shlex.join(words)}' for program, *words in commands

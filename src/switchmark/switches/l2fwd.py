@@ -1,9 +1,9 @@
-"""DPDK's layer-2 sample (`examples/l2fwd`) forwards like a wire, or like one that writes both
+"""DPDK's layer-2 sample (`examples/l2fwd`) forwards like a wire, with or without rewriting both
 MACs.
 
-What it forwards with is built in (`main.c`): bursts of 32 (MAX_PKT_BURST), rings of 1024
-(RX_DESC_DEFAULT, TX_DESC_DEFAULT), 8192 mbufs or what its ports and cores need, if that is more,
-and caches of 256. It lives in hugepages, as DPDK's guides ask for.
+Its forwarding parameters are compiled in (`main.c`): bursts of 32 (MAX_PKT_BURST), rings of 1024
+(RX_DESC_DEFAULT, TX_DESC_DEFAULT), caches of 256, and 8192 mbufs, or more if its ports and cores
+need more. It uses hugepages, as DPDK's guides recommend.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from switchmark.switches.eal_telemetry import COUNTERS
 from switchmark.switches.paired import PairedSwitch, pairs
 
 _HINT = "make setup"
-_PORTS = 30  # it checks its mask of ports with a shift by their number, in 32 bits
+_PORTS = 30  # it shifts 1 by the port number in 32 bits to check its port mask
 _PORTS_PER_CORE = 15  # less than MAX_RX_QUEUE_PER_LCORE in main.c
 _MBUFS_MIN = 8192
-_MBUFS_PER_PORT = 1024 + 1024 + 32  # its rings and a burst
+_MBUFS_PER_PORT = 1024 + 1024 + 32  # both rings and a burst
 _MBUFS_PER_PORT_AND_CORE = 256  # MEMPOOL_CACHE_SIZE
 
 
 class L2fwd(PairedSwitch):
-    """Each core serves its share of the ports, with one queue a port.
+    """Each core serves its share of the ports, with one queue per port.
 
-    Frames are buffered until there are 32 of them, or for 100 us. It looks for links every 100 ms
-    before it begins to forward, and gives up after 9 s: once all links are seen it forwards within
-    100 ms, which the warm-up of a trial outlasts.
+    l2fwd buffers frames until it has 32, or for 100 us. Before it forwards, it checks the links
+    every 100 ms for at most 9 s. Once all links are up, it forwards within 100 ms, which is shorter
+    than the warm-up of a trial.
     """
 
     name = "l2fwd"
@@ -43,7 +43,7 @@ class L2fwd(PairedSwitch):
     resources = frozenset({"listen", "switch_cores", "memory"})
 
     def probe(self, host: Host) -> Version:
-        """Return the version of DPDK that the sample was built with."""
+        """Return the DPDK version of the sample."""
         return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -58,8 +58,8 @@ class L2fwd(PairedSwitch):
         return super().accepts(wiring)
 
     def macs(self, wiring: Wiring) -> Mapping[str, str]:
-        """Return the MACs of the functions' ends: where it writes MACs, the frames that leave port
-        N are for 02:00:00:00:00:N."""
+        """Return the MACs of the functions' ends. If l2fwd writes MACs, frames that leave port N
+        have the destination 02:00:00:00:00:N."""
         if wiring.semantics is Semantics.STATIC:
             return {port.id: f"02:00:00:00:00:{port.index:02x}" for port in wiring.ports}
         return super().macs(wiring)

@@ -1,5 +1,5 @@
-"""This module makes the kernel interfaces that several switches use as ports: veth pairs, taps,
-NICs, and reads their counters. Its switches have the kernel's own settings, and none besides."""
+"""Kernel interfaces that several switches use as ports (veth pairs, taps, NICs), and their
+counters. The kernel's default settings stay in place."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 from switchmark.switches.base import Counters, Counting, Switch
 
 OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
-"""Features that would let one skb carry several frames, or leave a checksum to be filled in."""
+"""Offloads that would pack several frames into one skb, or leave a checksum unset."""
 
 
 READ_LINKS = ("ip", "-j", "-s", "link", "show")
-"""The command that prints the kernel's counters of every interface of a node."""
+"""The command that prints the kernel's counters of every interface in a node."""
 
 PORT_KINDS = (PortKind.VETH, PortKind.TAP, PortKind.NIC_KERNEL)
-"""The ports of a switch that takes any interface of the kernel."""
+"""The port kinds of a switch that accepts any kernel interface."""
 
 _SOCKET = re.compile(r"^p_raw\s.*?\s\S+?:(\S+)\s.*\bskmem:\(.*?,d(\d+)\)", re.MULTILINE)
 
 
 def switch_ifname(wiring: Wiring, port: Port) -> str:
-    """Return the name of the switch's end of a port: its NIC, its end of the veth pair, or the tap;
-    as a function the interface that it is given."""
+    """Return the name of the switch's end of a port: the NIC, its end of the veth pair, or the tap.
+    A function uses the interface that the port gives it."""
     if port.given:
         return port.given.ifname
     return port.nic or wiring.name(f"p{port.index}")
 
 
 def kernel_endpoints(wiring: Wiring) -> Mapping[str, Endpoint]:
-    """Return the function's end of each port: one end of a veth pair, a tap that a virtual machine
-    is to open, or a real NIC where the port names one."""
+    """Return the function's end of each port: an end of a veth pair, a tap for a virtual machine,
+    or a real NIC if the port names one."""
     return {
         port.id: Endpoint(
             kind=_kind(wiring, port),
@@ -59,7 +59,8 @@ def _kind(wiring: Wiring, port: Port) -> PortKind:
 
 
 def _in_reach(wiring: Wiring, port: Port) -> Node | None:
-    """Return the node of a port's function where its end of a veth pair can be made right there."""
+    """Return the node of a port's function if its end of the veth pair can be created there
+    directly."""
     reached = port.node.environment in wiring.at.reaches
     return port.node if reached and _kind(wiring, port) is PortKind.VETH else None
 
@@ -67,9 +68,9 @@ def _in_reach(wiring: Wiring, port: Port) -> Node | None:
 def interface_mac(wiring: Wiring, port: Port) -> str:
     """Return the MAC of the function's end of a veth pair.
 
-    Where no IP stack is meant to take the frames it is not the MAC that they are sent to: the stack
-    then drops each copy at once (it is for another host), where else it would look up a route for
-    it, in the sender's context.
+    If no IP stack should receive the frames, this MAC differs from the destination MAC: the stack
+    then drops its copy at once as a frame for another host. With the same MAC it would look up a
+    route for every copy, in the sender's context.
     """
     return mac_address(port.index, unheard=not wiring.functions.ip_stack)
 
@@ -77,7 +78,7 @@ def interface_mac(wiring: Wiring, port: Port) -> str:
 def offloads_off(
     wiring: Wiring, ifname: str, *, gro: bool = False, at: Node | None = None, about: str = ""
 ) -> Run:
-    """Turn off all offloads of this interface, so that one frame is one skb."""
+    """Turn off all offloads of an interface, so that one skb carries one frame."""
     settings = [
         word for name in OFFLOADS_OFF for word in (name, "on" if gro and name == "gro" else "off")
     ]
@@ -90,8 +91,9 @@ def offloads_off(
 
 
 def removal(wiring: Wiring, ifname: str) -> tuple[str, ...] | None:
-    """Return the command that removes what was made at the switch; none where that goes with the
-    switch's node, at once with all that is in it: one by one the kernel takes 20 ms for each."""
+    """Return the command that removes an interface of the switch. None if the node is deleted
+    anyway: that removes all interfaces at once, where single removals take the kernel 20 ms
+    each."""
     return None if wiring.at.isolated else ("ip", "link", "del", ifname)
 
 
@@ -105,8 +107,8 @@ def add_veth(
     far_gro: bool = False,
     far_at: Node | None = None,
 ) -> Plan:
-    """Add a veth pair at the switch; `near` is the switch's end, `far` the function's, which is
-    made in the node `far_at`: to move it there takes the kernel some 20 ms."""
+    """Add a veth pair at the switch. `near` is the switch's end; `far` is the function's end,
+    created directly in the node `far_at` because a move takes the kernel some 20 ms."""
     count = str(wiring.functions.queues)
     queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.functions.queues > 1)
     near_link = ("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac, *queues)
@@ -126,7 +128,7 @@ def add_veth(
 
 
 def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
-    """Add a tap at the switch; what opens it is the other end of its cable."""
+    """Add a tap at the switch; the program that opens it is the other end of the cable."""
     return (
         Run(
             f"the tap {name}",
@@ -144,10 +146,10 @@ def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
 
 
 def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = True) -> Plan:
-    """Add the switch's end of a port and set it up, where not said otherwise: a veth pair, a tap,
-    or the NIC that the user named. One that the switch is given, as a function, is there and up.
-    `far_gro` lets the function's end of a veth pair poll (NAPI), as it must to take what is sent by
-    XDP redirect."""
+    """Add the switch's end of a port, a veth pair, a tap or the user's NIC, and set it up if `up`.
+    The interfaces of a switch that runs as a function exist already and are up. `far_gro` turns on
+    NAPI polling at the function's end of a veth pair, which it needs to receive frames from XDP
+    redirect."""
     if wiring.given:
         return ()
     near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
@@ -179,9 +181,9 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
 
 
 def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
-    """Set the kernel's parameters of the switch's network stack: its node's own, or leased on the
-    host. One that a kernel does not have, such as those of br_netfilter where it is not loaded, is
-    passed over."""
+    """Set kernel parameters of the switch's network stack: in its node, or leased on the host.
+    Parameters that the kernel lacks are skipped, such as those of br_netfilter if the module is not
+    loaded."""
     if not wiring.at.isolated:
         return tuple(
             Write(
@@ -198,8 +200,8 @@ def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
 
 
 def silence(wiring: Wiring, ifname: str) -> Plan:
-    """Turn off IPv6 on an interface of the host's own stack; the nodes of a run have none
-    anyway."""
+    """Turn off IPv6 on an interface in the host's network stack; the nodes of a run have no
+    IPv6."""
     if wiring.at.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
@@ -209,7 +211,7 @@ def silence(wiring: Wiring, ifname: str) -> Plan:
 
 
 def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
-    """Wait until each interface is up and its peer is there."""
+    """Wait until each interface is up and its peer is present."""
     return tuple(
         Wait(
             f"{ifname} has its link",
@@ -224,7 +226,7 @@ def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
 
 
 def link_counters(wiring: Wiring) -> tuple[Run, ...]:
-    """Return the command that reads the kernel's counters of every interface at the switch."""
+    """Return the command that reads the kernel's counters of every interface of the switch."""
     return (Run("counters of the switch's ports", READ_LINKS, at=wiring.at),)
 
 
@@ -252,8 +254,8 @@ def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
 def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters of the ports by id, for switches whose ports are kernel interfaces.
 
-    A frame that a veth end has no room for counts at both ends: as `tx_dropped` at the end that
-    sent it and as `rx_dropped` at its peer. Here it is the sender's alone.
+    The kernel counts a drop at a full veth end twice: as `tx_dropped` of the sending end and as
+    `rx_dropped` of its peer. Here only the sending end counts it.
     """
     links = parse_link_counters(outputs[0])
     if wiring.given:
@@ -270,8 +272,9 @@ def kernel_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Counters:
-    """Return the counters of a function's two ports. Dropped is what came in at one and was not
-    even offered to the other, whose link counts what it had no room for."""
+    """Return the counters of a function's two ports. `tx_dropped` are frames that one port received
+    and the function never handed to the other port, whose link counts the frames that it had no
+    room for."""
     try:
         one, other = (links[switch_ifname(wiring, port)] for port in wiring.ports)
     except KeyError as missing:
@@ -289,15 +292,15 @@ def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Cou
 
 
 def socket_counters(wiring: Wiring) -> tuple[Run, ...]:
-    """Return the counters of a switch that reads its interfaces by AF_PACKET sockets: what these
-    have no room for is lost behind the link's counters."""
+    """Return the commands that read the counters of a switch on AF_PACKET sockets: a full socket
+    drops frames after the link has counted them."""
     sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.at)
     return (*link_counters(wiring), sockets)
 
 
 def parse_socket_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the counters of such a switch: the drops are those that `ss -0 -m -n -O` tells, `p_raw
-    UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
+    """Return the counters of a switch on AF_PACKET sockets. `ss -0 -m -n -O` reports the drops as
+    `p_raw UNCONN 0 0 *:IFNAME * skmem:(...,dN)`."""
     drops: dict[str, int] = {}
     for ifname, count in _SOCKET.findall(outputs[1].decode(errors="replace")):
         drops[ifname] = drops.get(ifname, 0) + int(count)
@@ -312,12 +315,11 @@ def parse_socket_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counter
 
 
 COUNTERS = Counting(link_counters, kernel_counters)
-"""The kernel's own, of a switch whose ports are its interfaces."""
+"""The kernel's interface counters, for switches whose ports are kernel interfaces."""
 
 
 class KernelSwitch(Switch):
-    """The ports of such a switch are interfaces of the kernel: it is ready when all of them have
-    their links."""
+    """A switch whose ports are kernel interfaces: it is ready when all of them have their links."""
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
         return kernel_endpoints(wiring)

@@ -1,4 +1,4 @@
-"""The kernel's bridge learns addresses, and forwards in the context of whoever sends."""
+"""The kernel's bridge learns addresses and forwards in the sender's context."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from switchmark.switches.kernel_probes import CABLE, probe_kernel
 
 
 class LinuxBridge(links.KernelSwitch):
-    """`ip link add type bridge` makes the bridge, without spanning tree or multicast snooping. As a
-    function its ports are interfaces of its node."""
+    """A bridge of `ip link add type bridge`, without spanning tree or multicast snooping. As a
+    function, its ports are the interfaces of its node."""
 
     name = "linux-bridge"
     semantics = (Semantics.LEARNING,)

@@ -1,4 +1,5 @@
-"""Children of one interface are switched by their MACs: macvlan in bridge mode."""
+"""macvlan in bridge mode: the kernel switches frames between the children of an interface by
+MAC."""
 
 from __future__ import annotations
 
@@ -25,9 +26,8 @@ from switchmark.switches.links import (
 
 
 class Macvlan(KernelSwitch):
-    """Functions are children of one interface; a physical port is the parent of its pair's child.
-    Without a physical port the parent is one end of a veth pair (a dummy may not be in the
-    kernel)."""
+    """Functions are children of one interface. The parent is the physical port of the pair; without
+    physical ports it is one end of a veth pair (the kernel may lack dummy interfaces)."""
 
     name = "macvlan"
     semantics = (Semantics.STATIC,)
@@ -53,7 +53,7 @@ class Macvlan(KernelSwitch):
         return None
 
     def _parent(self, wiring: Wiring, port: Port) -> str:
-        """Return the interface that a function's port is a child of."""
+        """Return the parent interface of a function's port."""
         for flow in wiring.flows:
             for one, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
                 if one == port.id and wiring.port(other).physical:

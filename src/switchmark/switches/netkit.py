@@ -1,7 +1,7 @@
-"""The kernel's tc redirects frames between netkit devices, which came for containers (Linux 6.7):
-pairs like veth, whose far end sends without a queue between.
+"""The kernel's tc redirects frames between netkit devices, interface pairs for containers (Linux
+6.7): like veth, but the far end sends without a queue in between.
 
-A program of BPF at the near end sends what comes in there out at the near end of another pair.
+A BPF program at the near end of a pair redirects incoming frames to the near end of another pair.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 def _pair(
     near: str, far: str, near_more: tuple[str, ...] = (), far_more: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the command that makes a pair of the layer of Ethernet, as `ip` of Linux 6.7 knows
-    it."""
+    """Return the command that creates a layer-2 pair, in the syntax of `ip` for Linux 6.7."""
     return (
         *("ip", "link", "add", near, *near_more, "type", "netkit", "mode", "l2"),
         *("peer", "name", far, *far_more),
@@ -32,7 +31,7 @@ def _pair(
 
 
 class Netkit(RedirectingSwitch):
-    """Each port is a netkit pair; the qdisc `clsact` of its near end has a program that calls
+    """Every port is a netkit pair; the qdisc `clsact` at its near end runs a program that calls
     `bpf_redirect()`."""
 
     name = "netkit"

@@ -1,10 +1,10 @@
-"""The kernel routes IPv4 frames past most of its router, by a flow table of nftables: once it has
-seen a connection, what comes in at a port goes out at another from the hook `ingress`.
+"""The kernel routes IPv4 frames through a flow table of nftables: frames of known connections leave
+from the hook `ingress` and bypass most of the router.
 
-Its first frames go through the router, as those do that the table does not take: `nft` (8),
-"Flowtables". What is in the table skips the hooks of the router, its connection tracking aside;
-the TTL falls by one all the same. A counter in the router tells how many frames it did not take
-(tried with Linux 6.1, nftables 1.0.6).
+The first frames of a connection, and frames that the table does not take, pass the router (`nft`
+(8), "Flowtables"). Frames in the table skip the router's hooks, except connection tracking; the TTL
+still falls by one. A counter in the router shows how many frames the table did not take (tested
+with Linux 6.1, nftables 1.0.6).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _OPTIONS = ("CONFIG_NF_TABLES", "CONFIG_NF_FLOW_TABLE", "CONFIG_NFT_FLOW_OFFLOAD
 _HOOK = "{ hook ingress priority 0 ; devices = { %s } ; }"
 _CHAIN = "{ type filter hook forward priority 0 ; policy accept ; }"
 _FIRST = "{ type filter hook prerouting priority raw ; policy accept ; }"
-_ROUTERS_OWN = 1000  # priorities, one a port
+_ROUTERS_OWN = 1000  # one priority per port
 _COUNTED = re.compile(rb"\bcounter packets (\d+) ")
 
 
 def _flow_table(table: str, devices: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands that make the table, each with why."""
+    """Return the commands that create the table, with their reasons."""
     hook = _HOOK % ", ".join(devices)
     offload = ("counter", "ip", "protocol", "{ tcp, udp }", "flow", "add", "@flows")
     return (
@@ -54,9 +54,9 @@ def _flow_table(table: str, devices: Sequence[str]) -> tuple[tuple[str, tuple[st
 
 
 def _zones(wiring: Wiring, table: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands that tell connections apart by the pair of ports between which they are:
-    a frame that functions bring back is else of a connection that is in the flow table already,
-    from the port where it came in first, and takes the router at all others."""
+    """Return the commands that put each pair of ports in its own conntrack zone. Otherwise a frame
+    that returns from a function would match the connection of the port where it entered first, and
+    would take the slow path at every later port."""
     zones = []
     for port_id, sinks in wiring.ways.items():
         pair = [wiring.port(each) for each in (port_id, *sinks)]
@@ -73,8 +73,9 @@ def _zones(wiring: Wiring, table: str) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _ways_back(wiring: Wiring) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands by which a connection's way back is found: as if the router sent out at
-    the port where a frame came in, not by the port where the answer will."""
+    """Return the routing rules for the return path of a connection. The kernel looks that route up
+    as if the router itself sent the answer through the port where the frame arrived, and ignores
+    the port where the answer will arrive."""
     return tuple(
         (
             f"an answer that leaves at {far} is for the neighbour behind it",
@@ -96,7 +97,7 @@ def _commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the counters of the ports, and how many frames passed the router: `nft` prints
+    """Return the counters of the ports, and the number of frames on the slow path: `nft` prints
     `counter packets N bytes M`."""
     *links, routed = outputs
     if (counted := _COUNTED.search(routed)) is None:
@@ -105,7 +106,7 @@ def _parse(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class NftFlowtable(KernelRouter):
-    """The router of the kernel has a flow table over all of its ports."""
+    """The kernel's router with a flow table over all its ports."""
 
     name = "nft-flowtable"
     counters = Counting(_commands, _parse)

@@ -1,4 +1,4 @@
-"""There is no switch: whatever is sent is gone. Tests use it, and it is the shortest driver."""
+"""A switch that does not exist: all frames vanish. Tests use it, and it is the shortest driver."""
 
 from __future__ import annotations
 

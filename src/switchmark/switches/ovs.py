@@ -1,5 +1,5 @@
-"""Open vSwitch runs in an instance of its own: with the kernel's datapath where the module is
-loaded, else in user space. Its defaults are its own; for packet sockets it has no settings."""
+"""A private Open vSwitch instance with the kernel's datapath if the module is loaded, else with the
+userspace datapath. It runs with OVS's defaults; OVS has no settings for packet sockets."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class Ovs(KernelSwitch):
-    """One bridge forwards by the NORMAL action, or by a rule for each port. Mode `kernel` or
-    `userspace` is the datapath."""
+    """One bridge forwards by the NORMAL action, or by one rule per port. The mode names the
+    datapath: `kernel` or `userspace`."""
 
     name = "ovs"
     program = "ovs-vswitchd"

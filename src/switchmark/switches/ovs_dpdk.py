@@ -1,10 +1,9 @@
-"""Open vSwitch runs with its DPDK datapath, in an instance of its own: vhost-user ports, and
-NICs.
+"""A private Open vSwitch instance with the DPDK datapath, vhost-user ports and NICs.
 
-Its defaults are its own: one PMD thread, 2048 descriptors of a NIC's queue (`n_rxq_desc` in
-ovs-vswitchd.conf.db(5)), one pool of 262144 mbufs that all ports share ("Shared Memory" in
-Documentation/topics/dpdk/memory.rst), what is to be sent is sent at once (`tx-flush-interval` 0).
-Bursts of 32 (NETDEV_MAX_BURST) are built in, and it needs hugepages.
+It runs with OVS's defaults: one PMD thread, 2048 descriptors per NIC queue (`n_rxq_desc` in
+ovs-vswitchd.conf.db(5)), one pool of 262144 mbufs for all ports ("Shared Memory" in
+Documentation/topics/dpdk/memory.rst) and immediate transmission (`tx-flush-interval` 0). Bursts of
+32 (NETDEV_MAX_BURST) are compiled in, and it needs hugepages.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from switchmark.switches.ovs_instance import (
 
 _HINT = "apt-get install openvswitch-switch-dpdk"
 
-# OVS's shared pool holds 262144 mbufs of 3008 bytes up to an MTU of 1500, whatever the number
-# of ports: 762 MB with EAL's own (measured, 3.1). With less free it halves the pool silently.
-# Larger frames have a pool of 16384, so that this is enough for them too.
+# OVS's shared pool holds 262144 mbufs of 3008 bytes up to an MTU of 1500, for any number of ports:
+# 762 MB including EAL's memory (measured, 3.1). With less free memory OVS halves the pool silently.
+# Larger frames use a pool of 16384 mbufs, so this size suffices for them too.
 _POOL_MB = 800
 _PORT_MB = 4
 
@@ -59,7 +58,7 @@ def _interface(port: Port) -> str:
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
-    # The database's statistics are up to 5 s old; these are of the moment.
+    # The statistics in the database are up to 5 s old; these commands return current values.
     return (
         Run("counters of the switch's ports", appctl(wiring, "dpctl/show", "-s")),
         Run("cycles of its threads", appctl(wiring, "dpif-netdev/pmd-stats-show")),
@@ -67,8 +66,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the counters from both commands. A port that no function has opened has None for
-    each."""
+    """Return the counters from both commands. All counters of a port that no function has opened
+    are None."""
     shown, cycles = (output.decode() for output in outputs)
     ports = _port_counters(shown)
     missing = [_interface(port) for port in wiring.ports if _interface(port) not in ports]
@@ -79,8 +78,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 def _port_counters(text: str) -> dict[str, PortCounters]:
-    """Return the counters by interface, from `dpctl/show -s`. Its text about a port that no
-    function has opened (`could not retrieve stats`) runs into the next port's line."""
+    """Return the counters by interface, from `dpctl/show -s`. The text about a port that no
+    function has opened (`could not retrieve stats`) runs into the line of the next port."""
     parts = _PORT.split(text)
     counters = {}
     for name, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -112,19 +111,18 @@ def _pmd_cycles(text: str) -> tuple[int, int]:
 
 
 class OvsDpdk(Switch):
-    """One bridge of datapath type netdev forwards by the NORMAL action, or by a rule for each
-    port."""
+    """One bridge of datapath type netdev forwards by the NORMAL action, or by one rule per port."""
 
     name = "ovs-dpdk"
     program = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)
-    # The rings of a port, their number and length, are its front end's: OVS follows them.
+    # The front end sets the number and length of a port's rings; OVS follows.
     resources = frozenset({"switch_cores", "queues", "descriptors", "copies", "rx_affinity"})
 
     def probe(self, host: Host) -> Version:
-        """Return the versions of OVS and of the DPDK in it."""
+        """Return the versions of OVS and of its DPDK library."""
         argv = (self.path, "--version")
         version, dpdk = probe_version(host, argv, _VERSIONS, hint=_HINT)
         if host.run(("test", "-w", "/dev/net/tun")).status:
@@ -140,7 +138,7 @@ class OvsDpdk(Switch):
 
     @property
     def takes_uplink(self) -> bool:
-        return True  # by a packet socket, which its PMD threads poll
+        return True  # a packet socket, polled by the PMD threads
 
     def accepts(self, wiring: Wiring) -> str | None:
         if not wiring.memory.huge:
@@ -197,8 +195,8 @@ class OvsDpdk(Switch):
         )
 
     def join(self, wiring: Wiring) -> Plan:
-        # The functions listen by now: a socket that it does not find is tried again after 1 s. How
-        # long it takes to make the ports is its own, as its start is: a number tells that it has.
+        # The functions listen by now; OVS retries a missing socket only after 1 s. OVS takes an
+        # arbitrary time to create the ports, as to start: a port number shows that it has finished.
         last = vsctl(wiring, "get", "Interface", _interface(wiring.ports[-1]), "ofport")
         return (
             Run(
@@ -237,9 +235,9 @@ def _socket(wiring: Wiring, port: Port) -> str:
 
 
 def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
-    """Keep the daemon's other threads off the CPUs of its PMD threads. They inherit the CPUs of its
-    main thread, and PMD threads pin themselves. Without this, EAL's threads get all CPUs but its
-    main lcore's: the PMDs'."""
+    """Keep the daemon's other threads off the CPUs of its PMD threads. They inherit the CPUs of the
+    main thread, while PMD threads pin themselves. Without this step, EAL's threads could use all
+    CPUs except that of its main lcore, and would share the CPUs of the PMD threads."""
     if not wiring.cores:
         return ()
     number, others = f"{daemon_name(wiring)}-pid", all_but(wiring.cores)
@@ -260,9 +258,9 @@ def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
 
 
 def _settings(wiring: Wiring) -> tuple[str, ...]:
-    # The pool's pages are taken now, not when the first front end comes: zeroing them then, next
-    # to functions that poll, took up to 5 s. One file for all pages, or the daemon holds a
-    # descriptor for each (433 of a limit that is usually 1024).
+    # OVS reserves the pool's pages at start, not when the first front end connects: zeroing them
+    # then, next to polling functions, took up to 5 s. All pages share one file; otherwise the
+    # daemon needs a file descriptor per page (433 of a limit that is usually 1024).
     by_node = ",".join([*("0" for _ in range(wiring.memory.node)), str(_POOL_MB)])
     extra = (
         f"--in-memory --single-file-segments --socket-mem={by_node} {' '.join(pci_options(wiring))}"
@@ -301,8 +299,8 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
 
 
 def _affinity(wiring: Wiring, port: Port) -> tuple[str, ...]:
-    """Return the option by which each receive queue of a port stays with one PMD thread: those of
-    all ports take the CPUs in turn."""
+    """Return the option that binds each receive queue of a port to a PMD thread: the queues of all
+    ports are spread over the CPUs in turn."""
     if not wiring.tuning.fixed_queues or not wiring.cores:
         return ()
     first, count = wiring.ports.index(port) * wiring.queues, len(wiring.cores)
@@ -311,8 +309,8 @@ def _affinity(wiring: Wiring, port: Port) -> tuple[str, ...]:
 
 
 def _queues(wiring: Wiring) -> tuple[str, ...]:
-    """Return the options for the queues of a NIC; a vhost-user port is told them by the function
-    that opens it."""
+    """Return the options for the queues of a NIC; at a vhost-user port the connecting function sets
+    them."""
     length = ("rxq", "txq") if wiring.descriptors else ()
     return (
         *((f"options:n_rxq={wiring.queues}",) if wiring.queues > 1 else ()),

@@ -1,7 +1,6 @@
-"""This module runs a private instance of Open vSwitch: its folder, its database, its daemons, its
-tools' argv.
+"""A private instance of Open vSwitch: its folder, database and daemons, and the argv of its tools.
 
-It knows no datapath and no port: each switch gives its daemon and configures its own bridge.
+The module is independent of datapaths and ports: drivers pass the daemon and configure the bridge.
 """
 
 from __future__ import annotations
@@ -23,19 +22,20 @@ _PROGRAMS = {
     "ovs-ofctl": "openvswitch-common",
     "ovs-vsctl": "openvswitch-switch",
 }
-"""The programs of an instance, beside its switch's daemon, and the packages that they are in."""
+"""The programs of an instance in addition to the switch's daemon, and the packages that contain
+them."""
 
 _DPCTL = "ovs-dpctl"
 _SCHEMA = "vswitch.ovsschema"
 _USUAL_SCHEMA = f"/usr/share/openvswitch/{_SCHEMA}"
 _BUILT = ("bin", "sbin", "utilities", "ovsdb", "share/openvswitch")
-"""The folders of its files, of an installation and of a tree in which it was built."""
+"""The folders of its files, in an installation and in a build tree."""
 
 
 def require_instance(host: Host, daemon: str, hint: str) -> Mapping[str, str]:
-    """Return the paths of what an instance with this daemon needs beside it on a host, by name, as
-    far as they are of the daemon's own installation: a daemon on PATH has its like there.
-    Unavailable, with `hint`, where the host lacks something."""
+    """Return the paths of the programs and files that an instance needs in addition to its daemon,
+    by name, as far as they come from the same installation. A daemon on PATH uses the tools on
+    PATH. Unavailable, with `hint`, if the host lacks one of them."""
     beside = programs_beside(host, daemon, (*_PROGRAMS, _DPCTL, _SCHEMA), _BUILT)
     schema = beside.get(_SCHEMA, _USUAL_SCHEMA)
     if not host.exists(schema):
@@ -45,7 +45,7 @@ def require_instance(host: Host, daemon: str, hint: str) -> Mapping[str, str]:
 
 
 def _tool(wiring: Wiring, name: str) -> str:
-    """Return the path of a program of the same version as the daemon."""
+    """Return the path of a tool of the same version as the daemon."""
     return wiring.version.beside.get(name, name)
 
 
@@ -55,12 +55,13 @@ def instance_dir(wiring: Wiring) -> str:
 
 
 def daemon_name(wiring: Wiring) -> str:
-    """Return the name by which the plan starts the switch's daemon."""
+    """Return the daemon's name in the plan."""
     return f"{wiring.prefix}-vswitchd"
 
 
 def pidfile(wiring: Wiring) -> str:
-    """Return the path where the daemon writes its process id, as it is where the switch runs."""
+    """Return the path of the daemon's PID file, which holds the PID as seen where the switch
+    runs."""
     return f"{instance_dir(wiring)}/vswitchd.pid"
 
 
@@ -73,30 +74,30 @@ def _env(wiring: Wiring) -> dict[str, str]:
 
 
 def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
-    """Return the argv of `ovs-vsctl` on this instance's database; one that gets no answer ends in
-    an error."""
+    """Return the argv of `ovs-vsctl` on this instance's database; it fails if the database does not
+    answer."""
     tool = _tool(wiring, "ovs-vsctl")
     return (tool, "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
 
 
 def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
-    """Return the argv of `ovs-appctl` to this instance's switch."""
+    """Return the argv of `ovs-appctl` for this instance's switch."""
     return (_tool(wiring, "ovs-appctl"), "-t", _control(wiring), *words)
 
 
 def bridge_name(wiring: Wiring) -> str:
-    """Return the name of the instance's bridge, which is an interface too: on the host's own
-    network stack one of this run."""
+    """Return the name of the instance's bridge, which is also an interface: unique to the run if it
+    is in the host's network stack."""
     return "br0" if wiring.at.isolated else wiring.name("br0")
 
 
 def on_host(wiring: Wiring, datapath: str) -> Plan:
-    """Make what an instance has on the host's own network stack, so that it goes with the run; a
-    node's stack is new, and ends with its node. It fails where another instance has such a datapath
-    there: `system`, the kernel's, or `netdev`.
+    """Create the interfaces of an instance in the host's network stack, so that the undo removes
+    them; in a node they disappear with the node. The step fails if another instance has a datapath
+    of this type there: `system` (the kernel's) or `netdev`.
 
-    The datapath has an interface of one name in every instance, which outlives its daemon. That of
-    the kernel is the daemon's to make; it takes all such datapaths for its own.
+    The interface of a datapath has the same name in every instance and outlives its daemon. The
+    daemon creates the interface of the kernel's datapath itself, and takes over all existing ones.
     """
     if wiring.at.isolated:
         return ()
@@ -133,7 +134,7 @@ def _tap(why: str, name: str) -> Run:
 
 
 def database(wiring: Wiring) -> Plan:
-    """Make the folder, and start a server with an empty configuration."""
+    """Create the folder, and start a database server with an empty configuration."""
     home, env, server = instance_dir(wiring), _env(wiring), f"{wiring.prefix}-ovsdb"
     schema = wiring.version.beside.get(_SCHEMA, _USUAL_SCHEMA)
     create = (_tool(wiring, "ovsdb-tool"), "create", f"{home}/conf.db", schema)
@@ -167,8 +168,8 @@ def database(wiring: Wiring) -> Plan:
 def daemon(
     wiring: Wiring, why: str, argv: tuple[str, ...], env: Mapping[str, str] | None = None
 ) -> Plan:
-    """Start the switch's daemon and wait until it answers; `argv` is its program and what pins
-    it."""
+    """Start the switch's daemon and wait until it answers; `argv` is the program, with a prefix
+    that pins it."""
     return (
         Spawn(
             why,
@@ -191,12 +192,12 @@ def daemon(
 
 
 def port_number(port: Port) -> int:
-    """Return the port's number in OpenFlow, which counts from 1."""
+    """Return the port's OpenFlow number, which starts at 1."""
     return port.index + 1
 
 
 def static_refusal(wiring: Wiring, name: str) -> str | None:
-    """Return the reason why static rules cannot make a wiring, or None."""
+    """Return the reason why static rules do not support a wiring, or None."""
     copied = {flow.source for flow in wiring.flows if len(wiring.copies(flow)) > 1}
     for port_id, sinks in wiring.ways.items():
         if len(sinks) > 1 and None in sinks.values() and port_id not in copied:
@@ -208,8 +209,8 @@ def static_refusal(wiring: Wiring, name: str) -> str | None:
 
 
 def add_static_rules(wiring: Wiring) -> Plan:
-    """Add the rules by which frames from one port go out at its peer, and nowhere else; by source
-    MAC where chains share the port."""
+    """Add rules that forward frames from a port only to its peer; by source MAC if chains share the
+    port."""
     outputs: dict[tuple[str, str | None], list[str]] = {}
     for port_id, sinks in wiring.ways.items():
         for sink, mac in sorted(sinks.items()):

@@ -1,6 +1,6 @@
-"""This module is the family of DPDK programs that forward between the ports 2i and 2i+1.
+"""The family of DPDK programs that forward between the ports 2i and 2i+1.
 
-It knows no switch: each says in its own file what is particular to it.
+The module is independent of any single switch: drivers define their differences.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _PORTS = 32  # RTE_MAX_ETHPORTS
 
 
 def pairs(wiring: Wiring) -> list[tuple[int, int]]:
-    """Return DPDK's numbers of the ports 2i and 2i+1."""
+    """Return DPDK's port numbers of each pair, the ports 2i and 2i+1."""
     ids = [device_ids(wiring)[port.id] for port in wiring.ports]
     return list(zip(ids[::2], ids[1::2], strict=True))
 
 
 def are_neighbours(wiring: Wiring) -> bool:
-    """Say whether DPDK numbers the ports so that 2i and 2i+1 are a pair."""
+    """Return whether DPDK numbers the ports of every pair 2i and 2i+1."""
     return all({a, b} == {a & ~1, a | 1} for a, b in pairs(wiring))
 
 
 def _refusal(wiring: Wiring, name: str) -> str | None:
-    """Return the reason why a program that forwards between the ports 2i and 2i+1 cannot make a
-    wiring."""
+    """Return the reason why a program that forwards between the ports 2i and 2i+1 does not support
+    a wiring."""
     if any(
         end.server and (end.backend or wiring.kind is PortKind.MEMIF)
         for end in wiring.given.values()
@@ -62,8 +62,8 @@ def _refusal(wiring: Wiring, name: str) -> str | None:
 def _addressing(
     wiring: Wiring, macs: Mapping[str, str], *, rewritten: bool
 ) -> Mapping[str, Addressing]:
-    """Return the addresses of a patch, or of a program that writes both MACs: its port's own, and
-    that of the sink."""
+    """Return the addresses for a patch, or for a program that writes its port's MAC and the sink's
+    MAC."""
     return {
         flow.id: Addressing(
             sent_src_mac=macs[source.id],
@@ -79,8 +79,9 @@ def _addressing(
 
 
 class PairedSwitch(Switch):
-    """Such a DPDK program forwards between the ports 2i and 2i+1. It polls, has all its ports from
-    the start, and telemetry tells their links. It is a patch, unless asked to write both MACs."""
+    """A DPDK program that forwards between the ports 2i and 2i+1. It polls, has all its ports from
+    the start, and reports its links by telemetry. By default it is a patch; on request it writes
+    both MACs."""
 
     function_kinds = frozenset(PORT_KINDS)
 

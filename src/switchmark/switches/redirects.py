@@ -1,7 +1,7 @@
-"""This family of kernel switches is wires made of BPF: what comes in at one interface goes out at
-another, by a program that `switchmark-tool redirect` loads (traffic/src/redirect.bpf.c).
+"""The family of kernel switches that are BPF wires: frames that arrive at one interface leave from
+another. `switchmark-tool redirect` loads the program (traffic/src/redirect.bpf.c).
 
-Knows no switch: each says in its own file at which hook of the kernel the program is.
+The module is independent of any single switch: drivers name the kernel hook of the program.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from switchmark.switches.links import KernelSwitch, switch_ifname
 
 
 def redirect(hook: Literal["xdp", "tc"], near: str, far: str) -> tuple[str, ...]:
-    """Return the command after which all that comes in at one interface goes out at another."""
+    """Return the command that redirects all frames from one interface to another."""
     return (tool_program(), "redirect", hook, near, far)
 
 
 def wires(wiring: Wiring) -> Iterator[tuple[Port, str, str]]:
-    """Yield each way that frames take: the port where they come in, with its interface, and the
-    interface where they go out."""
+    """Yield every forwarding path: the ingress port, its interface, and the egress interface."""
     for source, sinks in wiring.ways.items():
         for sink in sinks:
             near = wiring.port(source)
@@ -29,8 +28,8 @@ def wires(wiring: Wiring) -> Iterator[tuple[Port, str, str]]:
 
 
 class RedirectingSwitch(KernelSwitch):
-    """A program of BPF is the wire from each port to its peer. The work is done in the context of
-    whoever sends; programs take root in the first user namespace."""
+    """A BPF program is the wire from each port to its peer. The sender's context does the work.
+    Loading a program needs root in the initial user namespace."""
 
     capabilities = frozenset({"BPF", "PERFMON"})
 

@@ -1,6 +1,6 @@
-"""The kernel routes IPv4 frames from port to port, for the switches that are made of its router.
+"""The kernel's IPv4 router, shared by the switches that build on it.
 
-Knows no switch: each says in its own file what it has beside the router.
+The module is independent of any single switch: drivers add their parts to the router.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _FIRST_TABLE = 1000  # the kernel's own are below 256
 
 
 FORWARDING = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
-"""What a kernel is tried with that is to route."""
+"""The probe command of switches that route."""
 
 
 class KernelRouter(KernelSwitch):
-    """The kernel routes between the ports, with one /24 of 198.18.0.0/16 on each and every
-    neighbour known, in the context of whoever sends.
+    """The kernel routes between the ports, in the sender's context. Each port has a /24 of
+    198.18.0.0/16, and all neighbours are known in advance.
 
-    Where functions forward, a frame has one destination all the way: a rule for each port (policy
-    routing) then says which neighbour is next, and each time the TTL falls by one.
+    If functions forward, a frame keeps its destination address on the whole path: a policy routing
+    rule per port then selects the next neighbour, and the TTL falls by one at each pass.
     """
 
     semantics = (Semantics.ROUTED,)
@@ -92,17 +92,17 @@ class KernelRouter(KernelSwitch):
 
 
 def through_functions(wiring: Wiring) -> bool:
-    """Say whether frames come back to the router: some function has several ports."""
+    """Return whether frames return to the router, because a function has several ports."""
     return len({port.part for port in wiring.ports}) < len(wiring.ports)
 
 
 def table_of(port: Port) -> int:
-    """Return the routing table of what comes in at a port."""
+    """Return the routing table for frames that arrive at a port."""
     return _FIRST_TABLE + port.index
 
 
 def _rules(wiring: Wiring) -> Plan:
-    """Return the steps that send what comes in at each port to the next neighbour."""
+    """Return the steps that send the frames of each ingress port to the next neighbour."""
     steps: Plan = ()
     for port_id, sinks in wiring.ways.items():
         port = wiring.port(port_id)

@@ -1,9 +1,9 @@
-"""Snabb forwards as a Lua script tells it that `snabb snsh` runs: its ports are joined by links, or
-by a bridge that learns.
+"""Snabb runs a Lua script under `snabb snsh`, which connects the ports by links or by a learning
+bridge.
 
-It polls without sleeping, on a CPU of its own, as its documentation asks for throughput ("Enable
-engine.busywait" and "Set CPU affinity" in src/doc/performance-tuning.md). A breath takes at most
-102 frames from a port, and a link between two apps holds 1023: the program's own values.
+Snabb polls without sleeping on a dedicated CPU, as its documentation recommends for throughput
+("Enable engine.busywait" and "Set CPU affinity" in src/doc/performance-tuning.md). A breath takes
+at most 102 frames from a port, and a link between two apps holds 1023: Snabb's defaults.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _HINT = f"build it (https://github.com/snabbco/snabb), then {how_to_name('snabb'
 _VERSION = r"(?m)^snabb\S* (\d.*)$"
 
 _FRAMES_A_LINK = 1024
-_FRAMES_A_STEP = 1000  # it makes so many, then twice as many, whenever none is left
-_FRAMES_A_PAGE = 186  # of 2 MiB: 10 KiB of data each, with what it has around them
+_FRAMES_A_STEP = 1000  # it allocates this many, then twice as many, whenever it has none left
+_FRAMES_A_PAGE = 186  # of 2 MiB: 10 KiB of data per frame, plus metadata
 _PAGE_MB = 2
 _COUNTERS = ("rxpackets", "txpackets", "txdrop")
 
@@ -77,8 +77,8 @@ look(50)
 
 
 def _links(wiring: Wiring) -> Iterator[tuple[str, str | None, str | None]]:
-    """Give the links between apps: the name, the port where its frames came in and the one where
-    they leave; None where that is the bridge."""
+    """Yield the links between apps: the name, and the ports where frames enter and leave; None
+    stands for the bridge."""
     if wiring.semantics is Semantics.LEARNING:
         for port in wiring.ports:
             name = _app(port)
@@ -103,7 +103,7 @@ def _socket(wiring: Wiring, port: Port) -> str:
 
 
 def _script(wiring: Wiring) -> str:
-    """Return the script: apps and links between them, made before the engine runs."""
+    """Return the script: it creates the apps and their links before the engine runs."""
     vhost = wiring.kind is PortKind.VHOST_USER
     pages = ", hugetlb" if wiring.memory.huge else ""
     lines = [_MEMORY % pages, _VHOST if vhost else ""]
@@ -122,7 +122,7 @@ def _script(wiring: Wiring) -> str:
     if wiring.cores:
         lines.append(f'require("lib.numa").bind_to_cpu({wiring.cores[0]}, true)\n')
     _, steps = _made(wiring)
-    lines.append(_FRAMES % steps)  # before the apps, of which some take frames as they are made
+    lines.append(_FRAMES % steps)  # before the apps, because some take frames at creation
     name = wiring.name("sw")
     lines.append(f'engine.busywait = true\nengine.claim_name("{name}")\nengine.configure(c)\n')
     lines += [_LINKED if vhost else "", f'io.open("{_home(wiring)}/linked", "w"):close()\n']
@@ -131,7 +131,7 @@ def _script(wiring: Wiring) -> str:
 
 
 def _made(wiring: Wiring) -> tuple[int, int]:
-    """Return how many frames it has when all links are full, and in how many steps it makes
+    """Return the number of frames that fill all links, and the number of steps that allocate
     them."""
     wanted = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
     made = steps = 0
@@ -141,7 +141,7 @@ def _made(wiring: Wiring) -> tuple[int, int]:
 
 
 def _megabytes(wiring: Wiring) -> int:
-    """Return what its frames need."""
+    """Return the memory for the frames in MB."""
     made, _ = _made(wiring)
     return _PAGE_MB * -(-made // _FRAMES_A_PAGE)
 
@@ -156,8 +156,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the counters by port. Each file is a number of 64 bits. What came in at a port was
-    given to a link, or dropped because that was full; what left was taken from one."""
+    """Return the counters by port. Every file holds a 64-bit number. A port hands a received frame
+    to its link, or drops it if the link is full; transmitted frames come from a link."""
     if wiring.kind is not PortKind.VHOST_USER:
         return links.parse_socket_counters(wiring, outputs)
     joins = list(_links(wiring))
@@ -178,9 +178,9 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class Snabb(Switch):
-    """One process forwards, in one thread. As a client of vhost-user it connects to the functions:
-    as a server it would wait for each of them in turn, and serve none meanwhile. On veth it reads
-    and writes packet sockets, a system call a frame. It does not tell its busy share."""
+    """One process forwards in one thread. It is the vhost-user client and connects to the
+    functions: as a server it would wait for the functions in turn and block the others. On veth it
+    uses packet sockets, with a system call per frame. It does not report its busy share."""
 
     name = "snabb"
     program = "snabb"
@@ -188,11 +188,12 @@ class Snabb(Switch):
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (PortKind.VHOST_USER, PortKind.VETH)
     counters = Counting(_counter_commands, _parse_counters)
-    # The rings are the functions', whatever their length. Queues and cores: it has one of each.
+    # The functions set the length of the rings. Snabb has one queue and one core.
     resources = frozenset({"descriptors", "memory", "copies"})
 
     def probe(self, host: Host) -> Version:
-        """Return the release. Whatever it runs, it makes files for its counters first."""
+        """Return the release. Any `snabb` command creates counter files first, so it gets a
+        temporary folder."""
         folder = host.run(("mktemp", "-d")).stdout.decode(errors="replace").strip()
         ask, env = (self.path, "--version"), {"SNABB_SHM_ROOT": folder}
         try:

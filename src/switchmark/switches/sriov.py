@@ -1,7 +1,7 @@
-"""A NIC forwards between its virtual functions itself, by their MACs: SR-IOV.
+"""SR-IOV: a NIC switches frames between its virtual functions by MAC.
 
-The NIC is the one that the host file calls `sriov` ([hosts.NAME.nics]), else the only one of the
-host that nobody uses. See Documentation/PCI/pci-iov-howto.rst of the kernel.
+The NIC is the one named `sriov` in the host file ([hosts.NAME.nics]), else the only unused NIC of
+the host. See Documentation/PCI/pci-iov-howto.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ADDRESS = re.compile(r"([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Sriov(Switch):
-    """Each function has a virtual function, whose interface is moved into its node; or which is
-    left to its program by vfio-pci, that of kind vf-pci. Its mode is the NIC, how many virtual
-    functions that has, and where it is behind an IOMMU the addresses that they will have."""
+    """Each network function gets a virtual function of the NIC. Its interface moves into the
+    function's node; for port kind vf-pci, vfio-pci hands the device to the program. The mode lists
+    the NIC, its number of virtual functions and, behind an IOMMU, their future PCI addresses."""
 
     name = _NAME
     semantics = (Semantics.STATIC,)
@@ -40,8 +40,8 @@ class Sriov(Switch):
     counters = NO_COUNTERS
 
     def probe(self, host: Host) -> Version:
-        """Return the kernel's release, and the NIC. Unavailable where none has virtual functions,
-        or somebody uses those that have."""
+        """Return the kernel's release, and the NIC. Unavailable if no NIC has virtual functions, or
+        if they are all in use."""
         totals = {
             path.split("/")[4]: int(content)
             for path, content in host.read_all(_TOTAL).items()
@@ -195,8 +195,8 @@ def _without_drivers(nic: str) -> Plan:
 
 
 def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
-    """Return the steps that leave each virtual function, which is at the address that its NIC had
-    told, to a program. What is done to it goes with it."""
+    """Return the steps that hand each virtual function to a program, at the address that the NIC
+    announced. The settings disappear with the virtual function."""
     steps: Plan = ()
     for number, port in enumerate(wiring.ports):
         address = _address(wiring, number)
@@ -215,8 +215,8 @@ def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
 
 
 def _addresses(host: Host, nic: str) -> str:
-    """Say where the virtual functions of a NIC will be, by the first and the step from each to the
-    next; empty where no IOMMU is before it. See SR-IOV 1.1, 3.3.9 and 3.3.10."""
+    """Return where the virtual functions of a NIC will appear: the address of the first, and the
+    stride. Empty without an IOMMU. See SR-IOV 1.1, 3.3.9 and 3.3.10."""
     told = host.run(("readlink", "-f", _device(nic))).stdout.decode(errors="replace").strip()
     at = _ADDRESS.fullmatch(told.rpartition("/")[2])
     if at is None or not host.exists(f"{_device(nic)}/iommu_group"):
@@ -229,7 +229,7 @@ def _addresses(host: Host, nic: str) -> str:
 
 
 def _address(wiring: Wiring, number: int) -> str:
-    """Return the PCI address of a virtual function; its number where no NIC is known."""
+    """Return the PCI address of a virtual function, or a placeholder if the NIC is unknown."""
     known = _MODE.fullmatch(wiring.version.mode or "")
     if known is None or known[3] is None:
         return f"VF{number}"
@@ -240,7 +240,7 @@ def _address(wiring: Wiring, number: int) -> str:
 
 
 def _written(domain: str, number: int) -> str:
-    """Return an address by its number, which has bus, device and function."""
+    """Return the text of an address, from its number for bus, device and function."""
     return f"{domain}:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}"
 
 

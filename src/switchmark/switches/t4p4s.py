@@ -1,9 +1,10 @@
-"""T4P4S turns a P4 program into one of DPDK, which is driven here as a wire between ports 2i, 2i+1.
+"""T4P4S compiles P4 programs to DPDK; here the program must act as a wire between the ports 2i and
+2i+1.
 
 The compiler needs p4c and is the user's: SWITCHMARK_T4P4S names the compiled program, which must
-bring a frame from each port to the other of its pair as it came. What the compiler builds in is
-what its authors measure with, and no option changes it: bursts of 32 (MAX_PKT_BURST), rings of 128
-and 512 (RTE_TEST_RX_DESC_DEFAULT and its like), 8192 mbufs (NB_MBUF).
+forward frames unchanged between the two ports of a pair. The compiled-in parameters are those of
+its authors' measurements, and no option changes them: bursts of 32 (MAX_PKT_BURST), rings of 128
+and 512 (RTE_TEST_RX_DESC_DEFAULT and RTE_TEST_TX_DESC_DEFAULT), 8192 mbufs (NB_MBUF).
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from switchmark.switches.paired import PairedSwitch, are_neighbours
 
 _HINT = f"compile a program (https://github.com/P4ELTE/t4p4s), then {how_to_name('t4p4s')}"
 _MBUFS = 8192
-_OWN_MB = 16  # for each port and each core: 14 and 10 MB were seen, on up to ten ports
+_OWN_MB = 16  # per port and per core: 14 and 10 MB measured, with up to ten ports
 _QUEUES_PER_CORE = 16  # MAX_RX_QUEUE_PER_LCORE in dpdk_lib_conf.h
 
 
 class T4p4s(PairedSwitch):
-    """The compiled program polls its share of the ports' queues on each core. A core sends by the
-    queue of each port that has its number: a function's port needs as many queues as the switch
-    has cores.
+    """On each core the compiled program polls its share of the ports' queues. A core transmits on
+    the queue with its own number at every port, so a function's port needs as many queues as the
+    switch has cores.
 
-    It has no option that tells its version and no counters of its own: DPDK in it tells both.
+    The program has no version option and no counters: its DPDK library reports both.
     """
 
     name = "t4p4s"
     program = "t4p4s"
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
-    function_kinds = frozenset(SOCKET_KINDS)  # a program of the host's is not in a VM
+    function_kinds = frozenset(SOCKET_KINDS)  # host programs do not run in a VM
     counters = COUNTERS
     resources = frozenset({"listen", "switch_cores", "queues", "memory"})
 
     def probe(self, host: Host) -> Version:
-        """Return the version of DPDK that the program was built with."""
+        """Return the DPDK version of the program."""
         return probe_program(host, self.path, _HINT)
 
     def accepts(self, wiring: Wiring) -> str | None:

@@ -1,5 +1,5 @@
-"""The kernel's tc redirects frames from one interface to another as soon as they are skbs, by a
-program of BPF where they come in: before any other part of the network stack sees them."""
+"""tc redirects frames from one interface to another with a BPF program at ingress, as soon as they
+are skbs and before the rest of the network stack sees them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 
 
 class TcRedirect(RedirectingSwitch):
-    """The qdisc `clsact` has a program that calls `bpf_redirect()`."""
+    """The qdisc `clsact` runs a program that calls `bpf_redirect()`."""
 
     name = "tc-redirect"
     semantics = (Semantics.PATCH,)

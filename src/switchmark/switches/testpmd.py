@@ -1,8 +1,8 @@
-"""DPDK's test program forwards like a wire (`io`), or like a wire that writes the MACs (`mac`).
+"""DPDK's test program forwards like a wire (`io`), or like a wire that rewrites the MACs (`mac`).
 
-Its defaults are its own: bursts of 32 and one core (`--burst`, `--nb-cores` in its user guide,
-"Testpmd Command-line Options"), queues of NICs as long as their drivers prefer, hugepages. The
-pool alone is made to measure: all rings and caches can be full at once.
+It runs with testpmd's defaults: bursts of 32 and one core (`--burst`, `--nb-cores` in its user
+guide, "Testpmd Command-line Options"), the queue lengths that NIC drivers prefer, and hugepages.
+Only the pool has a computed size: all rings and caches can be full at once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MODES = {Semantics.PATCH: "io", Semantics.STATIC: "mac"}
 _HEADROOM = 128
 _LAYER_2 = 18 + 4  # Ethernet header and FCS, and a VLAN tag
 _DESCRIPTORS = 1024
-_RINGS = 128  # it prints 280 bytes of each to a pipe that nobody empties, which holds 64 KiB
-_CACHE = 512  # mbufs that a core may hold back: twice its cache, as the pool lets it
+_RINGS = 128  # it prints 280 bytes per ring to a pipe of 64 KiB that nobody reads
+_CACHE = 512  # mbufs that a core may hold back: the pool allows twice the cache size
 
 
 class Testpmd(PairedSwitch):
-    """`dpdk-testpmd` forwards from its start to its end, without asking for commands.
+    """`dpdk-testpmd` forwards for its whole lifetime and reads no commands.
 
-    The rings of vhost-user and memif ports have the length that the function gives them.
+    The function sets the length of the rings of vhost-user and memif ports.
     """
 
     name = "testpmd"
@@ -61,7 +61,7 @@ class Testpmd(PairedSwitch):
         return super().accepts(wiring)
 
     def start(self, wiring: Wiring) -> Plan:
-        # One frame is one mbuf, of whatever size.
+        # A frame of any size fits one mbuf.
         mbuf_bytes = max(MBUF_BYTES, -(-(wiring.mtu + _LAYER_2 + _HEADROOM) // 64) * 64)
         polling = max(1, len(wiring.cores))
         mbufs = wiring.tuning.buffers or self._mbufs(wiring)
@@ -70,7 +70,7 @@ class Testpmd(PairedSwitch):
             wiring.program,
             (
                 *(f"--forward-mode={_MODES[wiring.semantics]}", "--port-topology=paired"),
-                # It is to forward at once, whoever connects and when.
+                # It forwards at once, independently of link states.
                 *("--disable-link-check", "--no-lsc-interrupt"),
                 *(f"--nb-cores={polling}", f"--rxq={wiring.queues}", f"--txq={wiring.queues}"),
                 *(f"--total-num-mbufs={mbufs}", f"--mbuf-size={mbuf_bytes}"),
@@ -86,12 +86,12 @@ class Testpmd(PairedSwitch):
         )
 
     def _mbufs(self, wiring: Wiring) -> int:
-        """Return how many frames its rings and caches can hold."""
+        """Return how many frames the rings and caches can hold."""
         rings = len(wiring.ports) * wiring.queues * 2 * (wiring.descriptors or _DESCRIPTORS)
         return rings + _CACHE * (max(1, len(wiring.cores)) + 1)
 
     def _lcores(self, wiring: Wiring) -> tuple[str, ...]:
-        """Return the options for its cores. The main lcore sleeps while the others forward: it
+        """Return the options for the cores. The main lcore sleeps while the others forward, so it
         shares the CPU of the first."""
         if not wiring.cores:
             return ()
@@ -109,7 +109,7 @@ class Testpmd(PairedSwitch):
         return (f"--rxd={wiring.descriptors}", f"--txd={wiring.descriptors}")
 
     def _peers(self, wiring: Wiring) -> tuple[str, ...]:
-        """Return the options that say for whom the frames that leave a port are."""
+        """Return the options that set the destination MACs of frames by egress port."""
         if wiring.semantics is not Semantics.STATIC:
             return ()
         macs = {port: port.next_mac or mac_address(port.index) for port in wiring.ports}

@@ -1,9 +1,9 @@
-"""VALE is the switch of netmap: it learns MACs, and forwards in the system call of whoever sends.
+"""VALE, the netmap switch: it learns MACs, and forwards in the sender's system call.
 
-It is there while it has ports; one for each pair of ports is a wire. A port of kind netmap is
-ephemeral: a function opens it through /dev/netmap, in the network of the switch, and it goes with
-that function; persistent ones may not detach. An interface is attached in netmap mode, which its
-driver has or netmap emulates.
+A VALE switch exists while it has ports; as a patch, every pair of ports gets a separate switch. A
+port of kind netmap is ephemeral: a function opens it through /dev/netmap, in the network namespace
+of the switch, and it disappears with the function. Persistent ports may fail to detach. Interfaces
+attach in netmap mode, natively or with netmap's emulation.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _DEVICE = "/dev/netmap"
 _BUILD = "/sys/module/netmap/notes/.note.gnu.build-id"
 _BUILD_BYTES = 20
 _BUFFER = 2048
-"""Bytes of each of netmap's buffers, unless its module was told otherwise."""
+"""The default size of netmap's buffers, in bytes; a module parameter changes it."""
 _SWITCHES = 8
-"""Those of a network, unless its module was told otherwise (`max_bridges`)."""
+"""The default number of switches per network namespace; a module parameter changes it
+(`max_bridges`)."""
 
 
 def _counted(wiring: Wiring) -> tuple[Run, ...]:
-    """Return what reads the links of attached interfaces; VALE itself counts nothing."""
+    """Return the commands that read the links of attached interfaces; VALE has no counters."""
     return links.link_counters(wiring) if _attached(wiring) else ()
 
 
@@ -42,8 +43,8 @@ def _parsed(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class Vale(links.KernelSwitch):
-    """`vale-ctl` attaches interfaces, and lists ports. A network namespace has switches of its own:
-    functions open their ports in that of the switch's node."""
+    """`vale-ctl` attaches interfaces and lists ports. Network namespaces have separate switches:
+    functions open their ports in the namespace of the switch's node."""
 
     name = "vale"
     program = "vale-ctl"
@@ -55,14 +56,14 @@ class Vale(links.KernelSwitch):
     devices = (_DEVICE,)
 
     def probe(self, host: Host) -> Version:
-        """Return which build of netmap's module is loaded. Unavailable where none is."""
+        """Return the build of netmap's module. Unavailable if the module is not loaded."""
         if not host.exists(_DEVICE):
             raise Unavailable(
                 f"there is no {_DEVICE}: netmap's module is not loaded",
                 hint="insmod netmap.ko, built from netmap's source for this kernel",
             )
         try:
-            host.run((self.path,))  # it lists all ports, and ends with 1
+            host.run((self.path,))  # it lists all ports and exits with 1
         except Unavailable as error:
             told = f"{self.path} is not installed{on_other(host)}"
             raise Unavailable(told, hint=hint_for(host, how_to_name(self.name))) from error
@@ -130,7 +131,7 @@ class Vale(links.KernelSwitch):
 
 
 def _is_attached(wiring: Wiring, port: Port) -> bool:
-    """Say whether a port is an interface of the kernel."""
+    """Return whether a port is a kernel interface."""
     return port.nic is not None or wiring.kind is not PortKind.NETMAP
 
 
@@ -139,7 +140,7 @@ def _attached(wiring: Wiring) -> list[Port]:
 
 
 def _port_name(wiring: Wiring, port: Port) -> str:
-    """Return the name of a port with that of its switch, of letters, digits and `_`."""
+    """Return the full name of a port, including its switch, in letters, digits and `_`."""
     attached = _is_attached(wiring, port)
     own = links.switch_ifname(wiring, port) if attached else f"e{port.index}"
     number = ""
@@ -150,7 +151,7 @@ def _port_name(wiring: Wiring, port: Port) -> str:
 
 
 def _wires(wiring: Wiring) -> list[frozenset[str]]:
-    """Return the pairs of ports that frames go between."""
+    """Return the pairs of ports that exchange frames."""
     pairs = (frozenset((one, other)) for one, sinks in wiring.ways.items() for other in sinks)
     return list(dict.fromkeys(pairs))
 

@@ -1,5 +1,5 @@
-"""This module says how far each switch was verified: what `verified.toml` beside it has, which
-`make verify` writes. What is not in that file is not verified."""
+"""The verification state of each switch, from `verified.toml` in this folder, which `make verify`
+writes. Switches without an entry are not verified."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ FILE = Path(__file__).with_name("verified.toml")
 
 _LEAST: Verified = "not verified"
 _ORDER: tuple[Verified, ...] = get_args(Verified)
-"""From the least to the most."""
+"""In rising order."""
 
 
 class Verification(BaseModel):
-    """This record says how the ports of one kind of a switch were last tried with real frames."""
+    """The last test of a switch's ports of one kind with real frames."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: Verified
-    """How far they are verified: not at all if anything failed."""
+    """The degree of verification: `not verified` if any test failed."""
 
     date: datetime.date
-    """When they were tried."""
+    """The date of the test."""
 
     version: str
     """The version of the switch."""
 
     host: str
-    """Where: the kernel, the distribution, the processor."""
+    """The host: kernel, distribution, processor."""
 
     passed: tuple[str, ...] = ()
-    """The semantics, scenarios and what else was measured, where the gate was passed and every
-    frame accounted for."""
+    """The semantics, scenarios and other measurements that passed: the gate passed, and every frame
+    was accounted for."""
 
     failed: tuple[str, ...] = ()
-    """Those where it was not."""
+    """The semantics, scenarios and other measurements that failed."""
 
     why: str = ""
-    """Why none was tried, where its plans alone are known to be what they were."""
+    """Why no test ran, if only the plans are checked."""
 
 
 _Content = Mapping[str, Mapping[str, Verification]]
-"""By switch, and by kind of its ports; in a mode of the switch that was tried apart by both, as
-`key_of` writes them."""
+"""By switch and kind of port; if a mode was tested separately, by switch and `key_of` kind and
+mode."""
 
 
 @cache
 def verifications() -> _Content:
-    """Return what the file has, by the names of switches and of their kinds of ports."""
+    """Return the content of the file, by switch and kind of port."""
     return TypeAdapter(_Content).validate_python(tomllib.loads(FILE.read_text()))
 
 
 def key_of(kind: str, mode: str | None) -> str:
-    """Return what the file calls a kind of port of a switch in a mode that was tried apart."""
+    """Return the file's key for a kind of port, in a mode that was tested separately."""
     return f"{kind}, {mode}" if mode else kind
 
 
 def verified(
     name: str, kinds: Collection[str], mode: str | None = None
 ) -> tuple[Verified, Mapping[str, Verified]]:
-    """Return how far a switch was verified at best, and its kinds of ports that were less so; in a
-    mode of its own where that was tried apart."""
+    """Return the best verification state of a switch, and the kinds of ports with a lower state;
+    for the given mode if that was tested separately."""
     known = verifications().get(name.partition("@")[0], {})
     apart = {kind: known.get(key_of(kind, mode)) for kind in map(str, kinds)}
     entries = apart if any(apart.values()) else {kind: known.get(kind) for kind in apart}

@@ -1,7 +1,7 @@
-"""This module finds the versions of a switch that are installed side by side: `NAME@VERSION` by the
-host file, `NAME@/PATH` a build of the user's own.
+"""Switch versions that are installed side by side: `NAME@VERSION` from the host file, or
+`NAME@/PATH` for the user's build.
 
-A driver knows nothing of it: it is copied, and the copy is bound to the program.
+Drivers know nothing of versions: the table copies a driver and binds the copy to a program.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _AT = "@"
 
 
 class Switches(Table[Switch]):
-    """This table lists each switch once, and finds versions of it too: the driver, bound to the
-    program of that version. UsageError for a version that this host does not have."""
+    """The table of switches, which also finds versions: a copy of the driver, bound to the program
+    of that version. UsageError for a version that is missing on this host."""
 
     def __getitem__(self, name: str) -> Switch:
         plain, at, version = name.partition(_AT)
@@ -58,18 +58,18 @@ class Switches(Table[Switch]):
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Return the names of all versions that the host file has, `NAME@VERSION`."""
+        """Return the names of all versions in the host file, `NAME@VERSION`."""
         return tuple(name for name in host_programs() if _AT in name and name in self)
 
 
 def _plain(name: str) -> str:
-    """Return the name of a switch without the version that was asked for."""
+    """Return the name of a switch without the requested version."""
     return name.partition(_AT)[0]
 
 
 def probe_asked(switch: Switch, host: Host) -> Version:
-    """Return what a probe of a switch finds, with how far it was verified. Unavailable where its
-    program tells another version than it was asked for by."""
+    """Return the probed version of a switch, with its verification state. Unavailable if the
+    program reports a different version than requested."""
     switch = _on(host, switch)
     try:
         version = switch.probe(host)
@@ -86,8 +86,8 @@ def probe_asked(switch: Switch, host: Host) -> Version:
 
 
 def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
-    """Return why a path that was named is not the program of a switch: nothing is there, or a
-    folder without it; None where neither is so."""
+    """Return why a named path is not the program of a switch: the path does not exist, or the
+    folder lacks the program. None if neither applies."""
     folders = switch.program_folders
     if "/" not in switch.path or switch.path == switch.program:
         return None
@@ -114,9 +114,9 @@ def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
 
 
 def _on(host: Host, switch: Switch) -> Switch:
-    """Return a switch bound to its program on a host: what the host file names for that host, or
-    the path by which it was asked for, each looked into there. Where neither is, its program is
-    where it is on this host. Unavailable for a version that only another host has."""
+    """Return a switch bound to its program on a host: the path that the host file names for that
+    host, or the path in the switch's name, searched on that host. Without either, use the program's
+    path on this host. Unavailable for a version that only another host has."""
     _, _, asked = switch.name.partition(_AT)
     named = asked if asked.startswith("/") else named_program(host.name, switch.name)
     if switch.program and named and host.name != LOCAL:
@@ -132,18 +132,18 @@ def _on(host: Host, switch: Switch) -> Switch:
 
 
 def is_build(switch: Switch) -> bool:
-    """Say whether a switch is a build of the user's own, which its version does not tell from
-    another."""
+    """Return whether a switch is a build of the user, which its version cannot distinguish from
+    other builds."""
     return _AT + "/" in switch.name
 
 
 def _path(plain: str, version: str) -> str:
-    """Return what this host has for a version; nothing where only others have it."""
+    """Return this host's path for a version; empty if only other hosts have it."""
     return version if version.startswith("/") else host_programs().get(plain + _AT + version, "")
 
 
 def _refusal(switch: Switch, version: str) -> UsageError | None:
-    """Return why a switch has no such version; None where it has."""
+    """Return why a switch has no such version; None if it has."""
     asked = switch.name + _AT + version
     if not switch.program:
         return UsageError(
@@ -174,12 +174,12 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
 
 
 def _is_version(asked: str, told: str) -> bool:
-    """Say whether a version is the one that was asked for, or one of its series: 22.11.5 is 22.11,
-    26.10-rc0 is 26.10."""
+    """Return whether a version matches the requested version or series: 22.11.5 matches 22.11,
+    26.10-rc0 matches 26.10."""
     asked, told = asked.removeprefix("v"), told.removeprefix("v")
     return re.match(rf"{re.escape(asked)}(?![A-Za-z0-9])", told) is not None
 
 
 def _number(told: str) -> str:
-    """Return the first word of a version as it is told."""
+    """Return the first word of a reported version."""
     return told.split()[0] if told else ""

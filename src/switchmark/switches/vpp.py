@@ -1,11 +1,11 @@
-"""FD.io's vector packet processor cross-connects, bridges or routes, as its CLI tells it.
+"""FD.io's vector packet processor cross-connects, bridges or routes, configured through its CLI.
 
-Its defaults are its own, which it recommends: 16384 buffers a NUMA node ("needed only in scenarios
-with large number of interfaces and worker threads" are more; docs/configuration/reference.rst),
-rings of 1024 descriptors ("the qsz should be 1024"; docs/usecases/vhost/vhost02.rst), of memif as
-of vhost-user, whose length the function gives, vectors of at most 256 frames, a worker for each
-core, and a main thread that forwards nothing on another (`cpu`). SWITCHMARK_VPP names
-the program where it is not on PATH; `vppctl` lies beside it.
+It runs with vpp's recommended defaults: 16384 buffers per NUMA node (more are "needed only in
+scenarios with large number of interfaces and worker threads"; docs/configuration/reference.rst),
+vectors of at most 256 frames, a worker per core, and a main thread on another core that forwards
+nothing (`cpu`). Rings have 1024 descriptors ("the qsz should be 1024";
+docs/usecases/vhost/vhost02.rst), also for memif; the function sets those of vhost-user ports.
+SWITCHMARK_VPP names the program if it is not on PATH; `vppctl` is in the same folder.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from switchmark.switches.vpp_config import (
 
 _HINT = f"build it (https://fd.io), then {how_to_name('vpp')}"
 _VERSION = r"vpp v(\S+)"
-_BUFFER_BYTES = 2560  # of which 2048 are a frame's
+_BUFFER_BYTES = 2560  # including 2048 bytes for a frame
 _NETWORKS = 255
 _CPUS = "/sys/devices/system/cpu"
 _INTERFACE = re.compile(r"^(\S+) +\d+ +(?:up|down) +\S+", re.MULTILINE)
 _COUNTER = re.compile(r"([a-z][a-z0-9]*(?:[ -][a-z0-9]+)*) +(\d+) *$", re.MULTILINE)
-_USED = re.compile(r"\) \S(?: -?\d+){10} (\d+) (\d+) ")  # of /proc/PID/stat, in ticks
+_USED = re.compile(r"\) \S(?: -?\d+){10} (\d+) (\d+) ")  # from /proc/PID/stat, in ticks
 _TICKS = 100
 _THREAD = re.compile(r"^Time [\d.]", re.MULTILINE)
 _RATE = re.compile(r"loops/sec (\d*\.\d+)")
@@ -57,12 +57,12 @@ _ERROR = re.compile(r"^ *(\d+) +(\S+)-tx ", re.MULTILINE)
 
 
 def _client(program: str) -> str:
-    """Return the path of the program that types: it lies beside the switch."""
+    """Return the path of the CLI client, in the folder of the switch."""
     return str(PurePath(program).with_name("vppctl"))
 
 
 def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
-    """Return what types a line to this instance."""
+    """Return the command that sends a line to this instance's CLI."""
     return (_client(wiring.program), "-s", f"{home(wiring)}/cli.sock", *words)
 
 
@@ -80,8 +80,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
-    """Parse the counters by port. vpp counts a frame as sent before it looks for room; what a
-    packet socket lost on either side only the kernel's counters of its interface tell."""
+    """Parse the counters by port. vpp counts a frame as sent before it checks for room. Losses at a
+    packet socket, in either direction, appear only in the kernel's counters of the interface."""
     decoded = (output.decode().replace("\r\n", "\n") for output in outputs[:5])
     shown, errors, stat, runtime, idle = decoded
     parts = _INTERFACE.split(shown)
@@ -110,18 +110,18 @@ def _of_port(
     dropped = sum(counts.get(what, 0) for what in ("drops", "rx-no-buf", "rx-miss", "rx-error"))
     if link is not None and link.rx is not None and link.tx is not None:
         return PortCounters(rx, link.tx, max(0, link.rx - rx) + dropped, max(0, tx - link.tx))
-    if kind is PortKind.VHOST_USER:  # its drops are both what came in and what was not sent
+    if kind is PortKind.VHOST_USER:  # vpp counts receive and transmit drops together
         dropped = max(0, dropped - unsent)
     unsent += counts.get("tx-error", 0)
     return PortCounters(rx, tx - unsent, dropped, unsent)
 
 
 def _loops(stat: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, None]:
-    """Return the busy and idle time of all threads that forward, in loops with nothing to do; or
-    None, as packet sockets are not polled.
+    """Return the busy and idle time of all forwarding threads, in units of an idle loop; None for
+    packet sockets, which vpp does not poll.
 
-    vpp tells no idle time. But it loops over its ports all the time, and tells how often: idle are
-    the loops that found nothing, of those that its CPU time is enough for.
+    vpp reports no idle time. But it polls its ports in a loop and counts the loops: idle time is
+    the number of loops without frames; the total is the number of loops that its CPU time allows.
     """
     used = _USED.search(stat)
     per_second = [float(rate) for rate in _RATE.findall(idle)]
@@ -144,7 +144,8 @@ def _empty(thread: str) -> int:
 
 
 def _room_for_main(wiring: Wiring) -> Plan:
-    """Refuse several workers on a host that has no CPU but theirs: vpp ends there, untold."""
+    """Refuse several workers on a host without a spare CPU: vpp would exit there without a
+    message."""
     if len(wiring.cores) < 2:
         return ()
     cpu = main_core(wiring)
@@ -157,12 +158,12 @@ def _room_for_main(wiring: Wiring) -> Plan:
 
 
 def _sockets(wiring: Wiring) -> list[Port]:
-    """Return the ports that it has by a packet socket at an interface of the kernel."""
+    """Return the ports that are packet sockets on kernel interfaces."""
     return [port for port in wiring.ports if kind_of(wiring, port) is PortKind.VETH]
 
 
 def _no_sockets(wiring: Wiring) -> Plan:
-    """Remove the sockets that it listens on, which it leaves when it is killed."""
+    """Remove the listening sockets, which vpp leaves behind if it is killed."""
     ends = {} if wiring.given else SWITCH.endpoints(wiring)
     paths = tuple(end.path for end in ends.values() if end.path)
     remove = ("rm", "-f", *paths)
@@ -170,15 +171,15 @@ def _no_sockets(wiring: Wiring) -> Plan:
 
 
 class Vpp(Switch):
-    """`vpp`, and `vppctl` to configure it: a vhost-user or memif port listens, a packet socket
-    is at the switch's end of a veth pair, a NIC is that of its DPDK plugin."""
+    """`vpp`, configured by `vppctl`: vhost-user and memif ports listen, a packet socket is on the
+    switch's end of a veth pair, and NICs use the DPDK plugin."""
 
     name = "vpp"
     program = "vpp"
     semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
-    capabilities = frozenset({"IPC_LOCK"})  # it locks its buffers, more than others may
+    capabilities = frozenset({"IPC_LOCK"})  # it locks its buffers, beyond the usual limit
     counters = Counting(_counter_commands, _parse_counters)
     resources = frozenset(
         {"listen", "switch_cores", "queues", "descriptors", "memory", "buffers", "copies"}

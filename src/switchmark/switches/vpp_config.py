@@ -1,5 +1,5 @@
-"""This module writes a vector packet processor's files: its configuration, and what is typed once
-it runs. It knows no step of a plan."""
+"""The files of a vpp instance: its configuration, and the CLI script for its ports. The module is
+independent of plans."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.switches import links
 
 BUFFERS = 16384
-"""Of a NUMA node, without those that NICs hold."""
+"""Buffers per NUMA node, without those that NICs hold."""
 
-_PLUGINS = ("vhost", "memif", "af_packet", "dpdk")  # vhost was not yet one in 19.08
+_PLUGINS = ("vhost", "memif", "af_packet", "dpdk")  # vhost was not yet a plugin in 19.08
 _RING = 1024
 
 
@@ -22,30 +22,30 @@ def home(wiring: Wiring) -> str:
 
 
 def process(wiring: Wiring) -> str:
-    """Return the name of the Spawn, with which its shared memory begins."""
+    """Return the name of the Spawn, which is also the prefix of vpp's shared memory."""
     return f"{wiring.prefix}-vpp"
 
 
 def number(wiring: Wiring) -> str:
-    """Return what stands for the number of the process."""
+    """Return the placeholder for the PID."""
     return f"${{{process(wiring)}-pid}}"
 
 
 def main_core(wiring: Wiring) -> int:
-    """Return the CPU on which the main thread is begun: it must be none of the workers', from which
-    it is let go then."""
+    """Return the start CPU of the main thread: no worker's CPU. A later step lets the thread use
+    all CPUs except those of the workers."""
     return min(set(range(len(wiring.cores) + 1)) - set(wiring.cores))
 
 
 def kind_of(wiring: Wiring, port: Port) -> PortKind:
-    """Return how a port is attached: its way to another host is a packet socket."""
+    """Return the type of a port: an uplink to another host is a packet socket."""
     if port.uplink:
         return PortKind.VETH
     return PortKind.NIC_PCI if port.pci else wiring.kind
 
 
 def interface(wiring: Wiring, port: Port) -> str:
-    """Return the name that vpp gives a port: what it is told settles all of them."""
+    """Return vpp's name of a port, which the configuration determines."""
     match kind_of(wiring, port):
         case PortKind.VHOST_USER:
             return f"VirtualEthernet0/0/{_vhost_number(wiring, port)}"
@@ -58,14 +58,14 @@ def interface(wiring: Wiring, port: Port) -> str:
 
 
 def _vhost_number(wiring: Wiring, port: Port) -> int:
-    """Return the number of a port among those of its kind. vpp gives a new one the next number, and
-    loses the name of one that has this already, by `renumber`."""
+    """Return the number of a port among the vhost-user ports. vpp numbers new ports in order, and
+    `renumber` to a port's current number makes it lose its name."""
     vhosts = [each for each in wiring.ports if kind_of(wiring, each) is PortKind.VHOST_USER]
     return vhosts.index(port)
 
 
 def startup(wiring: Wiring) -> str:
-    """Return the program's configuration, before it has any port but NICs."""
+    """Return the start-up configuration, which creates no ports except NICs."""
     folder, nics = home(wiring), [port for port in wiring.ports if port.pci]
     length = wiring.descriptors or _RING
     buffers = (wiring.tuning.buffers or BUFFERS) + 2 * len(nics) * wiring.queues * length
@@ -91,8 +91,8 @@ def startup(wiring: Wiring) -> str:
 
 
 def script(wiring: Wiring, ends: Mapping[str, Endpoint]) -> str:
-    """Return what is typed once it runs. It ends at the first line that fails: its last brings up
-    the last port."""
+    """Return the CLI script for the running program. It stops at the first line that fails; its
+    last line brings up the last port."""
     lines = [line for port in wiring.ports for line in _create(wiring, port, ends[port.id])]
     lines += _rules(wiring)
     lines += [f"set interface state {interface(wiring, port)} up" for port in wiring.ports]
@@ -113,7 +113,8 @@ def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
             f" {queues} tx-queues {queues} ring-size {wiring.descriptors or _RING}"
         )
     elif kind is not PortKind.NIC_PCI:
-        # Ports do no offloads, and the kernel sends nothing of a socket that would use them.
+        # Ports have no offloads, and the kernel refuses to send frames that would use them from a
+        # socket.
         more = " cksum-gso-disable"
         more += f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
         name = links.switch_ifname(wiring, port)

@@ -1,5 +1,5 @@
-"""A VXLAN tunnel (RFC 7348) joins two bridges of the kernel, and every frame crosses it: beside one
-bridge, it costs what encapsulation costs."""
+"""Two kernel bridges, joined by a VXLAN tunnel (RFC 7348) that every frame crosses: compared with
+one bridge, the difference is the cost of encapsulation."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from switchmark.switches import links
 from switchmark.switches.bridges import add_bridge, add_bridge_port, wait_forwarding
 from switchmark.switches.kernel_probes import CABLE, probe_kernel
 
-_HEADERS = 14 + 20 + 8 + 8  # the inner Ethernet header, and those of IPv4, UDP and VXLAN
-_ALL = "00:00:00:00:00:00"  # the entry of a forwarding table for whatever has none of its own
+_HEADERS = 14 + 20 + 8 + 8  # the inner Ethernet header, and the IPv4, UDP and VXLAN headers
+_ALL = "00:00:00:00:00:00"  # the default entry of the forwarding table
 _SIDES = (0, 1)
 
 
 def _address(side: int) -> str:
-    """Return the tunnel's address at a side, of a network for documentation (RFC 5737)."""
+    """Return the tunnel's address at a side, from a documentation network (RFC 5737)."""
     return f"192.0.2.{side + 1}"
 
 
 def _sides(wiring: Wiring) -> Mapping[str, int]:
-    """Return the side of each port, such that flows go from one side to the other."""
+    """Return the side of each port, so that all flows cross from one side to the other."""
     sides: dict[str, int] = {}
     for flow in wiring.flows:
         sides.setdefault(flow.source, 1 - sides.get(flow.sink, 1))
@@ -35,9 +35,9 @@ def _sides(wiring: Wiring) -> Mapping[str, int]:
 
 
 def _tunnel(side: int, end: str, cable: str, mtu: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the commands that make the tunnel's end at a side, over one end of a cable, and send
-    all that it is given to the other side. Each end has a number of its own, as both are in one
-    network stack; UDP has no checksum, as RFC 7348 wants it."""
+    """Return the commands that create the tunnel's end at a side, over one end of a cable, and
+    forward all its frames to the other side. The ends have different VNIs because they share a
+    network stack; UDP has no checksum, as RFC 7348 recommends."""
     make = (
         *("ip", "link", "add", end, "mtu", str(mtu), "type", "vxlan", "id", str(side + 1)),
         *("local", _address(side), "dev", cable, "dstport", "4789", "nolearning", "noudpcsum"),
@@ -47,8 +47,8 @@ def _tunnel(side: int, end: str, cable: str, mtu: int) -> tuple[tuple[str, ...],
 
 
 class Vxlan(links.KernelSwitch):
-    """One bridge has the ports that frames come from, the other those that they go to. The tunnel
-    between them goes over a veth pair, from one address to another, as between two hosts."""
+    """One bridge has the ports of the senders, the other the ports of the receivers. The tunnel
+    between them crosses a veth pair, from one address to another, as between two hosts."""
 
     name = "vxlan"
     semantics = (Semantics.LEARNING,)
@@ -104,8 +104,8 @@ class Vxlan(links.KernelSwitch):
 
 
 def _underlay(wiring: Wiring) -> Plan:
-    """Make what the tunnel goes over: a cable with an address at each end, which is bound to it, so
-    that the kernel does not see that the way is from itself to itself."""
+    """Add the underlay of the tunnel: a cable with an address at each end. The addresses are bound
+    to their interfaces, so that the kernel does not take the path for a local one."""
     ends = [wiring.name(f"u{side}") for side in _SIDES]
     macs = [mac_address(len(wiring.ports) + side, router=True) for side in _SIDES]
     steps = links.set_sysctls(

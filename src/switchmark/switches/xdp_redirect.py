@@ -1,5 +1,5 @@
-"""XDP redirects frames from one interface to another in the driver, before the kernel makes skbs of
-them: a program of BPF with a devmap."""
+"""XDP redirects frames from one interface to another in the driver, before the kernel creates skbs:
+a BPF program with a devmap."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from switchmark.switches.redirects import RedirectingSwitch, redirect, wires
 
 
 class XdpRedirect(RedirectingSwitch):
-    """`bpf_redirect_map()` sends frames into a devmap of the other interface, in native mode only.
-    What comes from a socket has been an skb already: the veth that receives it makes a copy with
-    room for XDP."""
+    """`bpf_redirect_map()` sends frames to the other interface through a devmap, in native mode
+    only. Frames from a socket are skbs already: the receiving veth copies them to make room for
+    XDP."""
 
     name = "xdp-redirect"
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VETH, PortKind.NIC_KERNEL)
-    counters = links.COUNTERS  # a veth counts at both ends what XDP takes and gives
+    counters = links.COUNTERS  # a veth counts the frames of XDP at both ends
 
     def probe(self, host: Host) -> Version:
         release = probe_kernel(host, CABLE, redirect("xdp", "sm-a", "sm-b"))
@@ -28,7 +28,7 @@ class XdpRedirect(RedirectingSwitch):
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = ()
-        for port in wiring.ports:  # a veth takes frames from XDP only where its peer polls
+        for port in wiring.ports:  # a veth accepts frames from XDP only if its peer polls
             steps += links.add_port(wiring, port, far_gro=True)
         for port, near, far in wires(wiring):
             why = f"what the driver of {near} receives goes out at {far}"
