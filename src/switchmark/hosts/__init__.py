@@ -1,1 +1,2 @@
-"""Where commands run: this host, others by ssh, and what records them."""
+"""The hosts that run commands: the local host, hosts reached by ssh, and a recording host for
+tests."""

@@ -1,7 +1,8 @@
-"""The agent of another host is a process of switchmark-agent at the other end of one session of
-OpenSSH: whatever is asked of that host goes through it, and is undone by it when the session ends.
+"""The client of the agent on another host: one OpenSSH session runs `switchmark-agent` there.
 
-It is copied there when it is not in the user's cache. It has the rights of that user.
+All requests to that host go through the agent. When the session ends, the agent undoes what the run
+did. The client copies the agent into the user's cache if it is not there yet. The agent has the
+rights of that user.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from switchmark.hosts.local_process import last_lines
 from switchmark.model.printable import printable
 
 _ANSWER_S = 30.0
-"""How long a host may be silent that has nothing to wait for: then its connection is dead."""
+"""The time a host may take to answer, in seconds; after that the connection counts as lost."""
 
 _GREETING_MOST = 1 << 20
 _STDERR_MOST = 1 << 16
 _ANSWERS_MOST = 1 << 29
-"""Bytes that are kept of what a host says: at login, by ssh's errors, in answers that were not
-fetched yet. One that says more is at fault."""
+"""The most bytes kept of a login's output, of ssh's errors, and of answers nobody fetched yet. A
+host that sends more is at fault."""
 
 _FIND = """\
 printf %s {nonce}
@@ -65,14 +66,18 @@ fi
 printf 'have %s\\n' "$a"
 exec "$a" serve
 """
-"""The only lines of a shell: the agent is brought there as the input of the session."""
+"""The only shell scripts: they find the agent, or receive it on the session's stdin, and start
+it."""
 
 
 class Agent:
-    """An agent is connected. `ssh` is the command that gives a session, without what is run in it;
-    `program` is that of this host. Where it is named, `places` are its paths there. `host` is named
-    in errors, and may take `patience` times as long as others. Unavailable where it cannot be
-    reached, or does not run there; HostLost once its connection is gone.
+    """A connection to an agent.
+
+    `ssh` is the command that opens a session, without the remote command; `program` is the agent on
+    this host. `places` are the agent's paths on the other host, if the host file names them. `host`
+    is the name used in errors. That host may take `patience` times as long as usual. Raise
+    Unavailable if the host cannot be reached or cannot run the agent, and HostLost once the
+    connection is gone.
     """
 
     def __init__(
@@ -123,7 +128,7 @@ class Agent:
     # --- asking --------------------------------------------------------------------------------
 
     def ask(self, what: Ask, payload: bytes) -> Answer:
-        """Return the answer to a question, behind its error: OSError for one."""
+        """Return the answer to a request; raise OSError if the answer reports an error."""
         answer = self.answer(self.begin((what, payload))[0])
         if error := answer.number():
             error = error if error in errno.errorcode else errno.EIO
@@ -131,7 +136,7 @@ class Agent:
         return answer
 
     def begin(self, *asked: tuple[Ask, bytes]) -> list[int]:
-        """Send questions in one piece; return the numbers of their answers."""
+        """Send requests in one write; return their numbers."""
         with self._changed:
             numbers = [self._numbers + 1 + each for each in range(len(asked))]
             self._numbers += len(asked)
@@ -140,11 +145,12 @@ class Agent:
         return numbers
 
     def tell(self, what: Ask, payload: bytes) -> None:
-        """Say what is not answered; what is asked after it comes after it."""
+        """Send a message that gets no answer. The agent handles messages in order."""
         self._write(message(0, what, payload))
 
     def answer(self, number: int, timeout_s: float = 0.0) -> Answer:
-        """Return an answer, which may take `timeout_s` by itself. HostLost where none comes."""
+        """Return an answer; the request itself may take `timeout_s`. Raise HostLost if no answer
+        comes."""
         limit_s = (timeout_s + _ANSWER_S) * self.patience
         with self._changed:
             try:
@@ -157,13 +163,13 @@ class Agent:
         return Answer(answer, self.host)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Want no answers of these numbers any more."""
+        """Drop the answers with these numbers."""
         with self._changed:
             for each in numbers:
                 self._fetched(each)
 
     def _fetched(self, number: int) -> bytes | None:
-        """Return an answer, if it has come, which is kept and wanted no longer."""
+        """Return an answer and stop keeping it; None if it has not arrived."""
         self._wanted.discard(number)
         answer = self._answers.pop(number, None)
         self._kept -= len(answer or b"")
@@ -172,7 +178,8 @@ class Agent:
     # --- processes -----------------------------------------------------------------------------
 
     def spawn(self, payload: bytes, command: str, stderr_path: str) -> AgentProcess:
-        """Start a process. OSError where there is no such program, or no room for it."""
+        """Start a process. Raise OSError if the program does not exist or the host has no resources
+        for it."""
         with self._changed:
             channel = next((n for n in range(CHANNELS) if n not in self._processes), None)
             if channel is None:
@@ -190,23 +197,23 @@ class Agent:
         return process
 
     def send(self, channel: int, kind: Kind, stream: int, payload: bytes = b"") -> None:
-        """Send a frame of a process; nothing once the connection is lost."""
+        """Send a frame to a process; do nothing if the connection is lost."""
         with suppress(HostLost):
             self._write(frame(channel, kind, stream, payload))
 
     def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something holds that frames bring about; say whether it does."""
+        """Wait until incoming frames make a condition true; return whether it is true."""
         with self._changed:
             return self._changed.wait_for(holds, max(0.0, timeout_s))
 
     # --- the connection --------------------------------------------------------------------------
 
     def lives(self) -> bool:
-        """Say whether the connection is up, as far as this side knows."""
+        """Return whether the connection is up, as far as this side knows."""
         return self._open and self._child.poll() is None
 
     def lost(self, why: str = "") -> HostLost:
-        """Close what is left of the connection; return the error that says so."""
+        """Close the connection and return the error that reports the loss."""
         self.close()
         return HostLost(
             f"the connection to host {self.host} was lost"
@@ -216,7 +223,7 @@ class Agent:
         )
 
     def close(self) -> None:
-        """End the session, and all that goes through it."""
+        """End the session and with it every process on it."""
         with suppress(OSError):
             self._stdin.close()
         try:
@@ -234,11 +241,11 @@ class Agent:
             os.close(self._log)
 
     def _begin(self, nonce: str, content: bytes) -> None:
-        """Bring the agent there where need be, and wait for its first word."""
+        """Copy the agent there if necessary, and wait for its greeting."""
         unread = bytearray()
         deadline = time.monotonic() + _ANSWER_S * self.patience
         try:
-            self._until(nonce.encode(), unread, deadline)  # a login may say something first
+            self._until(nonce.encode(), unread, deadline)  # skip what the login prints first
         except (EOFError, TimeoutError) as error:
             self._child.kill()
             self._child.wait()
@@ -268,7 +275,7 @@ class Agent:
         self._listener = threading.Thread(
             target=self._listen, args=(unread,), name=f"agent of {self.host}", daemon=True
         )
-        # A signal is for the thread that waits: it would not wake up by one of another's.
+        # Signals must reach the thread that waits; a signal in this one would not wake it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._listener.start()
@@ -277,7 +284,7 @@ class Agent:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _until(self, end: bytes, unread: bytearray, deadline: float) -> bytes:
-        """Return what comes before `end`, which is taken too."""
+        """Return the bytes before `end`, and remove them and `end` from the buffer."""
         while (at := unread.find(end)) < 0:
             self._read_more(unread, deadline)
         before = bytes(unread[:at])
@@ -296,7 +303,7 @@ class Agent:
             raise EOFError
 
     def _listen(self, unread: bytearray) -> None:
-        """Take what the agent says until it says no more."""
+        """Handle the agent's frames until it closes its output."""
         chunk = b"hello"
         try:
             while chunk:
@@ -311,11 +318,11 @@ class Agent:
         except ValueError as error:
             self._fault = str(error)
         except OSError:
-            pass  # it ended
+            pass  # the session ended
         self._end()
 
     def _hear(self, channel: int, kind: Kind, stream: int, payload: bytes) -> bytes:
-        """Take one frame; return what is to be sent for it."""
+        """Handle one frame; return the bytes to send in reply."""
         if kind is Kind.ANSWER:
             self._partial += payload
             if self._kept + len(self._partial) > _ANSWERS_MOST:
@@ -354,12 +361,12 @@ class Agent:
                 raise HostLost("") from error
             raise self.lost(self._fault) from error
         except BaseException:
-            # Interrupted in the middle of a frame: what comes next would be none.
+            # Interrupted in the middle of a frame: the next bytes would not be a valid frame.
             self.close()
             raise
 
     def _last_words(self) -> str:
-        size = os.lseek(self._log, 0, os.SEEK_CUR)  # where ssh has come to
+        size = os.lseek(self._log, 0, os.SEEK_CUR)  # where ssh has written up to
         return last_lines(os.pread(self._log, 4096, max(0, size - 4096)))
 
 
@@ -374,7 +381,7 @@ def _content(program: str) -> bytes:
 
 
 def _bounded_file(size: int) -> int:
-    """Return a file in memory that holds so many bytes; whoever writes more to it fails."""
+    """Return a memory file of this size; writes beyond the size fail."""
     file = os.memfd_create("ssh", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.truncate(file, size)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
@@ -394,7 +401,7 @@ def _session(argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
 
 
 def _not_run(host: str, path: str, words: str, said: bytes) -> Unavailable | SetupFailed:
-    """Return the error of a host where the agent does not run, with what helps."""
+    """Return the error for a host that cannot run the agent, with a hint."""
     named = f'[hosts.{host}.programs] agent = "/path/to/switchmark-agent" in the host file'
     reason = "".join(f"\n  {line}" for line in words.splitlines())
     if not path:
@@ -418,7 +425,7 @@ def _not_run(host: str, path: str, words: str, said: bytes) -> Unavailable | Set
 
 
 def _cure(words: str, host: str) -> str:
-    """Return what helps against what ssh says."""
+    """Return a hint that fits ssh's error message."""
     if "HOST IDENTIFICATION HAS CHANGED" in words or "Host key verification failed" in words:
         return (
             f"find out why; if the key of {host} is right, put it into known_hosts "

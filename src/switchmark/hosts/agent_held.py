@@ -1,4 +1,4 @@
-"""The agent of another host holds the undos of a run there."""
+"""The undos of a run that the agent of another host holds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from switchmark.hosts.agent_messages import Ask, Undo, counted, text, texts, uin
 
 
 class AgentHeld:
-    """An agent holds the undos of a run in `folder`, and carries them out when its connection ends.
-    `boot` names the boot of its host, `pid` and `started` are of who holds them."""
+    """The undos of a run, held in `folder` by an agent that executes them when its connection ends.
+
+    `boot` identifies the boot of that host; `pid` and `started` identify the process that holds the
+    undos.
+    """
 
     def __init__(self, agent: Agent, run: str, folder: str, names: Sequence[str]) -> None:
         self._agent = agent
@@ -21,11 +24,11 @@ class AgentHeld:
         self.boot = answer.counted().decode(errors="replace").strip()
 
     def lives(self) -> bool:
-        """Say whether the connection is up, as far as this side knows."""
+        """Return whether the connection is up, as far as this side knows."""
         return self._agent.lives()
 
     def journal(self, line: str) -> None:
-        """Add a line to the run's journal there."""
+        """Append a line to the run's journal on that host."""
         self._agent.tell(Ask.JOURNAL, text(self.folder) + f"{line}\n".encode())
 
     def command(self, number: int, argv: Sequence[str], stdin: bytes | None) -> None:
@@ -33,29 +36,29 @@ class AgentHeld:
         self._note(number, Undo.COMMAND, given + texts(argv))
 
     def restore(self, number: int, path: str, content: bytes | None) -> None:
-        """Undo by writing a file, or by removing it."""
+        """Register an undo that writes a file, or removes it if `content` is None."""
         if content is None:
             self._note(number, Undo.REMOVE, text(path))
         else:
             self._note(number, Undo.WRITE, text(path) + content)
 
     def stop(self, number: int, pid: int, started: int, by: int, grace_s: float) -> None:
-        """Undo by ending a process."""
+        """Register an undo that ends a process."""
         ending = uint32(by) + uint32(int(grace_s * 1000))
         self._note(number, Undo.STOP, uint32(pid) + uint64(started) + ending)
 
     def lease(self, number: int, path: str, added: int | None) -> None:
-        """Undo by writing back what a file has now, or by lowering its count by what is added from
-        now on, but no more than `added`."""
+        """Register an undo that restores the file's current content, or that lowers its count by
+        the increase from now on, at most by `added`."""
         counted_by = uint32(added is not None) + uint64(added or 0)
         self._note(number, Undo.LEASE, counted_by + text(path))
 
     def done(self, number: int) -> None:
-        """Say that the undo of that number was carried out."""
+        """Report that the undo with this number was executed."""
         self._note(number, Undo.DONE, b"")
 
     def end(self, *, kept: bool = False) -> None:
-        """Hold it no longer: its folder goes, or is kept for `clean`."""
+        """Release the run: the agent removes its folder, or keeps it for `clean`."""
         self._agent.tell(Ask.LET_GO, text(self.folder) + uint32(kept))
 
     def _note(self, number: int, kind: Undo, payload: bytes) -> None:

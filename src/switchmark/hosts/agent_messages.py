@@ -1,5 +1,8 @@
-"""What this side and the agent of another host say to each other, as bytes (agent/src/wire.h,
-agent/src/serve.c). Numbers are in this processor's byte order: the agent is of this build."""
+"""The messages between this side and the agent of another host, as bytes.
+
+The agent's side is agent/src/wire.h and agent/src/serve.c. Numbers are in this processor's byte
+order, because the agent comes from the same build.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from enum import IntEnum
 from switchmark.errors import HostLost
 
 VERSION = 1
-"""Of frames and messages; it must be the agent's (wire.h)."""
+"""The version of frames and messages; the agent must have the same (wire.h)."""
 
 PART = 65536
-"""Bytes of a frame's payload, at most."""
+"""The most bytes of payload in a frame."""
 
 WINDOW = 262144
-"""Bytes of a stream that are under way at most."""
+"""The most bytes of a stream in flight."""
 
 CHANNELS = 256
 
@@ -36,7 +39,7 @@ class Kind(IntEnum):
 
 
 class Ask(IntEnum):
-    """What the agent may be asked."""
+    """The requests to an agent."""
 
     RUN, CANCEL, SPAWN, END = range(4)
     READ, WRITE, EXISTS, REMOVE, READ_ALL, INODES = range(4, 10)
@@ -50,7 +53,7 @@ class Undo(IntEnum):
 
 
 class End(IntEnum):
-    """How a command ended."""
+    """The ways in which a command can end."""
 
     RAN, SKIPPED, OVERDUE, NOT_STARTED, TOO_LONG = range(5)
 
@@ -61,7 +64,8 @@ def frame(channel: int, kind: Kind, stream: int, payload: bytes) -> bytes:
 
 
 def frames(buffer: bytearray) -> Iterator[tuple[int, Kind, int, bytes]]:
-    """Take whole frames out of a buffer: yield channel, kind, stream and payload of each."""
+    """Remove whole frames from a buffer; yield the channel, kind, stream and payload of each
+    frame."""
     at = 0
     try:
         while len(buffer) - at >= _HEAD.size:
@@ -77,14 +81,14 @@ def frames(buffer: bytearray) -> Iterator[tuple[int, Kind, int, bytes]]:
 
 
 def message(number: int, ask: Ask, payload: bytes) -> bytes:
-    """Return the frames of a question; `number` is that of its answer, 0 where none is wanted."""
+    """Return the frames of a request; `number` is the number of its answer, 0 for no answer."""
     whole = struct.pack("=II", number, ask) + payload
     parts = [whole[at : at + PART] for at in range(0, len(whole), PART)]
     return b"".join(frame(0, Kind.ASK, part is not parts[-1], part) for part in parts)
 
 
 def uint32(value: int) -> bytes:
-    """Return a number of 32 bits; a negative one as its two's complement."""
+    """Encode a number as 32 bits; a negative number as its two's complement."""
     return struct.pack("=I", value & _ANY)
 
 
@@ -93,7 +97,7 @@ def uint64(value: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """Return a text as the kernel takes it. ValueError for a NUL, which none can hold."""
+    """Encode a text as the kernel takes it. Raise ValueError for a NUL."""
     if "\0" in value:
         raise ValueError("embedded null byte")
     return os.fsencode(value) + b"\0"
@@ -108,7 +112,7 @@ def counted(content: bytes) -> bytes:
 
 
 def variables(env: Mapping[str, str]) -> bytes:
-    """Return variables of the environment. ValueError for what is no name of one."""
+    """Encode environment variables. Raise ValueError for an invalid name."""
     for name in env:
         if not _NAME.fullmatch(name):
             raise ValueError(f"'{name}' is no name of a variable")
@@ -123,7 +127,7 @@ def command(
     env: Mapping[str, str],
     argv: Sequence[str],
 ) -> bytes:
-    """Return a command that is one of a batch."""
+    """Encode a command of a batch."""
     fine = uint32(_ANY) if ok is None else uint32(len(ok)) + b"".join(map(uint32, ok))
     limit = uint32(min(int(timeout_s * 1000), _ANY - 1))
     given = uint32(stdin is not None) + counted(stdin or b"")
@@ -131,8 +135,8 @@ def command(
 
 
 class Answer:
-    """An answer of `host` is read from its beginning. HostLost where it is none: a host is not
-    trusted to answer well."""
+    """A reader of one answer of `host`. It raises HostLost for a malformed answer, because a host
+    is not trusted to answer correctly."""
 
     def __init__(self, content: bytes, host: str) -> None:
         self._whole = content
@@ -161,7 +165,7 @@ class Answer:
         return self._take(self.number())
 
     def __bool__(self) -> bool:
-        """Say whether something is left."""
+        """Return whether unread bytes are left."""
         return self._at < len(self._whole)
 
     def _take(self, length: int) -> bytes:

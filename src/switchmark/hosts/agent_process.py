@@ -1,4 +1,4 @@
-"""A process of another host is talked to through that host's agent."""
+"""A process on another host, controlled through that host's agent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LOST = 255
 """The exit status of a process whose connection was lost."""
 
 _UNREAD_MOST = 16 << 20
-"""Bytes of its output that are kept; one that says more waits until these are received."""
+"""The most unread bytes of stdout; beyond that the process blocks until somebody reads."""
 
 _STDERR_MOST = 256 << 20
-"""Bytes of its errors that are written to this side's disk."""
+"""The most bytes of stderr that are written to the local disk."""
 
 
 class Connected(Protocol):
-    """A connected agent sends frames, and waits for what they bring about."""
+    """The part of a connection that a process needs: send frames, and wait for their effect."""
 
     host: str
     patience: float
@@ -35,8 +35,11 @@ class Connected(Protocol):
 
 
 class AgentProcess:
-    """A process is reached by a channel of an agent. `pid` and `started` are as its host has them.
-    Its errors go to a file of this side. It ends with 255 where the connection is lost."""
+    """A process on a channel of an agent.
+
+    `pid` and `started` are those of its host. Its stderr goes to a local file. Its exit status is
+    255 if the connection is lost.
+    """
 
     def __init__(self, agent: Connected, channel: int, command: str, stderr_path: str) -> None:
         self.pid = self.started = 0
@@ -59,7 +62,7 @@ class AgentProcess:
         return self._agent.patience
 
     def is_there(self, pid: int, started: int) -> None:
-        """Learn which process it is."""
+        """Record the process's number and start time."""
         self.pid, self.started = pid, started
 
     def send(self, line: str) -> None:
@@ -114,7 +117,7 @@ class AgentProcess:
             self._agent.send(self._channel, Kind.END, 0)
 
     def stop(self, number: int, grace_s: float) -> int:
-        self.hang_up()  # the end of stdin reaches where a signal may not: into a container
+        self.hang_up()  # stdin's end reaches a process in a container; a signal may not
         for each, limit_s in ((number, grace_s), (9, _GONE_S * self.patience)):
             if not self._ended():
                 self._agent.send(self._channel, Kind.SIGNAL, 0, uint32(each))
@@ -128,8 +131,8 @@ class AgentProcess:
     # --- what frames bring about ----------------------------------------------------------------
 
     def hear(self, kind: Kind, stream: int, payload: bytes) -> int:
-        """Take a frame of its channel; return how many bytes more of that stream may come.
-        ValueError for more than may."""
+        """Handle a frame of this channel; return how many more bytes of that stream the process may
+        send. Raise ValueError if the process sends more than it may."""
         value = int.from_bytes(payload[:4], sys.byteorder)
         if kind is Kind.DATA:
             return self._take(stream, payload)
@@ -143,12 +146,12 @@ class AgentProcess:
         return 0
 
     def lost(self) -> None:
-        """End, as the connection is lost."""
+        """Mark the process as ended because the connection is lost."""
         self._is_lost, self._status = True, _LOST
         self._stderr.close()
 
     def forget(self) -> None:
-        """Let go of what never began."""
+        """Release the files of a process that never started."""
         self._stderr.close()
 
     def _take(self, stream: int, payload: bytes) -> int:

@@ -1,8 +1,8 @@
-"""A host is where commands are run: what every kind of host has, and the local one.
-This and `agent` are the only modules that start the processes of a run.
+"""The interface of a host that runs commands, and its implementation for the local host.
 
-Commands are argv tuples, never a shell's text. Each process leads a session of its own, so that the
-Ctrl-C of a terminal reaches the orchestrator alone.
+This module and `agent` are the only ones that start the processes of a run. Commands are argv
+tuples, never shell text. Each process leads its own session, so Ctrl-C in a terminal reaches only
+the orchestrator.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from switchmark.model.cpus import LAST_CPU, listed_cpus
 from switchmark.regular_file import MIB, read_regular
 
 _MOST_BYTES = 1024 * MIB
-"""Programs are read, too: what a build is known by is the hash of its file."""
+"""The largest file that is read, programs included: a build is identified by the hash of its
+file."""
 
 _KEPT = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG TZ TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME "
     "STORAGE_DRIVER STORAGE_OPTS ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS".split()
 )
 _KEPT_BEGINNINGS = ("LC_", "SWITCHMARK_", "CONTAINERS_")
-"""A process that is spawned gets these of the user's variables and no others: a switch needs
-neither the tokens of a shell nor its LD_PRELOAD. CONTAINERS_* and STORAGE_* say where a container's
-client finds the user's images."""
+"""The user's variables that spawned processes inherit; they inherit no others. A switch needs
+neither the tokens in a shell's environment nor its LD_PRELOAD. CONTAINERS_* and STORAGE_* locate
+the user's container images."""
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 
@@ -50,7 +51,7 @@ _AT_ONCE = min(8, len(os.sched_getaffinity(0)))
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A command ended with this exit status (negative: the signal) and these outputs."""
+    """The exit status (negative: the signal) and the outputs of a command that ended."""
 
     status: int
     stdout: bytes
@@ -59,9 +60,12 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call is a command to be run with others. `ok` are the exit statuses after which the next
-    one is run; any without them. Calls in a row that are `about` different things need nothing of
-    each other; what one that is about nothing needs is not known."""
+    """A command to run with others.
+
+    `ok` are the exit statuses after which the next command may run; None allows all. Consecutive
+    calls with different `about` are independent of each other. A call with an empty `about` may
+    depend on any other call.
+    """
 
     argv: tuple[str, ...]
     stdin: bytes | None = None
@@ -72,23 +76,25 @@ class Call:
 
 
 class Process(Protocol):
-    """A process runs until it is stopped. Lines are JSON objects or text, without their newline.
-    `started` is its start time (`processes.start_time`), which makes `pid` unmistakable."""
+    """A running process. Lines are JSON objects or text, without their newline.
+
+    `started` is its start time (`processes.start_time`), which makes `pid` unambiguous.
+    """
 
     pid: int
     started: int
 
     @property
     def patience(self) -> float:
-        """Return how many times as long as usual it may take (see `Host`)."""
+        """Return how many times as long as usual the process may take (see `Host`)."""
         ...
 
     def send(self, line: str) -> None:
-        """Write a line to its stdin; CommandFailed when it no longer reads."""
+        """Write a line to its stdin; raise CommandFailed if the process no longer reads."""
         ...
 
     def receive(self, timeout_s: float) -> str | None:
-        """Return its next line of stdout; None when none came, or none will ever come."""
+        """Return its next line of stdout; None if no line came in time or the output has ended."""
         ...
 
     def poll(self) -> int | None:
@@ -96,7 +102,7 @@ class Process(Protocol):
         ...
 
     def last_words(self, count: int = 5) -> str:
-        """Return the last lines that it wrote to stderr, `count` of them."""
+        """Return the last `count` lines that it wrote to stderr."""
         ...
 
     def hang_up(self) -> None:
@@ -104,14 +110,16 @@ class Process(Protocol):
         ...
 
     def stop(self, number: int, grace_s: float) -> int:
-        """Stop it: signal it, SIGKILL it after `grace_s`, reap it; return the exit status."""
+        """Signal the process, send SIGKILL after `grace_s`, reap it; return the exit status."""
         ...
 
 
 class Held(Protocol):
-    """A far host holds the undos of a run in `folder`, and carries out what is left of them when
-    the connection ends. `boot` names its boot, `pid` and `started` are of the process that holds
-    them. Nothing of this is waited for: what is asked of the host after it comes after it."""
+    """The undos of a run that a far host holds in `folder` and executes when the connection ends.
+
+    `boot` identifies the boot of that host; `pid` and `started` identify the process that holds the
+    undos. No method waits for an answer, but later requests to the host come after these.
+    """
 
     folder: str
     boot: str
@@ -119,64 +127,63 @@ class Held(Protocol):
     started: int
 
     def lives(self) -> bool:
-        """Say whether they are held still, as far as this side knows."""
+        """Return whether the host still holds the undos, as far as this side knows."""
         ...
 
     def journal(self, line: str) -> None:
-        """Add a line to the run's journal there."""
+        """Append a line to the run's journal on that host."""
         ...
 
     def command(self, number: int, argv: Sequence[str], stdin: bytes | None) -> None:
-        """Hold an undo that runs a command, by the number that it has in the journal."""
+        """Register an undo that runs a command, under its number in the journal."""
         ...
 
     def restore(self, number: int, path: str, content: bytes | None) -> None:
-        """Hold an undo that writes a file, or removes it."""
+        """Register an undo that writes a file or removes it."""
         ...
 
     def stop(self, number: int, pid: int, started: int, by: int, grace_s: float) -> None:
-        """Hold an undo that ends a process."""
+        """Register an undo that ends a process."""
         ...
 
     def lease(self, number: int, path: str, added: int | None) -> None:
-        """Hold an undo that writes back what a file has now, or lowers its count by what is added
-        from now on, but by no more than `added`."""
+        """Register an undo that restores the file's current content, or that lowers its count by
+        the increase from now on, at most by `added`."""
         ...
 
     def done(self, number: int) -> None:
-        """Hold the undo of that number no longer."""
+        """Drop the undo with this number."""
         ...
 
     def end(self, *, kept: bool = False) -> None:
-        """Hold none any longer: the folder goes, or is kept for `clean`."""
+        """Drop all undos: the host removes the folder, or keeps it for `clean`."""
         ...
 
 
 class Host(ABC):
-    """A host runs commands and keeps files. This is all that a run needs of one: a new kind of
-    host is a class of its own, which implements the abstract methods and changes what does not
-    fit of the rest.
+    """A host: it runs commands and stores files. This is the whole interface that a run needs.
 
-    `run` kills what outlives `timeout_s` and raises CommandTimedOut; a program that is not there is
-    Unavailable. `read`, `write` and `remove` raise OSError; `remove` of a file that is not there is
-    no error. Files of the kernel, in /proc and /sys, are read by `read_all`, many at once.
+    A new kind of host is a subclass that implements the abstract methods and overrides the defaults
+    that do not fit. `run` kills a command after `timeout_s` and raises CommandTimedOut; a missing
+    program raises Unavailable. `read`, `write` and `remove` raise OSError; `remove` of a missing
+    file is no error. `read_all` reads kernel files in /proc and /sys, many at once.
     """
 
     name: str
 
     is_local = False
-    """Whether switchmark itself runs there: its Python, its network namespace, its affinity."""
+    """Whether switchmark itself runs there: its Python, its network namespace, its CPU affinity."""
 
     is_far = False
-    """Whether the connection to the host can be lost. A run then has a folder, a journal and
-    its undos there too: what is left of them is carried out there when the connection ends."""
+    """Whether the connection to the host can be lost. A run then keeps a folder, a journal and its
+    undos there too, and the host executes the remaining undos when the connection ends."""
 
     is_machine = False
     """Whether it is a virtual machine of the local host."""
 
     in_order = True
-    """Whether `run_all` begins a command only when the one before it has ended as it may: after a
-    failure nothing of those behind it was done."""
+    """Whether `run_all` starts a command only after the previous one succeeded: after a failure, no
+    later command has run."""
 
     patience: float = 1.0
     """How many times as long as usual everything may take there."""
@@ -194,8 +201,8 @@ class Host(ABC):
     ) -> Completed: ...
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        """Run commands; yield how each ended, in order. After one that ends with none of the
-        statuses that are fine, or in an error, which is raised in its turn, none is begun."""
+        """Run commands; yield each result, in order. A status that the call does not allow ends the
+        batch; so does an error, which is raised in its turn."""
         for call in calls:
             completed = self.run(
                 call.argv, stdin=call.stdin, env=call.env, timeout_s=call.timeout_s
@@ -213,16 +220,17 @@ class Host(ABC):
 
     @abstractmethod
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
-        """Signal the process of this number and start time, SIGKILL it after `grace_s`; say whether
-        it has ended. One that is gone has."""
+        """Signal the process with this number and start time, and send SIGKILL after `grace_s`;
+        return whether it has ended. A process that is already gone has ended."""
 
     def path_of(self, program: str) -> str:
-        """Return where a program of the local host is on this one, which has it afterwards."""
+        """Return the path on this host of a program of the local host; copy the program there if
+        necessary."""
         return program
 
     def allowed_cpus(self) -> frozenset[int]:
-        """Return the CPUs that runs may use, isolated ones too."""
-        # The kernel grants what of these there is.
+        """Return the CPUs that runs may use, including isolated CPUs."""
+        # The kernel grants those of the range that exist.
         done = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
         return listed_cpus(done.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
 
@@ -242,55 +250,55 @@ class Host(ABC):
 
     @abstractmethod
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        """Return the content of every file that matches a shell's pattern and can be read."""
+        """Return the content of every readable file that matches a shell pattern."""
 
     def read_later(self, *patterns: str) -> Callable[[], Mapping[str, bytes]]:
-        """Begin to read what matches patterns, where that is done elsewhere; return what gives it,
-        which is called before anything else is asked."""
+        """Start reading the files that match patterns, if the host can do so in the background;
+        return a function that returns their contents. Call it before the next request."""
         return partial(self.read_all, *patterns)
 
     @abstractmethod
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        """Return the numbers of the files that matching paths lead to, once for each path."""
+        """Return the inode numbers of the files behind matching paths, once for each path."""
 
-    # --- the connection, and what a run has there ------------------------------------------------
+    # --- the connection, and the runs on the host -------------------------------------------------
 
     @property
     def up(self) -> bool:
-        """Say whether anything can be on the host: not on a machine that is not booted."""
+        """Return whether the host is running: False for a virtual machine that is not booted."""
         return True
 
     @property
     def emulated(self) -> str:
-        """Return what emulates its processor, if anything does."""
+        """Return the emulator of its processor; empty for a real processor."""
         return ""
 
     def begin(self) -> None:  # noqa: B027
-        """Begin to bring it up: others can be brought up meanwhile."""
+        """Start to boot the host, so that several hosts boot at the same time."""
 
     def lives(self) -> bool:
-        """Say whether the connection is up, as far as this side knows."""
+        """Return whether the connection is up, as far as this side knows."""
         return True
 
     def hold(self, run: str, folder: str, names: Sequence[str]) -> Held:
-        """Make the run's folder on a far host, with folders of these names in it, and have its
-        undos held there. SetupFailed where that fails."""
+        """Create the run's folder on a far host, with subfolders of these names, and let the host
+        hold the run's undos. Raise SetupFailed if that fails."""
         raise NotImplementedError(f"{self.name} is not far away")
 
     def runs_there(self) -> Sequence[tuple[str, str, bool]]:
-        """Return the id and the folder of each run that was led from another host and has something
-        on this one, and whether it is dead."""
+        """Return the id, the folder and the state (dead or not) of each run that another host leads
+        and that left something on this one."""
         return ()
 
     def undo_run(self, run: str, folder: str) -> None:  # noqa: B027
-        """Undo what a run left there that is led from another host. SetupFailed where it fails."""
+        """Undo what a run that another host leads left there. Raise SetupFailed if that fails."""
 
     def close(self) -> None:  # noqa: B027
-        """End the connection, and all that goes through it."""
+        """End the connection and every process on it."""
 
 
 class LocalHost(Host):
-    """The local host is this one. Messages of tools are untranslated (LC_ALL=C), for drivers."""
+    """The local host. Tools print untranslated messages (LC_ALL=C), which drivers parse."""
 
     is_local = True
     in_order = False
@@ -310,9 +318,9 @@ class LocalHost(Host):
         return outcomes[0]
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        """Run commands in order, those that are about different things side by side, as many as
-        there are CPUs; yield how each ended. Once one ends with none of the statuses that are fine,
-        or in an error, which is raised in its turn, none behind it is begun; what runs ends."""
+        """Run commands in order, but calls with different `about` in parallel, at most as many as
+        there are CPUs; yield each result. After a status that the call does not allow, or an error,
+        which is raised in its turn, no later command starts; running commands end."""
         waiting, running = list(range(len(calls))), dict[int, _Command]()
         ended: dict[int, Completed | SwitchmarkError] = {}
         try:
@@ -347,7 +355,7 @@ class LocalHost(Host):
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
     ) -> LocalProcess:
-        # Interrupted between the fork and the caller's variable, the process would be nobody's.
+        # An interruption between the fork and the caller's assignment would orphan the process.
         with shielded(), Path(stderr_path).open("ab") as err:
             pipe = subprocess.PIPE
             child = _start(argv, _kept(), env, stdin=pipe, stdout=pipe, stderr=err)
@@ -362,13 +370,13 @@ class LocalHost(Host):
             os.close(pidfd)
 
     def allowed_cpus(self) -> frozenset[int]:
-        """Return the CPUs that this process may be scheduled on, and those that are isolated."""
+        """Return the CPUs that this process may be scheduled on, and the isolated CPUs."""
         usual = os.sched_getaffinity(0)
         isolated = listed_cpus(b"".join(self.read_all(_ISOLATED).values()))
         if isolated <= usual:
             return frozenset(usual)
-        # Isolated CPUs are in nobody's affinity until they are asked for; the kernel then grants
-        # those of them that the cpuset holds.
+        # Isolated CPUs are in no process's affinity by default; the kernel grants those of the
+        # cpuset on request.
         try:
             os.sched_setaffinity(0, usual | isolated)
             return frozenset(os.sched_getaffinity(0))
@@ -381,7 +389,7 @@ class LocalHost(Host):
         return read_regular(path, _MOST_BYTES)
 
     def write(self, path: str, content: bytes) -> None:
-        # A pipe that nobody reads would be waited for.
+        # Without O_NONBLOCK, opening a pipe that nobody reads would block.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
             file.write(content)
@@ -408,9 +416,11 @@ class LocalHost(Host):
 
 
 class _Command:
-    """A command runs until it ends, or is killed. Its outputs are memory files, not pipes: the end
-    of the command is the end of the wait, even where it leaves a daemon behind that still holds
-    them."""
+    """A command that runs until it ends or is killed.
+
+    Its outputs are memory files, not pipes: the wait ends with the command, even if a daemon that
+    it started still holds them.
+    """
 
     def __init__(self, host: str, call: Call) -> None:
         self._host, self._call = host, call
@@ -433,7 +443,7 @@ class _Command:
         self.deadline = time.monotonic() + call.timeout_s
 
     def ended(self) -> Completed:
-        """Return how it ended; CommandTimedOut, and it is killed, where it has not."""
+        """Return the result; kill the command and raise CommandTimedOut if it still runs."""
         in_time = wait_end(self.pidfd, 0)
         with self._files:
             if in_time:
@@ -445,13 +455,13 @@ class _Command:
             )
 
     def kill(self) -> None:
-        """Kill it, with all that it started."""
+        """Kill the command and everything that it started."""
         with self._files:
             kill_group(self._child)
 
 
 def _ready(calls: Sequence[Call], waiting: Sequence[int], running: Iterable[int]) -> int | None:
-    """Return the first command that needs nothing of those before it that have not ended."""
+    """Return the first command that depends on no unfinished command before it."""
     before = {calls[number].about for number in running}
     for number in waiting:
         about = calls[number].about
@@ -462,7 +472,7 @@ def _ready(calls: Sequence[Call], waiting: Sequence[int], running: Iterable[int]
 
 
 def _some_ended(running: dict[int, _Command]) -> dict[int, Completed | SwitchmarkError]:
-    """Wait until commands have ended, or their time is over; return how, without them left."""
+    """Wait until commands end or time out; return their results and remove them from `running`."""
     if not running:
         return {}
     poll = select.poll()
@@ -527,7 +537,7 @@ def _kept() -> Mapping[str, str]:
 
 
 def _path() -> str:
-    # Many users' search path lacks the folders where `ip`'s kin live.
+    # Many users' PATH lacks the folders of `ip` and similar tools.
     return f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -545,16 +555,17 @@ def _content(file: IO[bytes]) -> bytes:
 
 
 def _matching(patterns: Iterable[str]) -> Iterator[str]:
-    """Yield paths in the order of their patterns. What follows the last star of one is not looked
-    for, which is half of the time where there are many: who opens it sees whether it is there."""
+    """Yield paths in the order of their patterns. Do not check the part behind a pattern's last
+    star: the check takes half of the time for many files, and opening the file shows whether it
+    exists."""
     for pattern in patterns:
         if stem := _UP_TO_LAST_STAR.fullmatch(pattern):
-            # Path.glob takes longer, and this is asked around each trial.
+            # Path.glob is slower, and this runs around each trial.
             yield from (f"{path}{stem[2]}" for path in sorted(glob(stem[1])))  # noqa: PTH207
         else:
             yield pattern
 
 
 def boot_id(host: Host) -> str:
-    """Return the name that the kernel of a host gave itself when it was booted."""
+    """Return the id that the kernel of a host generated at boot."""
     return host.read("/proc/sys/kernel/random/boot_id").decode().strip()

@@ -1,5 +1,5 @@
-"""This module keeps files of the user's cache: what takes a while to find out and holds beyond a
-run. One that cannot be read or written costs only time."""
+"""The user's cache: values that take a while to determine and stay valid after a run. An unreadable
+or unwritable cache costs only time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 
 def cache_folder() -> Path:
-    """Return the project's folder in the cache of this user."""
+    """Return the project's folder in this user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "switchmark")
 
 
 def read_cache(path: Path) -> dict[str, Any]:
-    """Return the JSON object that a file holds; empty if it holds none."""
+    """Return the JSON object in a file; empty if the file holds none."""
     with suppress(OSError, ValueError):
         content = json.loads(path.read_text())
         if isinstance(content, dict):
@@ -27,8 +27,8 @@ def read_cache(path: Path) -> dict[str, Any]:
 
 
 def update_cache(path: Path, content: dict[str, Any], keep: Callable[[Any], bool]) -> None:
-    """Write members of the object that a file holds; those that others wrote stay where their
-    values are to be kept. The file is written whole or not at all, by one process at a time."""
+    """Update members of the JSON object in a file; keep other members whose values `keep` accepts.
+    One process at a time replaces the whole file."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f"{path.name}.lock").open("a") as lock:

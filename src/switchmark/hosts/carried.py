@@ -1,5 +1,5 @@
-"""Programs of this host are carried to others that do not have them: into the cache of the user
-there, by their hash. Their libraries and the loader go with them where they do not run without."""
+"""Programs that switchmark copies to hosts that do not have them: into the user's cache there,
+named by their hash. Their libraries and loader go along if they do not run without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.programs import setting_of
 
 _CHECK = ("version",)
-"""What a program is asked to see whether it runs."""
+"""The arguments of a program that test whether it runs."""
 
 _CACHE = (
     'umask 077; c="${XDG_CACHE_HOME:-$HOME/.cache}/switchmark"; mkdir -p "$c" && cd "$c" && pwd'
@@ -32,7 +32,7 @@ _UPLOAD_S = 120.0
 
 
 class Far(Protocol):
-    """A far host runs commands and takes files."""
+    """The part of a far host that the copy needs: run commands and write files."""
 
     name: str
 
@@ -44,14 +44,14 @@ class Far(Protocol):
 
 
 class Carried:
-    """Programs are at `paths` on this host. `to` puts them into one folder of another host."""
+    """Programs at `paths` on this host; `to` copies them into one folder of another host."""
 
     def __init__(self, *paths: str) -> None:
         self.paths = paths
 
     def to(self, host: Far) -> dict[str, str]:
-        """Return where each program is on a host, which has it afterwards. SetupFailed where it
-        cannot be put there, or does not run there."""
+        """Return the path of each program on a host, and copy the programs there if necessary.
+        Raise SetupFailed if the host cannot store them or cannot run them."""
         contents = {path: Path(path).read_bytes() for path in self.paths}
         cache = self._cache(host)
         folder = f"{cache}/{_digest(b''.join(contents.values()))}"
@@ -82,7 +82,7 @@ class Carried:
         return done.stdout.decode(errors="surrogateescape").rstrip("\n")
 
     def _put(self, host: Far, path: str, content: bytes) -> None:
-        """Put a file into the cache, unless it is there with this content: it appears whole."""
+        """Write a file into the cache atomically, unless it is there with this content."""
         wanted = hashlib.sha256(content).hexdigest()
         if host.run(("sha256sum", path)).stdout.split()[:1] == [wanted.encode()]:
             return
@@ -117,8 +117,8 @@ def _digest(content: bytes) -> str:
 
 
 def _with_libraries(paths: Sequence[str]) -> bytes:
-    """Return an archive of programs, the libraries that they are linked with, and their loader. A
-    script with the name of a program starts it by that loader."""
+    """Return an archive with programs, the libraries that they are linked with, and their loader.
+    For each program, a script with its name starts it with that loader."""
     contents: dict[str, bytes] = {}
     for path in paths:
         name = Path(path).name

@@ -1,4 +1,4 @@
-"""This module finds out from which commit this switchmark was built."""
+"""The commit from which this switchmark was built."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import switchmark
 
 _PACKAGE = Path(switchmark.__file__).parent
 _WRITTEN = "commit.txt"
-"""What the build writes beside the package."""
+"""The file that the build writes into the package."""
 
 
 def commit(package: Path = _PACKAGE) -> str | None:
-    """Return the commit of a package, with `+` behind it where files were changed since: as git
-    tells it of the package's own work tree, or else as the build wrote it; None where neither
-    knows."""
+    """Return the commit of a package, with `+` appended if files were changed since. git knows it
+    for a package in its own work tree; otherwise it is in the file that the build wrote. Return
+    None if both are missing."""
     tree = package.parent.parent
     if _git(package, "rev-parse", "--show-toplevel") == str(tree.resolve()):
         return _git(tree, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")

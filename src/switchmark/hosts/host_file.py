@@ -1,4 +1,4 @@
-"""The host file says what hosts there are, and what each has and where.
+"""The host file: the hosts, and the CPUs, NICs and programs of each host.
 
     # ~/.config/switchmark/host.toml
     [hosts.local.programs]
@@ -6,15 +6,14 @@
     "vpp@24.06" = "/opt/vpp-24.06/bin/vpp"
 
     [hosts.a]
-    address = "root@a.example"               # as ssh takes it; the rest is in ssh's configuration
+    address = "root@a.example"      # as ssh takes it; the rest is in ssh's configuration
     cpus = "2-5"
     nics.uplink = {name = "eth1", cable = "a-b"}   # the NICs of one cable have its name
 
-    [hosts.m.vm]                             # a machine that is booted when it is used
+    [hosts.m.vm]        # a virtual machine that switchmark boots on first use
     cores = 2
 
-It is read when it is asked for, by `SWITCHMARK_HOST_FILE` if that is set. This module knows no
-program.
+The file is read on demand; `SWITCHMARK_HOST_FILE` names another file. This module knows no program.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ LOCAL = "local"
 """The name of this host."""
 
 VARIABLE = "SWITCHMARK_HOST_FILE"
-"""The environment variable that names another host file: what `--host-file` sets."""
+"""The environment variable that names another host file; `--host-file` sets it."""
 
 _ADDRESS = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]/-]*")
 _OPTION = re.compile(r"[A-Za-z0-9]+=[^\n]*")
@@ -49,7 +48,7 @@ _SAFE = {
     "verifyhostkeydns": ("no", "false", "ask"),
     "knownhostscommand": ("none",),
 }
-"""The values of the options about the keys of hosts with which none is believed unseen."""
+"""The values of host key options that never accept an unknown key silently."""
 
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -59,8 +58,8 @@ class _Section(BaseModel):
 
 
 class Nic(_Section):
-    """A NIC has the name of its interface; the two that a cable joins name the same cable. `model`
-    is QEMU's name of the NIC that a machine gets."""
+    """A NIC: the name of its interface, the cable that it shares with its peer, and, on a virtual
+    machine, QEMU's name of its `model`."""
 
     name: str
     cable: str | None = None
@@ -68,8 +67,8 @@ class Nic(_Section):
 
 
 class MachineEntry(_Section):
-    """A host of the file that is a virtual machine of this one: its `cores` and memory, the folder
-    of the image that it boots, which `make lab-image` builds, and whether it has an IOMMU."""
+    """A host that is a virtual machine of this host: its cores and memory, the folder of the image
+    that it boots (`make lab-image` builds one), and whether it has an IOMMU."""
 
     cores: int = Field(2, ge=1, le=64)
     memory_mb: int = Field(1024, alias="memory-mb", ge=256)
@@ -78,9 +77,11 @@ class MachineEntry(_Section):
 
 
 class HostEntry(_Section):
-    """A host of the file is reached at `address` by ssh, with `ssh_options`, such as
-    `Port=2222`; without an address at its name. `cpus` are those to use, all if there are none;
-    `nics` are by the names that the user gives them."""
+    """A host that is reached by ssh at `address`, or at its own name if it has none.
+
+    `ssh_options` are options such as `Port=2222`. `cpus` are the CPUs that runs may use, by default
+    all. `nics` are keyed by the user's names.
+    """
 
     address: str | None = None
     ssh_options: tuple[str, ...] = Field((), alias="ssh-options")
@@ -88,7 +89,8 @@ class HostEntry(_Section):
     nics: Mapping[str, Nic] = Field(default_factory=dict)
     vm: MachineEntry | None = None
     programs: Mapping[str, str] = Field(default_factory=dict)
-    """The path of each program, by the name of its switch or its own; `NAME@VERSION` for more."""
+    """The path of each program, by the name of its switch or its own name; `NAME@VERSION` for
+    versions."""
 
     @field_validator("programs")
     @classmethod
@@ -130,8 +132,8 @@ class _File(_Section):
 
 
 def check_ssh_option(option: str) -> None:
-    """Raise ValueError for what is no option of ssh's configuration, or would let it believe the
-    key of a host that it does not know."""
+    """Raise ValueError for text that is not an option of ssh's configuration, or for an option that
+    would let ssh accept an unknown host key."""
     if not _OPTION.fullmatch(option):
         raise ValueError(f"'{option}' is no option of ssh's configuration: NAME=VALUE")
     name, _, value = option.lower().partition("=")
@@ -142,7 +144,7 @@ def check_ssh_option(option: str) -> None:
 
 
 def _check_machine(name: str, entry: HostEntry) -> None:
-    """Raise ValueError for what a machine cannot have, or what no other host can."""
+    """Raise ValueError for keys that a virtual machine cannot have, or that only one can have."""
     if entry.vm and (entry.address or entry.ssh_options):
         raise ValueError(f"{name} is a machine that is booted here: it has no address of yours")
     for nic in entry.nics.values():
@@ -155,7 +157,7 @@ def _check_machine(name: str, entry: HostEntry) -> None:
 
 
 def host_file() -> Path:
-    """Return the path of the host file, whether or not it is there."""
+    """Return the path of the host file, which need not exist."""
     if named := os.environ.get(VARIABLE):
         return Path(named)
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -163,14 +165,14 @@ def host_file() -> Path:
 
 
 def host_programs() -> Mapping[str, str]:
-    """Return the paths of programs of this host that the host file names; none where it is not
-    there. UsageError as for `host_entries`."""
+    """Return the program paths of this host from the host file; empty if there is no file. Raise
+    UsageError as `host_entries` does."""
     entries = host_entries()
     return entries[LOCAL].programs if LOCAL in entries else {}
 
 
 def host_entry(name: str) -> HostEntry:
-    """Return what the host file says of a host; UsageError where it does not name it."""
+    """Return the host file's entry for a host; raise UsageError if there is none."""
     entries = host_entries()
     if name not in entries:
         known = [each for each in entries if each != LOCAL]
@@ -183,8 +185,8 @@ def host_entry(name: str) -> HostEntry:
 
 
 def host_entries() -> Mapping[str, HostEntry]:
-    """Return the hosts of the host file; none where it is not there. UsageError for one that cannot
-    be read, or that was asked for and is not there."""
+    """Return the hosts of the host file; empty if there is no file. Raise UsageError for a file
+    that cannot be read, or that the user named and that does not exist."""
     path = host_file()
     try:
         changed = path.stat().st_mtime_ns
@@ -196,7 +198,7 @@ def host_entries() -> Mapping[str, HostEntry]:
 
 
 def check_names(known: Iterable[str]) -> None:
-    """Raise UsageError for a program in the host file that nobody looks for, with the nearest."""
+    """Raise UsageError, with the closest name, for an unknown program in the host file."""
     names = list(known)
     for host, entry in host_entries().items():
         for written in entry.programs:
@@ -210,7 +212,7 @@ def check_names(known: Iterable[str]) -> None:
 
 @cache
 def _read(path: Path, changed: int) -> _File:
-    """Return what a file holds that was last `changed` then."""
+    """Return the content of a file that was last modified at `changed`."""
     try:
         text = read_regular(path).decode("utf-8-sig")
         return _File.model_validate(tomllib.loads(text))
@@ -227,17 +229,17 @@ def _read(path: Path, changed: int) -> _File:
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a host file") from error
     except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error  # such as a number of 5000 digits
+        raise UsageError(f"{path}: {error}") from error  # for example a number of 5000 digits
 
 
 def _told(error: ValidationError) -> str:
-    """Say what is wrong with the first thing that is."""
+    """Describe the first validation error."""
     first = error.errors(include_url=False)[0]
     where = [str(word) for word in first["loc"]]
     if first["type"] != "extra_forbidden":
         wrong = first.get("ctx", {}).get("error", first["msg"])
         return f"[{'.'.join(where)}]: {wrong}"
-    # hosts, NAME, and then nics, NAME, or vm: what is below is of these models.
+    # The path is hosts, NAME, then nics, NAME or vm; the keys below belong to these models.
     models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 4: MachineEntry, 5: Nic}
     inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
     fields = models[len(where)].model_fields.items()

@@ -1,5 +1,5 @@
-"""The hosts that commands run on: this one, those of the host file, reached by ssh, and what is
-between two of them."""
+"""The hosts of a command: the local host, the hosts of the host file, and the connections between
+two of them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ from switchmark.model.topology import NOTHING, Between
 
 
 class Hosts(Mapping[str, Host]):
-    """This mapping has this host and, by name, those of the host file, each connected when it is
-    first used, and those that are `given`, which whoever gives them closes. At the end of a `with`
-    block, or by `close`, the connections to the others end, and the machines among them.
+    """A mapping from names to hosts: the local host, the hosts of the host file, and the `given`
+    hosts.
 
-    A command has one of these, and hands it down. `begin_run` begins the run that a machine is.
+    Each host of the host file is connected on first use. `close`, or the end of a `with` block,
+    ends these connections and the virtual machines among the hosts; the caller closes the `given`
+    hosts. A command has one of these and passes it down. `begin_run` starts the run that a virtual
+    machine belongs to.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Hosts(Mapping[str, Host]):
         self.close()
 
     def close(self) -> None:
-        """End the connections to hosts of the host file, and their machines. One that is asked for
-        later is connected anew."""
+        """End the connections to hosts of the host file and stop their virtual machines. A later
+        request connects again."""
         with ExitStack() as ending:
             if self._folder is not None:
                 ending.callback(shutil.rmtree, self._folder, ignore_errors=True)
@@ -73,13 +75,14 @@ class Hosts(Mapping[str, Host]):
                 ending.callback(self._known.pop(name).close)
 
     def begin(self, names: Iterable[str]) -> None:
-        """Begin to boot those hosts that are machines, side by side."""
+        """Start to boot the virtual machines among these hosts, in parallel."""
         for host in (self[name] for name in names):
             host.begin()
 
     def between(self, names: Sequence[str]) -> Between:
-        """Return what is between the hosts of a test, and what is told of each: nothing of this
-        host alone. Unavailable where no cable joins two of them, and none can be made."""
+        """Return what connects the hosts of a test, and the facts about each host; NOTHING for the
+        local host alone. Raise Unavailable if no cable connects two hosts and none can be created.
+        """
         if not names:
             return NOTHING
         planned = planned_between(names)
@@ -105,8 +108,8 @@ class Hosts(Mapping[str, Host]):
         )
 
     def _doubts(self, names: Sequence[str], boots: Sequence[str]) -> tuple[str, ...]:
-        """Return the doubts that every trial on these hosts has: those of machines share this one
-        with each other, and what their processors do may be emulated."""
+        """Return the doubts of every trial on these hosts: virtual machines may share this
+        computer, and their processors may be emulated."""
         here = boot_id(self[LOCAL])
         hosts = [self[name] for name in names]
         on_this = [boot == here or host.is_machine for host, boot in zip(hosts, boots, strict=True)]
@@ -115,14 +118,14 @@ class Hosts(Mapping[str, Host]):
         return ("hosts-share-machine",) * shared + ("emulated",) * emulated
 
     def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return where hosts have the traffic program, if it is not where it is here."""
+        """Return the paths of the traffic program on far hosts, if this host has a chosen one."""
         own = chosen_program(TRAFFIC)
         reached = {name: self[name] for name in names}
         return {name: host.path_of(own) for name, host in reached.items() if own and host.is_far}
 
     def _new(self, name: str) -> Host:
-        """Return a host of the host file, which is connected when it is first used. UsageError
-        where the file does not name it."""
+        """Return a host of the host file, which connects on first use. Raise UsageError if the file
+        does not name it."""
         entry = host_entry(name)
         there = {
             program_path(program, setting): entry.programs[setting]
@@ -143,8 +146,8 @@ class Hosts(Mapping[str, Host]):
 
 
 def planned_between(names: Sequence[str]) -> Between:
-    """Return what the host file says to be between two hosts, which are not asked: the NICs
-    that name the same cable. Of fewer than two there is nothing between."""
+    """Return what connects two hosts according to the host file alone: the NICs that name the same
+    cable. For fewer than two hosts return NOTHING."""
     if len(names) < 2:
         return NOTHING
     entries = host_entries()

@@ -1,4 +1,4 @@
-"""A process of this host is a child with pipes; what it said last is evidence of how it ended."""
+"""A process on this host: a child with pipes, and the last lines of its stderr as evidence."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from switchmark.hosts.processes import end, start_time, wait_end
 from switchmark.model.printable import printable
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b]*(\x07|\x1b\\)?|[ -/]*[0-~])")
-"""What a terminal obeys: colours, moves of its cursor, its title (ECMA-48)."""
+"""Terminal escape sequences: colours, cursor moves, titles (ECMA-48)."""
 
 _FRAME = re.compile(r"#\d+ +0x[0-9a-f]+ | +from /")
 
 
 class LocalProcess:
-    """A local process is a child of the orchestrator with pipes. It is reaped by `stop` alone:
-    until then its zombie keeps pid and process group from being given to somebody else."""
+    """A child of the orchestrator with pipes. Only `stop` reaps it: until then its zombie keeps the
+    kernel from reusing its pid and process group."""
 
     patience = 1.0
 
@@ -45,7 +45,7 @@ class LocalProcess:
         try:
             self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
-        except (OSError, ValueError) as error:  # ValueError: it was stopped
+        except (OSError, ValueError) as error:  # ValueError: the process was stopped
             raise CommandFailed(
                 f"a process does not read its commands: {error}\n  {self._command}"
                 f"{evidence(self.last_words().encode())}"
@@ -60,7 +60,7 @@ class LocalProcess:
             if not self._open:
                 if self._unread:
                     return self._take(len(self._unread))
-                # So that `poll` tells the exit status of a process that is about to end.
+                # Wait for a process that is about to end, so that `poll` returns its exit status.
                 if self.poll() is None:
                     wait_end(self._pidfd, remaining_s)
                 return None
@@ -71,7 +71,7 @@ class LocalProcess:
             self._drain()
 
     def poll(self) -> int | None:
-        # A program that talks more than its caller listens must not block on a full pipe.
+        # A program that writes more than its caller reads must not block on a full pipe.
         self._drain()
         if self._child.returncode is not None:
             return self._child.returncode
@@ -81,7 +81,7 @@ class LocalProcess:
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def wait(self, timeout_s: float) -> bool:
-        """Say whether it ended within `timeout_s`."""
+        """Return whether it ended within `timeout_s`."""
         return self._child.returncode is not None or wait_end(self._pidfd, timeout_s)
 
     def last_words(self, count: int = 5) -> str:
@@ -99,7 +99,7 @@ class LocalProcess:
     def stop(self, number: int, grace_s: float) -> int:
         if self._child.returncode is not None:
             return self._child.returncode
-        self.hang_up()  # the end of stdin reaches where a signal may not: into a container
+        self.hang_up()  # stdin's end reaches a process in a container; a signal may not
         if not end(self._pidfd, number, grace_s):
             raise CommandTimedOut(f"process {self.pid} survives SIGKILL\n  {self._command}")
         status = kill_group(self._child)
@@ -125,8 +125,8 @@ class LocalProcess:
 
 
 def last_lines(output: bytes, count: int = 5) -> str:
-    """Return the last lines of an output that are not blank, as text without colours and control
-    characters. The frames of a stack stand behind the reason why it is told, and are left out."""
+    """Return the last non-blank lines of an output, without colours and control characters. Omit
+    stack frames, which follow the reason."""
     text = _ESCAPES.sub("", output.decode(errors="replace"))
     lines = [printable(line.rstrip()) for line in text.splitlines()]
     return "\n".join([line for line in lines if line and not _FRAME.match(line)][-count:])
@@ -137,8 +137,8 @@ def evidence(stderr: bytes) -> str:
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> int:
-    """End a child and what it started in its session, then reap it; in this order, as the
-    group's number is only ours while its leader is not reaped."""
+    """Kill a child and its session, then reap it. The order matters: the group's number belongs to
+    this process only until its leader is reaped."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     return child.wait()

@@ -1,9 +1,9 @@
-"""A host of the host file may be a virtual machine of this one: the Debian that `make lab-image`
-builds, under QEMU. It is booted when it is first used, and then reached by ssh as any other.
+"""The virtual machines of the host file: the Debian that `make lab-image` builds, under QEMU.
 
-It has a run of its own, with a journal, so that `switchmark clean` ends it should nobody else; it
-dies with the process that booted it. It begins as its image is: what it writes goes with it. Two
-that a cable joins each have a socket for it.
+A virtual machine boots on first use; ssh reaches it like any other host. It has its own run with a
+journal, so that `switchmark clean` can end it, and it dies with the process that booted it. It
+starts from its image, and its writes are lost at its end. Two virtual machines on one cable each
+have a socket for it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.qemu import EMULATED, KVM, accelerator, processor, qemu
 from switchmark.hosts.ssh import SshHost
 
-_BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on one that eight others keep busy
+_BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on a host that runs eight others
 _KVM_BOOT_S = 20.0
 _GRACE_S = 5.0
 _ADDRESS, _NETWORK_NIC = "127.0.0.1", "10.0.2.15/24"
 SSH_NIC = "ssh0"
-"""The interface of a machine by which it is reached, and nothing else."""
+"""The interface that carries only the ssh connection to a virtual machine."""
 _HOST_KEY = "switchmark-machine"
 _READY, _BOOTS = b"switchmark: ready", b"switchmark: this kernel boots"
 _EMULATED_PATIENCE = 6.0
-"""Programs took four to thirty times as long on an emulated processor of a busy host."""
+"""Programs took 4 to 30 times as long on the emulated processor of a busy host."""
 
 _FILES = ("root.img", "kernel", "initramfs", "user_key", "known_hosts")
 
 
 def image_of(entry: MachineEntry) -> Path:
-    """Return the folder of the image that a machine boots; Unavailable where it is not built."""
+    """Return the folder of the image that a virtual machine boots; raise Unavailable if it is not
+    built."""
     folder = Path(entry.image).expanduser() if entry.image else cache_folder() / "lab-image"
     if missing := [name for name in _FILES if not (folder / name).is_file()]:
         raise Unavailable(
@@ -56,29 +57,28 @@ def image_of(entry: MachineEntry) -> Path:
 
 
 class OwnRun(Protocol):
-    """A run that has one process of this host: `clean` ends it should nobody else."""
+    """A run with one process on this host; `clean` ends the process if its owner died."""
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the run, which goes with it."""
+        """Return the folder of the run, which `end` removes."""
         ...
 
     def spawn(self, name: str, argv: tuple[str, ...], stop: tuple[int, float]) -> Process:
-        """Start the process, which is stopped by a signal, and killed after so many seconds. It
-        ends with this one, however this one dies."""
+        """Start the process. `stop` is the signal that ends it and the seconds until SIGKILL. The
+        process dies with this one."""
         ...
 
     def end(self) -> None:
-        """Stop the process, and end the run."""
+        """Stop the process and end the run."""
         ...
 
 
 class Machine:
-    """A machine is booting, or up once `wait` has returned, until `end`; `emulated` says by what,
-    or nothing on KVM.
+    """A virtual machine: booting, then running once `wait` has returned, until `end`.
 
-    `cables` are the sockets of the NICs that are cabled, its own and the other machine's, by the
-    names of the NICs.
+    `emulated` names the emulator of its processor; it is empty on KVM. `cables` maps the names of
+    cabled NICs to two sockets: this machine's and its peer's.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Machine:
         cables: Mapping[str, tuple[Path, Path]],
         begin_run: Callable[[], OwnRun],
     ) -> None:
-        """Begin to boot a machine. Unavailable where it cannot be booted."""
+        """Start to boot a virtual machine. Raise Unavailable if it cannot be booted."""
         assert entry.vm is not None
         self.name = name
         image = image_of(entry.vm)
@@ -105,7 +105,7 @@ class Machine:
             f"IdentityFile={image}/user_key",
             *("IdentitiesOnly=yes", "StrictHostKeyChecking=yes", f"HostKeyAlias={_HOST_KEY}"),
             *(f"UserKnownHostsFile={image}/known_hosts", "GlobalKnownHostsFile=/dev/null"),
-            # The usual one, against computers of the future, takes seconds on an emulated one.
+            # The default, against quantum computers, takes seconds on an emulated processor.
             "KexAlgorithms=curve25519-sha256",
         )
         argv = machine_argv(name, entry, image, kvm=mode == KVM, port=port, cables=cables)
@@ -123,7 +123,7 @@ class Machine:
         self._deadline = time.monotonic() + _BOOT_S
 
     def wait(self) -> None:
-        """Wait until it is up. SetupFailed where it does not come up; it has ended then."""
+        """Wait until it has booted. Raise SetupFailed if it does not; it has ended then."""
         if self._ready:
             return
         try:
@@ -134,21 +134,21 @@ class Machine:
         self._ready = True
 
     def lives(self) -> bool:
-        """Say whether it runs."""
+        """Return whether it runs."""
         return self._process.poll() is None
 
     def was_lost(self) -> bool:
-        """Say whether it was up and runs no more."""
+        """Return whether it was running and has ended since."""
         return self._ready and not self.lives()
 
     def last_words(self) -> str:
-        """Return what QEMU, or the machine's console, said last."""
+        """Return the last output of QEMU or of the console."""
         with suppress(OSError):
             return self._process.last_words() or last_lines(self._console.read_bytes())
         return ""
 
     def end(self) -> None:
-        """End it as a power cut does; nothing of it is left."""
+        """End it like a power cut, and remove everything that it left."""
         atexit.unregister(self.end)
         self._run.end()
 
@@ -172,10 +172,10 @@ class Machine:
 
 
 class MachineHost(SshHost):
-    """This host is a machine; it is booted when something is first asked of it, and ends with
-    `close`. Should it end before, that is said once, and then it is booted anew.
+    """A host that is a virtual machine. The first request boots it; `close` ends it.
 
-    The sockets of its cables are in `folder`, where those of the other machines are.
+    If it ends before `close`, the next request reports the loss once, and the request after that
+    boots it again. `folder` holds the sockets of the cables between virtual machines.
     """
 
     is_machine = True
@@ -204,7 +204,7 @@ class MachineHost(SshHost):
 
     @property
     def emulated(self) -> str:
-        """Return what emulates its processor; nothing on KVM. It is booted if need be."""
+        """Return the emulator of its processor; empty on KVM. Boot it if necessary."""
         self._agent()
         assert self._machine is not None
         return self._machine.emulated
@@ -215,7 +215,7 @@ class MachineHost(SshHost):
             self._machine = Machine(self.name, self._entry, cables, self._begin_run)
 
     def close(self) -> None:
-        """End the connection, and the machine."""
+        """End the connection and the virtual machine."""
         super().close()
         if self._machine is not None:
             self._machine.end()
@@ -252,8 +252,8 @@ class MachineHost(SshHost):
 
 
 def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
-    """Return the machine at the other end of a cable, and its NIC; None where there is no other.
-    UsageError where that is no machine, or there are several."""
+    """Return the virtual machine at the other end of a cable, and its NIC; None if there is none.
+    Raise UsageError if the other end is not a virtual machine, or there are several ends."""
     ends = [
         (host, nic.name)
         for host, entry in host_entries().items()
@@ -269,7 +269,7 @@ def cable_peer(name: str, cable: str) -> tuple[str, str] | None:
 
 
 def _sockets(name: str, folder: Path) -> Mapping[str, tuple[Path, Path]]:
-    """Return the sockets of a machine's cables: its own and the other machine's, by NIC."""
+    """Return the sockets of a virtual machine's cables, its own and its peer's, by NIC."""
     cabled = {nic.name: nic.cable for nic in host_entries()[name].nics.values() if nic.cable}
     return {
         nic: (folder / f"{name}.{nic}", folder / ".".join(peer))
@@ -287,7 +287,8 @@ def machine_argv(
     port: int,
     cables: Mapping[str, tuple[Path, Path]],
 ) -> tuple[str, ...]:
-    """Return the argv of QEMU for a machine whose sshd is at `port` of the loopback address."""
+    """Return the argv of QEMU for a virtual machine with its sshd at `port` of the loopback
+    address."""
     assert entry.vm is not None
     ssh = Nic(name=SSH_NIC)
     nics = [ssh, *entry.nics.values()]
@@ -295,18 +296,18 @@ def machine_argv(
         *("console=ttyS0", "quiet", "panic=-1", "cryptomgr.notests", "random.trust_cpu=on"),
         *(f"switchmark.nic={_mac(name, nic)},{nic.name}" for nic in nics),
         f"switchmark.address={SSH_NIC},{_NETWORK_NIC}",
-        # What they guard against is not on an emulated processor, and they cost much there.
+        # Mitigations cost much on an emulated processor and protect nothing there.
         *["mitigations=off"] * (not kvm),
         *["intel_iommu=on"] * entry.vm.iommu,
     ]
-    # It sees the devices that come after it. With KVM its interrupts are QEMU's to remap.
+    # The IOMMU covers the devices behind it. On KVM, QEMU has to remap its interrupts.
     iommu = ("-device", "intel-iommu,intremap=on") if entry.vm.iommu else ()
     split = ("-machine", "kernel-irqchip=split") if iommu and kvm else ()
     disk = _escaped(image / "root.img")
     devices: list[str] = []
     own = [nic.cable or nic.name for nic in entry.nics.values()]
     for slot, nic in enumerate(entry.nics.values(), start=1):
-        # NICs of one machine that a cable joins are at one hub.
+        # A hub connects the NICs of one virtual machine that share a cable.
         hub = own.index(nic.cable or nic.name) + 1
         devices += _device(slot, nic, _mac(name, nic), cables.get(nic.name) or hub)
     return (
@@ -323,7 +324,7 @@ def machine_argv(
 def _machine(
     image: Path, words: Sequence[str], *, kvm: bool, cores: int, megabytes: int
 ) -> tuple[str, ...]:
-    """Return the argv of QEMU for a machine without devices."""
+    """Return the argv of QEMU for a virtual machine without devices."""
     return (
         *(qemu(), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-machine", "q35", *processor(kvm=kvm, cores=cores, megabytes=megabytes)),
@@ -335,8 +336,8 @@ def _machine(
 def _device(
     slot: int, nic: Nic, mac: str, cable: tuple[Path, Path] | int
 ) -> tuple[str, str, str, str, str, str]:
-    """Return the options for a NIC, behind a port of its own, and what is at its other end: the
-    sockets of a cable, or a hub."""
+    """Return the options for a NIC behind its own PCIe port, and for its other end: the sockets of
+    a cable, or a hub."""
     own = f"nic{slot}"
     if isinstance(cable, int):
         net = f"hubport,id={own},hubid={cable}"
@@ -359,13 +360,13 @@ def _console(path: Path) -> tuple[str, ...]:
 
 
 def _mac(machine: str, nic: Nic) -> str:
-    """Return an address of QEMU's for a NIC: the same whenever the machine is booted."""
+    """Return a MAC address from QEMU's range for a NIC: the same at every boot."""
     digest = hashlib.sha256(f"{machine}/{nic.name}".encode()).hexdigest()
     return ":".join(("52:54:00", digest[:2], digest[2:4], digest[4:6]))
 
 
 def _escaped(path: Path) -> str:
-    """Return a path as an option of QEMU has it."""
+    """Escape a path for an option of QEMU."""
     return str(path).replace(",", ",,")
 
 

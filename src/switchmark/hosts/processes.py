@@ -1,7 +1,6 @@
-"""This module knows processes of this host by number: who they are, which run they belong to, how
-they end.
+"""The processes of this host, by number: their identity, their run, and their end.
 
-A pid alone is never trusted: it comes with its start time, and signals go through a pidfd.
+A pid is never trusted alone: it comes with its start time, and signals go through a pidfd.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 MARK = "SWITCHMARK_RUN"
-"""The environment variable that every process of a run carries, with the run's id."""
+"""The environment variable with the run's id that every process of a run carries."""
 
 _KILL_WAIT_S = 5.0
 _EXEC_S = 1.0
@@ -21,18 +20,17 @@ _TRIES = 3
 
 
 def start_time(pid: int) -> int | None:
-    """Return the clock ticks from boot to the start of `pid`; None when there is no such
-    process."""
+    """Return the clock ticks from boot to the start of `pid`; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything; field 22 counts from behind it.
+    # The name, in parentheses, may hold anything; field 22 counts from its closing parenthesis.
     return int(stat.rpartition(b")")[2].split()[19])
 
 
 def open_process(pid: int, start: int) -> int | None:
-    """Return a pidfd of the process that has this pid and start time; None when it is gone."""
+    """Return a pidfd of the process with this pid and start time; None if it is gone."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -44,7 +42,7 @@ def open_process(pid: int, start: int) -> int | None:
 
 
 def marked(run: str) -> tuple[tuple[int, int], ...]:
-    """Yield pid and start time of every other process whose environment carries the mark of
+    """Return pid and start time of every other process whose environment carries the mark of
     `run`."""
     mark = f"{MARK}={run}".encode()
     processes = []
@@ -63,13 +61,13 @@ def marked(run: str) -> tuple[tuple[int, int], ...]:
 
 
 def _environ(process: Path) -> bytes:
-    """Return the environment of a process. While it becomes another program it has none that can be
-    read, for some milliseconds on a busy host: it is read again."""
+    """Return the environment of a process. During an exec the environment is empty for some
+    milliseconds on a busy host, so read it again."""
     deadline = time.monotonic() + _EXEC_S
     tries = _TRIES
     while not (environ := (process / "environ").read_bytes()):
         if not tries or time.monotonic() > deadline or not (process / "exe").exists():
-            break  # it has none, or no program: a thread of the kernel, or a zombie
+            break  # the process has no environment or no program: a kernel thread or a zombie
         if _becomes_another(process):
             time.sleep(0.001)
         else:
@@ -78,20 +76,21 @@ def _environ(process: Path) -> bytes:
 
 
 def _becomes_another(process: Path) -> bool:
-    """Say whether a process has no environment yet, not even an empty one."""
+    """Return whether a process is in the middle of an exec and has no environment yet."""
     stat = (process / "stat").read_bytes()
-    return int(stat.rpartition(b")")[2].split()[48]) == 0  # field 51, where it ends
+    return int(stat.rpartition(b")")[2].split()[48]) == 0  # field 51, the end of the environment
 
 
 def wait_end(pidfd: int, timeout_s: float) -> bool:
-    """Say whether the process ended within `timeout_s`; a zombie has ended."""
+    """Return whether the process ended within `timeout_s`; a zombie has ended."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def end(pidfd: int, number: int, grace_s: float) -> bool:
-    """Send the signal, grant `grace_s`, then SIGKILL; say whether the process has ended."""
+    """Send the signal, wait for `grace_s`, then send SIGKILL; return whether the process has
+    ended."""
     try:
         signal.pidfd_send_signal(pidfd, number)
         if wait_end(pidfd, grace_s):

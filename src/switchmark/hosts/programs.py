@@ -1,4 +1,4 @@
-"""This module finds the programs that a plan runs, their versions, and the packages they are in."""
+"""The programs that a plan runs: their paths, their versions and their packages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TRAFFIC = f"{_OWN}traffic"
 """The traffic program."""
 
 AGENT = f"{_OWN}agent"
-"""The program that runs commands where processes of this host cannot be."""
+"""The program that runs commands on other hosts and in virtual machines."""
 
 TOOL = f"{_OWN}tool"
-"""The program for what plans do that no command of the system does: it moves no traffic."""
+"""The program for those steps of a plan that no system command covers; it moves no traffic."""
 
 OTHER_PROGRAMS = {
     "traffic": TRAFFIC,
@@ -30,34 +30,34 @@ OTHER_PROGRAMS = {
     "pcap-bridge": f"{_OWN}pcap-bridge",
     "qemu": "qemu-system-x86_64",
 }
-"""The programs that settings name, apart from those of switches, by setting: the program of a
-switch has the switch's name."""
+"""The programs that settings name, by setting. The program of a switch is set by the switch's
+name."""
 
 USUAL_FOLDERS = ("", "bin", "sbin")
-"""The folders of a build or an installation that its program is looked for in."""
+"""The subfolders of a build or an installation that may hold its program."""
 
 _MISSING = 'for it; do command -v "$it" >/dev/null || echo "$it"; done'
 _FILES = 'for it; do [ ! -f "$it" ] || printf "%s\\n" "$it"; done'
 
 
 def setting_of(name: str) -> str:
-    """Return the name by which the host file and the environment know a program that switchmark
-    starts, such as `traffic` for `switchmark-traffic`."""
+    """Return the name of a switchmark program in the host file and the environment, such as
+    `traffic` for `switchmark-traffic`."""
     return name.removeprefix(_OWN)
 
 
 def program_variable(setting: str) -> str:
-    """Return the environment variable that names a program by its setting, such as
-    SWITCHMARK_PCAP_BRIDGE for `pcap-bridge`."""
+    """Return the environment variable for the program of a setting, such as SWITCHMARK_PCAP_BRIDGE
+    for `pcap-bridge`."""
     return f"SWITCHMARK_{re.sub(r'[^A-Za-z0-9]+', '_', setting_of(setting)).upper()}"
 
 
 def chosen_program(
     name: str, setting: str | None = None, folders: Sequence[str] = USUAL_FOLDERS
 ) -> str | None:
-    """Return the path of a program that does not depend on PATH, if it has one: first its
-    environment variable counts, then the host file, then what `make setup` put beside this Python.
-    """
+    """Return the path of a program that is chosen without PATH; None if there is none. The
+    environment variable comes first, then the host file, then the program that `make setup`
+    installed next to this Python."""
     setting = setting or setting_of(name)
     named = os.environ.get(program_variable(setting)) or host_programs().get(setting)
     if named:
@@ -67,39 +67,37 @@ def chosen_program(
 
 
 def find_program(name: str, setting: str | None = None) -> str | None:
-    """Return the path of a program, or None where it is nowhere: the chosen one, or that on
-    PATH."""
+    """Return the path of a program: the chosen program, otherwise the program on PATH; None if both
+    are missing."""
     return chosen_program(name, setting) or shutil.which(name)
 
 
 def program_path(name: str, setting: str | None = None) -> str:
-    """Return the path of a program as a plan has it: the bare name where it is nowhere, which a
-    probe refuses."""
+    """Return the path of a program for a plan. A program that is not found keeps its bare name,
+    which a probe refuses."""
     return find_program(name, setting) or name
 
 
 def tool_program() -> str:
-    """Return the path of `switchmark-tool`, which SWITCHMARK_TOOL may name."""
+    """Return the path of `switchmark-tool`; SWITCHMARK_TOOL may name it."""
     return program_path(TOOL)
 
 
 def named_program(host: str, setting: str) -> str | None:
-    """Return the path, of a program or of a folder with it, that the host file names for a host;
-    None where it names none."""
+    """Return the path of a program, or of its folder, from a host's entry in the host file; None if
+    the entry names none."""
     entry = host_entries().get(host)
     return entry.programs.get(setting) if entry else None
 
 
 def program_in(path: str, name: str, folders: Sequence[str] = USUAL_FOLDERS) -> str:
-    """Return the path of a program in a build or an installation of this host: where the path is a
-    folder, the file of that name in the first of its folders that has one; else the path itself,
-    whether or not it is there."""
+    """Return the path of a program in a build or an installation on this host: for a folder, the
+    first file of that name in its `folders`; otherwise the path itself, which need not exist."""
     return next(filter(os.path.isfile, _places_in(path, name, folders)), path)
 
 
 def program_on(host: Host, path: str, name: str, folders: Sequence[str] = USUAL_FOLDERS) -> str:
-    """Return the path of a program in a build or an installation of any host, as `program_in` does
-    of this one."""
+    """Return the path of a program in a build or an installation on any host (see `program_in`)."""
     places = _places_in(path, name, folders)
     files = _files_of(host, places)
     return next((place for place in places if place in files), path)
@@ -108,9 +106,9 @@ def program_on(host: Host, path: str, name: str, folders: Sequence[str] = USUAL_
 def programs_beside(
     host: Host, program: str, names: Iterable[str], folders: Iterable[str]
 ) -> Mapping[str, str]:
-    """Return the paths of other files of an installation on a host, by name: of each the first that
-    is there, next to the program that is known or in these folders of what holds its folder. What
-    is nowhere is left out; where the program is a bare name that is everything."""
+    """Return the paths of other files of an installation on a host, by name. Each is the first
+    match in the program's own folder or in `folders` below that folder's parent. Missing files are
+    left out; a bare program name gives an empty result."""
     if "/" not in program:
         return {}
     here = PurePath(program).parent
@@ -129,7 +127,7 @@ def _places_in(path: str, name: str, folders: Sequence[str]) -> list[str]:
 
 
 def _files_of(host: Host, places: Sequence[str]) -> frozenset[str]:
-    """Return those of some paths that are files of a host; none of a host that cannot tell."""
+    """Return the paths that are files on a host; none if the host cannot check them."""
     if not places:
         return frozenset()
     done = host.run(("sh", "-c", _FILES, "sh", *places))
@@ -137,8 +135,8 @@ def _files_of(host: Host, places: Sequence[str]) -> frozenset[str]:
 
 
 def installation_of(program: str) -> str | None:
-    """Return the folder that holds a program with all that it needs of its own, such as libraries:
-    where it is in a `bin` or `sbin`, that which has it; None for a bare name."""
+    """Return the folder that holds a program and its own files, such as libraries: the parent of a
+    `bin` or `sbin` folder. Return None for a bare name."""
     here = PurePath(program).parent
     if "/" not in program:
         return None
@@ -146,7 +144,7 @@ def installation_of(program: str) -> str | None:
 
 
 def how_to_name(setting: str, path: str = "/path/to/it") -> str:
-    """Return how a user says where a program is that no package has, for a hint."""
+    """Return a hint how to name the path of a program that no package has."""
     return (
         f'{program_variable(setting)}={path}, or {setting} = "{path}" in '
         f"[hosts.{LOCAL}.programs] of ~/.config/switchmark/host.toml"
@@ -154,13 +152,12 @@ def how_to_name(setting: str, path: str = "/path/to/it") -> str:
 
 
 def beside_python() -> Path:
-    """Return the folder where `make setup` puts programs."""
+    """Return the folder where `make setup` installs programs."""
     return Path(sys.executable).parent
 
 
 def command_path(host: Host, name: str) -> str:
-    """Return where a host finds a program that is called by a name; the name where it finds
-    none."""
+    """Return the path of a command on a host; its name if the host finds none."""
     done = host.run(("sh", "-c", 'command -v "$1"', "sh", name))
     return done.stdout.decode(errors="replace").strip() or name
 
@@ -174,10 +171,11 @@ def probe_version(
     missing: str | None = None,
     env: Mapping[str, str] = {},
 ) -> tuple[str, ...]:
-    """Return what the groups of a pattern match in what a program says of its version.
+    """Return the groups that a pattern matches in a program's version output.
 
-    Unavailable with `hint` where it is not there, which `missing` says in other words, or where it
-    fails or says nothing of the kind: then with its path, as PATH may lead to a namesake.
+    Raise Unavailable with `hint` if the program is not installed (`missing` replaces that message),
+    or if it fails or prints no version. The second message includes the path, because PATH may lead
+    to another program of that name.
     """
     try:
         done = host.run(argv, env=env)
@@ -192,8 +190,8 @@ def probe_version(
 
 
 def require_programs(host: Host, packages: Mapping[str, str]) -> None:
-    """Raise Unavailable where a host lacks one of these programs, with the command that installs
-    the Debian packages that they are in."""
+    """Raise Unavailable if a host lacks one of these programs; the hint is the command that
+    installs their Debian packages."""
     done = host.run(("sh", "-c", _MISSING, "sh", *packages))
     missing = done.stdout.decode(errors="replace").split()
     if missing:
@@ -206,10 +204,10 @@ def require_programs(host: Host, packages: Mapping[str, str]) -> None:
 
 
 def on_other(host: Host) -> str:
-    """Return the words that name a host in a message; none for this one."""
+    """Return the words that name a host in a message; empty for the local host."""
     return "" if host.name == LOCAL else f" on {host.name}"
 
 
 def hint_for(host: Host, hint: str) -> str:
-    """Return a hint with the table of the host file that is about this host."""
+    """Return a hint that names this host's table of the host file."""
     return hint.replace(f"[hosts.{LOCAL}.programs]", f"[hosts.{host.name}.programs]")

@@ -1,4 +1,4 @@
-"""This module knows QEMU: where it is, and whether a guest of this host boots on KVM."""
+"""QEMU: its path, and whether a guest on this host boots on KVM."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ QEMU_VARIABLE = program_variable(_SETTING)
 """The environment variable that names a QEMU."""
 
 KVM, EMULATED = "kvm", "emulated (tcg)"
-"""What a guest runs on."""
+"""The ways to run a guest."""
 
 
 def qemu() -> str:
-    """Return the path of QEMU: the one that the user names, or that on PATH."""
+    """Return the path of QEMU: the user's choice, otherwise the program on PATH."""
     return program_path(OTHER_PROGRAMS[_SETTING], _SETTING)
 
 
 def processor(*, kvm: bool, cores: int, megabytes: int) -> tuple[str, ...]:
-    """Return the options for what a guest runs on."""
+    """Return the options for the processor and memory of a guest."""
     return (
         *("-accel", "kvm" if kvm else "tcg,thread=multi"),
         *("-cpu", "host" if kvm else "Nehalem,+rdrand"),
@@ -32,8 +32,8 @@ def processor(*, kvm: bool, cores: int, megabytes: int) -> tuple[str, ...]:
 
 
 def accelerator(host: Host, boots: Callable[[], bool]) -> str:
-    """Say whether a guest boots on KVM, found out by `boots` once for each boot of the host:
-    /dev/kvm may be there, and a stock kernel still not run on it."""
+    """Return how a guest runs. `boots` tries KVM once for each boot of the host, because a stock
+    kernel may fail on it even if /dev/kvm exists."""
     if not host.exists("/dev/kvm"):
         return EMULATED
     cache = cache_folder()
@@ -41,7 +41,7 @@ def accelerator(host: Host, boots: Callable[[], bool]) -> str:
     with suppress(OSError):
         return host.read(known).decode()
     mode = KVM if boots() else EMULATED
-    with suppress(OSError):  # what could not be kept is found out again
+    with suppress(OSError):  # without a cache, try again next time
         host.run(("mkdir", "-p", str(cache)))
         host.write(known, mode.encode())
     return mode

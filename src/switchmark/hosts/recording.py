@@ -1,6 +1,6 @@
-"""A recording host carries nothing out: it records what it is told, and gives scripted answers.
+"""A recording host: it executes nothing, records every request and returns scripted answers.
 
-It is for tests, and the tutorial for a new kind of host.
+It serves tests, and as a tutorial for a new kind of host.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from switchmark.hosts.base import Completed, Host
 
 @dataclass(eq=False)
 class RecordingProcess:
-    """A recording process plays one that lives on: `sent` are the lines it was told; `answers` the
-    lines that it will say, in order."""
+    """A simulated process that runs until it is stopped. `sent` are the lines that it received;
+    `answers` are the lines that it will print, in order."""
 
     pid: int
     argv: tuple[str, ...]
@@ -25,7 +25,7 @@ class RecordingProcess:
     sent: list[str] = field(default_factory=list)
     status: int | None = None
     words: str = ""
-    # No process of a real machine started at the tick 0, so none is ever taken for this one.
+    # No real process starts at tick 0, so no real process is ever mistaken for this one.
     started: int = 0
     patience: float = 1.0
 
@@ -50,12 +50,12 @@ class RecordingProcess:
 
 
 class RecordingHost(Host):
-    """A recording host plays a host: `ran` holds every argv, of commands and processes alike, in
-    order; `files` its disk.
+    """A simulated host. `ran` holds every argv, of commands and processes alike, in order; `files`
+    is its disk.
 
-    `answers` maps the beginning of an argv to what the command prints, or to how it ends; the
-    longest beginning wins, other commands print nothing and succeed. The action that `fault` counts
-    to (from 0; commands, processes and writes) fails.
+    `answers` maps the beginning of an argv to the command's output or result; the longest match
+    wins. Other commands print nothing and succeed. `fault` is the number, from 0, of the action
+    that fails (commands, processes and writes count).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RecordingHost(Host):
         self._actions = 0
 
     def answer(self, argv: tuple[str, ...]) -> Completed:
-        """Return how the command ends; a simulated host overrides this."""
+        """Return the result of a command; a simulated host overrides this."""
         for length in range(len(argv), -1, -1):
             answer = self.answers.get(argv[:length])
             if answer is not None:
@@ -108,7 +108,7 @@ class RecordingHost(Host):
         return process
 
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
-        return True  # no process of a real machine is a recording's
+        return True  # a recorded process is never a real one
 
     def allowed_cpus(self) -> frozenset[int]:
         """Return the CPUs of this process."""

@@ -1,7 +1,7 @@
-"""This module raises SIGINT, SIGTERM and SIGHUP as one `Interrupted`, and shields what must not be
-cut in two.
+"""Signal handling: SIGINT, SIGTERM and SIGHUP raise one `Interrupted`, except in shielded blocks.
 
-It knows nothing of runs. State is of the process, as signal handlers are; main thread only.
+This module knows nothing of runs. Its state belongs to the process, like signal handlers; use it in
+the main thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from switchmark.errors import CommandTimedOut, Interrupted
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _HANGS_S = 1.0
-"""Who presses Ctrl-C twice means no more than once."""
+"""A second Ctrl-C within this time counts as the same interruption."""
 
 
 class _State:
@@ -26,12 +26,13 @@ class _State:
     raised = False
     message = ""
     endable: tuple[int, float] | None = None
-    """The depth of shields around what a further signal may end, and when it was begun."""
+    """The depth of shields around a body that another signal may end, and the time when it
+    began."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise Interrupted at the first signal; the cleaning that follows cannot be interrupted, but
+    """Raise Interrupted at the first signal. The following clean-up cannot be interrupted, except
     where it hangs (`ending_what_hangs`).
 
     A signal that was ignored before (SIGHUP under nohup) stays ignored.
@@ -50,17 +51,17 @@ def interruptible() -> Iterator[None]:
 
 
 def check_interrupted(error: Exception) -> None:
-    """Raise Interrupted from an error that came behind a signal: it may be how a library tells of
-    it, having caught what was raised."""
+    """Raise Interrupted from an error that followed a signal: a library may have caught the
+    Interrupted and raised its own error instead."""
     if _State.raised:
         raise Interrupted(_State.message) from error
 
 
 class shielded:  # noqa: N801 (reads as a verb: `with shielded():`)
-    """Hold an interruption back until the outermost shield is left.
+    """Hold an interruption back until the outermost shield ends.
 
-    When the body fails, its own error goes first, and the interruption comes out of the next
-    shield: usually the unwinding.
+    If the body fails, its error comes first, and the next shield, usually the unwinding, raises the
+    interruption.
     """
 
     def __enter__(self) -> None:
@@ -79,8 +80,8 @@ class shielded:  # noqa: N801 (reads as a verb: `with shielded():`)
 
 @contextmanager
 def ending_what_hangs() -> Iterator[None]:
-    """Let a further signal, after the first, end a body that hangs by CommandTimedOut; within a
-    shield of the body none does."""
+    """Let another signal, after the first, end a body that hangs, with CommandTimedOut; shields
+    inside the body prevent that."""
     _State.endable = (_State.depth, time.monotonic())
     try:
         yield

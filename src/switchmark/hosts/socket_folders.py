@@ -1,4 +1,5 @@
-"""The sockets of cables between machines are in folders, by the process that made them."""
+"""The folders for sockets of cables between virtual machines, named by the process that made
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def new_folder() -> Path:
 
 
 def sweep() -> None:
-    """Remove the folders of sockets whose process is dead."""
+    """Remove socket folders of dead processes."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
         pid = folder.name.removeprefix(_FOLDERS).partition("-")[0]
         if pid.isdecimal() and start_time(int(pid)) is None:

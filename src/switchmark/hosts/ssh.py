@@ -1,7 +1,8 @@
-"""This host is reached by OpenSSH's own client, with the user's configuration, keys, jump hosts and
-known hosts. Nothing of switchmark is installed there: its agent is copied into the user's cache.
+"""A host that OpenSSH's own client reaches, with the user's configuration, keys, jump hosts and
+known hosts.
 
-No password is ever asked for, and a host key is judged as the user's configuration says.
+Nothing of switchmark is installed there: its agent is copied into the user's cache. ssh never asks
+for a password, and it checks host keys as the user's configuration demands.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _FAR_FOLDER = re.compile(r"/run/switchmark/(sm[0-9a-f]{4})(/far-[^/]+)?")
 
 
 class SshHost(Host):
-    """A host is behind `address`, as `ssh` takes it; `options` are of its configuration, as behind
-    `-o`. It is connected when it is first used, and again after its connection was lost.
+    """A host at `address`, as `ssh` takes it; `options` are ssh options, as for `-o`.
 
-    `there` are the paths of programs on that host, or of folders with them, by what plans call
-    them; `carried` is put there when it is first run. `cpus` are those that runs may have
-    of it. All that has its time there may take `patience` times as long.
+    It connects on first use, and again after a lost connection. `there` maps the names of programs
+    in plans to their paths on that host, or to folders with them; `carried` programs are copied
+    when they are first run. `cpus` are the CPUs that runs may use. Everything with a time limit may
+    take `patience` times as long.
     """
 
     is_far = True
@@ -93,8 +94,8 @@ class SshHost(Host):
         return completed
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        """Run commands in one round trip, in order; yield how each ended. What comes after one that
-        ends with none of the statuses that are fine is not run."""
+        """Run commands in one round trip, in order; yield each result. No command runs after a
+        status that its call does not allow."""
         agent = self._agent()
         self._batches += 1
         batch, asked = self._batches, []
@@ -111,7 +112,7 @@ class SshHost(Host):
                     return
                 yield completed
         except BaseException:
-            # Interrupted, it may be: what runs is ended, and what is behind it is not begun.
+            # After an interruption, say: end the running command and start no later one.
             if agent.lives():
                 agent.tell(Ask.CANCEL, messages.uint32(batch))
             raise
@@ -126,7 +127,7 @@ class SshHost(Host):
         command = f"on {self.name}: {shlex.join(argv)}"
         asked = messages.variables(env) + messages.texts(argv)
         try:
-            # Interrupted before it is in the caller's variable, the process would be nobody's.
+            # An interruption before the caller's assignment would orphan the process.
             with shielded():
                 return agent.spawn(asked, command, stderr_path)
         except OSError as error:
@@ -141,7 +142,7 @@ class SshHost(Host):
         return not answer.number() and bool(answer.number())
 
     def allowed_cpus(self) -> frozenset[int]:
-        """Return the CPUs that runs may use, of those that the user lets them have."""
+        """Return the CPUs that runs may use, limited to those that the user allows."""
         granted = super().allowed_cpus()
         return granted if self.cpus is None else granted & frozenset(parse_cpus(self.cpus))
 
@@ -213,13 +214,13 @@ class SshHost(Host):
         return self._connection is not None and self._connection.lives()
 
     def close(self) -> None:
-        """End the connection, and all that goes through it."""
+        """End the connection and every process on it."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _agent(self) -> Agent:
-        """Return the agent of this host; Unavailable where it cannot be reached."""
+        """Return the agent of this host; raise Unavailable if the host cannot be reached."""
         if self._connection is not None and self._connection.lives():
             return self._connection
         if self._connection is not None:
@@ -234,7 +235,7 @@ class SshHost(Host):
                 self.name, self._ssh(), program, [*places, named] if named else [], self.patience
             )
         except SwitchmarkError as error:
-            # Of a host that was there once nothing is to be refused: it was lost.
+            # A host that was connected before is lost, not refused.
             told = HostLost(error.message, hint=error.hint) if self._was_connected else error
             self._refused = (time.monotonic(), told)
             raise told from error
@@ -243,8 +244,8 @@ class SshHost(Host):
         return self._connection
 
     def _ssh(self) -> tuple[str, ...]:
-        """Return the command that gives a session. What is said here comes first: OpenSSH takes the
-        first of what it finds."""
+        """Return the command that opens a session. These options come first, because OpenSSH takes
+        the first value of an option."""
         waits = (f"ConnectTimeout={10 * self.patience:.0f}", "ServerAliveInterval=5")
         count = f"ServerAliveCountMax={3 * self.patience:.0f}"
         settings = (*_OPTIONS, *waits, count, *self.options)
@@ -252,7 +253,7 @@ class SshHost(Host):
         return ("ssh", "-T", *flags, "--", self.address)
 
     def _as_there(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a command with the programs that this host has elsewhere."""
+        """Return a command with the paths that its programs have on this host."""
         if self._carried is not None and not {*self._carried.paths}.isdisjoint(argv):
             carried, self._carried = self._carried, None
             try:
@@ -277,7 +278,7 @@ class SshHost(Host):
             raise OSError(error.errno, error.strerror, path) from None
 
     def _outcome(self, answer: Answer, call: Call) -> Completed | None:
-        """Return how a command ended, or None where it was not run."""
+        """Return the result of a command; None if it was not run."""
         how, value = answer.number(), answer.status()
         if how == End.SKIPPED:
             return None

@@ -1,1 +1,1 @@
-"""What a run does to hosts, and undoes."""
+"""The changes that a run makes to hosts, and how they are undone."""

@@ -1,8 +1,8 @@
-"""This module gets privileges for a run: root's, or those of a user namespace that anchors
-everything a run makes.
+"""The privileges of a run: root's, or those of a user namespace that anchors everything a run
+makes.
 
-Without root the same command line is started again below `unshare`; its end is the end of every
-namespace, interface and process in it, so there is nothing to clean.
+Without root, the same command line starts again below `unshare`. The end of that process ends every
+namespace, interface and process in it, so nothing is left to clean.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _PROBE = "mount -t tmpfs tmpfs /run && ip link add name sm-probe type bridge"
 
 
 def privileges() -> Literal["root", "user-namespace"]:
-    """Say what privileges a run on this host has, or will have. Unavailable when it can have
-    neither."""
+    """Return the privileges that a run on this host has or will have. Raise Unavailable if it can
+    have neither."""
     if _ANCHORED in os.environ:
         return "user-namespace"
     if os.geteuid() == 0 and _capabilities() & _NEEDED_CAPABILITIES == _NEEDED_CAPABILITIES:
@@ -49,8 +49,8 @@ def privileges() -> Literal["root", "user-namespace"]:
 
 
 def anchor() -> None:
-    """Return where the process has the privileges of a run. Where it needs a user namespace it
-    is started again in one, and this process ends with the other's exit status."""
+    """Return immediately if the process has the privileges of a run. If it needs a user namespace,
+    start the command again in one, and exit with its exit status."""
     if _ANCHORED in os.environ:
         if os.environ[_ANCHORED] == "unprepared":
             _prepare()
@@ -60,7 +60,7 @@ def anchor() -> None:
 
 
 def _prepare() -> None:
-    """Mount a /run of this process's own, for `ip netns add` and the runs' folders."""
+    """Mount a private /run for this process, for `ip netns add` and the folders of runs."""
     mounted = LocalHost().run(("mount", "-t", "tmpfs", "tmpfs", "/run"))
     if mounted.status != 0:
         raise Unavailable(f"no private /run can be mounted\n  {last_lines(mounted.stderr)}")
@@ -68,11 +68,11 @@ def _prepare() -> None:
 
 
 def _supervise(argv: Sequence[str]) -> NoReturn:
-    """Run the command to its end, and end as it ends.
+    """Run the command and exit with its exit status.
 
-    `unshare` itself takes no SIGTERM while it waits, so it does not replace this process:
-    signals go to its whole group, which is not the terminal's. Should this process be killed,
-    setpriv's death signal ends the anchor.
+    `unshare` ignores SIGTERM while it waits, so it does not replace this process: signals go to its
+    whole process group, which is not the terminal's. If this process is killed, setpriv's death
+    signal ends the anchor.
     """
     child = subprocess.Popen(
         argv, env={**os.environ, _ANCHORED: "unprepared"}, start_new_session=True
@@ -88,13 +88,13 @@ def _supervise(argv: Sequence[str]) -> NoReturn:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, forward)
     status = child.wait()
-    if status in sent:  # it was no Python yet
+    if status in sent:  # Python had not started yet
         raise Interrupted(f"interrupted by {signal.Signals(-status).name}")
     sys.exit(status if status >= 0 else 128 - status)
 
 
 def _refusal() -> str:
-    """Return why no anchor is possible, in the words of whoever refuses; empty where one is."""
+    """Return the error message that explains why no anchor is possible; empty if it is possible."""
     try:
         probe = LocalHost().run((*_UNSHARE, "sh", "-c", _PROBE))
     except SwitchmarkError as error:

@@ -1,7 +1,7 @@
-"""This module limits CPU time by control groups, of version 1 and 2: where they are made, and the
-steps that make one.
+"""CPU limits by control groups, version 1 and 2: their folder, and the steps that make a group.
 
-It is for processes of the host itself: a container's runtime has a control group of its own for it.
+This module is for processes on the host itself: a container runtime has its own control group for a
+limit.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run, Write
 
 V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
-"""The folder below which groups of the cpu controller lie, by version; of both on a hybrid
-machine the first has the controller."""
+"""The parent folder of groups with the cpu controller, by version. On a hybrid host, version 1 has
+the controller."""
 
 PERIOD_US = 100_000
-"""The period of a CPU limit: the kernel's own."""
+"""The period of a CPU limit: the kernel's default."""
 
 
 def cpu_root(host: Host) -> str:
-    """Return where this host's cpu controller is; that of version 2 where none is found."""
+    """Return the folder of this host's cpu controller; that of version 2 if none is found."""
     return V1 if host.exists(f"{V1}/cpu.cfs_quota_us") or host.exists(f"{V1}/tasks") else V2
 
 
 def check_cpu_limit(host: Host) -> None:
-    """Raise Unavailable if no CPU can be limited on this host."""
+    """Raise Unavailable if this host cannot limit CPU time."""
     root = cpu_root(host)
     if root == V2:
         passed_on = f"{V2}/cgroup.subtree_control"
@@ -41,8 +41,8 @@ def check_cpu_limit(host: Host) -> None:
 
 
 def limited_group(root: str, name: str, percent: float) -> tuple[str, Plan]:
-    """Make a control group whose processes together get `percent` of one core: return its folder,
-    and its steps."""
+    """Return the folder and the steps of a new control group whose processes together get `percent`
+    of a core."""
     folder = f"{root}/{name}"
     quota_us = round(percent / 100 * PERIOD_US)
     file, content = "cpu.max", f"{quota_us} {PERIOD_US}"

@@ -1,6 +1,5 @@
-"""This module cleans up after dead runs: each journal that can be locked is undone, and then
-searched for what a death kept out of it. It touches only what carries the exact id of a dead
-run."""
+"""The clean-up after dead runs: undo every journal that can be locked, then remove leftovers that
+no journal lists. Only objects with the exact id of a dead run are touched."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """This record says what became of one run. `actions` is what was undone, or would be; what
-    `failures` names is left for another attempt, on hosts `out_of_reach` among others."""
+    """The result for one run. `actions` are the undos that were executed, or would be. `failures`
+    are left for another attempt; some of them may be on hosts `out_of_reach`."""
 
     run: str
     state: Literal["live", "dead", "cleaned", "incomplete"]
@@ -58,10 +57,10 @@ def clean(
     hosts: Mapping[str, Host] | None = None,
     forget: Collection[str] = (),
 ) -> list[Cleaned]:
-    """Undo what dead runs left under `base`; a live run is reported and left alone.
+    """Undo the leftovers of dead runs under `base`; report live runs and leave them alone.
 
-    `runs` restricts it to these; a run that was kept counts as dead. A dry run only tells
-    what would be undone. An interruption is held back until the run at hand is done with.
+    `runs` selects runs; a run that was kept counts as dead. A dry run only reports what it would
+    undo. An interruption takes effect after the current run.
     """
     base = base or default_base()
     if os.path.lexists(base):
@@ -85,8 +84,8 @@ def clean(
 
 
 def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False) -> list[Cleaned]:
-    """Undo what dead runs left on a host that is reached by ssh, whoever led them; nothing is on a
-    machine that is not up."""
+    """Undo the leftovers of dead runs on a far host, whichever host led them. A virtual machine
+    that is not running has none."""
     if not host.up:
         return []
     cleaned = []
@@ -109,7 +108,7 @@ def clean_there(host: Host, *, runs: Collection[str] = (), dry_run: bool = False
 def _tried(
     base: Path, run: str, dry_run: bool, hosts: Mapping[str, Host], forget: Collection[str]
 ) -> Cleaned:
-    """Clean up after a run. One that cannot be cleaned does not keep the others from it."""
+    """Clean up after a run. A failure does not stop the clean-up of other runs."""
     try:
         return _clean_run(base, run, dry_run, hosts, forget)
     except OSError as error:
@@ -130,7 +129,7 @@ def _clean_run(
         try:
             journal = Journal.reopen(base / run / "journal")
         except FileNotFoundError:
-            # It died, or is ending, between the folder and the journal, and nothing was done yet,
+            # The run died or is ending between the folder and the journal, before it did anything,
             # or somebody removed the journal.
             if dry_run:
                 return Cleaned(run, "dead", tuple(_leftovers(base, run, hosts[LOCAL])))
@@ -150,12 +149,13 @@ def _clean_run(
 
 
 def _of_spoilt(journal: Journal) -> tuple[str, ...]:
-    """Say that lines of a journal could not be read, if so: what they were about is not undone."""
+    """Report unreadable lines of a journal, if there are any: their undos are lost."""
     return (f"skip {journal.spoilt} unreadable lines of its journal",) if journal.spoilt else ()
 
 
 def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleaned]:
-    """Give back what dead runs hold of this machine's values whose folders are not here."""
+    """Release the leases that dead runs hold on values of this host and whose folders are not
+    here."""
     if not base.exists():
         return []
     leases = Leases(base)
@@ -184,7 +184,7 @@ def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleane
 def _forget(
     journal: Journal, leases: Leases, hosts: Collection[str], dry_run: bool
 ) -> tuple[str, ...]:
-    """Give up what is left on some hosts, or only say what would be; one line a host."""
+    """Drop the undos on some hosts, or in a dry run only report them; return one line per host."""
     given_up = [each for each in journal.pending.items() if each[1].host in hosts]
     if not dry_run:
         for number, undo in given_up:
@@ -210,7 +210,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
                 carry_out(undo, run=run, hosts=hosts, leases=leases)
             except (SwitchmarkError, OSError) as error:
                 failures[number] = f"could not undo ({in_words(undo)}): {error}"
-        # A command that was under way when its run died may have done its work since.
+        # A command in progress when its run died may have finished since.
         ended = _end_all(run, hosts[LOCAL])
         actions += ended
         if not ended and not failures:
@@ -231,7 +231,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
 
 
 def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned:
-    """Remove what carries the id of a run whose folder has no journal."""
+    """Remove objects with the id of a run whose folder has no journal."""
     actions = _end_all(run, hosts[LOCAL])
     done, failures = _sweep_up(base, run, hosts[LOCAL])
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
@@ -241,8 +241,8 @@ def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned
 def _sweep_up(
     base: Path, run: str, host: Host, *, keep_folder: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Remove the namespaces, links, control groups and mounts of a run whose processes have ended,
-    and its folder; return what was done, and what failed."""
+    """Remove the namespaces, links, control groups, mounts and the folder of a run whose processes
+    have ended; return the actions and the failures."""
     actions, failures = [], []
     for command in _named(base, run, host):
         actions.append(in_words(command))
@@ -259,7 +259,7 @@ def _sweep_up(
 
 
 def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
-    """Return why undos of hosts that nobody knows here are kept: in one line for each host."""
+    """Return the reason why undos on unknown hosts are kept, in one line for each host."""
     counts = Counter(undo.host for _, undo in kept)
     known = ", ".join(hosts)
     return {
@@ -270,13 +270,13 @@ def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> 
 
 
 def _pending(journal: Journal) -> list[tuple[int, Undo]]:
-    """Return what is to be undone, the latest first."""
+    """Return the pending undos, the latest first."""
     return list(reversed(journal.pending.items()))
 
 
 def _end_all(run: str, host: Host) -> list[str]:
-    """End the processes that carry the mark of a run or are in its control groups: the first one of
-    a container may have an environment of its own. What is frozen would not die of it."""
+    """End the processes that carry the mark of a run or are in its control groups; a container's
+    first process may have another environment. Thaw first, because a frozen process may not die."""
     actions = [f"thaw {group}" for group in thaw_all(host, run)]
     for pid, start in (*marked(run), *_in_groups(run, host)):
         pidfd = open_process(pid, start)
@@ -289,15 +289,15 @@ def _end_all(run: str, host: Host) -> list[str]:
 
 
 def _in_groups(run: str, host: Host) -> list[tuple[int, int]]:
-    """Return pid and start time of each process in the run's control groups. One that cannot be
-    seen from this namespace has the number 0 there, and is passed over."""
+    """Return pid and start time of each process in the run's control groups. Skip a process outside
+    this pid namespace, which has the number 0 here."""
     members = host.read_all(*(f"{group}/cgroup.procs" for group in _groups(run, host)))
     pids = {int(pid) for content in members.values() for pid in content.split()} - {0, os.getpid()}
     return [(pid, start) for pid in sorted(pids) if (start := start_time(pid)) is not None]
 
 
 def _groups(run: str, host: Host) -> list[str]:
-    """Return the folders of the run's control groups, those above before those below them."""
+    """Return the folders of the run's control groups, parents before children."""
     try:
         paths = host.run(("find", V2, "-type", "d", "-path", f"*/{run}-*"), timeout_s=30)
     except Unavailable:
@@ -306,9 +306,9 @@ def _groups(run: str, host: Host) -> list[str]:
 
 
 def _named(base: Path, run: str, host: Host) -> list[Command]:
-    """Return the commands that remove the namespaces, links and control groups of this host with
-    the run's prefix, and what is mounted below its folder. Every one of them has an undo in the
-    journal; this is the net below it."""
+    """Return the commands that remove the namespaces, links and control groups with the run's
+    prefix, and the mounts below its folder. Each of them has an undo in the journal; this is the
+    safety net."""
     try:
         spaces = host.run(("ip", "netns", "list")).stdout.decode().splitlines()
         links = json.loads(host.run(("ip", "-j", "link")).stdout or b"[]")

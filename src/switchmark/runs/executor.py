@@ -1,9 +1,9 @@
-"""The executor is the only part that carries plans out, and takes them back.
+"""The executor: the only part that executes plans and undoes them.
 
-Commands are run one by one, or together: those of a far host in one round trip, those of this host
-side by side where they are about different things. Before each step its undo is in the journal, so
-that a death at any moment leaves nothing that `clean` does not find. It knows no environment: the
-caller gives the way into a node.
+It runs commands one by one or together: on a far host in one round trip, on this host in parallel
+if their `about` differs. It writes the undo of each step into the journal before the step, so that
+`clean` finds everything after a crash at any moment. It knows no environment: the caller provides
+the way into a node.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from switchmark.runs.workspace import Workspace
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
 _SHORTEST_CHECK_S = 1.0
-_CONSOLE_LINES = 25  # a kernel says why it panics above a trace of its calls
+_CONSOLE_LINES = 25  # a kernel prints the reason of a panic above the call trace
 
 
 class Executor:
-    """An executor carries plans out on `hosts`, by the names that nodes give them. `logs_dir` gets
-    the stderr of each Spawn as `NAME.stderr`, and `steps.sh`: what was done, as a script.
+    """An executor of plans on `hosts`, keyed by the host names of nodes.
 
-    `saved` holds what `Run(save=...)` kept and the pid of each Spawn, `lifetimes` how long these
-    took; `home` is the host of steps that name none.
+    `logs_dir` gets the stderr of each Spawn as `NAME.stderr`, and `steps.sh`, a script of the
+    executed steps. `saved` holds the outputs of `Run(save=...)` and the pid of each Spawn;
+    `lifetimes` holds their start and stop times. `home` is the host of steps that name none.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class Executor:
         logs_dir.mkdir(parents=True, exist_ok=True)
 
     def execute(self, plan: Plan) -> None:
-        """Carry the steps out in order. The first that fails raises SetupFailed (or
-        Unavailable, for a program that is missing); what was done is left for `unwind`."""
+        """Execute the steps in order. The first failure raises SetupFailed, or Unavailable for a
+        missing program; `unwind` undoes the steps before it."""
         steps = on_host(plan, self.home)
         while steps:
             some = self._together(steps)
@@ -87,7 +87,7 @@ class Executor:
             steps = steps[len(some) :]
 
     def can(self, plan: Plan) -> bool:
-        """Say whether the steps can be carried out: they are, and undone."""
+        """Return whether the steps succeed; execute them and undo them."""
         mark = self.mark()
         try:
             self.execute(plan)
@@ -98,20 +98,20 @@ class Executor:
         return True
 
     def mark(self) -> int:
-        """Return a place to unwind to, so that a block can end while the run goes on."""
+        """Return a mark for `unwind`, so that a block can end while the run continues."""
         return self._journal.next_number
 
     def unwind(self, to: int | None = None) -> tuple[str, ...]:
-        """Undo everything since the mark `to`, the latest first; without one the whole run, and let
-        its hosts go.
+        """Undo everything since the mark `to`, the latest first; without a mark, undo the whole run
+        and release its hosts.
 
-        A failure stops nothing: all are returned, in words, and stay in the journal for
-        `clean`. An interruption is held back until the end; a further one ends an undo that hangs,
-        and that is a failure.
+        A failure does not stop the other undos. Return all failures as text; they stay in the
+        journal for `clean`. An interruption takes effect at the end. Another signal ends an undo
+        that hangs, and the undo counts as failed.
         """
         failures = []
         with shielded():
-            # Where only a part of the run ends, it goes on on its hosts.
+            # If only a part of the run ends, the run keeps its far hosts.
             left = [
                 number
                 for number, undo in self._journal.pending.items()
@@ -134,18 +134,19 @@ class Executor:
         return tuple(failures)
 
     def run(self, *steps: Run) -> tuple[bytes, ...]:
-        """Carry out commands, and return their standard outputs: a switch's counters."""
+        """Run commands that read, such as a switch's counters, and return their standard
+        outputs."""
         return tuple(each.stdout for each in self._carry_out_all(*steps))
 
     def process(self, name: str) -> Process:
-        """Return the process of the Spawn of that name."""
+        """Return the process of the Spawn with this name."""
         for known, process in reversed(self._processes.values()):
             if known == name:
                 return process
         raise SetupFailed(f"no process named {name} is running")
 
     def host(self, at: Node) -> Host:
-        """Return the host that a node is on."""
+        """Return the host of a node."""
         name = self.home if at.host == HOST.host else at.host
         if name not in self._hosts:
             raise SetupFailed(f"no host is named {name}; there are: {', '.join(self._hosts)}")
@@ -174,7 +175,7 @@ class Executor:
                 self._wait(step)
 
     def _carry_out_all(self, *steps: Run) -> Sequence[Completed]:
-        """Carry out commands of which none needs another, those of one host together."""
+        """Run commands that are independent of each other, those of each host together."""
         by_host: dict[str, list[int]] = {}
         for number, step in enumerate(steps):
             by_host.setdefault(self.host(step.at).name, []).append(number)
@@ -190,14 +191,14 @@ class Executor:
         return [every[number] for number in range(len(steps))]
 
     def _together(self, steps: Plan) -> Plan:
-        """Return the first of some steps, with those that are carried out at once with it."""
+        """Return the first steps that can be executed together."""
         host = self.host(place_of_step(steps[0]))
         return steps_together(steps) if host.in_order else steps_beside(steps)
 
     def _carry_out_together(self, steps: Plan) -> Sequence[Completed]:
-        """Carry out commands of a host, and what is waited for then: over ssh in one round trip,
-        where what a failure kept from being done needs no undo; here those side by side that are
-        about different things."""
+        """Run commands on one host together, then wait for the Waits behind them. On a far host
+        they take one round trip, and commands that a failure prevented need no undo. On this host,
+        commands with different `about` run in parallel."""
         host = self.host(place_of_step(steps[0]))
         prepared = [self._prepared(step) for step in steps]
         calls, undos = [call for call, _ in prepared], [undo for _, undo in prepared]
@@ -225,7 +226,7 @@ class Executor:
         return ran
 
     def _prepared(self, step: Step) -> tuple[Call, int | None]:
-        """Return the command of a step, with its undo in the journal by the number returned."""
+        """Return the command of a step, and the number of its undo in the journal."""
         if isinstance(step, Wait):
             argv = self._filled(command(step.check, self._inside), step.why)
             limit_s = max(step.timeout_s, _SHORTEST_CHECK_S)
@@ -248,7 +249,7 @@ class Executor:
         return Call(argv, stdin, env, step.timeout_s, step.ok, step.about), number
 
     def _ended(self, step: Run, argv: tuple[str, ...], completed: Completed) -> Completed:
-        """Keep what a command gives; CommandFailed where it ended as its step does not allow."""
+        """Save a command's output; raise CommandFailed if the step does not allow its status."""
         if completed.status not in step.ok:
             raise failure(step.why, step.at, argv, completed)
         if step.save is not None:
@@ -261,7 +262,7 @@ class Executor:
         return self._ended(step, call.argv, completed)
 
     def _wait(self, step: Wait, first: Completed | None = None) -> None:
-        """Poll until it holds; `first` is how its check ended at first, if it was made."""
+        """Poll until the check succeeds; `first` is the check's first result, if it ran already."""
         with self.lifetimes.waiting(step.unless_dead):
             self._poll(step, first)
 
@@ -300,7 +301,7 @@ class Executor:
             )
 
     def _last_words(self, step: Wait) -> str:
-        """Return what the process that a Wait is for wrote last, as evidence."""
+        """Return the last output of the process that a Wait is for, as evidence."""
         if step.unless_dead is None:
             return ""
         words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
@@ -318,7 +319,7 @@ class Executor:
         return tuple(fill(word, self.saved, why) for word in argv)
 
     def _filled_bytes(self, content: bytes, why: str) -> bytes:
-        # Surrogates carry bytes that are no text through the substitution unharmed.
+        # surrogateescape carries bytes that are not text through the substitution.
         text = content.decode(errors="surrogateescape")
         return fill(text, self.saved, why).encode(errors="surrogateescape")
 
@@ -376,7 +377,7 @@ class Executor:
             raise SetupFailed(f"{step.why}: {path} cannot be set: {reason}") from error
 
     def _write_inside(self, step: Write, path: str, content: bytes) -> None:
-        """Write a file as its node sees it, by the node's own `cat` and `tee`."""
+        """Write a file as its node sees it, with the node's own `cat` and `tee`."""
         read = self._inside(step.at, ("cat", path))
         completed = self._call(step.why, step.at, read, None, 10.0)
         if completed.status == 0:
@@ -418,7 +419,7 @@ def _content(host: Host, path: str) -> bytes | None:
 
 @contextmanager
 def explained(why: str) -> Iterator[None]:
-    """Put the reason of the step before what a host says of its failure."""
+    """Prefix the step's reason to the host's error."""
     try:
         yield
     except (SetupFailed, Unavailable) as error:
@@ -433,18 +434,18 @@ def _holds(step: Wait, completed: Completed) -> bool:
 
 
 def lease(workspace: Workspace, host: Host, path: str, content: bytes) -> None:
-    """Set a value of a whole host, which the last run that has it set restores."""
+    """Set a value of the whole host; the last run that holds the lease restores the old value."""
     number = workspace.journal.intend(Lease(host=host.name, path=path))
     try:
         workspace.leases.take(workspace.run, host, path, content)
     except (SetupFailed, Unavailable, OSError):
-        # There is no lease: the undo would give back one that the run had before.
+        # Without a lease, this undo would release an earlier lease of the run.
         workspace.journal.done(number)
         raise
 
 
 def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
-    """Keep hugepages free for a run. SetupFailed or Unavailable where they cannot be had."""
+    """Reserve hugepages for a run. Raise SetupFailed or Unavailable if the host lacks them."""
     pool = find_pool(host, step.node)
     numbers: list[int] = []
 
@@ -462,7 +463,7 @@ def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
             intend=intend,
         )
     except (SetupFailed, Unavailable):
-        # There is no lease: the undo would give back one that the run had before.
+        # Without a lease, this undo would release an earlier lease of the run.
         for number in numbers:
             workspace.journal.done(number)
         raise
@@ -475,7 +476,7 @@ def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
 
 
 def failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
-    """Return the error that a command ended as its step does not allow."""
+    """Return the error for a command whose status its step does not allow."""
     return CommandFailed(
         f"{why}: the command {ended(completed.status)}\n"
         f"  {place_of(at)}: {shlex.join(argv)}{evidence(completed)}"
@@ -483,18 +484,18 @@ def failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> 
 
 
 def evidence(completed: Completed) -> str:
-    """Return the last lines that a command wrote, each on a line of its own."""
+    """Return the last lines of a command's output, indented."""
     output = last_lines(completed.stderr) or last_lines(completed.stdout) or "(no output)"
     return "".join(f"\n  {line}" for line in output.splitlines())
 
 
 def place_of(at: Node) -> str:
-    """Say where a node is."""
+    """Return the words for a node's place."""
     return f"on {at.host}" if is_host(at) else f"at {at.name} ({at.environment}) on {at.host}"
 
 
 def ended(status: int) -> str:
-    """Say how a process ended."""
+    """Return the words for the end of a process."""
     if status < 0:
         return f"was ended by signal {-status} ({signal.strsignal(-status)})"
     return f"ended with status {status}"

@@ -1,7 +1,7 @@
-"""A run has its folder and its journal on a host that is reached by ssh too, and its undos: what is
-left of them is carried out there when the connection ends, however it does.
+"""The part of a run on a host that ssh reaches: its folder, its journal and its undos there.
 
-The journal is the same as here, so that `switchmark clean` on that host can read it.
+That host executes the remaining undos when the connection ends. The journal has the local format,
+so that `switchmark clean` on that host can read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from switchmark.runs.journal import (
 
 
 class FarRun:
-    """A run `run`, whose folder is `folder` here and there, has something on `host`."""
+    """The part of the run `run` on `host`; `folder` is its folder on both hosts."""
 
     def __init__(self, host: Host, run: str, folder: str) -> None:
         self._host = host
@@ -36,7 +36,7 @@ class FarRun:
         self._noted: set[int] = set()
 
     def hold(self) -> None:
-        """Have the run held there, unless it is, over this connection."""
+        """Make the host hold the run over this connection, unless it already does."""
         if self._held is not None and self._held.lives():
             return
         self._require_root()
@@ -45,7 +45,7 @@ class FarRun:
         held.journal(begin.model_dump_json())
 
     def note(self, entry: object) -> None:
-        """Note a line of the run's journal there, if it is about that host."""
+        """Copy a line of the run's journal to that host, if the line is about it."""
         match entry:
             case Intend() if entry.undo.host == self._host.name:
                 self._noted.add(entry.number)
@@ -61,16 +61,16 @@ class FarRun:
                 self._holding().journal(entry.model_dump_json())
             case Done() if entry.number in self._noted:
                 self._noted.discard(entry.number)
-                with suppress(SwitchmarkError):  # it is noted here; there it is idempotent
+                with suppress(SwitchmarkError):  # the undo there is idempotent
                     self._holding().done(entry.number)
                     self._holding().journal(entry.model_dump_json())
 
     def end(self) -> None:
-        """End the run there: what was made for it goes."""
+        """End the run there and remove its folder."""
         self._let_go(kept=False)
 
     def keep(self) -> None:
-        """Keep what is there, for `clean`."""
+        """Leave the run's folder there, for `clean`."""
         self._let_go(kept=True)
 
     def _let_go(self, *, kept: bool) -> None:
@@ -102,6 +102,6 @@ class FarRun:
 
 
 def _line_there(entry: Intend) -> str:
-    """Return a line of the journal as the journal there has it: that host is the local one."""
+    """Return a journal line for that host, to which it is the local host."""
     there = entry.undo.model_copy(update={"host": "local"})
     return entry.model_copy(update={"undo": there}).model_dump_json()

@@ -1,8 +1,8 @@
-"""A freezer holds all processes of a run still by the control groups that they are in, of version 1
-(`freezer.state`) and 2 (`cgroup.freeze`), and lets them go on.
+"""The freezer: it stops all processes of a run by their control groups, of version 1
+(`freezer.state`) and 2 (`cgroup.freeze`), and resumes them.
 
-What is frozen is in the journal of its run before it is: whoever undoes that thaws first, and
-signals then. A process of version 1 that is frozen does not even die of SIGKILL.
+The journal lists a group before it is frozen, so that undoing thaws first and signals then. In
+version 1 a frozen process does not even die of SIGKILL.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ _SELF = "/proc/self/cgroup"
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A hierarchy of control groups is mounted at `root`. A group is frozen by writing `frozen` to
-    its `file`, and is so once `told` matches in `tells`; `thawed` lets it go on. Its line in a
-    process's list of groups begins with `line`."""
+    """A hierarchy of control groups, mounted at `root`.
+
+    Writing `frozen` to a group's `file` freezes the group; the group is frozen once `told` matches
+    the content of `tells`. Writing `thawed` resumes it. The hierarchy's line in a process's list of
+    groups begins with `line`.
+    """
 
     name: str
     root: str
@@ -43,7 +46,7 @@ class Hierarchy:
         return host.exists(f"{self.root}/cgroup.procs")
 
     def group_of(self, listed: bytes) -> str | None:
-        """Return the group in a process's list of groups, from the root of the hierarchy."""
+        """Return the group in a process's list of groups, relative to the root of the hierarchy."""
         for line in listed.decode(errors="replace").splitlines():
             number, _, rest = line.partition(":")
             controllers, _, group = rest.partition(":")
@@ -72,11 +75,12 @@ _V1 = Hierarchy(
 )
 
 HIERARCHIES = (_v2("/sys/fs/cgroup"), _v2("/sys/fs/cgroup/unified"), _V1)
-"""The hierarchies that a host may have, the best first: what version 2 freezes can be killed."""
+"""The hierarchies that a host may have, in order of preference: version 2 can kill frozen
+processes."""
 
 
 class Executing(Protocol):
-    """What a freezer needs of an executor."""
+    """The part of an executor that a freezer needs."""
 
     def execute(self, plan: Plan) -> None: ...
     def mark(self) -> int: ...
@@ -84,9 +88,12 @@ class Executing(Protocol):
 
 
 class Freezer:
-    """A freezer of one run. It is made before the first process that it is to freeze, so that its
-    group goes after the last of them. Unavailable where this host has no freezer, or none that may
-    be written; of several hierarchies the first that can is used."""
+    """The freezer of one run.
+
+    Make it before the first process that it freezes, so that its group is removed after the last of
+    them. It uses the first hierarchy that works. Raise Unavailable if this host has no freezer, or
+    none that may be written.
+    """
 
     def __init__(
         self,
@@ -125,12 +132,13 @@ class Freezer:
         return self._hierarchy.name
 
     def forget(self) -> None:
-        """Look for the run's processes anew before the next freeze: there are others now."""
+        """Search for the run's processes again before the next freeze, because they have
+        changed."""
         self._gathered = ()
 
     def freeze(self) -> None:
-        """Hold all processes of the run still. SetupFailed, and they go on, where one is in a group
-        of somebody else, or does not stop."""
+        """Stop all processes of the run. If a process is in a foreign group or does not stop,
+        resume all of them and raise SetupFailed."""
         self._gathered = self._gathered or tuple(self._gather())
         self._mark = self._executor.mark()
         hierarchy = self._hierarchy
@@ -153,7 +161,7 @@ class Freezer:
             time.sleep(0.0005)
 
     def thaw(self) -> None:
-        """Let all go on that was frozen."""
+        """Resume all frozen processes."""
         if self._mark is None:
             return
         mark, self._mark = self._mark, None
@@ -165,19 +173,19 @@ class Freezer:
         return bool(self._hierarchy.told.search(self._host.read(tells)))
 
     def _gather(self) -> Iterator[str]:
-        """Yield the groups that hold the run's processes, and nobody else's: those that were made
-        for it, and that into which the others are moved."""
+        """Yield the groups that hold only the run's processes: its own groups, and the group into
+        which this moves the run's other processes."""
         listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid, _ in marked(self._run)))
         every = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
         yield self._folder
         groups = dict.fromkeys(group for group in every.values() if group is not None)
         yield from (self._hierarchy.folder(group) for group in groups)
         for pid in (pid for pid, group in every.items() if group is None):
-            with suppress(ProcessLookupError):  # it has ended
+            with suppress(ProcessLookupError):  # the process has ended
                 self._host.write(f"{self._folder}/cgroup.procs", pid.encode())
 
     def _group_of(self, listed: bytes) -> str | None:
-        """Return the run's group that a process is in; None where it is in that of this process."""
+        """Return the run's group that a process is in; None if it is in this process's group."""
         group = self._hierarchy.group_of(listed)
         if group is None or group == self._own:
             return None
@@ -190,7 +198,7 @@ class Freezer:
 
 
 def thaw_all(host: Host, run: str) -> list[str]:
-    """Let go on what the groups with the id of a run hold still; return those that did."""
+    """Resume all groups with the id of a run that are frozen; return their folders."""
     thawed = []
     for hierarchy in (each for each in HIERARCHIES if each.is_there(host)):
         for file in Path(hierarchy.root).glob(f"**/*{run}-*/{hierarchy.file}"):

@@ -1,7 +1,7 @@
-"""This module reserves hugepages for a run, where the kernel counts them.
+"""Hugepages that a run reserves.
 
-Pages are of the host's default size. How several runs share the kernel's count is the leases' to
-know. See Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
+Pages have the host's default size. The leases share the kernel's count between runs. See
+Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _RESERVED = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/resv_hugepages"
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool is the hugepages of one NUMA node: the KiB of a page, and the file that sets their
-    count."""
+    """The hugepages of one NUMA node: the KiB of a page, and the file with their count."""
 
     node: int
     page_kib: int
@@ -31,24 +30,24 @@ class Pool:
 
     @property
     def free(self) -> str:
-        """Return the file with the count of those that nobody uses yet."""
+        """Return the file with the count of free pages."""
         return f"{self.total.removesuffix('nr_hugepages')}free_hugepages"
 
     def unused(self, host: Host) -> int:
-        """Return the number of pages that a program could take: those that are free, and not
-        reserved by a program that maps them and has not touched them. The kernel counts what is
-        reserved on the whole host only, so that on several nodes it may be fewer than there are."""
+        """Return the number of pages that a program could take: pages that are free, and not
+        reserved by a program that has mapped them but not touched them yet. The kernel counts
+        reservations only for the whole host, so on several nodes the result may be too low."""
         reserved = _RESERVED.format(kib=self.page_kib)
         return max(0, int(host.read(self.free)) - int(host.read(reserved)))
 
     def pages(self, megabytes: int) -> int:
-        """Return the number of pages that hold so many MB (of 1024 KiB)."""
+        """Return the number of pages for `megabytes` of 1024 KiB."""
         return -(-megabytes * 1024 // self.page_kib)
 
 
 def find_pool(host: Host, node: int) -> Pool:
-    """Return the pool of a NUMA node, or the host's where the kernel knows no such node;
-    Unavailable where it has no hugepages."""
+    """Return the pool of a NUMA node, or the host's pool if the kernel knows no such node. Raise
+    Unavailable if the kernel has no hugepages."""
     memory = host.read(_MEMORY) if host.exists(_MEMORY) else b""
     size = re.search(rb"^Hugepagesize:\s*(\d+) kB", memory, re.MULTILINE)
     kib = int(size[1]) if size else 0
@@ -64,8 +63,8 @@ def find_pool(host: Host, node: int) -> Pool:
 
 
 def can_reserve(host: Host, node: int) -> bool:
-    """Say whether a Reserve can work at all: the count may be set, or some pages are free. Change
-    nothing."""
+    """Return whether a Reserve can work: the count is writable, or some pages are free. This
+    changes nothing."""
     try:
         pool = find_pool(host, node)
         return host.run(("test", "-w", pool.total)).status == 0 or pool.unused(host) > 0
@@ -82,9 +81,9 @@ def reserve(
     leases: Leases,
     intend: Callable[[int], object],
 ) -> None:
-    """Keep so many MB free for `run` until its lease of `pool.total` is given back; `intend` gets
-    the number of pages that are about to be added. Unavailable where the count may not be set,
-    SetupFailed where the memory is not there."""
+    """Reserve memory for `run` until it releases its lease of `pool.total`. `intend` receives the
+    number of pages before they are added. Raise Unavailable if the count is not writable, and
+    SetupFailed if the memory is not there."""
     wanted = pool.pages(megabytes)
     got = leases.add(run, host, pool.total, wanted, unused=lambda: pool.unused(host), intend=intend)
     if got < wanted:

@@ -1,8 +1,8 @@
-"""The journal of a run holds every undo, written down before the step that makes it necessary.
+"""The journal of a run: every undo, written before the step that needs it.
 
-Its JSON lines are appended and fsynced one by one. The kernel's lock on the file says whether its
-run lives, and ends with the run however it dies. This module knows undos as data; `undo` carries
-them out.
+It is a file of JSON lines, appended and fsynced one by one. The kernel's lock on the file shows
+that the run is alive; it ends with the run's process, however that dies. This module knows undos as
+data; `undo` executes them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from switchmark.hosts.signals import shielded
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
 NulFree = Annotated[str, Field(pattern="^[^\\x00]*$")]
-"""A text that the kernel takes: what a disk spoilt may be JSON, and still nothing to carry out."""
+"""A text that the kernel takes: a damaged file may be valid JSON that nobody should execute."""
 
 _Pid = Annotated[int, Field(ge=1, lt=1 << 31)]
-_Signal = Annotated[int, Field(ge=0, le=64)]  # 0: none, it ends when its stdin does
+_Signal = Annotated[int, Field(ge=0, le=64)]  # 0: no signal, the process ends with its stdin
 _Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
 
 
 class Command(Entry):
-    """This undo runs a command; `argv` is as the host runs it, with the way into its node. Those in
-    a row that are `about` different things need nothing of each other."""
+    """An undo that runs a command; `argv` includes the way into its node. Consecutive commands with
+    different `about` are independent of each other."""
 
     kind: Literal["command"] = "command"
     host: str
@@ -43,7 +43,7 @@ class Command(Entry):
 
 
 class Restore(Entry):
-    """This undo writes the old content back, or removes the file where there was none."""
+    """An undo that restores the old content of a file, or removes a file that did not exist."""
 
     kind: Literal["restore"] = "restore"
     host: str
@@ -52,7 +52,7 @@ class Restore(Entry):
 
 
 class Stop(Entry):
-    """This undo ends a process; pid and start time are known once it was spawned."""
+    """An undo that ends a process; its pid and start time are known after the spawn."""
 
     kind: Literal["stop"] = "stop"
     host: str = "local"
@@ -64,8 +64,8 @@ class Stop(Entry):
 
 
 class Lease(Entry):
-    """This undo gives the lease of a value of the whole host back; where that is a count, `added`
-    is what was added to it."""
+    """An undo that releases the lease of a value of the whole host; `added` is the increase of a
+    count."""
 
     kind: Literal["lease"] = "lease"
     host: str
@@ -74,7 +74,7 @@ class Lease(Entry):
 
 
 class Far(Entry):
-    """This undo ends what the run has on a host that is reached by ssh; `folder` is its folder."""
+    """An undo that ends the run on a far host; `folder` is the run's folder there."""
 
     kind: Literal["far"] = "far"
     host: str
@@ -88,8 +88,8 @@ _LINGER_S = 1.0
 
 
 class Begin(Entry):
-    """A journal begins with whose it is. Those of earlier versions name the `boot` of the host,
-    too: where journals are, none outlives a boot."""
+    """The first line of a journal: the run and its process. Earlier versions wrote the `boot` of
+    the host as well, but no folder of journals outlives a boot."""
 
     entry: Literal["begin"] = "begin"
     run: str
@@ -99,7 +99,7 @@ class Begin(Entry):
 
 
 class Intend(Entry):
-    """An undo is pending from here on."""
+    """An undo that is pending from this line on."""
 
     entry: Literal["undo"] = "undo"
     number: int
@@ -107,7 +107,7 @@ class Intend(Entry):
 
 
 class Started(Entry):
-    """The process of a Stop is known from here on."""
+    """The process of a Stop, known from this line on."""
 
     entry: Literal["started"] = "started"
     number: int
@@ -116,7 +116,7 @@ class Started(Entry):
 
 
 class Done(Entry):
-    """An undo was carried out."""
+    """An undo that was executed."""
 
     entry: Literal["done"] = "done"
     number: int
@@ -127,9 +127,11 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 
 class Journal:
-    """A journal is open and locked. `pending` holds the undos that are still to be carried out, by
-    number, oldest first; it is what the file says, not a copy with a life of its own. `spoilt` is
-    how many of its lines could not be read; `mirrors` are told each line that is written."""
+    """An open and locked journal.
+
+    `pending` holds the undos that remain, by number, oldest first; it always agrees with the file.
+    `spoilt` is the number of unreadable lines. Each line that is written goes to all `mirrors`.
+    """
 
     def __init__(self, descriptor: int, run: str) -> None:
         self.run = run
@@ -141,7 +143,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, run: str) -> Journal:
-        """Make a new journal, locked until it is closed or this process ends."""
+        """Create a journal, locked until it is closed or this process ends."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         journal = cls(descriptor, run)
@@ -151,12 +153,12 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path) -> Journal | None:
-        """Open the journal of a dead run, now locked by the caller; None when its run lives, or
-        when somebody else is cleaning up after it.
+        """Open and lock the journal of a dead run; return None if its run is alive or another
+        clean-up holds it.
 
-        What a death tore or a disk spoilt is skipped. FileNotFoundError when there is none,
-        another OSError where something else has its name. Unavailable where another user may have
-        written it: its commands would be carried out in this user's name.
+        Torn and damaged lines are skipped. Raise FileNotFoundError if there is no journal, another
+        OSError if its path is not a file, and Unavailable if another user may have written it: this
+        user would execute its commands.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW)
         status = os.fstat(descriptor)
@@ -181,25 +183,25 @@ class Journal:
 
     @property
     def next_number(self) -> int:
-        """Return the number that the next undo will have: a mark to unwind to."""
+        """Return the number of the next undo: a mark for `unwind`."""
         return self._next
 
     def intend(self, undo: Undo) -> int:
-        """Note an undo, before the step that it is for; return its number."""
+        """Write an undo before its step; return its number."""
         number = self._next
         self._append(Intend(number=number, undo=undo))
         return number
 
     def started(self, number: int, pid: int, start: int) -> None:
-        """Note which process the Stop of that number is about."""
+        """Write the process that the Stop with this number ends."""
         self._append(Started(number=number, pid=pid, start=start))
 
     def done(self, number: int) -> None:
-        """Note that the undo of that number was carried out."""
+        """Write that the undo with this number was executed."""
         self._append(Done(number=number))
 
     def close(self) -> None:
-        """Release the lock; `clean` may take what is pending."""
+        """Release the lock; `clean` may execute the pending undos."""
         os.close(self._descriptor)
 
     def _append(self, entry: _Line) -> None:
@@ -226,8 +228,8 @@ class Journal:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a journal whose run is dead. A child that was between fork and exec when its run
-    was killed holds the lock a moment longer, so a dead owner's is waited for."""
+    """Lock the journal of a dead run. A child between fork and exec holds the lock a moment longer
+    than its killed parent, so wait for it."""
     deadline = time.monotonic() + _LINGER_S
     while True:
         try:
@@ -249,7 +251,7 @@ def _owner_lives(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Say whether somebody, this process included, holds the journal: its run lives."""
+    """Return whether a process, this one included, holds the journal: its run is alive."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

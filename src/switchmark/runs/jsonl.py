@@ -1,7 +1,6 @@
-"""This module writes and reads lines of JSON, and keeps files of them that a death cannot spoil:
-each line is appended whole and fsynced.
+"""Files of JSON lines that a crash cannot damage: each line is appended as a whole and fsynced.
 
-It knows nothing of what the lines say.
+This module does not know what the lines mean.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from switchmark.errors import RecordFailed
 from switchmark.regular_file import MIB, check_regular
 
 MOST_BYTES = 4096 * MIB
-"""No file of lines is larger: the records of the longest campaigns are a tenth of it."""
+"""The largest file of lines; the records of the longest campaigns take a tenth of it."""
 
 
 class Entry(BaseModel):
-    """An entry is a line, or a part of one; bytes are kept as base64."""
+    """A line, or a part of a line; bytes are stored as base64."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
@@ -31,7 +30,7 @@ class Entry(BaseModel):
 
 
 def append_entry(descriptor: int, entry: Entry) -> None:
-    """Append a line, or leave the file as it was and raise RecordFailed."""
+    """Append a line, or leave the file unchanged and raise RecordFailed."""
     try:
         append_line(descriptor, entry.model_dump_json())
     except OSError as error:
@@ -39,8 +38,8 @@ def append_entry(descriptor: int, entry: Entry) -> None:
 
 
 def append_line(descriptor: int, line: str) -> None:
-    """Write a line to the disk. OSError leaves the file as it was; where even that fails, the torn
-    line is cut off by the next who opens it."""
+    """Append a line and flush it to the disk. An OSError leaves the file unchanged; if even that
+    fails, the next process that opens the file removes the torn line."""
     end = os.lseek(descriptor, 0, os.SEEK_END)
     try:
         rest = line.encode() + b"\n"
@@ -54,8 +53,8 @@ def append_line(descriptor: int, line: str) -> None:
 
 
 def whole_lines(descriptor: int) -> list[bytes]:
-    """Return the lines that were written to their end; a torn last one is cut off the file. OSError
-    for what is no regular file, or a larger one."""
+    """Return the complete lines; remove a torn last line from the file. Raise OSError for a file
+    that is not regular or too large."""
     check_regular(descriptor, None, MOST_BYTES)
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     whole, newline, torn = content.rpartition(b"\n")
@@ -65,13 +64,13 @@ def whole_lines(descriptor: int) -> list[bytes]:
 
 
 def to_line(content: Mapping[str, Any], *, compact: bool = False) -> str:
-    """Return an object as a line without its end: `compact` in a file, else with spaces, as a
-    person may read it. ValueError for a number that JSON does not have."""
+    """Return an object as a line without its newline: `compact` for a file, otherwise with spaces
+    for a person. Raise ValueError for a number that JSON lacks."""
     return json.dumps(content, separators=(",", ":") if compact else None, allow_nan=False)
 
 
 def parse_line(line: str | bytes) -> dict[str, Any]:
-    """Return the object that a line holds. ValueError if it holds something else."""
+    """Return the object in a line. Raise ValueError for other content."""
     entry = from_json(line)
     if not isinstance(entry, dict):
         raise ValueError("not an object of JSON")

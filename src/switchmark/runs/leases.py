@@ -1,13 +1,13 @@
-"""This module leases values of the whole host, such as a sysctl: the first run saves, the last
-restores. A count, such as that of hugepages, is raised for each lease by what that one needs, and
-lowered by as much.
+"""Leases of values of the whole host, such as a sysctl: the first run saves the value, the last run
+restores it. A count, such as that of hugepages, is raised for each lease by what the run needs, and
+lowered by the same amount.
 
-A ledger is a file of JSON lines, locked while it is read and a value is changed, and removed when
-it is empty. The ledger of this machine's own values is in /dev: roots that share a kernel may each
-have their /run, and share the file system in /dev. Where it cannot be there, and for other hosts,
-it is with the runs. A change is in it before it is made, and marked when it is made. Who finds one
-that is not marked settles it first. A run that lives has the lock on a byte of the ledger. Values
-of an earlier boot are gone and never restored.
+A ledger is a file of JSON lines, locked during each read and change, and removed when it is empty.
+The ledger of this host's values is in /dev: root processes that share a kernel may have separate
+/run folders, but they share the file system in /dev. If /dev does not work, and for other hosts,
+the ledger is in the folder of runs. The ledger lists a change before it happens and marks it
+afterwards. The next process that finds an unmarked change settles it first. A live run locks one
+byte of the ledger. Values from an earlier boot are gone and are never restored.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from switchmark.runs.journal import NulFree
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
 MACHINE_WIDE = Path("/dev/switchmark-leases")
-"""The ledger of this machine's own values."""
+"""The ledger of this host's own values."""
 
 _OF_A_NETWORK = "/proc/sys/net/"
 _LENGTH = 1 << 62
 
 
 class _About(Entry):
-    """A line is about a value: `space` is the network namespace that the value belongs to, if
-    any. A later version of switchmark, whose runs share the ledger, may say more."""
+    """A line about a value. `space` is the network namespace of the value; empty for a value of the
+    whole host. Runs of a later version share the ledger and may add keys."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -53,9 +53,11 @@ class _About(Entry):
 
 
 class _Take(_About):
-    """A run, of the folder of runs `root`, is about to set `path` to `content`; `old` is what the
-    first holder found there. Where it is a count, `old` is what it was just before, and `added` is
-    what is added to it for this lease."""
+    """A run in the folder of runs `root` is about to set `path` to `content`.
+
+    `old` is the value that the first holder found. For a count, `old` is the value just before this
+    lease, and `added` is the increase for this lease.
+    """
 
     entry: Literal["take"] = "take"
     boot: str
@@ -74,8 +76,8 @@ class _Take(_About):
 
 
 class _Give(_About):
-    """A run gave its latest take of `path` back; others may hold it still. A count is about to be
-    lowered to `target`."""
+    """A run releases its latest lease of `path`; other runs may still hold it. A count is about to
+    be lowered to `target`."""
 
     entry: Literal["give"] = "give"
     run: str
@@ -84,7 +86,8 @@ class _Give(_About):
 
 
 class _Done(_About):
-    """The change of the line before about `path` was made, and `content` was read there then."""
+    """The change in the line before about `path` happened; `content` is the value read
+    afterwards."""
 
     entry: Literal["done"] = "done"
     content: bytes
@@ -102,8 +105,9 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 @dataclass
 class _Ledger:
-    """A ledger is open and locked: who holds what, the changes that may not have been made, and
-    the contents where one was. `unread` is how many of its lines say nothing to this version."""
+    """An open and locked ledger: the leases, the changes that may not have happened, and the
+    contents after changes that did. `unread` is the number of lines that this version cannot read.
+    """
 
     descriptor: int
     takes: list[_Take] = field(default_factory=list)
@@ -139,7 +143,7 @@ class _Ledger:
         return [take for take in self.takes if take.value == about.value]
 
     def lives(self, take: _Take) -> bool:
-        """Say whether the run that took it lives: its byte is locked."""
+        """Return whether the run that took the lease is alive: it locks its byte."""
         asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.byte, 1, 0)
         if take.byte < 0:
             return False
@@ -148,21 +152,21 @@ class _Ledger:
 
 
 class Leases:
-    """This object holds the leases of all runs under `base`, the folder that holds the runs'
-    folders, as one of them, which lives until this is closed or its process ends."""
+    """The leases of all runs under `base`, the folder of runs. The object acts as one run, which is
+    alive until `close` or the end of its process."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
         self._bytes: dict[Path, tuple[int, int]] = {}
 
     def close(self) -> None:
-        """Let go of its bytes: what is still held is held by a dead run."""
+        """Unlock its bytes; leases that it still holds then belong to a dead run."""
         while self._bytes:
             _, (descriptor, _) = self._bytes.popitem()
             os.close(descriptor)
 
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
-        """Set `path` for `run`. SetupFailed while a live run needs another value there."""
+        """Set `path` for `run`. Raise SetupFailed while a live run needs another value there."""
         with self._ledger_of(host) as (ledger, byte):
             about = _About(host=host.name, path=path, space=_space(host, path))
             held = ledger.of(about)
@@ -203,12 +207,12 @@ class Leases:
         unused: Callable[[], int],
         intend: Callable[[int], object] = lambda added: None,
     ) -> int:
-        """Raise the count at `path`, so that `wanted` more of the things are free for `run`.
+        """Raise the count at `path`, so that `run` has `wanted` free units.
 
-        What `unused` counts is used up first, but where a live run has a lease: it may
-        be promised to that one. `intend` gets what is about to be added. Returns how many of
-        `wanted` could be had; if fewer, the count is as it was and there is no lease. Unavailable
-        where the count cannot be set.
+        Use the free units that `unused` counts first, unless a live run holds a lease and may rely
+        on them. `intend` receives the increase before it happens. Return how many of the `wanted`
+        units are available; if they are too few, the count is unchanged and there is no lease.
+        Raise Unavailable if the count is not writable.
         """
         with self._ledger_of(host) as (ledger, byte):
             about = _About(host=host.name, path=path, space=_space(host, path))
@@ -217,7 +221,7 @@ class Leases:
             lacking = wanted
             owner = (self._root, run)
             if not any(_owner(take) == owner or ledger.lives(take) for take in held):
-                # What dead runs left will be taken away by `clean`.
+                # `clean` will take back what dead runs added.
                 left = sum(take.added or 0 for take in held)
                 lacking -= min(wanted, max(0, unused() - left))
             before = _count(host, path)
@@ -254,31 +258,31 @@ class Leases:
             return wanted
 
     def give_back(self, run: str, host: Host, path: str) -> None:
-        """End the run's latest lease of `path`: a count is lowered by what was added for it,
-        another value restored when nobody holds it, unless somebody else has set it since."""
+        """Release the run's latest lease of `path`. Lower a count by the lease's increase; restore
+        another value when nobody holds it, unless somebody else has changed it since."""
         self._give_back((self._root, run), host, path)
 
     def left_by_the_dead(self, host: Host) -> list[tuple[str, str]]:
-        """Return run and path of each lease of this machine's values that a dead run holds whose
-        folder is not here: that of another root, or one that is gone."""
+        """Return run and path of each lease that a dead run holds on a value of this host and whose
+        folder is not here: it is in another folder of runs, or it is gone."""
         with self._ledger_of(host) as (ledger, _):
             return [(take.run, take.path) for take in self._orphans(ledger, host)]
 
     def give_back_of_the_dead(self, host: Host) -> None:
-        """End the leases that `left_by_the_dead` tells."""
+        """Release the leases that `left_by_the_dead` returns."""
         with self._ledger_of(host) as (ledger, _):
             orphans = self._orphans(ledger, host)
         for take in reversed(orphans):
             self._give_back(_owner(take), host, take.path)
 
     def forget(self, run: str, host: str, path: str) -> None:
-        """End the run's latest lease of `path` where the value is gone, with the machine that had
-        it."""
+        """Release the run's latest lease of `path` on a virtual machine that has ended; its value
+        is gone."""
         with self._opened(self._of_runs) as ledger:
             ledger.append(_Give(run=run, root=self._root, host=host, path=path))
 
     def held_by(self, run: str) -> list[tuple[str, str]]:
-        """Return the host and path of each lease of a run, the latest first."""
+        """Return host and path of each lease of a run, the latest first."""
         takes: list[_Take] = []
         for file in dict.fromkeys((self._of_runs, self._of_this_machine())):
             with self._opened(file) as ledger:
@@ -287,7 +291,7 @@ class Leases:
         return [(take.host, take.path) for take in reversed(mine)]
 
     def added(self, host: Host, path: str) -> int:
-        """Return how much of the count at `path` was added for leases."""
+        """Return the sum of the increases that leases hold of the count at `path`."""
         with self._ledger_of(host) as (ledger, _):
             about = _About(host=host.name, path=path, space=_space(host, path))
             return sum(take.added or 0 for take in ledger.of(about))
@@ -319,7 +323,7 @@ class Leases:
             ):
                 ledger.append(give)
             else:
-                with suppress(FileNotFoundError):  # it is gone, with its module
+                with suppress(FileNotFoundError):  # it went with its kernel module
                     if about.value not in ledger.contents or (
                         host.read(path) == ledger.contents[about.value]
                     ):
@@ -327,7 +331,7 @@ class Leases:
                 ledger.append(_Free(**dict(about)))
 
     def _ended_there(self, host: Host, run: str) -> bool:
-        """Say whether what a run left on a far host was undone there, when the connection ended."""
+        """Return whether the far host undid the run's changes when the connection ended."""
         folder = f"{self._base}/{run}"
         return host.is_far and not any(
             host.exists(f"{each}/undo") for each in (folder, f"{folder}/far-{host.name}")
@@ -344,7 +348,7 @@ class Leases:
 
     @property
     def _root(self) -> str:
-        """Return what tells this folder of runs from those of other roots."""
+        """Return the id of this folder of runs: its device and inode number."""
         status = self._base.stat()
         return f"{status.st_dev}:{status.st_ino}"
 
@@ -355,13 +359,14 @@ class Leases:
     def _of_this_machine(self) -> Path:
         try:
             os.close(os.open(MACHINE_WIDE, _FLAGS, 0o600))
-        except OSError:  # not root, or a /dev that is read only
+        except OSError:  # not root, or a read-only /dev
             return self._of_runs
         return MACHINE_WIDE
 
     @contextmanager
     def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
-        """Yield the ledger of a host's values, locked, and what locks this run's byte of it."""
+        """Yield the locked ledger of a host's values, and a function that locks this run's byte of
+        it."""
         file = self._of_this_machine() if host.is_local else self._of_runs
         with self._opened(file) as ledger:
             yield ledger, lambda: self._byte_of(file)
@@ -378,8 +383,8 @@ class Leases:
                 os.close(descriptor)
 
     def _byte_of(self, file: Path) -> int:
-        """Return the number of the byte of a ledger that is locked as long as this run lives. The
-        caller has locked the ledger, which may have been removed and made anew since the last
+        """Return the number of the ledger's byte that this run locks while it is alive. The caller
+        holds the ledger's lock; the ledger may have been removed and created again since the last
         call."""
         if file in self._bytes and not _is_at(self._bytes[file][0], file):
             os.close(self._bytes.pop(file)[0])
@@ -396,8 +401,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def _locked(file: Path) -> int:
-    """Open a ledger and lock it. Whoever has the lock removes an empty ledger, so a file that was
-    removed while this waited is let go, and the one that is there now is opened."""
+    """Open a ledger and lock it. The lock's holder removes an empty ledger, so if the file was
+    removed in the meantime, open its successor."""
     while True:
         descriptor = os.open(file, _FLAGS, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -431,8 +436,8 @@ def _owner(line: _Take | _Give) -> tuple[str, str]:
 
 
 def _count(host: Host, path: str) -> int:
-    """Return a count without the pages that are surplus: those that were given back while a program
-    had them, which go with it."""
+    """Return a count without surplus pages: released pages that a program still uses, and that go
+    with it."""
     surplus = path.replace("/nr_", "/surplus_")
     counts = [path, *([surplus] if surplus != path and host.exists(surplus) else [])]
     count = 0
@@ -446,8 +451,8 @@ def _count(host: Host, path: str) -> int:
 
 
 def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
-    """Finish the change of a count whose run died over it: as it was the last, the count still says
-    how far that came. A raise is taken back, and its lease with it; a lowering is completed."""
+    """Settle the change of a count by a run that died during it. It was the last change, so the
+    count shows how far it got. Take back an increase and its lease; complete a decrease."""
     match ledger.unmade.get(about.value):
         case _Take(added=int(added)) as take:
             made = min(max(0, _count(host, take.path) - int(take.old)), added)
@@ -461,12 +466,12 @@ def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
 
 
 def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
-    """Take from a count what was added for `given`, but nothing that the others hold: the
-    administrator may have lowered it."""
+    """Lower a count by the increase for `given`, but keep the units of other leases: the
+    administrator may have lowered the count."""
     count, added = _count(host, given.path), given.added or 0
     others = sum(take.added or 0 for take in ledger.of(given)) - added
     target = max(count - added, min(count, others))
-    if target == count:  # who only counted on what was free may not be able to set it
+    if target == count:  # a run that only uses free units may lack the permission to set the count
         ledger.append(give)
         return
     ledger.append(give.model_copy(update={"target": target}))
@@ -475,14 +480,14 @@ def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
 
 
 def _space(host: Host, path: str) -> str:
-    """Return the network namespace that a value belongs to; empty for one of the whole machine."""
+    """Return the network namespace of a value; empty for a value of the whole host."""
     if not host.is_local or not path.startswith(_OF_A_NETWORK):
         return ""
     return str(host.inodes("/proc/self/ns/net")["/proc/self/ns/net"])
 
 
 def _process_in(space: str, host: Host) -> str:
-    """Return a process that is in a network namespace; empty where there is none."""
+    """Return a process in a network namespace; empty if there is none."""
     inodes = host.inodes("/proc/[0-9]*/ns/net").items()
     return next((path.split("/")[2] for path, inode in inodes if str(inode) == space), "")
 

@@ -1,4 +1,4 @@
-"""This module keeps how long processes take to start and to stop: what a run stands still for."""
+"""The start and stop times of processes, which a run waits for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 
 class Lifetimes:
-    """The times of processes are kept by the name of their Spawn, those of the latest of a name.
+    """The start and stop times of processes, by the name of their Spawn; a later process replaces
+    an earlier one of the same name.
 
-    A start lasts from the exec to the end of the first Wait for the process, and through each
-    further Wait for it; what is done in between is not its own. A process that nothing waits for
-    has started at once.
+    A start lasts from the exec to the end of the first Wait for the process, plus the time of each
+    further Wait for it. Steps in between do not count. A process without a Wait starts in no time.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Lifetimes:
 
     @contextmanager
     def starting(self, name: str) -> Iterator[None]:
-        """Note the exec of a process, which is done within."""
+        """Record the exec of a process, which happens in the block."""
         self._stop_s.pop(name, None)
         self._start_s[name] = 0.0
         self._begun[name] = time.monotonic()
@@ -31,7 +31,7 @@ class Lifetimes:
 
     @contextmanager
     def waiting(self, name: str | None) -> Iterator[None]:
-        """Note a Wait for a process, or for none, which is done within."""
+        """Record a Wait for a process, or for none, which happens in the block."""
         begun = self._begun.pop(name, time.monotonic()) if name else 0.0
         try:
             yield
@@ -41,7 +41,7 @@ class Lifetimes:
 
     @contextmanager
     def stopping(self, name: str) -> Iterator[None]:
-        """Note the end of a process, which is awaited within."""
+        """Record the end of a process, which the block waits for."""
         begun = time.monotonic()
         try:
             yield
@@ -49,11 +49,11 @@ class Lifetimes:
             self._stop_s[name] = time.monotonic() - begun
 
     def start_s(self, names: Iterable[str]) -> float | None:
-        """Return the seconds that these processes took to start; None of none."""
+        """Return the seconds that these processes took to start; None if they never started."""
         taken = [self._start_s[name] for name in names if name in self._start_s]
         return round(sum(taken), 3) if taken else None
 
     def stop_s(self, names: Iterable[str]) -> float | None:
-        """Return the seconds that these processes took to stop; None of none that has ended."""
+        """Return the seconds that these processes took to stop; None if they still run."""
         taken = [self._stop_s[name] for name in names if name in self._stop_s]
         return round(sum(taken), 3) if taken else None

@@ -1,8 +1,7 @@
-"""This module keeps two measurements off one machine: who measures holds a lock that all its users
-share.
+"""The lock that keeps two measurements on one machine apart; all users share it.
 
-The lock is a file in /tmp, as /run is not the same for all: a user namespace has one of its own. On
-a host that is reached by ssh a shell holds it, which ends with the connection.
+The lock is a file in /tmp, because the /run of a user namespace is private. On a far host a shell
+holds it and ends with the connection.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, LocalHost, boot_id
 
 VARIABLE = "SWITCHMARK_MACHINE_LOCK"
-"""The environment variable that names another file, such as one that containers of one machine
-share; /dev/null: nobody is waited for."""
+"""The environment variable that names another lock file, such as a file that containers on one
+machine share. /dev/null turns the lock off."""
 
 _FILE = "/tmp/switchmark-measuring"
 _TOLD = 300
-"""Bytes that a holder may say of itself."""
+"""The most bytes of a holder's description."""
 
 
 @contextmanager
 def measuring_alone(
     who: str, *, shared: bool = False, told: Callable[[str], None] = lambda holder: None
 ) -> Iterator[None]:
-    """Hold the machine's lock as `who`. `told` is told of whoever holds it, before that is waited
-    for; `shared` waits for nobody, and keeps others out where nobody does so already."""
+    """Hold the machine's lock as `who`. Before a wait, call `told` with the current holder.
+    `shared` never waits, and it takes the lock only if the lock is free."""
     path = os.environ.get(VARIABLE) or _FILE
     if path == os.devnull:
         yield
@@ -63,8 +62,8 @@ def measuring_alone_on(
     shared: bool = False,
     told: Callable[[str], None] = lambda holder: None,
 ) -> Iterator[None]:
-    """Hold the locks of this machine and of those that hosts are on, each once. Who takes several
-    takes them in one order, so that nobody waits for who waits for him."""
+    """Hold the locks of this machine and of the machines of hosts, once per machine. A fixed order
+    prevents deadlocks between runs that take several locks."""
     if os.environ.get(VARIABLE) == os.devnull:
         yield
         return
@@ -122,13 +121,13 @@ def _alone_there(host: Host, who: str, shared: bool, told: Callable[[str], None]
 
 
 def _opened(path: str) -> int:
-    """Open the file, that of another user too; made where it is not there, for all users."""
+    """Open the lock file, which another user may own; create it for all users if it is missing."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     for _ in range(2):
         with suppress(FileNotFoundError):
             try:
                 descriptor = os.open(path, flags)
-            except PermissionError:  # a lock needs no more than that
+            except PermissionError:  # a lock needs read access only
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             except OSError as error:
                 if isinstance(error, FileNotFoundError):
@@ -145,7 +144,7 @@ def _opened(path: str) -> int:
             continue
         except OSError as error:
             raise _unusable(path, error.strerror or str(error)) from error
-        os.fchmod(descriptor, 0o666)  # whatever the umask
+        os.fchmod(descriptor, 0o666)  # independent of the umask
         return descriptor
     raise _unusable(path, "others make and remove it")
 
@@ -166,22 +165,21 @@ def _take(descriptor: int, *, wait: bool) -> bool:
 
 
 def _say(descriptor: int, who: str) -> None:
-    """Leave word of who measures; another user's file may not be written to."""
+    """Write who measures into the lock file; another user's file may be read-only."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, who.encode()[:_TOLD], 0)
 
 
 def _holder(descriptor: int) -> str:
-    """Return what the holder says of itself, as a terminal may print it, and what the kernel says
-    of it, which nobody can make up."""
+    """Return the holder's own description, made printable, and the kernel's, which nobody can
+    forge."""
     said = _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
     return f"{said}{_process(os.fstat(descriptor).st_ino)}"
 
 
 def _process(inode: int) -> str:
-    """Return the process that has the lock of a file, with its user; empty where neither is seen
-    from here."""
+    """Return the process that locks a file, with its user; empty if this process cannot see it."""
     host = LocalHost()
     with suppress(OSError):
         for line in host.read("/proc/locks").decode().splitlines():
@@ -198,5 +196,5 @@ def _printable(said: str) -> str:
 
 
 def myself(folder: Path) -> str:
-    """Return how a run is told of to whoever waits for it."""
+    """Return the description of this run for runs that wait for it."""
     return f"pid {os.getpid()}, {folder.absolute()}"

@@ -1,5 +1,4 @@
-"""This module lends a run the real NICs of a user: refused if they are in use, given back as they
-were."""
+"""The user's real NICs that a run borrows: it refuses NICs in use, and restores their state."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ _FEATURES = {
     "generic-receive-offload": "gro",
     "tx-udp-segmentation": "tx-udp-segmentation",
 }
-"""What a run turns off: the name that `ethtool -k` prints, and the one that -K takes."""
+"""The features that a run turns off: their names in the output of `ethtool -k` and for `ethtool
+-K`."""
 
 
 def switch_nics(ports: Iterable[Port]) -> tuple[str, ...]:
-    """Return the real NICs at the switch's ends of some ports, as the user names them."""
+    """Return the real NICs at the switch's side of ports, by the user's names."""
     return tuple(port.nic for port in ports if port.nic)
 
 
 def numa_nodes(host: Host, ports: Iterable[Port]) -> Mapping[str, int]:
-    """Return the NUMA nodes of the real NICs at some ports, and at the other ends of their cables,
-    by what the user names them. One whose node the kernel does not know (it says -1) is left
-    out."""
+    """Return the NUMA nodes of the real NICs at ports and at the far ends of their cables, by the
+    user's names. NICs whose node the kernel does not know (-1) are left out."""
     names = {name for port in ports for name in (port.nic, port.nic_peer) if name}
     paths = {f"{_device(name)}/numa_node": name for name in sorted(names)}
     contents = host.read_all(*paths) if paths else {}
@@ -42,16 +41,16 @@ def numa_nodes(host: Host, ports: Iterable[Port]) -> Mapping[str, int]:
 
 
 def _device(name: str) -> str:
-    """Return the folder of a NIC's device, by its PCI address or its interface."""
+    """Return the folder of a NIC's device, for a PCI address or an interface."""
     return f"/sys/bus/pci/devices/{name}" if pci_address(name) else f"/sys/class/net/{name}/device"
 
 
 def lend(host: Host, name: str, mac: str, semantics: Semantics | None = None) -> Plan:
-    """Return the steps that give the NIC the MAC `mac`, and whose undos restore MAC, features and
-    state. One that a switch of these semantics is to have takes frames for all MACs, not its own
-    alone, unless the switch routes.
+    """Return the steps that set the NIC's MAC to `mac`; their undos restore MAC, features and
+    state. A NIC for a switch with these semantics also enters promiscuous mode, unless the switch
+    routes.
 
-    UsageError if there is no such NIC or it is in use (`unused_link`).
+    Raise UsageError if there is no such NIC or it is in use (`unused_link`).
     """
     link = unused_link(host, name)
     steps: list[Step] = []
@@ -77,11 +76,11 @@ def lend(host: Host, name: str, mac: str, semantics: Semantics | None = None) ->
 
 
 def spread(host: Host, name: str, cpus: Sequence[int]) -> Plan:
-    """Return the steps that spread what comes in at a NIC over CPUs, by flow: each of its receive
-    queues, over which the device spreads flows (RSS), interrupts one of them in turn. Where it has
-    fewer queues than there are CPUs, the kernel spreads behind them (RPS).
+    """Return the steps that spread a NIC's received frames over CPUs by flow: each receive queue
+    (RSS) interrupts one of the CPUs in turn. If the NIC has fewer queues than there are CPUs, the
+    kernel spreads the flows behind the queues (RPS).
 
-    Unavailable where neither can be.
+    Raise Unavailable if the host can do neither.
     """
     queues = _listed(host, f"/sys/class/net/{name}/queues", "rx-")
     interrupts = _listed(host, f"{_device(name)}/msi_irqs", "")
@@ -112,17 +111,17 @@ def spread(host: Host, name: str, cpus: Sequence[int]) -> Plan:
 
 
 def _listed(host: Host, folder: str, beginning: str) -> list[str]:
-    """Return what is in a folder of /sys that begins so, in the order of the numbers at its end;
-    nothing where there is no such folder."""
+    """Return the names in a folder of /sys that begin with `beginning`, sorted by the number at
+    their end; empty if the folder does not exist."""
     names = host.run(("ls", folder)).stdout.decode(errors="replace").split()
     wanted = [name for name in names if name.startswith(beginning)]
     return sorted(wanted, key=lambda name: int(re.sub(r"\D", "", name) or 0))
 
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:
-    """Return what `ip` tells of a NIC that nobody uses. UsageError if there is none of that name,
-    or it or a device on top of it carries a default route, or it has an address, belongs to a
-    bridge or bond, or has a device on top of it, such as a VLAN."""
+    """Return the output of `ip` for an unused NIC. Raise UsageError if there is no NIC of that
+    name, if it or a device on top of it carries a default route, or if it has an address, belongs
+    to a bridge or bond, or has a device on top of it, such as a VLAN."""
     link = _link(host, name)
     upper = _upper(host, name)
     routes = _json(host, ("ip", "-j", "route", "show", "default"))
@@ -147,7 +146,7 @@ def unused_link(host: Host, name: str) -> dict[str, Any]:
 
 
 def _upper(host: Host, name: str) -> list[str]:
-    """Return all devices on top of a NIC, directly or not: VLANs, bonds, tunnels."""
+    """Return all devices on top of a NIC, directly or indirectly: VLANs, bonds, tunnels."""
     devices: list[str] = []
     left = [name]
     while left:
@@ -175,7 +174,8 @@ def _json(host: Host, argv: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _features(host: Host, name: str) -> list[str]:
-    """Return the features that are on now and can be turned, as words for ethtool -K."""
+    """Return the features that can be changed, with their current values, as arguments of `ethtool
+    -K`."""
     done = host.run(("ethtool", "-k", name))
     words: list[str] = []
     for feature, value in re.findall(r"^\s*([a-z0-9-]+): (on|off)$", done.stdout.decode(), re.M):

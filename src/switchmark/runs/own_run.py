@@ -1,4 +1,5 @@
-"""A process of this host has a run of its own, so that `clean` ends it should nobody else."""
+"""A separate run for one process on this host, so that `clean` can end the process if its owner
+died."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from switchmark.runs.workspace import Workspace
 
 
 class OwnRun:
-    """A run that has one process, from `spawn` to `end`."""
+    """A run with one process, from `spawn` to `end`."""
 
     def __init__(self, base: Path | None = None) -> None:
-        """Begin a run under `base`, by default that of all runs of this user."""
+        """Begin a run under `base`, by default the folder of all runs of this user."""
         self._workspace = Workspace(base)
         self._spawned: tuple[LocalProcess, Stop, int] | None = None
         self._ended = False
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the run, which goes with it."""
+        """Return the folder of the run, which `end` removes."""
         return self._workspace.folder
 
     def spawn(self, name: str, argv: tuple[str, ...], stop: tuple[int, float]) -> LocalProcess:
-        """Start the process, which is stopped by a signal, and killed after so many seconds. It
-        ends with this one, however this one dies."""
+        """Start the process. `stop` is the signal that ends it and the seconds until SIGKILL. The
+        process dies with this one."""
         journal = self._workspace.journal
         with shielded():
             undo = Stop(name=name, number=stop[0], grace_s=stop[1])
@@ -42,7 +43,7 @@ class OwnRun:
         return process
 
     def end(self) -> None:
-        """Stop the process, and end the run."""
+        """Stop the process and end the run."""
         with shielded():
             if self._spawned is not None:
                 process, stop, number = self._spawned

@@ -1,8 +1,8 @@
-"""This module takes NICs by PCI address from the kernel's driver for one of user space, and gives
-them back.
+"""NICs by PCI address: plans that move them from the kernel's driver to a driver for user space,
+and back.
 
-Probes read only; what is done to a device is a plan. See Documentation/ABI/testing/sysfs-bus-pci
-and Documentation/driver-api/vfio.rst of the kernel.
+Probes only read; every change to a device is a step of a plan. See
+Documentation/ABI/testing/sysfs-bus-pci and Documentation/driver-api/vfio.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from switchmark.runs.nics import unused_link
 
 VFIO, UIO = "vfio-pci", "uio_pci_generic"
 DRIVERS = (VFIO, UIO)
-"""Drivers of the kernel that leave a device to a program; the first is used unless another is
-asked for."""
+"""The kernel drivers that leave a device to a program; the first is the default."""
 
 _BUS = "/sys/bus/pci"
 _NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
@@ -31,10 +30,11 @@ _UP_AGAIN = (
     'ip link set "${p##*/}" up 2>/dev/null && exit 0; done; sleep 0.1; done; '
     'echo "no interface of $1 is up again" >&2; exit 1'
 )
-"""This sets an interface up whose driver has just taken it: the kernel names it, and udev gives it
-its name some milliseconds later. One that never gets that is set up by the name that it has."""
+"""A script that sets an interface up after its driver has bound. The kernel names the interface
+first, and udev renames it some milliseconds later. An interface that udev never renames is set up
+under the name it has."""
 
-_NETWORK, _BRIDGE = "0x02", "0x06"  # classes of devices
+_NETWORK, _BRIDGE = "0x02", "0x06"  # PCI device classes
 _IPC_LOCK = 1 << 14
 _UNPROTECTED = (
     "boot with intel_iommu=on (that of AMD is on by itself); or, if the NIC may write to all "
@@ -45,8 +45,11 @@ _UNPROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """This record is a NIC as it was found: `kind` is vendor and device, `driver` empty where none
-    is bound, `interfaces` are its own, `group` is that of the IOMMU (empty: none)."""
+    """A NIC as found.
+
+    `kind` is vendor and device. `driver` is empty if the NIC has no driver. `interfaces` are its
+    own, and `group` is its IOMMU group, empty without an IOMMU.
+    """
 
     address: str
     kind: str
@@ -60,7 +63,8 @@ class Device:
 
 
 def find_device(host: Host, address: str) -> Device:
-    """Return the NIC with that address. UsageError if there is none, or it is something else."""
+    """Return the NIC with that address. Raise UsageError if there is none, or the device is not a
+    NIC."""
     path = _path(address)
     if not host.exists(path):
         raise UsageError(f"there is no PCI device {address}", hint="lspci -D")
@@ -88,11 +92,12 @@ def hand_over(
     driver: str,
     memory: Literal["hugepages", "no-huge"],
 ) -> Plan:
-    """Return the steps that bind all of them to `driver`, of `DRIVERS`, and whose undos give each
-    back to the driver that it had.
+    """Return the steps that bind all devices to `driver`, a member of `DRIVERS`; their undos return
+    each device to its old driver.
 
-    UsageError if one is in use. Unavailable if this host cannot leave it to a program: no module,
-    no IOMMU, a group with devices that the kernel uses, a limit of locked memory.
+    Raise UsageError if a device is in use. Raise Unavailable if this host cannot leave it to a
+    program: no module, no IOMMU, a group with devices that the kernel uses, or a limit on locked
+    memory.
     """
     up = {device.address: _unused(host, device, driver) for device in devices}
     if driver == VFIO:
@@ -121,8 +126,8 @@ def hand_over(
 
 
 def bind(address: str, driver: str, at: Node = HOST, *, has_driver: bool = True) -> Plan:
-    """Return the steps that bind a device, which `has_driver` or not, to another; nothing of it is
-    undone."""
+    """Return the steps that bind a device to another driver, without undos; `has_driver` says
+    whether a driver is bound to it now."""
     override, unbind = f"{_path(address)}/driver_override", f"{_path(address)}/driver/unbind"
     leave = _tell(f"the kernel's driver leaves {address}", unbind, address, at=at)
     return (
@@ -134,15 +139,15 @@ def bind(address: str, driver: str, at: Node = HOST, *, has_driver: bool = True)
 
 
 def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
-    """Return the addresses of the NICs that a program in a virtual machine opens past the guest's
-    kernel; none where it runs on the host's."""
+    """Return the addresses of the NICs that a program in a virtual machine opens directly; empty if
+    it runs on the host's kernel."""
     return tuple(end.guest_device for end in endpoints if end.guest_device)
 
 
 def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Plan:
-    """Return steps that do nothing, and whose undos, which come last, have the kernel's drivers
-    take the devices again: the one with the first interface first, as the kernel numbers them
-    so. The interfaces that were `up`, by address, are set up again."""
+    """Return steps that do nothing, but whose undos run last and bind the kernel's drivers again.
+    The device with the first interface comes first, because the kernel numbers interfaces in that
+    order. The interfaces in `up`, by address, are set up again."""
     ways = [
         Run(
             f"{name} is up, and will be again",
@@ -168,7 +173,7 @@ def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Pla
 
 
 def _by_interface(device: Device) -> list[tuple[str, int]]:
-    """Return a key that puts eth2 before eth10."""
+    """Return a sort key that puts eth2 before eth10."""
     words = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
     return [(word, int(number or 0)) for word, number in words]
 
@@ -190,8 +195,8 @@ def _give(device: Device, driver: str) -> Plan:
 def _tell(
     why: str, path: str, words: str, *, undo: tuple[str, str] | None = None, at: Node = HOST
 ) -> Run:
-    """Write words to a file of sysfs that cannot be read back; `undo` is such a file and its
-    words."""
+    """Return a step that writes to a file of sysfs that cannot be read back; `undo` is another file
+    and its content."""
     return Run(
         why,
         ("tee", path),
@@ -210,7 +215,7 @@ def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
 
 
 def _unused(host: Host, device: Device, driver: str) -> list[str]:
-    """Return the interfaces of a NIC that are up. UsageError if it is in use."""
+    """Return the interfaces of a NIC that are up. Raise UsageError if it is in use."""
     up = []
     for name in device.interfaces:
         try:
@@ -219,7 +224,7 @@ def _unused(host: Host, device: Device, driver: str) -> list[str]:
         except UsageError as error:
             raise UsageError(f"{device.address}: {error.message}", hint=error.hint) from error
     if device.driver in DRIVERS and device.driver != driver:
-        # It would go back to the kernel's driver, not to this one.
+        # The undo would bind the kernel's driver, not this one.
         raise UsageError(
             f"the NIC {device.address} is left to programs by {device.driver}, not by {driver}",
             hint=f"--driver {device.driver}",
@@ -234,7 +239,8 @@ def _unused(host: Host, device: Device, driver: str) -> list[str]:
 
 
 def _refuse_without_iommu(host: Host, devices: Sequence[Device]) -> bool:
-    """Say whether the devices are used without an IOMMU, as the host was told to allow."""
+    """Return whether the devices work without an IOMMU; raise Unavailable if the host does not
+    allow that."""
     if all(device.group for device in devices):
         for device in devices:
             _refuse_shared(host, device, {each.address for each in devices})
@@ -266,8 +272,8 @@ def _refuse_shared(host: Host, device: Device, ours: set[str]) -> None:
 
 
 def _refuse_locked(host: Host) -> None:
-    """Refuse where a program may not lock all of its memory for the device, which the kernel counts
-    but for root."""
+    """Raise Unavailable if a program may not lock all of its memory for the device; the kernel
+    limits everybody except root."""
     status, limits = (host.read(f"/proc/self/{name}").decode() for name in ("status", "limits"))
     capable = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     limit = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
@@ -291,6 +297,6 @@ def _word(host: Host, path: str) -> str:
 
 
 def _link(host: Host, path: str) -> str:
-    """Return the name of what a symbolic link of sysfs leads to; empty if there is none."""
+    """Return the name of a sysfs link's target; empty if there is no link."""
     done = host.run(("readlink", path))
     return "" if done.status else done.stdout.decode(errors="replace").strip().rpartition("/")[2]

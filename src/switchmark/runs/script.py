@@ -1,7 +1,6 @@
-"""This module writes plans as text: the lines that an operator would type, in order, each with its
-reason.
+"""Plans as text: the lines that an operator would type, in order, each with its reason.
 
-It also has the two rules that the text and the executor share: how `${name}` is filled in, and how
+The text and the executor share two rules of this module: how `${name}` is filled in, and how
 environment variables get into a node.
 """
 
@@ -16,27 +15,28 @@ from switchmark.model.plan import HOST, Check, Folder, Node, Plan, Reserve, Run,
 from switchmark.runs.hugepages import ON_NODE
 
 Inside = Callable[[Node, tuple[str, ...]], tuple[str, ...]]
-"""The argv that runs an argv in a node: `Environment.inside` of the node's environment."""
+"""A function that returns the argv to run an argv in a node: `Environment.inside` of the node's
+environment."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 
 
 def is_host(node: Node) -> bool:
-    """Say whether the node is a host itself, so that files need no way into it."""
+    """Return whether the node is a host itself, so that its files are directly accessible."""
     return node.environment == HOST.environment
 
 
 def command(step: Run | Spawn | Check, inside: Inside) -> tuple[str, ...]:
-    """Return the argv of a step as its host runs it. Variables are set by `env` within the node, as
-    `docker exec` and ssh pass none on."""
+    """Return the argv of a step as its host runs it. `env` sets variables within the node, because
+    `docker exec` and ssh do not pass them on."""
     variables = tuple(f"{name}={value}" for name, value in step.env.items())
     argv = inside(step.at, ("env", *variables, *step.argv) if variables else step.argv)
     return (*step.within, *argv) if isinstance(step, Spawn) else argv
 
 
 def fill(text: str, values: Mapping[str, str], why: str) -> str:
-    """Return `text` with each `${name}` replaced; SetupFailed where no earlier step gave the
-    name, or gave nothing: `${folder}/x` would be a file of the system."""
+    """Return `text` with each `${name}` replaced. Raise SetupFailed if no earlier step set the name
+    or its value is empty: `${folder}/x` would name a system file."""
 
     def value(reference: re.Match[str]) -> str:
         if (name := reference[1]) not in values:
@@ -49,9 +49,8 @@ def fill(text: str, values: Mapping[str, str], why: str) -> str:
 
 
 def describe(plan: Plan, inside: Inside) -> list[str]:
-    """Return the plan as lines that can be pasted in a shell: `# why`, the command, and behind it
-    how it is undone. `${name}` stays as it is written, but for characters that a shell's variable
-    cannot have."""
+    """Return the plan as lines for a shell: `# why`, then the command followed by its undo. A
+    `${name}` stays, except for characters that a shell variable cannot have."""
     lines: list[str] = []
     for number, step in enumerate(plan):
         at = step.check.at if isinstance(step, Wait) else step.at
@@ -139,7 +138,7 @@ def _quoted(argv: tuple[str, ...]) -> str:
 
 
 def _word(text: str) -> str:
-    """Return a shell's word: quoted only where it must be, with `${name}` left to the shell."""
+    """Return a shell word: quoted only if necessary, with `${name}` left to the shell."""
     if not _REFERENCE.search(text):
         return shlex.quote(text)
     pieces = _REFERENCE.split(text)

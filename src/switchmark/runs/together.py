@@ -1,6 +1,6 @@
-"""This module says which steps of a plan are carried out at once: of a host that is reached by ssh
-what goes in one round trip, commands and behind them what is waited for; here what is about
-different things. They stay an operator's commands, each by itself."""
+"""The steps of a plan that are executed together. On a far host they share one round trip:
+commands, then Waits. On this host they are commands with different `about`. Each step stays a
+command that an operator could type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _INPUT_MOST = 1 << 20
 
 
 def place_of_step(step: Step) -> Node:
-    """Return the node where a step is carried out."""
+    """Return the node where a step is executed."""
     return step.check.at if isinstance(step, Wait) else step.at
 
 
 def steps_together(plan: Plan) -> Plan:
-    """Return the steps from the first on that can be sent at once: none needs what another gives.
-    A wait ends them, but for further ones."""
+    """Return the first steps that can be sent together: none needs the output of another. Only
+    Waits can follow a Wait."""
     taken: list[Run | Wait] = []
     given: set[str] = set()
     size = 0
@@ -45,9 +45,9 @@ def steps_together(plan: Plan) -> Plan:
 
 
 def steps_beside(plan: Plan) -> Plan:
-    """Return the steps from the first on that are commands of one host about something, of which
-    those about different things are run side by side; or that wait for no process's sake, which are
-    looked at side by side first."""
+    """Return the first steps of one host that can be executed together: commands with an `about`,
+    which run in parallel if it differs, or Waits for no process, whose first checks run in
+    parallel."""
 
     def fits(step: Step) -> bool:
         if isinstance(step, Wait):
@@ -61,8 +61,8 @@ def steps_beside(plan: Plan) -> Plan:
 
 
 def between(plan: Plan) -> Plan:
-    """Return a plan that is carried out behind all that is before it and before all that is behind
-    it: what its first and its last command are about is not told."""
+    """Return a plan whose first and last commands have no `about`, so that the whole plan runs
+    after all earlier commands and before all later commands."""
     runs = [number for number, step in enumerate(plan) if isinstance(step, Run)]
     ends = {*runs[:1], *runs[-1:]}
     return tuple(
@@ -72,7 +72,7 @@ def between(plan: Plan) -> Plan:
 
 
 def commands_together(undos: Sequence[Undo]) -> list[Command]:
-    """Return the undos from the first on that are commands of one host."""
+    """Return the first undos that are commands of one host."""
     commands: list[Command] = []
     for undo in undos[:_MOST]:
         if not isinstance(undo, Command) or undo.host != undos[0].host:

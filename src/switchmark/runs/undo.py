@@ -1,6 +1,6 @@
-"""This module carries one undo out, for the executor of a live run and for `clean` of a dead one.
+"""The execution of one undo, for the executor of a live run and for `clean` after a dead run.
 
-Undos are idempotent: what is already gone counts as undone.
+Undos are idempotent: an object that is already gone counts as undone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from switchmark.runs.together import commands_together
 _GONE = re.compile(
     rb"no such |cannot find device|does not exist|is not (running|defined)", re.IGNORECASE
 )
-"""What `ip`, coreutils, lxc, docker and podman say of a thing that is not there."""
+"""The messages of `ip`, coreutils, lxc, docker and podman about an object that does not exist."""
 
 _BUSY = re.compile(rb"resource busy$", re.MULTILINE)
 _BUSY_S = 3.0
-"""A process that was killed, and what it held, takes a moment to go."""
+"""A killed process takes a moment to release what it held."""
 
 
 def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases) -> None:
-    """Carry the undo out, or raise SetupFailed. A Stop reaches its process by pid and start time; a
-    process that was never journalled is found by its mark, which is `clean`'s work. There is
-    nothing left on a machine that has ended."""
+    """Execute the undo, or raise SetupFailed. A Stop reaches its process by pid and start time;
+    `clean` finds a process without a journal entry by its mark. Nothing is left on a virtual
+    machine that has ended."""
     if _has_ended(hosts, undo.host):
         if isinstance(undo, Lease):
             leases.forget(run, undo.host, undo.path)
@@ -57,10 +57,9 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
 
 
 def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bool]:
-    """Carry out the undos from the first on that are commands of one host: over ssh in one round
-    trip, here those that are about something, side by side. Say of each whether it is done. One
-    that is not is to be carried out by itself; so are all others, the first of which is not
-    done."""
+    """Execute the first undos that are commands of one host: on a far host in one round trip, on
+    this host those with an `about`, in parallel. Return for each whether it is done. The caller
+    executes an undo that is not done by itself, and all others if the first is not done."""
     if _has_ended(hosts, undos[0].host):
         return [False]
     commands = commands_together(undos)
@@ -80,7 +79,7 @@ def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bo
 
 
 def in_words(undo: Undo) -> str:
-    """Return one line that says what carrying it out does."""
+    """Return one line that describes the undo."""
     match undo:
         case Command():
             return shlex.join(undo.argv)
@@ -119,13 +118,13 @@ def _restore(undo: Restore, host: Host) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        # What could not be written in the first place need not be written back.
+        # A file that could not be written needs no restoring.
         if not _holds(host, undo):
             raise SetupFailed(f"cannot restore {undo.path}: {error.strerror}") from error
 
 
 def _holds(host: Host, undo: Restore) -> bool:
-    """Say whether a file has the content that is to be restored."""
+    """Return whether a file has the content to restore."""
     try:
         return host.exists(undo.path) and host.read(undo.path) == undo.content
     except OSError:

@@ -1,6 +1,6 @@
-"""A workspace is a run's lifetime on this host: its id, its folder of sockets and its journal.
+"""The workspace of a run on this host: its id, its folder of sockets, and its journal.
 
-Everything that a run makes begins with its id (`sm3f2a-...`); every process carries it.
+The names of all objects of a run begin with its id (`sm3f2a-...`), and every process carries it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ RUN = re.compile("sm[0-9a-f]{4}")
 
 
 class Workspace:
-    """A workspace belongs to one run. `run` is its id and the prefix of all names; `folder` is
-    short enough for the 107 bytes that the path of a socket may have; `env` goes to every process.
+    """The workspace of one run.
 
-    As a context manager it is closed at the end of the block, not unwound: that is the executor's.
+    `run` is its id and the prefix of all names. `folder` is short enough for the 107 bytes of a
+    socket path. `env` goes to every process. The end of a `with` block closes the workspace but
+    does not unwind it; that is the executor's job.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -51,8 +52,8 @@ class Workspace:
         self.env: Mapping[str, str] = {MARK: self.run}
 
     def close(self) -> None:
-        """End the run: its folder goes if all is undone. What is still to be undone, because an
-        undo failed or because it is to be kept, is left to `clean`."""
+        """End the run, and remove its folder if nothing is left to undo. `clean` executes undos
+        that failed or were kept."""
         with shielded(), claims(self.base):
             try:
                 for far in self._far.values():
@@ -64,8 +65,8 @@ class Workspace:
                 self.journal.close()
 
     def reach(self, host: Host) -> None:
-        """Let the run have something on a host: one that is reached by ssh gets its folder and its
-        journal there, again where its connection was lost."""
+        """Let the run use a host. A far host gets the run's folder and journal, again after a lost
+        connection."""
         if not host.is_far:
             return
         if host.name not in self._far:
@@ -75,7 +76,7 @@ class Workspace:
         self._far[host.name].hold()
 
     def let_go(self, host: str) -> None:
-        """End the run on a host that is reached by ssh: nothing of it is there any more."""
+        """End the run on a far host and remove everything of it there."""
         if (far := self._far.pop(host, None)) is not None:
             self.journal.mirrors.remove(far.note)
             far.end()
@@ -104,8 +105,8 @@ def default_base() -> Path:
 
 @contextmanager
 def claims(base: Path) -> Iterator[None]:
-    """Hold the one lock under which a journal gets its first owner, or `clean` for its next: a
-    folder whose journal is not yet locked is never taken for a dead run's."""
+    """Hold the lock under which a new journal is created and a dead run's journal is opened, so
+    that a folder whose journal is not yet locked never counts as a dead run's."""
     descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -115,15 +116,15 @@ def claims(base: Path) -> Iterator[None]:
 
 
 def mounts_below(folder: Path) -> list[Path]:
-    """Return what is mounted on a folder or below it, in the order in which it was."""
+    """Return the mounts on a folder or below it, in mount order."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     points = [Path(line.split()[4]) for line in lines]
     return [point for point in points if folder in point.parents or point == folder]
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a run's folder; SetupFailed for any other, and while something is mounted below it, as
-    that would remove the files of whatever is mounted."""
+    """Remove a run's folder. Raise SetupFailed for any other folder, and while something is mounted
+    below it, because its files would be removed as well."""
     if not RUN.fullmatch(folder.name):
         raise SetupFailed(f"{folder} is no folder of a run")
     for point in mounts_below(folder):
@@ -134,8 +135,8 @@ def remove_folder(folder: Path) -> None:
 
 
 def require_own(folder: Path) -> None:
-    """Raise Unavailable for a folder that another user made or can write to: what it says would be
-    carried out in this user's name, and in /tmp anybody may have made it."""
+    """Raise Unavailable for a folder that another user made or can write to: this user would
+    execute its content, and anybody can make a folder in /tmp."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise Unavailable(f"{folder} is not a folder of this user", hint=f"remove {folder}")
@@ -144,7 +145,7 @@ def require_own(folder: Path) -> None:
 
 
 def _prepared(base: Path) -> Path:
-    """Make the folder of all runs if need be. Somebody else's is Unavailable."""
+    """Create the folder of all runs if necessary. Raise Unavailable for another user's folder."""
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_own(base)
