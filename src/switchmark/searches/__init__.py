@@ -1,4 +1,4 @@
-"""This table lists the searches: to add one, add its file and one line here."""
+"""The table of searches. To add a search, add its file and one line here."""
 
 from __future__ import annotations
 

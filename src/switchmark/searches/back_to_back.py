@@ -1,6 +1,9 @@
-"""This search finds the longest burst at full rate without loss (RFC 2544 section 26.4), and how
-much of the switch's buffer that shows (RFC 9004 section 6.3: what was forwarded meanwhile is no
-buffer)."""
+"""The search for the longest lossless burst at full rate (RFC 2544 section 26.4) and for the buffer
+size that follows from it.
+
+The switch forwards frames while the burst arrives, and these frames occupy no buffer. RFC 9004
+section 6.3 gives the correction.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,22 @@ from switchmark.searches.ndr import majority, search_rate, usual_trials
 
 _FIRST_FRAMES = 1024
 _SENT_BY_THEN = 0.5
-"""Of what a trial's time has room for: a longer burst is no burst."""
+"""The longest burst tried, as a share of the frames that fit in a trial. A longer one is steady
+load, not a burst."""
 
 
 class _Exhausted(Exception):
-    """A burst has had all trials that it may have."""
+    """The burst has used up its trials."""
 
 
 class BackToBack(Search):
-    """`burst_frames` is the mean of the bursts of a search, of one sender. `buffer_s` is the time
-    that the buffer holds at full rate, `corrected_buffer_s` the same without the frames forwarded
-    during the burst: at `throughput_pps`, the rate without loss (RFC 2544 section 26.1), which is
-    searched for too. None without such a rate."""
+    """Find the longest lossless burst and the size of the buffer.
+
+    `burst_frames` is the mean burst length per sender, over the bursts of one search. `buffer_s` is
+    the time that the buffer absorbs at full rate. `corrected_buffer_s` excludes the frames that the
+    switch forwards during the burst at `throughput_pps`, the lossless rate (RFC 2544 section 26.1),
+    which this search also measures. It is None if there is no lossless rate.
+    """
 
     name = "back-to-back"
     summary = "the longest burst without loss, and the buffer that it shows"
@@ -78,7 +85,7 @@ class BackToBack(Search):
                 )
                 bursts.append((round(low or 0), None if high is None else round(high)))
         bursts = bursts or [_known(trials)]
-        # It comes last, as it takes all its trials on a host where nothing passes.
+        # This search comes last: on a host where no rate passes, it uses up all its trials.
         paced = Probe(measure, bounds)
         throughput = search_rate(paced, start, 0.0, finals=1).low_pps
         frames = mean(low for low, _ in bursts)
@@ -106,8 +113,8 @@ class BackToBack(Search):
 
 
 def _known(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:
-    """Return the longest burst without loss among some trials and the shortest longer one that lost
-    frames: what is known where there were too few trials for a single burst."""
+    """Return the longest lossless burst of some trials and the shortest longer burst that lost
+    frames, for a search that ran out of trials before it had one burst."""
     lossless = {length: loss_ratio([trial], unsent=True) == 0 for length, trial in trials.items()}
     low = max((length for length, passed in lossless.items() if passed), default=0)
     beyond = (length for length, passed in lossless.items() if not passed and length > low)

@@ -1,7 +1,8 @@
-"""The contract of a search: a policy that picks trials to find a rate; and what searches share.
+"""The contract of a search, and code that searches share. A search is a policy that picks trials to
+find a rate.
 
-What a search asks for follows from the answers alone, never from a clock or from chance: a search
-that was cut off is gone through again with the trials that it has had.
+A search picks its next trial from the results alone, never from a clock or at random. An
+interrupted search can then be replayed from its stored trials.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ Measure = Callable[[TrialSpec], TrialResult]
 Judge = Callable[[Sequence[TrialResult]], str]
 
 MAX_TRIALS = 200
-"""A search ends here, and tells the bounds that it has."""
+"""The limit at which a search stops and reports the bounds found so far."""
 
 LOWEST_SHARE = 0.001
-"""Of the most that was offered: no rate below is tried."""
+"""The lowest rate tried, as a share of the ceiling."""
 
 _FULL = 0.995
-"""Of what a link carries: a sender that reaches this has filled it."""
+"""The share of the line rate from which a sender counts as limited by the link."""
 
 _MIN_UNTIL_CERTAIN = MIN_OF_INTERVAL
 _USUAL_FACTOR, _MAX_FACTOR = 2, 10
@@ -41,16 +42,19 @@ def _unjudged(trials: Sequence[TrialResult]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadBounds:
-    """These bounds say what was asked. `rate_pps` is the rate of a sender, or the highest to be
-    tried (None: as fast as it goes); `duration_s` and `warmup_s` are those of a final trial, of
-    which a search has `finals` at the rate that it finds, or at each load; `repeat` is how often
-    there is a trial of a search that is `independent`, or the whole of another search.
-    `loss_ratio` is that of the goals with loss, `precision` the width of an interval found,
-    relative to its upper end, `loads` shares of R+. `until_certain` goes on repeating until the
-    half width of the 95 % interval, relative to the median, is below it: of the median latency with
-    `latency`, else of the rate. There are so many `senders`, and the link of each carries no more
-    than `line_pps`, even where it is to send as fast as it goes. `judge` gives the verdict on some
-    trials."""
+    """The load and the repeats that the user asked for.
+
+    `rate_pps` is the rate per sender: the rate of the test, or the ceiling of a search (None: as
+    fast as possible). `duration_s` and `warmup_s` are those of a final trial. A search runs
+    `finals` final trials at the rate found, or at each load. `repeat` counts the trials of an
+    `independent` search, or the complete runs of any other search. `loss_ratio` is the loss that a
+    goal with loss allows. `precision` is the width of the final interval, relative to its upper
+    end. `loads` are shares of R+. `until_certain` makes a search repeat until the half width of the
+    95 % confidence interval, relative to the median, is below this value. The interval is that of
+    the median latency if `latency` is set, else of the rate. `senders` is the number of senders,
+    and `line_pps` is the line rate of the link of one sender. It caps the rate even if a sender is
+    to send as fast as possible. `judge` returns the verdict on some trials.
+    """
 
     rate_pps: float | None
     duration_s: float
@@ -69,10 +73,13 @@ class LoadBounds:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The trials that make the figure, in order, and what the record tells of the search
-    (None for `fixed`). `verdict` is what kept the figure from being higher, None where the trials
-    say it. `goal` is the one that the figure is of, None where none was met; `finals` are the
-    trials of each goal."""
+    """The result of a search.
+
+    `trials` are the trials behind the figure, in order. `summary` is the search's part of the
+    record (None for `fixed`). `verdict` is the part that limits the figure, or None if the trials
+    carry the verdict. `goal` is the goal behind the figure, or None if no goal was met. `finals`
+    are the final trials by goal.
+    """
 
     trials: tuple[TrialResult, ...]
     summary: SearchResult | None
@@ -82,33 +89,34 @@ class Estimate:
 
 
 class Search(ABC):
-    """A search: a driver says its name, a summary, and `find`, whose only way to the lab is
-    `measure`."""
+    """A search. A driver defines its name, a summary and `find`, which reaches the lab through
+    `measure` alone."""
 
     name: str
     summary: str
 
     independent: bool = False
-    """Its trials do not depend on each other: each is a repeat. Of another search a repeat is the
-    whole of it, from its first trial on."""
+    """True if trials do not depend on each other, so that every trial is a repeat. For any other
+    search, a repeat is a complete run from its first trial."""
 
     finds_rate: bool = True
-    """It takes the rate asked for as the highest to be tried."""
+    """True if the search treats the rate of the test as a ceiling."""
 
     @abstractmethod
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
-        """Run trials until the answer is known: once, or as often as `bounds` say where they are
-        independent. Errors of `measure` pass through."""
+        """Run trials until the search has its result: once, or as often as `bounds` require if
+        trials are independent. Errors of `measure` propagate."""
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        """Return the durations of as many trials as it usually takes to find an answer, in seconds,
-        for those who want to know beforehand."""
+        """Return the durations, in seconds, of the trials that the search usually needs. Used to
+        estimate the time of a run."""
         return (bounds.duration_s,) * usual_repeats(bounds)
 
 
 @dataclass(slots=True)
 class Probe:
-    """`measure` with the durations of a test. Remembers every trial; raises nothing itself."""
+    """Calls `measure` with the durations of a test and stores every trial. It raises no errors of
+    its own."""
 
     measure: Measure
     bounds: LoadBounds
@@ -130,15 +138,15 @@ class Probe:
 
     @property
     def exhausted(self) -> bool:
-        """Say whether the search has had all the trials that one may have."""
+        """Return whether the search has used up its trials."""
         return len(self.trials) >= MAX_TRIALS
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """This record says what a trial as fast as it goes, or as the link carries, shows, in frames
-    per second of one sender: what was sent, what arrived (R+), and the highest rate worth trying,
-    which is what was sent or asked for."""
+    """The result of a trial at full speed or at the line rate, in frames per second per sender: the
+    rate sent, the rate received (R+), and the ceiling. The ceiling is the rate sent, or the rate of
+    the test if that is lower."""
 
     trial: TrialResult
     sent_pps: float
@@ -147,8 +155,8 @@ class Saturation:
 
 
 def saturate(probe: Probe) -> Saturation:
-    """Run one trial without pacing, or at the rate of the link: it gives the bounds of every search
-    for a rate."""
+    """Run one trial without pacing, or at the line rate. Every search for a rate derives its bounds
+    from this trial."""
     trial = probe(None)
     sent = trial.tx_frames * 1e9 / trial.elapsed_ns / probe.bounds.senders
     received = min(steady_pps(trial) / probe.bounds.senders / trial.copies, sent)
@@ -159,8 +167,8 @@ def saturate(probe: Probe) -> Saturation:
 def repeated(
     measure: Measure, spec: TrialSpec, bounds: LoadBounds, *, steady: bool = False
 ) -> tuple[TrialResult, ...]:
-    """Run trials of one load, as often as asked, or until the median of their figures is certain:
-    of their rates, or with `steady` of the rates of their steady parts."""
+    """Run trials at one load, as often as `bounds` require, or until the confidence interval of the
+    median is narrow enough. `steady` takes the rates of the steady part of the trials."""
     trials: list[TrialResult] = []
     while not is_enough([(trial,) for trial in trials], bounds, steady=steady):
         trials.append(measure(spec))
@@ -168,34 +176,35 @@ def repeated(
 
 
 def least_repeats(repeat: int, until_certain: float | None) -> int:
-    """Return how many trials of one load there will be at least."""
+    """Return the minimum number of trials at one load."""
     return repeat if until_certain is None else max(repeat, _MIN_UNTIL_CERTAIN)
 
 
 def most_repeats(repeat: int, until_certain: float | None) -> int:
-    """Return how many trials of one load there can be at most."""
+    """Return the maximum number of trials at one load."""
     if until_certain is None:
         return repeat
     return _MAX_FACTOR * max(repeat, _MIN_UNTIL_CERTAIN)
 
 
 def usual_repeats(bounds: LoadBounds) -> int:
-    """Return about how many trials of one load there will be."""
+    """Return the expected number of trials at one load."""
     if bounds.until_certain is None:
         return bounds.repeat
     return _USUAL_FACTOR * max(bounds.repeat, _MIN_UNTIL_CERTAIN)
 
 
 def halvings(precision: float) -> float:
-    """Return how often an interval is halved until it is as narrow as a precision."""
+    """Return the number of bisections that narrow an interval to a precision."""
     return math.log2(1 / precision)
 
 
 def is_enough(
     repeats: Sequence[Sequence[TrialResult]], bounds: LoadBounds, *, steady: bool = False
 ) -> bool:
-    """Say whether there are as many repeats as asked for, each with its trials, or as many figures
-    as make the median of them certain; a repeat that has no figure does not count then."""
+    """Return whether there are enough repeats, each given by its trials: the required number, or
+    enough figures for a confident median. A repeat without a figure does not count for the
+    median."""
     if len(repeats) >= most_repeats(bounds.repeat, bounds.until_certain):
         return True
     if bounds.until_certain is None:
@@ -218,13 +227,13 @@ def bracket(
     least: float = 0.0,
     step: float,
 ) -> tuple[float | None, float | None]:
-    """Return the highest value that passes and the lowest above it that fails, no further apart
-    than `precision` of the upper one, or than `least`.
+    """Return the highest value that passes and the lowest value above it that fails. They differ by
+    at most `precision`, relative to the upper value, or by at most `least`.
 
-    Begins at `first`, goes up or down by `step` of it, twice as far each time, until there is one
-    of each kind, and bisects. The value found has to be `confirmed`; one that is not is a failure
-    after all. The first of the pair is None if nothing passes, the second if `ceiling` does.
-    Nothing below `lowest` is tried.
+    The search begins at `first`. It goes up or down by `step`, relative to the value, and doubles
+    the step until one value has passed and one has failed. Then it bisects. The result must also
+    pass `confirmed`; if it does not, it counts as failed. The first value is None if nothing
+    passes, the second is None if `ceiling` passes. No value below `lowest` is tried.
     """
     passed: list[float] = []
     failed: list[float] = []
@@ -255,16 +264,19 @@ def bracket(
 
 
 def meets(trial: TrialResult, allowed: float) -> bool:
-    """Say whether a trial is within a loss ratio; a frame that was to be sent and was not is
+    """Return whether the loss ratio of a trial is within the limit. An unsent frame counts as
     lost."""
     return loss_ratio([trial], unsent=True) <= allowed
 
 
 def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:
-    """Return which part kept a trial from passing. Where the verdict is that none did, as so few
-    frames are missing, or that nobody knows: what limits the sender when it sends as fast as it
-    goes, if more frames were unsent than lost; the receiver if its rings dropped most of the lost
-    ones."""
+    """Return the part that made a trial fail.
+
+    The verdict on the trial comes first. If it is `offered-load` (few frames are missing) or
+    `unknown`, then the frames decide: if more frames are unsent than lost, return what limits the
+    sender at full speed; if the rings of the receiver dropped most lost frames, return the
+    receiver.
+    """
     verdict = bounds.judge((trial,))
     if verdict not in ("offered-load", "unknown"):
         return verdict
@@ -277,8 +289,8 @@ def limit_of(trial: TrialResult, start: Saturation, bounds: LoadBounds) -> str:
 
 
 def limit_of_all(start: Saturation, bounds: LoadBounds) -> str:
-    """Return what kept a goal from a higher rate where the highest that could be tried has passed:
-    that none was asked for, or what limits the sender when it sends as fast as it goes."""
+    """Return what keeps a goal from a higher rate although the ceiling passed: the offered load, or
+    what limits the sender at full speed."""
     if bounds.rate_pps is not None and start.ceiling_pps < start.sent_pps:
         return "offered-load"
     if bounds.line_pps is not None and start.sent_pps >= _FULL * bounds.line_pps:
@@ -302,8 +314,8 @@ def goal_of(
     loss: float | None = None,
     **more: float | None,
 ) -> Goal:
-    """Return a goal as a record tells it. Latency is that of `trials`, and loss too, unless it is
-    that which the goal allows; `more` has what else it tells."""
+    """Return a goal for the record. Latency comes from `trials`, and so does the loss, unless
+    `loss` gives the ratio that the goal allows. `more` are further fields of the goal."""
     return Goal(
         goal=name,
         loss_ratio=loss_ratio(trials) if loss is None else loss,

@@ -1,4 +1,4 @@
-"""This search offers the load that was asked for, as often as asked."""
+"""The search `fixed`: it offers the load of the test, once per repeat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, repe
 
 
 class Fixed(Search):
-    """One trial a repeat is run at the rate of the test: there is nothing to search for."""
+    """Run one trial per repeat at the rate of the test, without searching."""
 
     name = "fixed"
     summary = "one trial at the rate asked for"

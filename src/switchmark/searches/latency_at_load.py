@@ -1,4 +1,5 @@
-"""Latency under a known load: at shares of R+, which is found first (Zhang 2021, table 3)."""
+"""The search `latency-at-load`: it measures latency at shares of R+ (Zhang 2021, table 3). The
+first trial measures R+."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from switchmark.searches.base import (
 
 
 class LatencyAtLoad(Search):
-    """A goal for each load; the figures of the test itself are those of the highest load."""
+    """Measure one goal per load. The figures of the test are those at the highest load."""
 
     name = "latency-at-load"
     summary = "latency at shares of R+: 10, 50 and 99 %, or --loads"

@@ -1,4 +1,5 @@
-"""R+: the mean rate received under saturation, warm-up and shut-down discarded (Zhang 2021)."""
+"""The search `max`: it measures R+, the mean rate received under saturation, without warm-up and
+shut-down (Zhang 2021)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, goal
 
 
 class Max(Search):
-    """Sends as fast as it goes, or as the link carries, whatever rate was asked for."""
+    """Send as fast as possible, or at the line rate. The rate of the test has no effect."""
 
     name = "max"
     summary = "R+: the mean rate received under saturation"
@@ -29,8 +30,7 @@ class Max(Search):
 
 
 def r_plus(record: Record) -> float:
-    """Return the R+ that a record of this search tells: frames per second of all receivers
-    together."""
+    """Return the R+ in a record of this search, in frames per second, summed over all receivers."""
     assert record.search is not None
     rate_pps = record.search.goals[0].rate_pps
     assert rate_pps is not None

@@ -1,12 +1,12 @@
-"""This search finds NDR and PDR at once, by FD.io's library MLRsearch (draft-ietf-bmwg-mlrsearch).
+"""The search `mlr`: it finds NDR and PDR together, with FD.io's library MLRsearch
+(draft-ietf-bmwg-mlrsearch).
 
-A trial beyond the loss of a goal is no verdict: half of the time measured at a load may be lossy
-(exceed ratio 0.5) before the load is. Early trials are shorter.
+A single trial above the loss ratio of a goal does not decide. A load fails when more than half of
+the time measured at it is lossy (exceed ratio 0.5). Early trials are shorter than final trials.
 
 The exceed ratio, the width, the preceding targets and the expansion are those of CSIT. The trials
-are not: CSIT's last 1 s, of which 21 decide on a load (`perform_mlr_search` of its
-TrafficGenerator.py), after one of 1 s as a warm-up and within 1200 s. Here a test says how long its
-trials last.
+differ. CSIT decides on a load by 21 trials of 1 s, after a warm-up of 1 s, and within 1200 s
+(`perform_mlr_search` in its TrafficGenerator.py). Here the test sets the duration of a trial.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from switchmark.searches.base import (
 
 EXCEED_RATIO = 0.5
 TRIALS_A_LOAD = 3
-"""Final trials whose durations make up a goal's duration sum; two that agree decide."""
+"""The number of final trials that make up the duration sum of a goal. Two that agree decide."""
 
-_FOREVER_S = 1e9  # the number of trials is the limit: a clock would make a resumed search differ
+_FOREVER_S = 1e9  # the search ends by its number of trials: a clock would make a replay differ
 _SHORTEST_S = 0.1
 _INITIAL_SHARE = 0.25  # of the duration
 
 
 _EARLY_TRIALS, _FINALS_A_HALVING = 8, 5
-"""As many as it usually takes; on a quiet host fewer."""
+"""The usual numbers of trials. A quiet host needs fewer."""
 
 
 class _Exhausted(Exception):
-    """The search has had all trials that it may have."""
+    """The search has used up its trials."""
 
 
 class Mlr(Search):
-    """The search has two goals: `ndr` without loss, and `pdr` with the loss asked for."""
+    """Search for two goals: `ndr` without loss, and `pdr` with the loss ratio of the test."""
 
     name = "mlr"
     summary = (
@@ -90,7 +90,7 @@ class Mlr(Search):
             )
         )
         tried: dict[float, list[TrialResult]] = {}
-        with suppress(_Exhausted):  # the bounds so far are told, as far apart as they are
+        with suppress(_Exhausted):  # the search reports the bounds found so far
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
         all_finals: dict[str, tuple[TrialResult, ...]] = {}
@@ -137,8 +137,8 @@ def _shortest_s(bounds: LoadBounds) -> float:
 def _finals(
     probe: Probe, load: float, trials: list[TrialResult], allowed: float
 ) -> tuple[TrialResult, ...]:
-    """Return the trials of a load that met its goal, as many as there are to be finals: those that
-    the search had, and where they are too few as many more, of which some may fail it."""
+    """Return the final trials of a load that met its goal. If the search has too few, run more.
+    Some of these may fail the goal, so the result can be shorter than required."""
     wanted = probe.bounds.finals
     met = [trial for trial in trials if meets(trial, allowed)]
     for _ in range(wanted):
@@ -150,8 +150,8 @@ def _finals(
 
 
 def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:
-    """Return the lab as the library sees it; `tried` gets the trials of full length of each
-    load."""
+    """Return the lab in the form that the library calls. It collects the full-length trials by load
+    in `tried`."""
     from MLRsearch import AbstractMeasurer, MeasurementResult
 
     class Measurer(AbstractMeasurer):  # type: ignore[misc]

@@ -1,10 +1,9 @@
-"""This search finds NDR and, with loss allowed, PDR: a binary search that repeats lossy trials by a
-rule of this project. It is close to the one with loss verification of ETSI GS NFV-TST 009 (section
-12.3.3), and not the same.
+"""The search for NDR and PDR: a binary search that repeats lossy trials by a rule of this project.
 
-One lost frame or one disturbance must not mislead: a trial that fails is repeated, and two of three
-decide; the rate found has to pass again. In TST 009 one repeat without loss is enough, no rate has
-to pass again, and a trial that loses very much (its threshold z) is not repeated.
+One lost frame or one disturbance must not decide. A failed trial is repeated, and two of three
+trials decide. The rate found must pass again. ETSI GS NFV-TST 009 (section 12.3.3, binary search
+with loss verification) is similar, but there one lossless repeat is enough, no rate must pass
+again, and a trial with very high loss (above its threshold z) is not repeated.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from switchmark.searches.base import (
 )
 
 _FIRST_STEP = 4
-"""Of the precision: how far from R+ a second rate is tried."""
+"""The distance of the second rate from R+, in multiples of the precision."""
 
 _TRIALS_A_HALVING = 2
 
 
 class BinarySearch(Search):
-    """The search finds the highest rate whose loss is within a ratio: 0, or the one asked for.
+    """Find the highest rate whose loss ratio is 0, or at most the limit of the test.
 
-    A frame that should have been sent and was not counts as lost: the load was not offered.
+    An unsent frame counts as lost, because the load was not offered.
     """
 
     def __init__(self, name: str, summary: str, *, lossless: bool) -> None:
@@ -79,16 +78,19 @@ class BinarySearch(Search):
 
 
 def usual_trials(precision: float) -> int:
-    """Return about how many trials it takes to bound a rate: 15 for half a percent, as some of them
-    are repeated."""
+    """Return the expected number of trials to bound a rate, repeats included: 15 for a precision of
+    half a percent."""
     return round(_TRIALS_A_HALVING * halvings(precision))
 
 
 @dataclass(frozen=True, slots=True)
 class RateBounds:
-    """This record has the highest rate that passed, with those of its last trials that did, and the
-    lowest above it that failed, with its last trial; None for what there is not. `lowest_beyond` is
-    a trial of the lowest of all rates that failed."""
+    """The result of a search for a rate.
+
+    `low_pps` is the highest rate that passed, and `finals` are its last trials that passed.
+    `high_pps` is the lowest rate above it that failed, and `beyond` is its last trial.
+    `lowest_beyond` is a trial at the lowest rate that failed. A value that does not exist is None.
+    """
 
     low_pps: float | None
     high_pps: float | None
@@ -100,8 +102,8 @@ class RateBounds:
 def search_rate(
     probe: Probe, start: Saturation, allowed: float, *, finals: int | None = None
 ) -> RateBounds:
-    """Find the highest rate whose loss is within a ratio; it passes `finals` times (None: as the
-    bounds say)."""
+    """Find the highest rate whose loss ratio is at most `allowed`. The rate must pass `finals`
+    final trials (None: as many as the bounds require)."""
     bounds = probe.bounds
     times = bounds.finals if finals is None else finals
     good: dict[float, list[TrialResult]] = {}
@@ -120,7 +122,7 @@ def search_rate(
 
     def confirmed(rate_pps: float) -> bool:
         finals = good[rate_pps] = [probe(rate_pps) for _ in range(times)]
-        # The trial that it passed before counts too; if that leaves a tie, one more.
+        # The earlier trial that passed counts too. If that leaves a tie, one more trial decides.
         failures = sum(not meets(one, allowed) for one in finals)
         if 2 * failures == len(finals) + 1:
             finals.append(probe(rate_pps))
@@ -150,8 +152,8 @@ def search_rate(
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
-    """Return one trial if it passes; else run two or three, of which the last is as most of them
-    are."""
+    """Return one trial if it passes. If it fails, run one or two more; the last trial shows the
+    result of the majority."""
     trials = [trial()]
     if meets(trials[0], allowed):
         return trials

@@ -1,4 +1,4 @@
-"""This search finds the PDR as `ndr` finds the NDR, with a little loss allowed (`--loss-ratio`)."""
+"""The search `pdr`: the same binary search as `ndr`, with some loss allowed (`--loss-ratio`)."""
 
 from __future__ import annotations
 
