@@ -1,2 +1,2 @@
-"""This package does what touches the host: paths are brought up, proved, measured and taken
-down."""
+"""Everything that acts on the hosts for a test: it builds the path, checks it, measures, and takes
+the path down."""

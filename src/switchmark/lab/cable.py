@@ -1,5 +1,5 @@
-"""This module measures without a switch: trials of a test with a cable in its switch's place, on
-the CPUs that its parts have. `calibration` says what they show of a rate, `floor` of a latency."""
+"""Measurements without a switch: a test runs with a cable in place of its switch, on the same CPUs.
+`calibration` derives the baseline rate from these trials, `cable_latency` the baseline latency."""
 
 from __future__ import annotations
 
@@ -17,34 +17,33 @@ from switchmark.path.path import Path
 from switchmark.path.placement import Placement
 
 ENDS = "ends"
-"""The name of the cable that joins the ends of a test."""
+"""The name of the cable between the ends of a test."""
 
 MeasureOnCable = Callable[
     [Test, Placement, TrialSpec, Callable[[Sequence[TrialResult]], bool]], Sequence[TrialResult]
 ]
-"""Runs trials of a test without a switch on one path, on the CPUs of another one's placement,
-until it is told that those so far are enough. No path may be up."""
+"""Runs trials of a test without a switch, on the CPUs of another test's placement, until the
+callback accepts the trials so far. No path may be up."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The path of a test, and what else its figures depend on."""
+    """The path of a test, and the host properties that its figures depend on."""
 
     path: Path
     versions: Mapping[str, str]
-    """Of all that it needs."""
+    """The versions of everything that the test uses."""
     boot: str
-    """Of its host, or of both."""
+    """The boot id of the host, or of both hosts."""
     cpu: str
-    """The processor of its host, or of both."""
+    """The processor of the host, or of both hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """This record is a test on a cable, its placement, and the key of all that its figures depend
-    on."""
+    """A test on a cable, its placement, and a key for all that its figures depend on."""
 
     test: Test
     placement: Placement
@@ -53,8 +52,11 @@ class Cable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dated(Generic[T]):
-    """This record says what one trial on a cable showed, and when. `calm` where no passing
-    disturbance spoiled it, `own` where the run has that test on the cable for its own sake."""
+    """The result of one trial on a cable, with its time.
+
+    `calm` is true if no passing disturbance spoiled the trial. `own` is true if the cable is a test
+    of this run.
+    """
 
     at: float
     shown: T
@@ -63,22 +65,24 @@ class Dated(Generic[T]):
 
 
 def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
-    """Return the trials that count: those that nothing disturbed, or all where each was
-    disturbed."""
+    """Return the undisturbed trials, or all trials if every trial was disturbed."""
     return [each for each in trials if each.calm] or trials
 
 
 def key_of(cable: Test, placement: Placement, **more: Any) -> str:
-    """Return a name for trials that can stand for each other: a test on a cable, the CPUs of its
-    parts, and what `more` their figures depend on. Caches of earlier runs know it."""
+    """Return a key for interchangeable trials: the test on a cable, the CPUs of its parts, and
+    further dependencies in `more`. The caches of earlier runs use the same key."""
     every = placement.recorded().model_dump(mode="json")["seats"]
     pins = {part: pin for part, pin in every.items() if part != "switch"}
     return key_of_content({"test": axes_in_key(cable), "seats": pins, **more})
 
 
 class OnCable(ABC, Generic[T]):
-    """This object keeps what trials on cables showed, by the key of each cable. They are measured
-    for the first test that wants them and serve the others; one that fails is not tried again."""
+    """Results of trials on cables, by the key of the cable.
+
+    The first test that needs a cable has it measured, and later tests reuse the result. A cable
+    that failed is not measured again.
+    """
 
     def __init__(self, measure: MeasureOnCable, clock: Callable[[], float]) -> None:
         self._measure = measure
@@ -87,17 +91,17 @@ class OnCable(ABC, Generic[T]):
         self._failed: dict[str, SwitchmarkError] = {}
 
     def lacks(self, basis: Basis) -> bool:
-        """Say whether something is to be measured for a test now. Then no path may be up."""
+        """Return whether a test needs a measurement on a cable now. If so, no path may be up."""
         return any(self._wants(basis.path.test, cable) for cable in self._cables(basis).values())
 
     def learn(self, basis: Basis, trial: TrialResult) -> None:
-        """Count a trial that the run has just made of its own test on the cable."""
+        """Record a trial of the run's own test on the cable."""
         cable = self._cables(basis).get(ENDS) if basis.path.test.switch == CABLE else None
         if cable is not None and self._counts(basis, cable, trial):
             self._note(cable.key, self._dated([trial], own=True))
 
     def _measure_missing(self, basis: Basis) -> Mapping[str, Cable]:
-        """Return the cables of a test, by name, once what it lacks of them has been measured."""
+        """Measure the missing cables of a test, and return all its cables by name."""
         cables = self._cables(basis)
         for cable in cables.values():
             if self._wants(basis.path.test, cable):
@@ -120,11 +124,11 @@ class OnCable(ABC, Generic[T]):
 
     @abstractmethod
     def _cables(self, basis: Basis) -> Mapping[str, Cable]:
-        """Return what stands for a test without its switch, by name; nothing where no cable can."""
+        """Return the cables that replace the switch of a test, by name; empty if no cable can."""
 
     @abstractmethod
     def _wants(self, test: Test, cable: Cable) -> bool:
-        """Say whether a cable is to be measured now for a test."""
+        """Return whether a test needs a measurement of this cable now."""
 
     @abstractmethod
     def _trials(self, cable: Cable) -> Sequence[TrialResult]:
@@ -132,8 +136,8 @@ class OnCable(ABC, Generic[T]):
 
     @abstractmethod
     def _shows(self, trial: TrialResult) -> T | None:
-        """Return what is kept of a trial; None if it shows nothing."""
+        """Return the result to keep from a trial, or None if the trial gives no result."""
 
     @abstractmethod
     def _counts(self, basis: Basis, cable: Cable, trial: TrialResult) -> bool:
-        """Say whether a trial of a test on the cable is such as `_trials` would measure for it."""
+        """Return whether a trial of the run's own test is equivalent to a trial of `_trials`."""

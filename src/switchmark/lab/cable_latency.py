@@ -1,6 +1,8 @@
-"""The cable latency is the tool's own latency: that of a test with a cable in its switch's place,
-at its other axes and on its CPUs, a moment before it. It is said beside the test's, never
-subtracted from it."""
+"""The cable latency: the latency of the tool itself.
+
+It is measured with a cable in place of the switch, with the other axes and the CPUs of the test,
+shortly before the test. Reports show it next to the latency of the test and never subtract it.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,21 @@ from switchmark.path.cables import on_cable
 from switchmark.path.refusals import check
 
 _USUAL_PPS = 1000.0
-"""The rate of a sender where the test's own is all that it can, or depends on the switch."""
+"""The rate per sender if the test sends at full speed, or at a rate that depends on the switch."""
 _DURATION_S = 0.4
 _WARMUP_S = 0.05
 _TRIALS = 3
 _NEAR_S = 60.0
-"""What was measured on a cable is beside a test that begins so soon afterwards."""
+"""The maximum time from a measurement on the cable to the test that it applies to."""
 
 
 class CableLatencies(OnCable[TrialResult]):
-    """The floors of the tests of a run, if they are `wanted`: of each by trials on the cable that
-    ended within a minute before it. Those are the run's own, if it has such a test, and else some
-    that are measured for it, and for others of that minute. No path may be up then."""
+    """The cable latencies for the tests of a run, if `wanted`.
+
+    A cable latency comes from trials on the cable that ended within a minute before the test. If
+    the run has such a test of its own, its trials count. Otherwise the lab measures some for the
+    tests of that minute, and no path may be up.
+    """
 
     def __init__(
         self,
@@ -50,9 +55,11 @@ class CableLatencies(OnCable[TrialResult]):
         self._beside: dict[Test, list[Dated[TrialResult]]] = {}
 
     def of(self, basis: Basis) -> CableLatency | NoCableLatency | None:
-        """Return that of a test, by the trials beside all visits of it so far; those that were
-        disturbed count only where all were. None for a test of no latency, or that no cable can
-        stand for."""
+        """Return the cable latency of a test, from the trials before all its visits so far.
+
+        Disturbed trials count only if all were disturbed. None if the test measures no latency, or
+        if no cable can replace its switch.
+        """
         cable = self._measure_missing(basis).get(ENDS)
         if cable is None or basis.path.test.switch == CABLE:
             return None

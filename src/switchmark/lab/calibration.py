@@ -1,8 +1,10 @@
-"""A calibration measures what a test does without its switch: the sender into nothing, sender and
-receiver on a cable, and the functions of a chain on cables, at the test's own axes and on its CPUs.
+"""The calibration: the performance of a test without its switch.
 
-The last trials of each kind that nothing disturbed are kept in the user's cache, for an hour of
-this boot of the hosts they were made on and for these versions; their median is the calibration.
+It measures the sender into a null port, sender and receiver on a cable, and the functions of a
+chain on cables, with the axes and the CPUs of the test.
+
+The user's cache keeps the latest undisturbed trials per key for an hour. They apply to the same
+boot of the hosts and the same versions. The trial with the median rate is the calibration.
 """
 
 from __future__ import annotations
@@ -41,23 +43,25 @@ Mode = Literal["auto", "never", "again"]
 _ON_CABLE = TrialSpec(rate_pps=None, duration_s=0.4, warmup_s=0.1)
 _INTO_NOTHING = TrialSpec(rate_pps=None, duration_s=0.1, warmup_s=0.0)
 _TRIALS = 3
-"""Undisturbed ones that a calibration takes."""
+"""The number of undisturbed trials per calibration."""
 
 _TRIES = 5
 _KEPT = 9
-"""The last trials, of which the median is taken."""
+"""The number of latest trials that the median covers."""
 
 _RECENT_S = 3600.0
-"""A host that others share is not the same for long: what is older at the beginning of a run is
-measured anew."""
+"""The age limit of cached trials. A shared host changes over time, so a run measures again if the
+cache is older when the run begins."""
 _NOT_OF_CABLE = ("switch ", "placement")
-"""Versions that a calibration does not depend on; the cable's placement is that of the test."""
+"""Versions that do not affect a calibration. The cable uses the placement of the test."""
 
 
 class Calibrations(OnCable[CableFigures]):
-    """This object holds calibrations. `auto` measures what is missing before a
-    test that saturates, `never` measures nothing but uses what is kept, `again` forgets that and
-    measures each once."""
+    """The calibrations of a run.
+
+    Mode `auto` measures missing calibrations before a test that saturates. `never` only uses the
+    cache. `again` ignores the cache and measures every calibration once.
+    """
 
     def __init__(
         self,
@@ -75,9 +79,11 @@ class Calibrations(OnCable[CableFigures]):
             self._shown[key], self._into_nothing[key] = trials, null_pps
 
     def of(self, basis: Basis) -> Calibration | NoCalibration | None:
-        """Return that of a test's ends, with what is known of its functions on cables and of a
-        sender for each copy. None where there is none. The ends of copies are one sender and one
-        receiver."""
+        """Return the calibration of the ends of a test, with the cable rates of its functions and
+        of one sender per copy. None if there is no calibration.
+
+        With copies, the ends are one sender and one receiver.
+        """
         calibrations = {
             name: self._told(cable) for name, cable in self._measure_missing(basis).items()
         }
@@ -156,8 +162,8 @@ class Calibrations(OnCable[CableFigures]):
         return any(each.calm for each in self._shown.get(cable.key, ()))
 
     def _note(self, key: str, trials: Sequence[Dated[CableFigures]]) -> None:
-        """Keep what nothing disturbed, for later runs too. Where all of it was disturbed, it serves
-        this run alone: a later one may do better."""
+        """Keep undisturbed trials, also in the cache. If all trials were disturbed, keep them for
+        this run alone, because a later run may have better ones."""
         super()._note(key, trials)
         self._shown[key] = list(undisturbed(self._shown[key])[-_KEPT:])
         if any(each.calm for each in self._shown[key]):
@@ -179,7 +185,7 @@ class Calibrations(OnCable[CableFigures]):
 
 
 def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Calibration:
-    """Return the calibration that some trials make: the figures of that with the median rate."""
+    """Return the calibration from some trials: the figures of the trial with the median rate."""
     by_rate = {each.shown.rate_pps[1]: each.shown for each in trials}
     median = by_rate[median_low([each.shown.rate_pps[1] for each in trials])]
     return Calibration(switch=CABLE, **dict(median), trials=len(trials), null_pps=null_pps)
@@ -188,8 +194,8 @@ def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Ca
 def _kept(
     cache: Mapping[str, Any], now: float
 ) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
-    """Yield each key that a cache has, with its trials of late and its `null_pps`; nothing of what
-    is of another form."""
+    """Yield every key in a cache, with its recent trials and its `null_pps`. Skip entries of
+    another format."""
     for key, known in cache.items():
         with suppress(KeyError, TypeError, ValueError):
             recent = [
@@ -203,5 +209,5 @@ def _kept(
 
 
 def _figures(kept: Mapping[str, Any]) -> CableFigures:
-    """Return the figures of a trial from what the cache has of it."""
+    """Return the figures of a cached trial."""
     return CableFigures.model_validate({name: kept[name] for name in kept if name != "at"})

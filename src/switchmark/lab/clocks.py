@@ -1,7 +1,8 @@
-"""The clock of another kernel is told against this host's, by exchanges of messages: the one that
-came back soonest tells most, as what it shows was seen within that time.
+"""The offset and the drift of another kernel's clock, relative to this host's clock.
 
-Its drift is measured between two such moments that are far enough apart. Nothing here asks anybody.
+The offset comes from message exchanges. The exchange with the shortest round trip is the most
+accurate, because the remote clock was read within that time. The drift comes from two such readings
+with enough time between them. This module sends no messages.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _UNSURE_RATE = 1e-4
-"""By how much the rate that a kernel tells of its counter may be wrong: a crystal that nobody
-corrects is off by less. A measured one that is less sure is not taken."""
+"""The maximum relative error of a counter frequency that a kernel reports; a free-running crystal
+is more accurate than this. A measured frequency with a larger error is discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment is when the other counter showed `ticks`, and this host's clock `ns`, give or take
-    `unsure_ns`."""
+    """A reading of the other counter: it showed `ticks` when this host's clock showed `ns`, with an
+    error of up to `unsure_ns`."""
 
     ticks: int
     ns: int
@@ -25,15 +26,15 @@ class Moment:
 
 
 def moment_of(exchanges: Iterable[tuple[int, int, int]]) -> Moment:
-    """Return the moment that some exchanges tell: of each, when it was asked, the ticks that were
-    answered, and when the answer came."""
+    """Return the most accurate reading of some exchanges. An exchange is the time of the request,
+    the ticks in the answer, and the time of the answer."""
     asked, ticks, answered = min(exchanges, key=lambda each: each[2] - each[0])
     return Moment(ticks, (asked + answered) // 2, (answered - asked + 1) // 2)
 
 
 class FarClock:
-    """A far clock is a counter of `hz` ticks a second, as its kernel says, and the moments of it:
-    the `first` and the last one."""
+    """The clock of another kernel: a counter with a nominal frequency of `hz`, and its first and
+    last reading."""
 
     def __init__(self, hz: int) -> None:
         self._told_hz = hz
@@ -42,15 +43,15 @@ class FarClock:
         self._armed = (0, 0, hz)
 
     def arm(self, moment: Moment) -> dict[str, int]:
-        """Return the clock that shows this host's time, from the moment on: `ns` at `ticks`, and
-        the ticks of a second of this host, `hz`."""
+        """Return the parameters that convert the counter to this host's time from now on: `ns` at
+        `ticks`, and `hz`, the ticks per second of this host."""
         self._first = self._first or moment
         self._last = moment
         self._armed = (moment.ticks, moment.ns, self._hz(self._first, moment))
         return dict(zip(("ticks", "ns", "hz"), self._armed, strict=True))
 
     def unsure_ns(self, now: Moment) -> int:
-        """Return by how much the clock was wrong at most between its last moment and `now`."""
+        """Return the maximum error of the clock between its last reading and `now`."""
         assert self._last is not None
         ticks, ns, hz = self._armed
         shown = ns + (now.ticks - ticks) * 1_000_000_000 // hz
@@ -58,8 +59,8 @@ class FarClock:
 
     @property
     def drift(self) -> float:
-        """Return by which share the counter runs faster than its kernel says, by this host's
-        clock."""
+        """Return the relative drift of the counter: by which share it runs faster than its nominal
+        frequency, measured by this host's clock."""
         return self._armed[2] / self._told_hz - 1
 
     def _hz(self, first: Moment, last: Moment) -> int:

@@ -1,5 +1,4 @@
-"""Decides what is built for a test in a run: its path on the cores of its host, or why that host
-cannot build it."""
+"""The path to build for a test on its hosts, or the reason why the hosts cannot build it."""
 
 from __future__ import annotations
 
@@ -18,14 +17,17 @@ from switchmark.runs.cgroups import check_cpu_limit
 from switchmark.runs.workspace import Workspace
 
 _RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"
-"""Every interface has it, where the kernel has it."""
+"""Every interface has this file if the kernel supports RPS."""
 
 
 def draw(
     at: Location, workspace: Workspace, can: Callable[[Plan], bool], *, captured: bool = False
 ) -> Path:
-    """Return what is to be built for a test. Unavailable or UsageError if its hosts cannot. `can`
-    says whether steps can be carried out, `captured` that frames are to be kept."""
+    """Return the path to build for a test. Raise Unavailable or UsageError if its hosts cannot
+    build it.
+
+    `can` returns whether steps can be carried out. `captured` is true if the run captures frames.
+    """
     path = prepared(at, workspace, can)
     _refuse_what_lacks(at, path)
     if captured:
@@ -34,14 +36,15 @@ def draw(
 
 
 def sketch(at: Location, can: Callable[[Plan], bool] = lambda steps: True) -> Path:
-    """Return what would be built for a test, under names that nothing has, or raise why not."""
+    """Return the path for a test under placeholder names. Raise an error if its hosts cannot build
+    it."""
     path = _prepared(at, PLAN_PREFIX, "/run", can)
     _refuse_what_lacks(at, path)
     return path
 
 
 def prepared(at: Location, workspace: Workspace, can: Callable[[Plan], bool]) -> Path:
-    """Return the path of a test in a run's folder, whether or not its hosts can build it."""
+    """Return the path of a test in the folder of a run, without checking its hosts."""
     return _prepared(at, workspace.run, str(workspace.folder), can)
 
 
@@ -51,7 +54,7 @@ def _prepared(at: Location, prefix: str, folder: str, can: Callable[[Plan], bool
 
 
 def _refuse_what_lacks(at: Location, path: Path) -> None:
-    """Raise Unavailable or UsageError for what a path needs and its hosts do not have."""
+    """Raise Unavailable or UsageError if the hosts lack something that a path needs."""
     engine, host = path.engine, at.host
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
@@ -68,7 +71,7 @@ def _refuse_what_lacks(at: Location, path: Path) -> None:
 
 
 def _refuse_missing_ports(at: Location, path: Path) -> None:
-    """Raise Unavailable where an environment cannot have such ports on its host."""
+    """Raise Unavailable if an environment on its host does not support the ports."""
     for part in path.parts:
         if part.physical:
             continue
@@ -79,7 +82,7 @@ def _refuse_missing_ports(at: Location, path: Path) -> None:
 
 
 def _refuse_without_rps(path: Path, host: Host) -> None:
-    """Unavailable where what comes in at a veth pair or a tap cannot be spread over CPUs."""
+    """Raise Unavailable if frames from a veth pair or a tap cannot be spread over CPUs."""
     if not path.is_spread or all(port.nic for port in path.wiring.ports):
         return
     if privileges() != "root":
@@ -97,7 +100,7 @@ def _refuse_without_rps(path: Path, host: Host) -> None:
 
 
 def _refuse_without_memory(path: Path, host: Host) -> None:
-    """Raise Unavailable where virtual machines would not fit into this host's memory."""
+    """Raise Unavailable if virtual machines need more memory than this host has available."""
     needed, meminfo = vm_megabytes(path), host.read("/proc/meminfo")
     free = int(meminfo.partition(b"MemAvailable:")[2].split()[0]) // 1024
     if needed > free:

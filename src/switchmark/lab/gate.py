@@ -1,9 +1,9 @@
-"""The gate is a functional trial before measuring: it shows whether the switch does the work that
-it is compared by.
+"""The functional trial before measuring. It checks that the switch does the work that the test
+measures.
 
-Each frame arrives once, in order, where it should and nowhere else, unchanged but for what the
-switch's addressing says that it writes, and is one frame at every port. A switch that does less, or
-more, is not measured.
+Every frame must arrive once, in order and at the right port only. Its bytes must not change, except
+for headers that the switch rewrites by its addressing. Every port must count it as one frame. A
+switch that does less, or more, is not measured.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from switchmark.path.path import Path
 from switchmark.path.ways import between_hosts, ways_of
 
 Gate = Literal["refuse", "doubt", "off"]
-"""What is done with a switch that fails: not measured, measured with a doubt, not even tried."""
+"""The action for a switch that fails: refuse it, measure it with a doubt, or skip the check."""
 
 _FRAMES = 100
 _SPEC = TrialSpec(rate_pps=_FRAMES / 0.02, duration_s=0.02, warmup_s=0.0)
 _TRIES, _SLOWER, _WARMED_UP = 3, 4, {"warmup_s": 0.005}
-_LONGEST_S = 1.28  # a sender that shares its CPU with a process of nice -20 has some turns in it
-_KEPT_S = 0.2  # what a switch kept while it was stopped comes out, and is not of the next try
-_LAG_S = 1.5  # some devices bring their counters up to date once a second
+_LONGEST_S = 1.28  # a sender that shares its CPU with a process of nice -20 runs a few times in it
+_KEPT_S = 0.2  # frames that a stopped switch kept come out now, not in the next try
+_LAG_S = 1.5  # some devices update their counters once per second
 
 
 def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
-    """Try a path that is up. NotEquivalent if it fails and is to be refused, HostTooBusy if the
-    sender never got to send. None where nothing is to be tried.
+    """Run the functional trial on a path that is up. None if there is nothing to check.
 
-    A host may disturb one try, a broken switch fails each. What lost frames is tried more slowly,
-    as the queues of a crowded host have so much room; a try in which they come out of these is
-    none. Where frames came after the path had been quiet, all trials wait for longer.
+    Raise NotEquivalent if the switch fails and the gate is `refuse`. Raise HostTooBusy if the
+    sender gets too little CPU time.
+
+    A disturbance of the host can spoil one try, but a broken switch fails every try. After a loss,
+    the next try is slower, because the queues of a crowded host hold few frames. A try that
+    receives the frames of the try before does not count. If frames arrive after the path was quiet,
+    all later trials wait longer for quiet.
     """
     test = path.test
     if gate == "off" or all(end.kind is PortKind.NULL for _, end in path.ends):
@@ -51,7 +54,7 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
     ways = ways_of(path)
     spec = _SPEC
     if test.dimension == "latency" or any(flow.hops for flow in path.flows):
-        # Servers and functions pass on even what others announce.
+        # Servers and functions pass on the announcements of other parts, too.
         spec = _SPEC.model_copy(update=_WARMED_UP)
     tries, starved, past, lost = 0, 0, False, 0
     while tries < _TRIES:
@@ -68,17 +71,17 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
             trials.lag_s = _LAG_S
             continue
         tries += not kept
-        # A busy host makes a port count less than came through it only where it stopped the switch
-        # amid its work, which keeps the rest.
+        # On a busy host, a port counts fewer frames than passed it only if the switch was stopped
+        # during its work. The switch then keeps the remaining frames, so some are lost.
         if past and not trial.lost:
             break
-        # Where most frames could not be sent in time, little was shown.
+        # A try shows little if most frames could not be sent in time.
         if not wrong and trial.tx_frames >= trial.tx_unsent:
             break
         if trial.lost:
             spec = _stretched(spec, _SLOWER)
             time.sleep(_KEPT_S)
-        spec = spec.model_copy(update=_WARMED_UP)  # a switch may count late what was announced
+        spec = spec.model_copy(update=_WARMED_UP)  # a switch may count announcements late
         if Place(PlaceKind.LATE) in trial.lost_at:
             trials.quiet_ms *= _SLOWER
     if past:
@@ -106,15 +109,15 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
 
 
 def _is_starved(trial: TrialResult) -> bool:
-    """Say whether most of what was due was not sent, though the switch had room for it. Then the
-    sender had no turn at its CPU."""
+    """Return whether the sender missed most of its frames although the switch accepted frames. The
+    sender then got no CPU time."""
     senders = [part for part in trial.parts if {"sender", "client"} & set(part.roles)]
     return trial.tx_frames < trial.tx_unsent and not any(part.blocked for part in senders)
 
 
 def _longer(path: Path, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
-    """Return the trial of as many frames in twice the time. HostTooBusy where it was long
-    already."""
+    """Return a trial with as many frames in twice the time. Raise HostTooBusy if the trial is
+    already at the limit."""
     if 2 * spec.duration_s <= _LONGEST_S:
         return _stretched(spec, 2)
     cpus = sorted({part.cpu for part in trial.parts if part.cpu is not None})
@@ -134,13 +137,13 @@ def _longer(path: Path, trial: TrialResult, spec: TrialSpec) -> TrialSpec:
 
 
 def _stretched(spec: TrialSpec, times: int) -> TrialSpec:
-    """Return the trial of as many frames in so many times the time, within limits."""
+    """Return a trial with as many frames in a multiple of the time, up to the limit."""
     duration_s = min(times * spec.duration_s, _LONGEST_S)
     return spec.model_copy(update={"duration_s": duration_s, "rate_pps": _FRAMES / duration_s})
 
 
 def _counted_by_devices(path: Path) -> bool:
-    """Say whether counters of hardware are among those of the switch's ports."""
+    """Return whether the switch's ports include hardware counters."""
     devices = {PortKind.NIC_KERNEL, PortKind.NIC_PCI}
     return any(end.kind in devices for _, end in path.ends)
 
@@ -180,8 +183,8 @@ def _wrong(path: Path, trial: TrialResult) -> Iterator[str]:
 
 
 def _wrong_at_ports(path: Path, trial: TrialResult) -> Iterator[str]:
-    """Return what is wrong at the switch's ports: frames merged, divided or flooded show in what
-    they counted."""
+    """Yield the mistakes in the counters of the switch's ports: they reveal merged, divided and
+    flooded frames."""
     ends = trial.counters.at_switch
     known = {port.id for each in path.switches for port in each.wiring.ports}
     if trial.lost or set(ends) != known:
@@ -207,8 +210,9 @@ _VXLAN = (4789).to_bytes(2)
 
 
 def differences(seen: bytes, expected: bytes) -> list[str]:
-    """Return in words how a frame's headers differ from those that are expected, up to the ports.
-    Lengths and checksums of its own are right or wrong by themselves."""
+    """Return the differences between the headers of a frame and the expected headers, up to the
+    ports, in words. Lengths and checksums in the frame are checked on their own, not against the
+    expected headers."""
     one, other = _fields(seen), _fields(expected)
     wrong = [
         f"{name} {one.get(name, 'none')} instead of {other.get(name, 'none')}"

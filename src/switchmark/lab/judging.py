@@ -1,5 +1,5 @@
-"""This module judges trials: whether one can be believed, or why not, by the balance of its path,
-what the host did meanwhile, doubts with their evidence, and the verdict."""
+"""The judgement of trials: frame balance, activity of the host, doubts with their evidence, and the
+verdict."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ _INTERRUPTS = 1000.0
 
 @dataclass(slots=True)
 class JudgedTrials:
-    """This object measures and judges the trials of one test. `at_work` tells the processes that do
-    the switch's work, `there` the host they are on, `noise` is the certificate from before the
-    test, `calibration` what the traffic does on a cable, `gate` what the functional trial showed,
-    `capture` how many frames of each port are kept; `rerun` is how often a trial that a passing
-    disturbance spoiled is run again, and `discarded` says for each that was why."""
+    """The trials of one test, measured and judged.
+
+    `at_work` returns the processes that do the work of the switch, `there` is their host. `noise`
+    is the noise certificate from before the test. `calibration` is the performance without a
+    switch. `gate` is the result of the functional trial. `capture` is the number of frames captured
+    per port. `rerun` is how often a trial is repeated that a passing disturbance spoiled, and
+    `discarded` has the reason for every such trial.
+    """
 
     host: Host
     path: Path
@@ -52,7 +55,7 @@ class JudgedTrials:
     discarded: list[str] = field(default_factory=list)
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
-        """Run a trial, and judge it; run it again while it is spoiled and may be."""
+        """Run a trial and judge it. Repeat it while it is spoiled and repeats are left."""
         cpus = self.path.placement.used([cpu.id for cpu in self.cpus])
         discarded: list[str] = []
         for attempt in range(self.rerun + 1):
@@ -70,7 +73,8 @@ class JudgedTrials:
         return self.recall(_with_evidence(trial, discarded=tuple(discarded)))
 
     def _read(self, cpus: Collection[int]) -> tuple[Snapshot, Mapping[str, int]]:
-        """Return what the host does, and the CPU time of the switch's threads, read at once."""
+        """Return the activity of the host and the CPU time of the switch's threads, read
+        together."""
         pids, there = self.at_work(), self.there or self.host
         files = {self.host: snapshot_files(cpus)}
         files[there] = [*files.get(there, ()), *thread_time_files(pids)]
@@ -78,7 +82,8 @@ class JudgedTrials:
         return Snapshot.read(taken[self.host], cpus), thread_times(taken[there], pids)
 
     def recall(self, trial: TrialResult) -> TrialResult:
-        """Count a judged trial, of now or of an earlier visit, with those discarded before it."""
+        """Count a judged trial, new or from an earlier visit, with the trials discarded before
+        it."""
         self.discarded += trial.evidence.discarded
         return trial
 
@@ -106,7 +111,8 @@ class JudgedTrials:
         return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
 
     def _doubts_here(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
-        """Return the doubts that are found here, with their evidence. To find one more: a line."""
+        """Return the doubts that this module finds, with their evidence. To add a doubt, add a
+        line."""
         finders = {
             "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
@@ -131,7 +137,7 @@ class JudgedTrials:
     def _told(
         self, trial: TrialResult, here: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
-        """Return the evidence of every doubt, also of those that others have found."""
+        """Return the evidence of every doubt, including those found elsewhere."""
         told: dict[str, Any] = {
             "host-busy": {
                 "taken": trial.evidence.taken,
@@ -150,8 +156,8 @@ class JudgedTrials:
         return {doubt: told.get(doubt) for doubt in trial.doubts}
 
     def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
-        """Return by CPU what others took of it during the trial; before the test, where nobody
-        polled."""
+        """Return the share of every CPU that other processes took during the trial. For CPUs that
+        no part polled, use the share from before the test."""
         isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
         taken = dict(trial.evidence.taken)
         known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
@@ -190,7 +196,8 @@ class JudgedTrials:
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:
-    """Return the trial with the cores of each thread of the switch, warm-up and drain included."""
+    """Return the trial with the cores that every thread of the switch used, warm-up and drain
+    included."""
     cores = {name: round(ns / 1e9 / elapsed_s, 4) for name, ns in ran_ns.items()}
     used = {name: share for name, share in cores.items() if share > 0.001}
     parts = tuple(
@@ -201,5 +208,5 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
 
 
 def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
-    """Return the trial with more of its evidence."""
+    """Return the trial with additional evidence."""
     return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})

@@ -1,6 +1,6 @@
-"""The lab: brings a test's path up, measures what its search asks for, takes it down again.
+"""The lab: it brings up the path of a test, runs the trials of its search, and takes the path down.
 
-A path stays up for the next test if that shares it (`path.path.path_key`) and nothing has failed.
+A path stays up for the next test if both share it (`path.path.path_key`) and nothing has failed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _FIRST_WARMUP_S, _SHORTEST_S = AXES["warmup"].default, 0.01
 
 
 def _warm_up(trials: Trials, spec: TrialSpec) -> None:
-    """Warm a path up before its first trial as usual, where those of a round have a shorter
-    warm-up. Who asked for none gets none."""
+    """Run a full warm-up before the first trial on a path, if the trials of a round have a shorter
+    one. A test without warm-up gets none."""
     if 0 < spec.warmup_s < _FIRST_WARMUP_S:
         longer = {"duration_s": _SHORTEST_S, "warmup_s": _FIRST_WARMUP_S}
         trials.measure(spec.model_copy(update=longer))
@@ -60,8 +60,8 @@ def _warm_up(trials: Trials, spec: TrialSpec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """This record has what labs of one run share: hosts, what was found on them, what was measured
-    on cables, what processors count."""
+    """The state that labs of one run share: hosts, probes, measurements on cables, and the
+    available processor counters."""
 
     hosts: Hosts
     probes: Probes
@@ -71,17 +71,18 @@ class Instruments:
 
 
 class Lab:
-    """A lab runs tests, one at a time. It is a context manager: what is up at its end is taken
-    down, unless `keep`; `left` then says what could not be undone, and how it is. `capture` frames
-    of each port go to pcap files in the run folder.
+    """A lab that runs tests, one at a time.
 
-    `calibrate` says whether the traffic program is measured without a switch first, `gate` what
-    becomes of a switch that fails the functional trial, `rerun` how often a trial that a passing
-    disturbance spoiled is run again; `hosts` are those that tests name; without them the lab has
-    its own.
+    The lab is a context manager. It takes the path down at its end, unless `keep` is set. `left`
+    then lists what could not be undone, and how to clean it up. `capture` is the number of frames
+    per port that go to pcap files in the run folder.
 
-    A lab that is `beside` another has another path up at the same time: they share their
-    `instruments`; what its processes say goes to the folder `logs`.
+    `calibrate` is when to measure the baseline without a switch. `gate` is the action for a switch
+    that fails the functional trial. `rerun` is how often to repeat a trial that a passing
+    disturbance spoiled. `hosts` are the hosts that tests name; by default the lab opens its own.
+
+    A lab with `beside` shares the `instruments` of that lab, while both have a path up. The logs of
+    its processes go to the folder `logs`.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Lab:
             else beside.instruments
         )
         self._hosts = self.instruments.hosts
-        self._host = self._hosts[HOST.host]  # of the test that is measured
+        self._host = self._hosts[HOST.host]  # the host of the current test
         self._probes = self.instruments.probes
         self._calibrations = self.instruments.calibrations
         self._cable_latencies = self.instruments.cable_latencies
@@ -159,13 +160,13 @@ class Lab:
                 self.left = (*failures, clean) if failures else ()
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """Return what a figure depends on besides its axes: versions, and the placement that this
-        host makes of `auto`. Unavailable if something is missing."""
+        """Return what the figures of a test depend on besides its axes: versions, and the placement
+        that `auto` selects on this host. Raise Unavailable if something is missing."""
         return self._probes.locate(test).versions()
 
     @property
     def up(self) -> RunningPath | None:
-        """Return the path that is up, if there is one."""
+        """Return the path that is up, or None."""
         return self._up
 
     @property
@@ -177,8 +178,8 @@ class Lab:
         return self._workspace
 
     def calibrate(self, test: Test) -> None:
-        """Measure what a test lacks on cables. No path of this lab stays up. Unavailable or
-        UsageError if this host cannot have the test."""
+        """Measure what a test needs on cables. This takes down the path of this lab. Raise
+        Unavailable or UsageError if this host cannot run the test."""
         self.take_down()
         at = self._move_to(test)
         basis = Basis(self._drawn(at), at.versions(), *at.booted)
@@ -186,15 +187,17 @@ class Lab:
         self._cable_latencies.of(basis)
 
     def run(self, test: Test, *, then: Test | None = None) -> Record:
-        """Run one test by itself, to its end."""
+        """Run one complete test on its own."""
         record = self.visit(Visit(test, then=then))
         assert record is not None
         return record
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run one test. Expected failures are in the record. None if it wants more new repeats
-        than the visit allows: the trials that it had are stored trials of the next one. The
-        path is left up if the test that comes next shares it."""
+        """Run one test, or a part of its repeats. The record contains expected failures.
+
+        Return None if the test needs more new repeats than the visit allows. Its trials so far are
+        then the stored trials of the next visit. The path stays up if the next test shares it.
+        """
         record = Record(
             key=visit.key,
             number=visit.number,
@@ -215,7 +218,7 @@ class Lab:
             return record.model_copy(update={**failed, "doubts": error.doubts})
 
     def _reasons(self, error: Exception) -> str:
-        """Return why a test has no result, and what of it could not be undone."""
+        """Return the reasons for a missing result, and what could not be undone."""
         return "\n".join((str(error), *self._not_undone))
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
@@ -296,8 +299,8 @@ class Lab:
         )
 
     def _estimate(self, running: RunningPath, judged: JudgedTrials, visit: Visit) -> Estimate:
-        """Return what the test's search finds on a path; what accompanies its trials ends with
-        them. Paused where it wants more new repeats than the visit allows."""
+        """Return the estimate of the test's search on a path. Noise and captures end with the
+        trials. Raise Paused if the search needs more new repeats than the visit allows."""
         stored, search = list(visit.stored), running.path.drivers.search
         begun: set[int] = set()
 
@@ -334,8 +337,8 @@ class Lab:
                 self._not_undone += self._executor.unwind(to=mark)
 
     def _capture_name(self, number: int) -> str:
-        """Return a name for the captures of a visit of a test: its number, and from its second
-        visit on which visit it is."""
+        """Return a name for the captures of a visit: the number of the test, with the number of the
+        visit from the second visit on."""
         later = (f"{number:04d}.{visit}" for visit in count(2))
         return next(
             name
@@ -344,14 +347,14 @@ class Lab:
         )
 
     def _move_to(self, test: Test) -> Location:
-        """Work on the hosts of a test from now on; return where it is."""
+        """Switch to the hosts of a test, and return its location."""
         at = self._probes.locate(test)
         self._host, self._executor.home = at.host, at.home
         return at
 
     def _goes_on_with(self, at: Location, versions: Mapping[str, str]) -> bool:
-        """Turn the path that is up to another test; False if it does not serve or is dead, or
-        stands in the way of a calibration or a cable latency."""
+        """Switch the path that is up to another test. Return False if the path does not suit the
+        test, has died, or blocks a calibration or a cable latency."""
         if (running := self._up) is None or not running.serves(at.test):
             return False
         path = turned_to(running.path, at.test)
@@ -365,12 +368,12 @@ class Lab:
         return False
 
     def _drawn(self, at: Location) -> Path:
-        """Return what is to be built for a test. Unavailable or UsageError if its hosts cannot."""
+        """Return the path to build for a test. Raise Unavailable or UsageError if its hosts
+        cannot."""
         return draw(at, self._workspace, self._executor.can, captured=bool(self._capture))
 
     def _bring_up(self, path: Path) -> RunningPath:
-        """Build a path and let it show that its switch does the work. What fails leaves nothing
-        up."""
+        """Build a path and run its functional trial. If this fails, undo everything."""
         mark = self._executor.mark()
         try:
             running = self._build(path)
@@ -383,7 +386,7 @@ class Lab:
         return running
 
     def _require_whole(self, test: Test) -> None:
-        """Raise TrialFailed where the path of a test has died while it rested; it comes down."""
+        """Raise TrialFailed if the path of a test died while it rested, and take it down."""
         if (running := self._up) is None or not shares_path(running.path.test, test):
             return
         try:
@@ -395,7 +398,8 @@ class Lab:
             raise
 
     def _prove_again(self, running: RunningPath) -> None:
-        """Let a path show that it does its work after it has rested. What fails comes down."""
+        """Repeat the functional trial after the path has rested. If it fails, take the path
+        down."""
         try:
             gate = pass_gate(running.path, running.trials, self._gate)
         except BaseException:
@@ -404,15 +408,15 @@ class Lab:
         running.frames_after = gate.frames if gate else 0
 
     def take_down(self) -> None:
-        """Undo the path that is up, if there is one."""
+        """Take down the path that is up, if any."""
         if self._up is not None:
             running, self._up = self._up, None
             running.trials.end()
             self._not_undone += self._executor.unwind(to=running.mark)
 
     def _noise(self, path: Path) -> NoiseCertificate:
-        """Return what else happens on the cores of a test while it rests. What polls on a path that
-        is up is no noise: its cores are left out."""
+        """Return the background load on the cores of a test while it is idle. If a path is up,
+        leave out the cores of its polling processes, because they are not noise."""
         polling = ["switch", *(part.id for part in path.hosted)]
         but = polling if self._up or self.kept else ()
         cpus = path.placement.used([cpu.id for cpu in read_cpus(self._host)], but=but)
@@ -425,8 +429,8 @@ class Lab:
         spec: TrialSpec,
         enough: Callable[[Sequence[TrialResult]], bool],
     ) -> Sequence[TrialResult]:
-        """Run trials of a test without a switch, on the CPUs of another one's placement and beside
-        the same noise, until there are enough. No path may be up."""
+        """Run trials of a test without a switch until there are enough. The trials use the CPUs of
+        another test's placement and the same background load."""
         own = prepared(self._probes.locate(test), self._workspace, self._executor.can)
         path = own.placed(placement)
         mark = self._executor.mark()
@@ -448,7 +452,7 @@ class Lab:
 
 
 def _check_noise(executor: Executor, noise: Plan) -> None:
-    """Raise TrialFailed if a process of the noise has ended."""
+    """Raise TrialFailed if a process of the background load has ended."""
     for step in noise:
         if isinstance(step, Spawn):
             process = executor.process(step.name)

@@ -1,2 +1,2 @@
-"""This package decides what is built for a test: its topology, parts, nodes, tasks and plan. It is
+"""Decisions about what to build for a test: topology, parts, nodes, tasks and plan. This package is
 pure: it touches no host."""
