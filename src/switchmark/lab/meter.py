@@ -1,6 +1,6 @@
-"""Measures what the parts of a path cost in the measured phase of a trial, besides the CPU time
-that the traffic program reports: that of other processes, how often threads were switched and
-moved, interrupts on their CPUs, the processor's counters."""
+"""The costs of a path during the measured phase of a trial, in addition to the CPU time that the
+traffic program reports: CPU time of other processes, context switches and migrations of threads,
+interrupts on their CPUs, and the processor's counters."""
 
 from __future__ import annotations
 
@@ -34,24 +34,26 @@ from switchmark.runs.executor import Executor
 
 _SWITCH, _FUNCTION = "switch", "function"
 _CPUS = "cpus"
-"""The place of all CPUs of a test: a switch in the kernel has no threads, its work is in theirs."""
+"""The place for all CPUs of a test. A switch in the kernel has no threads: its work runs in
+theirs."""
 
 Pids = Mapping[str, Collection[int]]
-"""The processes of a path by place: `switch`, a function, or the parts that one process plays,
-joined by `+`."""
+"""The processes of a path by place. A place is `switch`, a function, or the parts that share a
+process, joined by `+`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A meter counts on a path that is up. `cpus` are those of the test; `playing` tells the
-    processes of the traffic program, `hosted` the others that work; `counting` is what the
-    processor counts here, `folder` is where perf may write; `hosts` are those that the processes
-    are on, by place.
+    """A meter for a path that is up.
 
-    Switches of threads are read from the kernel's own counts, which it keeps anyway, and not
-    counted by perf: an event that perf counts for a thread costs 0.4 us at each switch, a third of
-    a turn of two parts that yield to each other; for a CPU, 0.1 us (measured, 6.18). So the
-    processor's counters, too, are those of a whole CPU where parts share it.
+    `cpus` are the CPUs of the test. `playing` returns the processes of the traffic program,
+    `hosted` the other processes that work. `counting` are the processor's counters on this host.
+    perf writes to `folder`. `hosts` are the hosts of the processes, by place.
+
+    Context switches are read from the kernel's own counts, which cost nothing extra. A perf event
+    per thread costs 0.4 us per context switch, a third of a turn of two parts that yield to each
+    other. A perf event per CPU costs 0.1 us (measured with Linux 6.18). For this reason, the
+    processor's counters also cover the whole CPU where parts share it.
     """
 
     host: Host
@@ -65,8 +67,8 @@ class Meter:
 
     @contextmanager
     def armed(self, path: Path, hz: int | None) -> Iterator[Window]:
-        """Give a window that is ready to begin, with `hz` samples a second of each CPU. What is
-        started for it has ended when this does."""
+        """Yield a window that is ready to begin, with `hz` samples per second per CPU. At the end,
+        stop everything started for it."""
         window = Window(self, path, hz)
         try:
             yield window
@@ -75,12 +77,13 @@ class Meter:
 
 
 class Window:
-    """A window is the time from `begin` to `stop`. perf starts with it, and does not count yet. A
-    counter that fails is missing, with its reason; the trial is none the worse.
+    """The time from `begin` to `stop`. perf starts with the window, but counts only from `begin`.
 
-    `cost` sets what the traffic program does not report: `used` are the cores that the hosted
-    processes used, and those that they were kept waiting for, by place. `stolen` is the share of
-    the host's CPU time that its hypervisor kept.
+    If a counter fails, its value is missing and the cost gives the reason. The trial stays valid.
+
+    `cost` sets the values that the traffic program does not report. `used` are the cores that the
+    hosted processes used and the cores that they waited for, by place. `stolen` is the steal time,
+    as a share of the host's CPU time.
     """
 
     def __init__(self, meter: Meter, path: Path, hz: int | None) -> None:
@@ -107,26 +110,26 @@ class Window:
 
     def ready(self) -> None:
         """Wait until the counters have started."""
-        self._tell("ping")  # its answer says so
+        self._tell("ping")  # perf answers when it has started
         self._profiler.ready()
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._began = self._kernels_counts()
         self._since_ns = time.monotonic_ns()
         self._tell("enable")
         self._profiler.begin()
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._tell("disable")
         self._profiler.end()
         self._elapsed_ns = time.monotonic_ns() - self._since_ns
         self._stopped = self._kernels_counts()
 
     def cost(self, tsc_hz: int | None) -> TrialCost:
-        """Return the counts of the window, and end the counters. The cycle counter has `tsc_hz`
-        ticks a second."""
+        """Return the counts of the window and end the counters. `tsc_hz` is the frequency of the
+        cycle counter."""
         began, now = self._began, self._stopped
         assert began is not None
         assert now is not None
@@ -151,7 +154,7 @@ class Window:
         )
 
     def disarm(self) -> None:
-        """End perf, which writes its counts then."""
+        """End perf, which then writes its counts."""
         self._meter.executor.unwind(to=self._mark)
 
     def _perf(self) -> Iterator[Spawn]:
@@ -177,19 +180,19 @@ class Window:
                 self._missing = f"perf failed: {str(error).partition(chr(10))[0]}"
 
     def _kernels_counts(self) -> KernelCounts:
-        """Return what the kernels have counted so far."""
+        """Return the current counts of the kernels."""
         host, cpus, hosts = self._meter.host, self._meter.cpus, self._meter.hosts
         return KernelCounts.read(host, cpus, hosts, self._pids, self._hosted)
 
     def _scheduled(self, place: str, now: KernelCounts) -> SchedulerCounts:
-        """Return how often the threads of a place were taken off a CPU, and moved."""
+        """Return the context switches and the migrations of the threads of a place."""
         assert self._began is not None
         switches, moves = switched_since(self._began.switches[place], now.switches[place])
         roles = self._roles[place]
         return SchedulerCounts(roles=roles, context_switches=switches, migrations=moves)
 
     def _counts(self) -> dict[str, ProcessorCounts]:
-        """Return the processor's counts by place, or by the CPUs of those that share them."""
+        """Return the processor's counts by place, or by the CPUs that several places share."""
         by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
         by_place: dict[str, ProcessorCounts] = {}
         for place in self._by_thread:
@@ -212,14 +215,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class KernelCounts:
-    """What kernels have counted of the processes of a path up to a moment, by place."""
+    """The counts that kernels keep for the processes of a path at a moment, by place."""
 
     softirq: SoftirqTimes
-    """Of CPUs."""
+    """The times of CPUs in softirqs."""
     switches: Mapping[str, Switches]
-    """Of threads."""
+    """The context switches of threads."""
     ran: Mapping[str, tuple[int, int]]
-    """How long some processes ran and waited for a CPU, in ns."""
+    """The run time and the waiting time of some processes, in ns."""
 
     @classmethod
     def read(
@@ -230,8 +233,8 @@ class KernelCounts:
         pids: Pids,
         timed: Collection[str],
     ) -> KernelCounts:
-        """Read the counts of the CPUs of one host, and of the processes of each place on its own,
-        on all hosts side by side. The time of those at `timed` places is read, too."""
+        """Read the counts of the CPUs of one host, and of the processes of every place on its host,
+        from all hosts at once. Read the CPU time for `timed` places only."""
         files = defaultdict(list, {host: softirq_files(host, cpus)})
         for place, each in pids.items():
             files[hosts[place]] += switch_files(each)
@@ -244,8 +247,8 @@ class KernelCounts:
         )
 
     def used_since(self, before: KernelCounts) -> dict[str, tuple[float, float]]:
-        """Return by place the cores that its processes used since then, and those that they waited
-        for."""
+        """Return, by place, the cores that its processes used since `before`, and the cores that
+        they waited for."""
         elapsed_ns = 1e9 * (self.softirq.at_s - before.softirq.at_s)
         used = {}
         for place, (ran, waited) in self.ran.items():
@@ -257,8 +260,8 @@ class KernelCounts:
 def _whose_counters(
     meter: Meter, path: Path, pids: Pids
 ) -> tuple[list[str], dict[str, tuple[int, ...]]]:
-    """Return the places that are counted for by thread, and CPUs, by the places that share them.
-    The counters of a virtual machine are its own."""
+    """Return the places to count by thread, and the CPUs to count for places that share them.
+    Virtual machines use separate counters and are skipped."""
     if not meter.counting.events:
         return [], {}
     by_thread = []
@@ -281,7 +284,7 @@ def _whose_counters(
 
 
 def roles_of(path: Path) -> dict[str, list[str]]:
-    """Return what is done at each place of a path."""
+    """Return the roles of every place of a path."""
     played = {
         player.name: [role.value for part in player.parts for role in part.roles]
         for player in path.processes

@@ -1,5 +1,4 @@
-"""This module adds up what came of a trial: what the traffic processes, the ports and the host say
-of it."""
+"""The result of a trial, from the reports of the traffic processes, the ports and the host."""
 
 from __future__ import annotations
 
@@ -32,18 +31,18 @@ _COUNTED = (
 )
 _ADDED = {name: name for name in ("early", "after_end", "mixed", "unfollowed", "ties")}
 _ADDED["left_over"] = "other_phase"
-_CLOCKS_FAIL_NS = 5_000_000  # clocks that are told no better say nothing of a frame's time
+_CLOCKS_FAIL_NS = 5_000_000  # with a larger clock error, latency is meaningless
 _STARTED_LATE = 1e-4
-"""Of the measured phase: what lacks of a rate then does not show in its first three digits, and of
-the frames that look older, too few for the 99.9th percentile to be one of them."""
+"""The tolerated delay, as a share of the measured phase. A smaller delay does not change the first
+three digits of a rate, and delays too few frames to affect the 99.9th percentile."""
 
 _Sent = dict[str, tuple[Message, ...]]
-"""By flow, the reports of the tasks that sent it."""
+"""The reports of the sending tasks, by flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """This object adds up what the workers of a path report of a trial."""
+    """The result of a trial, computed from the reports of the workers of a path."""
 
     path: Path
     workers: Sequence[Worker]
@@ -77,13 +76,13 @@ class Outcome:
                         flow = part.sent[0].id
                         sent[flow] = (*sent.get(flow, ()), task["sent"])
                     if "received" in task:
-                        # A client receives the answers to its own flow.
+                        # A client receives the answers to the flow that it sends.
                         flows = part.received or part.sent
                         received[flows[0].id] = task["received"]
             parts += self._part_reports(worker, report, used)
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
-        sums["stray"] += astray  # servers do not answer what is for another
+        sums["stray"] += astray  # servers do not answer frames for other parts
         tasks_sent = [report for each in sent.values() for report in each]
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(report["frames"] for report in received.values())
@@ -152,7 +151,7 @@ class Outcome:
             if part.own_kernel:
                 cpu = next(iter(part.cpus), None)
                 cores = used[part.id][0]
-            # What a guest thinks it used is not what its machine took of the host.
+            # The CPU time that a guest measures is not what its machine takes of the host.
             unknown = together or part.own_kernel
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
@@ -178,7 +177,7 @@ class Outcome:
     def _lost_at(
         self, reports: Sequence[Message], counted: PathCounters, sums: Mapping[str, int], lost: int
     ) -> dict[Place, int]:
-        """Return each lost frame's place, as far as somebody counted it."""
+        """Return the places where frames were lost, as far as a counter shows them."""
         places: dict[Place, int] = defaultdict(int)
         for worker, report in zip(self.workers, reports, strict=True):
             for (_, port, _), counts in zip(worker.plays.opened, report["ports"], strict=True):
@@ -195,10 +194,10 @@ class Outcome:
         guests = {port.id for part in self.path.in_vms for port in part.ports}
         for end, counters in counted.links.items():
             places[Place.out(end)] = counters.tx_dropped or 0
-            # What a veth end has no room for is its peer's; a guest's NIC has no such peer.
+            # Drops at a full veth end show at its peer. A guest's NIC has no such peer.
             if end.at_switch or end.port in guests:
                 places[Place.into(end)] = counters.rx_dropped or 0
-        if self.path.test.copies > 1:  # what does not enter the switch lacks in every copy
+        if self.path.test.copies > 1:  # a frame lost before the switch is missing in every copy
             for source in {flow.source for flow in self.path.flows}:
                 for place in (
                     Place.out(PortEnd(source)),
@@ -207,14 +206,15 @@ class Outcome:
                 ):
                     places[place] *= self.path.test.copies
         places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
-        # Of a frame that was flooded a copy goes astray, and it arrives nevertheless.
+        # A flooded frame arrives, and only its copy goes astray.
         places[Place(PlaceKind.STRAY)] = min(sums["stray"], max(0, lost))
         places[Place(PlaceKind.LATE)] = sums["after_drain"]
         places[Place(PlaceKind.BEYOND)] = sums["beyond"]
         return {place: frames for place, frames in places.items() if frames}
 
     def _wire_bytes(self, received: Message) -> int:
-        """Return the bytes with headers and FCS, whatever part of a frame the engine sees."""
+        """Return the bytes received, with headers and FCS, even if the engine sees only the
+        payload."""
         headers = 42 if self.path.drivers.receiver.needs_ip else 0
         return int(received["bytes"]) + (headers + FCS_BYTES) * int(received["frames"])
 
@@ -261,9 +261,9 @@ class Outcome:
     def _sent_by_flow(
         self, first: Flow, flow: Flow, reports: Sequence[Message]
     ) -> list[tuple[str, int]]:
-        """Return the names of the flows that arrive where this one does, and how many frames were
-        sent of each, by the reports of the tasks that sent them: each core sent its own in turn.
-        `first` is the one of which this one is a copy, or itself."""
+        """Return the names of the flows that arrive with `flow`, and the number of frames sent in
+        every flow. Every sending core cycles through its share of the flows. `first` is the flow
+        whose copy is `flow`, or `flow` itself."""
         counts = [
             frames // flows + (number < frames % flows)
             for report in reports
@@ -282,7 +282,7 @@ class Outcome:
 
     @property
     def _unsure_ns(self) -> int:
-        """Return by how much one-way latency is wrong at most where its ends read two clocks."""
+        """Return the maximum error of one-way latency if its ends read two clocks."""
         one_way = self.path.test.dimension == "throughput"
         if not one_way or all(_reads_one_clock(self.path, part) for part in self.path.parts):
             return 0
@@ -295,14 +295,17 @@ class Outcome:
         used: Mapping[str, tuple[float, ...]],
         load: Mapping[str, float],
     ) -> dict[str, float]:
-        """Return by CPU the share of it that others took: those who poll there were ready to run,
-        and it ran none of them. What nobody wanted, and what a CPU limit withheld, was not taken.
+        """Return the share of every CPU that other processes took. In that time, a polling part was
+        ready to run and no part ran. Time that no part asked for does not count as taken, and
+        neither does time withheld by a CPU limit.
 
-        To many kernels who has used up a limit waits for a CPU, like who is kept from it: of that
-        time no more was taken than lacks of the limit, and than the CPU was at work (`load`)."""
+        On many kernels, a process that has used up its CPU limit counts as waiting, like a process
+        that waits for the CPU. The share taken is therefore at most the rest of the limit, and at
+        most the time that the CPU was busy (`load`).
+        """
         shares = dict(used)
         cpus_of = {part: pin.cpus for part, pin in self.path.placement.pins.items() if pin.cpus}
-        if "switch" not in shares:  # in the kernel, it has no thread that waits for its CPUs
+        if "switch" not in shares:  # a switch in the kernel has no thread that waits for CPUs
             cpus_of.pop("switch", None)
         ended = {part.id for part in self.path.parts if part.sent}
         for worker, report in zip(self.workers, reports, strict=True):
@@ -316,9 +319,9 @@ class Outcome:
         groups = sorted(set(cpus_of.values()))
         for cpus in groups:
             if any(set(cpus) & set(other) for other in groups if other != cpus):
-                continue  # who waits there may wait for another part
+                continue  # a part there may wait for another part
             here = [who for who in shares if cpus_of.get(who.partition("+")[0]) == cpus]
-            # A burst ends before its trial does, and its sender with it.
+            # A burst ends before its trial ends, and so does its sender.
             busy = [who for who in here if not (spec.frames and who in ended)]
             if busy:
                 ready = min(sum(shares[who]) for who in busy)
@@ -334,15 +337,14 @@ class Outcome:
         return by_cpu
 
     def _limit(self, who: str) -> float | None:
-        """Return the cores that a part, or the switch, may use; None without a CPU limit."""
+        """Return the CPU limit of a part or the switch, in cores; None without a limit."""
         kind = {part.id: None if part.physical else "function" for part in self.path.parts}
         of = kind.get(who.partition("+")[0], "switch")
         percent = self.path.test.limits.get(of) if of else None
         return None if percent is None else percent / 100
 
     def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
-        """Return how long after its start each part began the measured phase, of those that were
-        late."""
+        """Return the delay of every part that began the measured phase late, in ns."""
         late = {}
         for worker, report in zip(self.workers, reports, strict=True):
             for parts, thread in zip(self._threads(worker), report["threads"], strict=True):
@@ -351,7 +353,7 @@ class Outcome:
         return late
 
     def _threads(self, worker: Worker) -> list[tuple[Part, ...]]:
-        """Return the parts of a process by its threads."""
+        """Return the parts of a process, by thread."""
         return [worker.parts] if self.path.together else [(part,) for part in worker.parts]
 
     def _doubts(
@@ -377,15 +379,15 @@ class Outcome:
 
 
 def _reads_one_clock(path: Path, part: Part) -> bool:
-    """Say whether both ends of the flows that a part receives read one clock."""
+    """Return whether a part's received flows have both ends on one clock."""
     ends = {port for flow in part.received for port in (flow.source, flow.sink)}
     holders = (each for each in path.parts if ends & {port.id for port in each.ports})
     return len({each.clock for each in holders}) <= 1
 
 
 def _is_short(test: Test, search: Search, spec: TrialSpec) -> bool:
-    """Say whether a trial took too little time: by itself, or with the other repeats of its load
-    where each trial is one."""
+    """Return whether a trial is too short, alone or together with the other repeats at its load if
+    every trial is a repeat."""
     repeats = 1
     if search.independent and spec.duration_s == test.duration:
         repeats = least_repeats(test.repeat, test.until_certain)

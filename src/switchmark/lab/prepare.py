@@ -1,4 +1,4 @@
-"""Decides which CPUs, and which memory, the path of a test has on its hosts."""
+"""The assignment of CPUs and memory to the path of a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from switchmark.runs.cgroups import cpu_root
 from switchmark.runs.nics import numa_nodes
 
 PLAN_PREFIX = "smPLAN"
-"""The prefix of names where nothing is to be built."""
+"""The prefix for names in plans that are not carried out."""
 
 
 def prepare(
@@ -38,10 +38,12 @@ def prepare(
     far: Host | None = None,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Path:
-    """Return the path with its switch on the cores that the placement gives it. `modes` are those
-    of the probed environments, `probed` what was found of the switch and the function. `can` says
-    whether steps can be carried out: memory whose kind is free to choose is hugepages if all of
-    them can be had. `far` is the second of two machines."""
+    """Return the path with its parts on CPUs by the placement.
+
+    `modes` are the modes of the probed environments, `probed` the results for the switch and the
+    function. `can` returns whether steps can be carried out: with memory `auto`, the path uses
+    hugepages if all of them are available. `far` is the second of two machines.
+    """
     path = resolve(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
     cpus = read_cpus(host)
     ports = [port for each in path.switches for port in each.wiring.ports]
@@ -72,8 +74,8 @@ def place_parts(
     theirs: Sequence[Cpu] = (),
     nodes: Sequence[Mapping[str, int]] = ({}, {}),
 ) -> Placement:
-    """Return the placement of a test on the CPUs of its host; of two machines, `theirs` are those
-    of the second. `nodes` are the NUMA nodes of NICs, by name, of each."""
+    """Return the placement of a test on the CPUs of its host. With two machines, `theirs` are the
+    CPUs of the second. `nodes` maps the NICs of each machine to NUMA nodes."""
     test, users = path.test, path.cpu_users
     if not theirs:
         may_share = test.placement == AUTO and may_share_process(test)
@@ -89,6 +91,6 @@ def place_parts(
 
 
 def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
-    """Return the placement that a host makes of the one asked for. `mode` is that of the switch."""
+    """Return the placement policy that a host uses for a test. `mode` is the mode of the switch."""
     path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
     return place_parts(path, read_cpus(host), read_cpus(far) if far else ()).policy

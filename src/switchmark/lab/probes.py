@@ -1,5 +1,5 @@
-"""Finds the hosts that a test is on, and what they have of all that it names: the switch, the
-environments, the engine and more. Each probe runs once on a host in a run."""
+"""The hosts of a test, and the results of probes there: the versions and modes of the switch, the
+environments, the engine and more. A run executes every probe once per host."""
 
 from __future__ import annotations
 
@@ -29,50 +29,51 @@ from switchmark.switches.versions import is_build, probe_asked
 
 
 class Probes:
-    """Asks hosts for versions and modes, and keeps the answers."""
+    """Probes hosts for versions and modes, and caches the results."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
         self._probed: dict[tuple[Host, str, str], Version] = {}
 
     def locate(self, test: Test) -> Location:
-        """Return where a test is. UsageError where it names too many hosts or too few."""
+        """Return the location of a test. Raise UsageError if it names too many hosts or too few."""
         return Location(test, self)
 
     def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
-        """Return what a probe finds on a host; it is asked once."""
+        """Return the result of a probe on a host. The probe runs only once."""
         if (host, what, name) not in self._probed:
             self._probed[host, what, name] = probe(host)
         return self._probed[host, what, name]
 
 
 class Location:
-    """The hosts of a test, and what probes find there. No host is asked before its answer is
-    wanted; Unavailable where something is missing."""
+    """The hosts of a test, with the results of probes. Probes run when their result is needed. They
+    raise Unavailable if something is missing."""
 
     def __init__(self, test: Test, probes: Probes) -> None:
         self.test = test
         self.names = hosts_of(test)
-        """Those of the hosts that it names, the sender's first."""
+        """The names of the hosts that the test names, the sender's host first."""
         self.home = home_of(test)
-        """The host of commands that name none."""
+        """The host for commands that name no host."""
         self._drivers = drivers_of(test)
         self._probes = probes
 
     @cached_property
     def hosts(self) -> Mapping[str, Host]:
-        """Return its hosts by name, the sender's first: this host where it names none."""
+        """Return the hosts by name, the sender's host first. Without names, this is the local
+        host."""
         return {name: self._probes.hosts[name] for name in self.names or (HOST.host,)}
 
     @cached_property
     def between(self) -> Between:
-        """Return what its hosts have between them."""
+        """Return the connection between the two hosts."""
         return self._probes.hosts.between(self.names)
 
     @property
     def host(self) -> Host:
-        """Return the host that it is measured on; of two the sender's, or this one if it is
-        both."""
+        """Return the host of the measurement. With two hosts, this is the sender's host, or the
+        local host if it is both."""
         apart = len(self.names) > 1 and self.between.foreign
         return self._probes.hosts[self.names[0] if apart else self.home]
 
@@ -83,8 +84,8 @@ class Location:
         return self.hosts[self.names[1]] if apart else None
 
     def versions(self) -> Mapping[str, str]:
-        """Return what its figures depend on besides its axes: versions, and the placement that
-        this host makes of `auto`."""
+        """Return what the figures depend on besides the axes: versions, and the placement that this
+        host uses for `auto`."""
         drivers, test = self._drivers, self.test
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
             ("switch", test.switch): self._ask_switch,
@@ -121,14 +122,14 @@ class Location:
 
     @cached_property
     def booted(self) -> tuple[str, str]:
-        """Return the boot and the processor of its host, or of both: they are asked anew for each
-        location, as a host may have been booted since."""
+        """Return the boot ids and the processors of the hosts. Every location reads them again,
+        because a host may have rebooted."""
         hosts = self.hosts.values()
         return ", ".join(map(boot_id, hosts)), ", ".join(map(cpu_model, hosts))
 
     @property
     def switch(self) -> Version:
-        """Return the version and mode of its switch, the same on two hosts."""
+        """Return the version and mode of the switch, which must be the same on both hosts."""
         found = [(name, self._probed_switch(host)) for name, host in self.hosts.items()]
         (near, one), (far, other) = found[0], found[-1]
         if one.mode != other.mode:
@@ -138,8 +139,8 @@ class Location:
 
     @property
     def programs(self) -> Mapping[tuple[str, str], Version]:
-        """Return what was found of its switch, and of the function that it names unless the
-        traffic program plays it, by host and name."""
+        """Return the probe results by host and name, for the switch and for a function that is a
+        program other than the traffic program."""
         function, name = self._drivers.function, self.test.function
         found = {(at, self.test.switch): self._probed_switch(self.hosts[at]) for at in self.hosts}
         if not function.played:
@@ -151,11 +152,12 @@ class Location:
 
     @property
     def modes(self) -> Mapping[str, str | None]:
-        """Return the modes of its environments, by name."""
+        """Return the modes of the environments, by name."""
         return {each.name: self.environment(each).mode for each in self._drivers.environments}
 
     def environment(self, environment: Environment) -> Version:
-        """Return the version and mode of an environment, and what it lacks where the test is."""
+        """Return the version and mode of an environment, and the features that it lacks on the last
+        host of the test."""
         *_, last = self.hosts.values()
         return self._probes.probe("environment", environment.name, environment.probe, last)
 

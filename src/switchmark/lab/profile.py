@@ -1,7 +1,7 @@
-"""This module samples what CPUs do by `perf record`, and tells it by functions of the kernel.
+"""Profiles of the kernel: CPU samples by `perf record`, grouped by kernel function.
 
-It needs no debugging symbols: the kernel's own table of its functions does. What samples take is
-measured, not assumed: a busy loop tells the gaps that they tear into it.
+Profiles need no debugging symbols, only the kernel's table of function names. The overhead of a
+sample is measured: a busy loop shows the gaps that samples cause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REPORT_S, _ANSWER_S = 120.0, 10.0
 _LEAST, _MOST = 0.001, 40
 _TRIED_HZ, _TRIED_MS = 2000, 50
 _GAPS_NS = range(1_000, 256_000)
-"""Gaps that an interrupt makes; whoever gets a turn makes longer ones."""
+"""The gaps that an interrupt causes. A process that gets the CPU causes longer gaps."""
 
 _ROW = re.compile(
     r"^ *(?P<period>\d+) *; *(?P<samples>\d+) *; *(?P<cpu>\d+) *; *(?P<tid>\d+):[^;]*;"
@@ -70,8 +70,8 @@ GROUPS = {
     "network": r"_*(dev|skb|sock|sk|packet|netif|ip|ipv4|udp|eth|nf|qdisc|sch|fib|br|fdb|xdp)_\w+"
     r"|\w*netdev\w*|\w*_xmit|pfifo_\w+|validate_xmit\w*|sendmsg\w*|recvmsg\w*",
 }
-"""Groups of the kernel's functions, by what they do; the first that names one has it. A function
-that the compiler has put into another one is counted as that."""
+"""Groups of kernel functions by purpose. The first group that matches a function gets it. An
+inlined function counts as its caller."""
 
 _PATTERNS = {group: re.compile(pattern) for group, pattern in GROUPS.items()}
 _NOT_KERNEL = {".": "user", "g": "guest", "u": "guest"}
@@ -79,8 +79,8 @@ _NOT_KERNEL = {".": "user", "g": "guest", "u": "guest"}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample is a row of the report: how often, and for how long, a thread was met in a function
-    on a CPU. `group` is None where the CPU was idle."""
+    """A row of the report: how often, and for how long, a thread was sampled in a function on a
+    CPU. `group` is None if the CPU was idle."""
 
     period: int
     samples: int
@@ -91,12 +91,12 @@ class Sample:
 
 
 def group_of(symbol: str) -> str:
-    """Return the group of a function of the kernel; `other` for one that none names."""
+    """Return the group of a kernel function, or `other` if no group matches."""
     return next((name for name, each in _PATTERNS.items() if each.fullmatch(symbol)), "other")
 
 
 def parse_report(text: str) -> Iterator[Sample]:
-    """Yield the rows of `perf report`, with the fields period, sample, cpu, pid, sym."""
+    """Yield the rows of a `perf report` with the fields period, sample, cpu, pid and sym."""
     for row in _ROW.finditer(text):
         tid, group = int(row["tid"]), _NOT_KERNEL.get(row["kind"])
         symbol = None if group else _SUFFIX.sub("", row["symbol"])
@@ -108,7 +108,7 @@ def parse_report(text: str) -> Iterator[Sample]:
 
 
 def shares(rows: Sequence[Sample], roles: tuple[str, ...] = ()) -> Shares:
-    """Return what some rows come to; those of idle CPUs do not count."""
+    """Return the totals of some rows, without idle samples."""
     groups: Counter[str] = Counter()
     symbols: Counter[str] = Counter()
     working = [row for row in rows if row.group is not None]
@@ -131,8 +131,8 @@ def shares(rows: Sequence[Sample], roles: tuple[str, ...] = ()) -> Shares:
 
 @cache
 def probe(host: Host) -> Version:
-    """Return perf's version, and as mode the event that is sampled here. Unavailable where perf may
-    not sample whole CPUs, or the kernel does not tell the names of its functions."""
+    """Return the version of perf, with the sampled event as the mode. Raise Unavailable if perf may
+    not sample whole CPUs, or if the kernel hides the names of its functions."""
     try:
         version = host.run(("perf", "--version"))
         counting = probe_counters(host)
@@ -158,8 +158,8 @@ def probe(host: Host) -> Version:
 
 @cache
 def sample_ns(host: Host, program: str, event: str, cpu: int) -> float | None:
-    """Return what one sample takes of its CPU: the gaps of a busy loop with samples, less those
-    without, for each. `program` is the traffic program. Takes 0.15 s."""
+    """Return the time that one sample takes of its CPU: the gaps of a busy loop with sampling,
+    minus those without, per sample. `program` is the traffic program. This takes 0.15 s."""
     calm = probe_jitter(host, program, [cpu], _TRIED_MS)
     sampled = (*_RECORD, "-e", event, "-F", str(_TRIED_HZ), "-C", str(cpu), "-o", "/dev/null", "--")
     torn = probe_jitter(host, program, [cpu], _TRIED_MS, before=sampled)
@@ -171,14 +171,17 @@ def sample_ns(host: Host, program: str, event: str, cpu: int) -> float | None:
 
 
 def _gaps_ns(jitter: Jitter) -> float:
-    """Return the time in gaps of an interrupt's length. The lengths of a class lie, on average, at
-    1.5 times its least."""
+    """Return the total time in gaps of an interrupt's length. The average length in a class is 1.5
+    times its minimum."""
     return sum(1.5 * least * count for least, count in jitter.gaps if least in _GAPS_NS)
 
 
 class Profiler:
-    """A profiler samples the CPUs of a test while a window is open; with no `hz` it does nothing.
-    One that fails has said why; the trial is none the worse. It ends when the executor unwinds."""
+    """Samples the CPUs of a test while a window is open. Without `hz` it does nothing.
+
+    If it fails, the profile gives the reason and the trial stays valid. The profiler ends when the
+    executor unwinds.
+    """
 
     def __init__(
         self,
@@ -198,22 +201,22 @@ class Profiler:
             self._try(lambda: self._start(hz))
 
     def ready(self) -> None:
-        """Wait until it has started."""
+        """Wait until perf has started."""
         self._tell("ping")
 
     def begin(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         self._tell("enable")
 
     def end(self) -> None:
-        """Stop to sample."""
+        """Stop sampling."""
         self._tell("disable")
 
     def told(
         self, places: Mapping[int, str], roles: Mapping[str, Sequence[str]]
     ) -> dict[str, Profile]:
-        """End perf, and return the profile as a member of what a trial cost: that of each place by
-        the threads that it has, with its roles. Nothing without one."""
+        """End perf, and return the profile as a field of the trial's cost, split by place through
+        `places` (thread to place), with the roles of every place. Empty without `hz`."""
         if self._hz is None:
             return {}
         self._tell("stop")
@@ -257,7 +260,7 @@ class Profiler:
             self._try(lambda: control(self._executor.process(_NAME), word))
 
     def _report(self) -> str:
-        # A signal may end it before all is written (6.1).
+        # A signal may end it before all is written (Linux 6.1).
         deadline = time.monotonic() + _ANSWER_S
         while self._executor.process(_NAME).poll() is None:
             if time.monotonic() > deadline:

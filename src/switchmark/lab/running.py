@@ -1,4 +1,4 @@
-"""A path that is up, with all that tells of it while frames cross."""
+"""A path that is up, with its processes, meters and counters."""
 
 from __future__ import annotations
 
@@ -37,14 +37,17 @@ _NOT_COUNTED = Counting(missing="perf counts on one host")
 
 @dataclass(slots=True)
 class RunningPath:
-    """A running path is up: it has the path that was built, since which mark of the executor, and
-    the processes without which it is dead. `at_work` tells those that do the switch's work, on its
-    `host` (of two the sender's), `nics` are those of PCI as they were found, by place, `gate` is
-    what the functional trial showed, `daemons` are the names of the switch's processes. `alive`
-    raises TrialFailed where one that works has died, and says when; `works` says that some do
-    besides the traffic program. `built_for` is the test that it was built for, in `setup_s`;
-    `is_warm` that traffic has warmed it up, `frames_after` are those of the functional trial after
-    it had rested."""
+    """A path that is up.
+
+    `mark` is the executor's mark from before the path was built. The path is dead if one of
+    `processes` has ended. `at_work` returns the processes that do the work of the switch, on its
+    `host` (with two hosts, the sender's). `nics` are the PCI NICs as found before the run, by
+    place. `gate` is the result of the functional trial, and `daemons` are the names of the switch's
+    processes. `alive` raises TrialFailed, with the given time in its message, if a working process
+    has died. `works` is true if processes other than the traffic program do work. `built_for` is
+    the test that the path was built for, and `setup_s` is the time that this took. `is_warm` is
+    true after a warm-up. `frames_after` is the frame count of the functional trial after a rest.
+    """
 
     path: Path
     mark: int
@@ -63,14 +66,14 @@ class RunningPath:
     frames_after: int | None = None
 
     def serves(self, test: Test) -> bool:
-        """Say whether a test can be measured on this path. It cannot on one that has died."""
+        """Return whether the path can measure a test. A dead path cannot."""
         lives = all(process.poll() is None for process in self.processes)
         return shares_path(self.path.test, test) and lives
 
 
 def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -> RunningPath:
-    """Build a path and open its ports. `counting` is what the processor counts on
-    this host. What was built is undone by the executor, also where this fails."""
+    """Build a path and open its ports. `counting` are the processor's counters on this host. The
+    executor can undo all steps, even if this fails."""
     mark = executor.mark()
     nics = find_nics(host, path)
     executor.execute(lend_nics(executor.host, path, nics))
@@ -107,7 +110,7 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         **{name: executor.host(node) for name, (node, _) in programs.items()},
     }
 
-    # What a guest's process takes of its machine is less than the machine takes of this host.
+    # The process in the guest uses less CPU time than its machine uses of this host.
     vms = {part.id: boot for part in path.parts for boot in _spawned(executor, vm_of(path, part))}
 
     def alive(when: str = "during the trial") -> None:
@@ -127,7 +130,7 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
                 )
 
     def working() -> dict[str, Collection[int]]:
-        """The processes that do the work of the switch and of functions."""
+        """Return the processes that do the work of the switch and of functions."""
         return {
             place: _at_work(hosts[place], at, processes)
             for place, (_, at, processes) in daemons.items()
@@ -135,11 +138,11 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         }
 
     def hosted() -> dict[str, Collection[int]]:
-        """These, and the processes of machines."""
+        """Return the working processes and those of virtual machines."""
         machines = {part: of_machine(hosts[part], boot.pid) for part, boot in vms.items()}
         return {**working(), **machines}
 
-    @cache  # the traffic program stays, and to look for it in a container takes a while
+    @cache  # the traffic program does not change, and finding it in a container takes a while
     def playing() -> dict[str, Collection[int]]:
         return {
             name: _at_work(hosts[name], node, [process])
@@ -168,7 +171,7 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         settle=lambda: executor.execute(settled(path)),
     )
     others = [process for _, _, processes in daemons.values() for process in processes]
-    _, at, of_switch = daemons["switch"]  # of two instances that of the sender's host
+    _, at, of_switch = daemons["switch"]  # with two instances, that of the sender's host
     return RunningPath(
         path,
         mark,
@@ -188,8 +191,8 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
 def lend_nics(
     host_of: Callable[[Node], Host], path: Path, devices: Mapping[PortEnd, Device]
 ) -> Plan:
-    """Make the NICs that the user names ready for the run, those of cables between two hosts too.
-    UsageError or Unavailable where they are in use, or a host cannot lend them."""
+    """Return the steps that prepare the named NICs for the run, including those of cables between
+    two hosts. Raise UsageError or Unavailable if a NIC is in use or its host cannot lend it."""
     steps: Plan = ()
     host = host_of(HOST)
     for at, end, mac in named_ends(path):
@@ -207,8 +210,8 @@ def lend_nics(
 
 
 def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
-    """Return the NICs that the user names by PCI address, by end of a port. UsageError where one is
-    not there."""
+    """Return the NICs that the user names by PCI address, by port end. Raise UsageError if one does
+    not exist."""
     return {
         PortEnd(port.id, at_switch): find_device(host, name)
         for port in path.wiring.ports
@@ -218,7 +221,8 @@ def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
 
 
 def entrances(path: Path, run: str) -> list[str]:
-    """Return how to enter each node of a path that is kept, and to end the run that it is of."""
+    """Return the commands that enter the nodes of a kept path, and the command that cleans up its
+    run."""
     every = (*(each.wiring.at for each in path.switches), *(part.node for part in path.parts))
     shells = [
         " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
@@ -232,7 +236,7 @@ def _spawned(executor: Executor, steps: Plan) -> list[Process]:
 
 
 def _counters(executor: Executor, path: Path) -> PathCounters:
-    """Return the counters of both ends of every port, and of the switch."""
+    """Return the counters at both ends of every port, and those of the switch."""
     of_switches = [switch.counters for switch in path.switches]
     of_parts = part_counters(path)
     printed = iter(
@@ -273,8 +277,7 @@ def _counters(executor: Executor, path: Path) -> PathCounters:
 def _counted_by_links(
     executor: Executor, path: Path, told: Mapping[str, PortCounters]
 ) -> Mapping[str, PortCounters]:
-    """Return the ports that the switch tells nothing of, by the interfaces that are their ends at
-    the switch."""
+    """Return the counters of ports that the switch does not count, from its interfaces."""
     nothing = PortCounters()
     linked = [port.id for switch in path.switches for port in switch.uplinks]
     linked += [port.id for port, end in path.ends if end.switch_ifname]
@@ -291,7 +294,7 @@ def _counted_by_links(
 
 
 def _added(instances: Sequence[Counters]) -> Counters:
-    """Return the counters of the whole switch, by those of its instances."""
+    """Return the counters of the whole switch: the sum over its instances."""
     return Counters(
         {port: each for counters in instances for port, each in counters.ports.items()},
         _sum(counters.busy_cycles for counters in instances),
@@ -306,8 +309,9 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _at_work(host: Host, at: Node, daemons: Sequence[Process]) -> Collection[int]:
-    """Return the processes that do a switch's work. What was started may be but the client of a
-    container's runtime: then it is whatever has the network stack of the switch's node."""
+    """Return the processes that do the work of a switch. A started process may be only the client
+    of a container's runtime. In that case, return the processes in the network namespace of the
+    node."""
     pids = {daemon.pid for daemon in daemons}
     network = netns_of(at)
     there = in_network(host, network) if network else pids

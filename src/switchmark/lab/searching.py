@@ -1,8 +1,7 @@
-"""Runs the search of a test: what it may ask for, which of its trials are there already, its
-repeats, and the record of what it found.
+"""The search of a test: its bounds, its stored trials, its repeats, and the record of its result.
 
-A search is one value, however many trials it took. So a search of many trials is repeated as a
-whole; each trial has the number of the repeat that it belongs to.
+A search gives one value, however many trials it takes. A search of many trials is therefore
+repeated as a whole, and every trial has the number of its repeat.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_e
 
 
 class Paused(Exception):
-    """The search wants more trials than this visit may have."""
+    """The search needs more trials than this visit allows."""
 
 
 def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | None:
-    """Return the first of some stored trials that was asked for in the same way, or None.
+    """Return the first stored trial with the same specification, or None.
 
-    It and those before it are taken off the list: they were asked for when the R+ was another one.
-    Such trials stay in the run folder, and what was measured after them stands behind them.
+    The function removes this trial and all before it from the list. Earlier trials belong to
+    another R+. They stay in the run folder, before the newer trials.
     """
     while stored:
         trial = stored.pop(0)
@@ -42,9 +41,9 @@ def next_stored(stored: list[TrialResult], spec: TrialSpec) -> TrialResult | Non
 
 
 def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
-    """Return the loads that a test's search may ask for, of each of so many senders. `r_plus_pps`
-    is what a rate in percent is a share of: the rate of all receivers, to whom each frame goes in
-    as many copies as the test asks for."""
+    """Return the bounds of a test's search with `streams` senders. A rate in percent is a share of
+    `r_plus_pps`, the rate of all receivers together. With copies, every frame counts once per
+    copy."""
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
         rate_pps = test.parsed_rate.share * r_plus_pps / (streams * test.copies)
@@ -68,7 +67,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
 
 
 def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estimate:
-    """Return what a search finds, repeated as often as `bounds` say."""
+    """Return the estimate of a search, repeated as `bounds` require."""
     if search.independent:
         return search.find(measure, bounds)
     searches: list[Estimate] = []
@@ -83,8 +82,8 @@ def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estim
 
 
 def _together(searches: Sequence[Estimate]) -> Estimate:
-    """Return the estimate of all repeats: its trials are those that make the figure in each of the
-    repeats which met the goal that most of them did."""
+    """Return the combined estimate of all repeats. Its figure comes from the repeats that met the
+    most common goal."""
     results = [_result(each.summary) for each in searches]
     names = {name for each in searches for name in each.finals}
     finals = {
@@ -117,14 +116,14 @@ def _together(searches: Sequence[Estimate]) -> Estimate:
 
 
 def _result(summary: SearchResult | None) -> OneSearch:
-    assert summary is not None  # every search of many trials says what it found
+    assert summary is not None  # every search of many trials has a summary
     return OneSearch(trials=summary.trials, r_plus_pps=summary.r_plus_pps, goals=summary.goals)
 
 
 def recorded(
     record: Record, estimate: Estimate, running: RunningPath, judged: JudgedTrials
 ) -> Record:
-    """Return the record with what was found, and of which path."""
+    """Return the record with the estimate and with the properties of the path."""
     test, path = record.test, running.path
     modes = dict.fromkeys(
         part.engine_mode for trial in estimate.trials for part in trial.parts if part.engine_mode

@@ -1,5 +1,5 @@
-"""This module reads the counters of a path when they stand still: what is of one phase is then not
-in the accounts of the next (docs/decisions/0003)."""
+"""Reading the counters of a path at standstill, so that no frame of one phase counts in the next
+(docs/decisions/0003)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ _PUSHES = 3
 
 @dataclass(slots=True)
 class Standstill:
-    """This object reads counters by `read`. What a switch has taken in and told nothing more of is
-    in a queue that waits for the next frame, or it is `gone`: no more frames bring it out."""
+    """Reads counters by `read` until they are stable.
+
+    Frames that entered the switch and were neither forwarded nor dropped may be in a queue that
+    waits for the next frame. Otherwise they are `gone`: more frames do not push them out.
+    """
 
     read: Callable[[], PathCounters]
     gone: int = 0
 
     def counters(self, apart_s: float, push: Callable[[], None] | None = None) -> PathCounters:
-        """Return the counters when two readings that are `apart_s` apart are the same, or after
-        some seconds; of 0, at once. While frames are inside the switch `push` sends some more."""
+        """Return the counters once two readings, `apart_s` apart, are the same, or after a time
+        limit. If `apart_s` is 0, return the first reading. `push` sends some frames while frames
+        are inside the switch."""
         now = self._still(apart_s)
         if push is None:
             return now

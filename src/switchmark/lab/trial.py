@@ -1,7 +1,7 @@
-"""One trial: tells the traffic processes what to do, and reads what is counted meanwhile.
+"""One trial: commands to the traffic processes, and counters around the measured phase.
 
-Warm-up and measured phase are apart: between them the path falls quiet and the counters are
-read, so that what is counted in the measured phase is exact (docs/decisions/0003).
+Between warm-up and measured phase the path becomes quiet and the counters are read. The counts of
+the measured phase are therefore exact (docs/decisions/0003).
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from switchmark.runs.cgroups import PERIOD_US
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000
 _LEAD_AWAY_MAX_NS = 500_000_000
-_LEAD_TO_A_GUEST_NS = 50_000_000  # an emulated processor was 32 ms late (two cores, both busy)
+_LEAD_TO_A_GUEST_NS = 50_000_000  # an emulated processor was 32 ms late (both of two cores busy)
 _QUIET_MS = 20
-_QUIET_A_FUNCTION_MS = 30  # where several share a CPU, each may wait for its turn with frames
+_QUIET_A_FUNCTION_MS = 30  # functions that share a CPU may hold frames until their turn
 _QUIET_MAX_MS = 1000
-_PUSH_S = 0.0002  # so short that what it sends has room
-_ANNOUNCE_S = 10.0  # switches forget a MAC in 60 to 300 s, by their defaults
+_PUSH_S = 0.0002  # short, so that its frames fit in the queues
+_ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
 
 
 class Trials:
-    """Measures trials on a path that is up. `counters` reads those of the whole path, `alive`
-    raises TrialFailed if the switch or a function has died, and `meter` counts what the measured
-    phase cost. Counters that are told `lag_s` late are waited for; a path is quiet where nothing
-    came for `quiet_ms`."""
+    """Runs trials on a path that is up.
+
+    `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
+    function has died. `meter` measures the cost of the measured phase. `lag_s` is the delay of
+    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`.
+    """
 
     def __init__(
         self,
@@ -65,13 +67,15 @@ class Trials:
     # -- before the first trial --------------------------------------------------------
 
     def open(self, *, join: Callable[[], None], settle: Callable[[], None]) -> None:
-        """Open all ports and wait for their links. `join` is called when all are open but those
-        that only the switch's joining opens, `settle` when all are. TrialFailed with the
-        program's reason."""
+        """Open all ports and wait for their links. Raise TrialFailed with the program's reason.
+
+        `join` is called as soon as all ports are open, except for those that open only when the
+        switch joins. `settle` is called when all ports are open.
+        """
         self._openings = {worker: opening_of(self._path, worker.plays) for worker in self._workers}
         waiting = [worker for worker in self._workers if awaits_switch(worker.parts)]
         left = list(self._workers)
-        while left:  # side by side, but for those that another has to listen for
+        while left:  # in parallel, except for processes that connect to a socket of another
             ready = [worker for worker in left if not self._connects(worker, left)] or left[:1]
             for worker in ready:
                 worker.process.send("open", **self._openings[worker])
@@ -86,15 +90,15 @@ class Trials:
         self._workers.tell("ready", lambda worker: {"timeout_ms": 5000})
 
     def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
-        """Say whether a process connects to a socket on which one of the others listens."""
+        """Return whether a process connects to a socket on which one of the others listens."""
         listening = {end.path for other in others for end in other.plays.endpoints if end.server}
         return any(
             end.path in listening for end in worker.plays.endpoints if end.path and not end.server
         )
 
     def turn_to(self, path: Path) -> None:
-        """Measure another test of the same path from now on. Ports that are opened otherwise for
-        it are closed and opened anew."""
+        """Measure another test on the same path from now on. Ports with other settings are closed
+        and opened again."""
         self._path = path
         for worker in self._workers:
             opening = opening_of(path, worker.plays)
@@ -107,15 +111,17 @@ class Trials:
     # -- a trial -----------------------------------------------------------------------
 
     def measure(self, spec: TrialSpec, *, proving: bool = False) -> TrialResult:
-        """Run one trial. TrialFailed if a part of it died or did not answer. `proving`: every byte
-        is checked, and the headers are held against what the switch promises to make of them, as
-        its evidence tells by flow; nothing is timed."""
+        """Run one trial. Raise TrialFailed if a process died or did not answer.
+
+        With `proving`, every byte is checked, the headers are compared by flow with the switch's
+        addressing, and nothing is timed.
+        """
         hz = None if proving else self._path.test.profile
         with self._meter.armed(self._path, hz) as window:
             return self._measured(spec, window, proving)
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
-        run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins so
+        run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
         one_way = self._path.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = time.monotonic_ns()
@@ -142,7 +148,8 @@ class Trials:
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
-        # At full rate queues were full, and what is left in one may wait for the next frame.
+        # At full rate the queues fill up, and the last frames in a queue may wait for the next
+        # frame.
         full = spec.rate_pps is None
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
@@ -152,7 +159,7 @@ class Trials:
         after = self._counted()
         reports = self._workers.tell("report", timeout_s=30.0)
         path = self._path
-        if proving:  # whatever is touched else
+        if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
         result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
             *(spec, spec.interval_ns, reports, after.since(before)),
@@ -161,8 +168,9 @@ class Trials:
         return result.model_copy(update={"cost": cost})
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
-        """Return the counters. That a switch has died is why it does not tell its own. Of one that
-        polls a chain's ports they stand still, and `push` sends what empties its queues."""
+        """Return the counters. If reading fails because the switch died, the error says so. For a
+        polling switch, `push` empties its queues, and in a chain the counters must also be
+        stable."""
         if self.lag_s:
             time.sleep(self.lag_s)
         polls = self._path.own_core
@@ -177,12 +185,11 @@ class Trials:
         return _QUIET_A_FUNCTION_MS * sum(part.function.forwards for part in self._path.parts)
 
     def _load(self, part: Part, job: Job, spec: TrialSpec) -> Message:
-        """Return what a task of a part does in a trial."""
+        """Return the load of a task in a trial."""
         return load_of(self._path, part, job, spec)
 
     def _phase(self, phase: str, duration_s: float, window: Window | None = None) -> None:
-        """Send for `duration_s`, which is the time of `window`, then wait until the path is
-        quiet."""
+        """Send for `duration_s`, with `window` open, then wait until the path is quiet."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
@@ -195,11 +202,11 @@ class Trials:
             window.begin()
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
-        for worker in self._workers:  # in turn: who waits looks again and again
+        for worker in self._workers:  # one after the other: a waiting process polls
             worker.process.ask("wait", timeout_s=limit_s + 5.0, **limit)
         if window:
             window.stop()
         quiet_ms = min(_QUIET_MAX_MS, self.quiet_ms + self._apart_ms())
         if self._path.test.limits:
-            quiet_ms += PERIOD_US // 1000  # who has used up its share stands still until then
+            quiet_ms += PERIOD_US // 1000  # a process at its CPU limit pauses until the next period
         self._workers.drain(quiet_ms)

@@ -1,8 +1,8 @@
-"""The lab of tests that are compared in turn: the path of each stays up between its visits, frozen
-or idle, so that a round of short trials goes through all of them (docs/decisions/0030).
+"""The lab for tests that are compared in turns. Their paths stay up between visits, frozen or idle,
+so that a round of short trials covers all tests (docs/decisions/0030).
 
-Every other test is run by one lab, alone. Each path in turn has a lab, and so a run's id, a journal
-and names, of its own: what is up never collides.
+All other tests run in one lab, one at a time. Here every path has a lab with a separate run id,
+journal and set of names, so that paths do not collide.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from switchmark.path.path import path_key
 from switchmark.runs.freezer import Freezer
 
 _IDLE = 0.01
-"""Of one core: what the processes of an idle path use at most."""
+"""The maximum CPU use of an idle path, in cores."""
 
 _LOOK_S = 0.05
-"""For so long it is looked at whether a path is idle."""
+"""The time for checking whether a path is idle."""
 
 
 class Turns:
-    """This lab keeps the paths of compared tests up, each while the others are measured. `options`
-    are those of `Lab`."""
+    """Keeps the paths of compared tests up while other tests are measured. `options` are those of
+    `Lab`."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self._folder, self._options = folder, options
@@ -48,12 +48,12 @@ class Turns:
 
     @property
     def kept(self) -> list[str]:
-        """Return how to enter what is left up."""
+        """Return the commands that enter the nodes of kept paths."""
         return self._alone.kept
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Return what could not be undone, and how it is."""
+        """Return what could not be undone, and how to clean it up."""
         return (*self._left, *self._alone.left)
 
     def __enter__(self) -> Self:
@@ -72,12 +72,12 @@ class Turns:
                 ending.callback(self._close, key)
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """Return the versions that the test's figures depend on."""
+        """Return the versions that the figures of a test depend on."""
         return self._alone.versions(test)
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run a test, or some trials more of it, as `Lab`; of one that is compared `among` others
-        the path stays up until its record is done."""
+        """Run a test, or some of its trials, as `Lab` does. The path of a test that is compared
+        `among` others stays up until its record is done."""
         wanted = {path_key(test) for test in visit.among}
         for key in [key for key in self._slots if key not in wanted]:
             self._close(key)
@@ -93,7 +93,7 @@ class Turns:
                 other.stand_up(why)
                 evicted.append(other)
             record = self._at(slot, visit)
-        if evicted and slot.lab.unbuilt:  # they were not the reason
+        if evicted and slot.lab.unbuilt:  # the evicted paths were not the reason
             for other in evicted:
                 other.why = None
         elif evicted:
@@ -105,14 +105,14 @@ class Turns:
         return record
 
     def _calibrate(self, visit: Visit) -> None:
-        """Measure on cables what the tests lack, while no path but those at rest is up: of all
-        before the first of them, later what has become old."""
+        """Measure what the tests need on cables, while all paths rest. The first visit covers all
+        tests, and later visits cover only expired latencies."""
         tests = visit.among
         if visit.among == self._among:
             tests = (visit.test,) if of_latency(visit.test) else ()
         self._among = visit.among
         for test in tests:
-            with suppress(SwitchmarkError):  # the visit will say so
+            with suppress(SwitchmarkError):  # the visit reports the error
                 self._alone.calibrate(test)
 
     def _slot(self, test: Test) -> _Slot:
@@ -130,7 +130,7 @@ class Turns:
         return self._slots[key]
 
     def _at(self, slot: _Slot, visit: Visit) -> Record | None:
-        """Have a test measured at its slot, which rests then."""
+        """Run a visit in a slot, and let its path rest afterwards."""
         slot.wake()
         record = slot.lab.visit(visit if slot.why is None else replace(visit, among=(), then=None))
         if slot.lab.up is not None:
@@ -138,7 +138,7 @@ class Turns:
         return record
 
     def _in_the_way(self, slot: _Slot) -> list[_Slot]:
-        """Return the slots beside one that have a path up."""
+        """Return the other slots that have a path up."""
         return [each for each in self._slots.values() if each is not slot and each.lab.up]
 
     def _close(self, key: Hashable) -> None:
@@ -149,9 +149,12 @@ class Turns:
 
 @dataclass(slots=True)
 class _Slot:
-    """A slot has the lab of one path. `why` says why the path is set up again for each round; None
-    where it stays up. `rested_s` and `rested_cpu_s` are the time that it rested, and the CPU time
-    that its processes used then."""
+    """The lab of one path.
+
+    `why` is the reason for setting the path up again in every round, or None if the path stays up.
+    `rested_s` is the time that the path rested, `rested_cpu_s` the CPU time of its processes
+    meanwhile.
+    """
 
     lab: Lab
     why: str | None = None
@@ -166,7 +169,7 @@ class _Slot:
     _pids: tuple[int, ...] = field(default_factory=tuple)
 
     def rest(self) -> None:
-        """Freeze the path that is up, or see that it is idle; it comes down where it is neither."""
+        """Freeze the path, or check that it is idle. If neither works, take it down."""
         path = self.lab.up
         assert path is not None
         self._frames_after = path.frames_after
@@ -187,7 +190,7 @@ class _Slot:
         self._resting_since = time.monotonic(), self._used_ns()
 
     def wake(self) -> None:
-        """Let the path go on that rested."""
+        """Resume a resting path."""
         if self._resting_since is None:
             return
         since, used = self._resting_since
@@ -198,13 +201,13 @@ class _Slot:
             self.freezer.thaw()
 
     def stand_up(self, why: str) -> None:
-        """Take the path down, which is set up again for each round from now on."""
+        """Take the path down, and set it up again in every round from now on."""
         self.wake()
         self.lab.take_down()
         self.why, self._kept = why, "set-up-again"
 
     def told(self) -> TurnsRecord:
-        """Return what the record says of it."""
+        """Return the slot's part of the record."""
         rested_s, rested_cpu_s = round(self.rested_s, 3), round(self.rested_cpu_s, 6)
         self.rested_s = self.rested_cpu_s = 0.0
         if self.why is not None:
@@ -224,7 +227,7 @@ class _Slot:
         return cpu_ns(LocalHost(), self._pids)[0]
 
     def _is_idle(self) -> bool:
-        """Say whether the processes of the path use no CPU time now."""
+        """Return whether the processes of the path are idle now."""
         if self._kept == "idle" and self.rested_s:
             return True
         before = self._used_ns()

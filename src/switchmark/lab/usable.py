@@ -1,5 +1,5 @@
-"""This module says whether hosts have what tests need, before any of them is run: by looking, as a
-run itself looks, and without building anything."""
+"""Check, before a run, whether hosts have what tests need. It uses the probes of a run and builds
+nothing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _OF_A_TRIAL = {
     for name, axis in AXES.items()
     if axis.changes == "trial" and axis.field.default_factory is None
 }
-"""A host is not asked again for what is only sent or measured otherwise."""
+"""Axes that only change the traffic or the measurement. They do not affect what a host must
+have."""
 
 
 class UsableHere:
-    """This object asks hosts and keeps the answers. Other hosts are asked only if they may be
-    (`far`): without that all is taken to be there."""
+    """Checks hosts and caches the results. Without `far`, other hosts are not contacted and count
+    as suitable."""
 
     def __init__(self, hosts: Hosts, *, far: bool) -> None:
         self._far = far
@@ -31,7 +32,7 @@ class UsableHere:
         self._known: dict[Test, bool] = {}
 
     def __call__(self, test: Test) -> bool:
-        """Say whether a test that can work has all that it needs where it is."""
+        """Return whether the hosts of a valid test have everything that it needs."""
         path = test.model_copy(update={**_OF_A_TRIAL, "frame_size": test.frame_size})
         if path not in self._known:
             self._known[path] = self._looked(path)
@@ -46,7 +47,7 @@ class UsableHere:
             path = sketch(at, lambda steps: _reservable(at.host, steps))
             return _reservable(at.host, construct(path))
         except SwitchmarkError:
-            return False  # the run refuses it, with the reason
+            return False  # the run refuses the test with this reason
 
 
 def _reservable(host: Host, steps: Plan) -> bool:

@@ -1,5 +1,5 @@
-"""The traffic processes of a path are told what to do side by side, and their clocks are told
-against this host's, so that all of them show one time."""
+"""The traffic processes of a path: they get commands in parallel, and their clocks are synchronized
+with this host's clock."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OWN_CLOCK = ""
 
 _WELL, _ROUGHLY = 48, 4
 _DRAIN_S, _SLOW_DRAIN_S = 2.0, 20.0
-_SLOW_QUIET_MS = 500  # between two frames an emulated host may have no turn for so long
-_EXCHANGES_S, _SLOW_EXCHANGES_S = 0.03, 1.0  # to an emulated host one took up to 50 ms
+_SLOW_QUIET_MS = 500  # an emulated host may pause that long between two frames
+_EXCHANGES_S, _SLOW_EXCHANGES_S = 0.03, 1.0  # an exchange with an emulated host took up to 50 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,24 @@ class Worker:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Return the parts that it plays."""
+        """Return the parts that the process plays."""
         return self.plays.parts
 
     @property
     def sends(self) -> bool:
-        """Say whether it sends flows."""
+        """Return whether the process sends flows."""
         return any(part.sent for part in self.parts)
 
     @property
     def clock(self) -> str:
-        """Return the name of the clock that it reads; processes of one kernel read the same."""
+        """Return the name of the clock that the process reads. Processes on one kernel share a
+        clock."""
         return self.parts[0].clock
 
 
 class Workers:
-    """These are the processes in the order of `every`. Those that send get their commands last: the
-    others poll before the first frame leaves."""
+    """The traffic processes, in the order of `every`. Senders get their commands last, so that
+    receivers poll before the first frame leaves."""
 
     def __init__(self, every: Sequence[Worker]) -> None:
         self._every = tuple(every)
@@ -68,8 +69,8 @@ class Workers:
         members: Callable[[Worker], Message] = lambda worker: {},
         timeout_s: float = 10.0,
     ) -> list[Message]:
-        """Tell every process something; return the answers, in order. TrialFailed once all have
-        answered or failed to."""
+        """Send a command to all processes and return the answers in order. Raise TrialFailed after
+        all processes have answered or failed."""
         for worker in self._in_turn:
             worker.process.send(command, **members(worker))
         answers: dict[Worker, Message] = {}
@@ -84,7 +85,7 @@ class Workers:
         return [answers[worker] for worker in self._every]
 
     def drain(self, quiet_ms: int) -> None:
-        """Wait until nothing has arrived for `quiet_ms`, longer on a host that is slow."""
+        """Wait until no frame arrives for `quiet_ms`, or for longer on a slow host."""
         limit_s = _DRAIN_S
         if any(worker.process.slow for worker in self._every):
             quiet_ms, limit_s = max(quiet_ms, _SLOW_QUIET_MS), _SLOW_DRAIN_S
@@ -92,27 +93,28 @@ class Workers:
         self.tell("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
 
     def end(self) -> None:
-        """Let all processes end, side by side; each is still to be stopped."""
+        """Ask all processes to end, in parallel. They must still be stopped."""
         for worker in self._every:
             worker.process.hang_up()
 
     @property
     def tsc_hz(self) -> int | None:
-        """Return the ticks of a second of this host's cycle counter, where a process reads it."""
+        """Return the frequency of this host's cycle counter, if a process reads it."""
         return self._clocks[OWN_CLOCK]["hz"] if OWN_CLOCK in self._clocks else None
 
     @property
     def far_clocks(self) -> bool:
-        """Say whether a process reads another clock than this host's."""
+        """Return whether a process reads another clock than this host's."""
         return any(worker.clock != OWN_CLOCK for worker in self._every)
 
     def clock(self, worker: Worker) -> Mapping[str, int]:
-        """Return the clock that a process is armed with: this host's time, to the tick where it is
-        on this host's kernel."""
+        """Return the clock parameters for a process. They convert its counter to this host's time,
+        and are exact on this host's kernel."""
         return self._clocks[worker.clock]
 
     def read_clocks(self, *, well: bool = True) -> None:
-        """Read each clock, for the trial that comes: `well` where times are compared."""
+        """Read all clocks for the next trial. `well` asks for the accuracy that comparing times
+        needs."""
         for name, worker in self._by_clock().items():
             if name == OWN_CLOCK:
                 if name not in self._clocks:
@@ -123,7 +125,7 @@ class Workers:
             self._clocks[name] = self._far[name].arm(_moment(worker, _WELL if well else _ROUGHLY))
 
     def told_clocks(self) -> dict[str, ClockEvidence]:
-        """Return how far the clocks of other kernels could be told in the trial that ends."""
+        """Return the accuracy of the clocks of other kernels in the trial that ends."""
         told = {}
         for name, worker in self._by_clock().items():
             if name != OWN_CLOCK:
@@ -136,7 +138,7 @@ class Workers:
         return told
 
     def _by_clock(self) -> Mapping[str, Worker]:
-        """Return one process for each clock."""
+        """Return one process per clock."""
         return {worker.clock: worker for worker in reversed(self._every)}
 
 
@@ -146,7 +148,7 @@ def _clock(worker: Worker) -> dict[str, int]:
 
 
 def _moment(worker: Worker, times: int) -> Moment:
-    """Ask a process for its clock, several times."""
+    """Read the clock of a process several times."""
     exchanges: list[tuple[int, int, int]] = []
     until = time.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
     while not exchanges or (len(exchanges) < times and time.monotonic() < until):
