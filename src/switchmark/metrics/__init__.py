@@ -1,2 +1,2 @@
-"""This package computes what the trials of a test say from integer counts. It reads records
+"""Metrics: the figures of a test, computed from the integer counts of its trials. They read records
 only."""

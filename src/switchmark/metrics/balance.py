@@ -1,6 +1,8 @@
-"""This module balances the counts of a path: what one side of each cable and of the switch counted
-and the other did not. What no counter calls a drop is placed by the difference. What arrived and a
-port of the switch did not count went past the switch."""
+"""The frame balance of a path: frames counted on both sides of each cable and of the switch.
+
+The difference of two counters places losses that no drop counter reports. If frames arrive that a
+port of the switch did not count, they bypassed the switch.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ _AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way is the ports of the switch by which the frames of a flow that arrived have `entered`
-    and `left` it. Flows of one `index` are copies of the same frames, made by the switch."""
+    """The ports of the switch by which the frames of a flow `entered` and `left`.
+
+    Flows with the same `index` are copies of the same frames, made by the switch.
+    """
 
     flow: str
     index: int
@@ -32,9 +36,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A span is a stretch of the path: frames that entered it and left it, and those of the missing
-    that somebody has counted already. Of each frame that enters, `copies` leave, and one that goes
-    missing is `lost` of those that were to arrive."""
+    """A section of the path, with the frames that entered and left it.
+
+    `counted` are missing frames that a counter already explains. The section makes `copies` of each
+    frame, and each missing frame counts as `lost` lost frames at the receivers.
+    """
 
     place: Place
     entered: int
@@ -58,15 +64,18 @@ def balanced(
     hosts: Mapping[str, Collection[str]] = MappingProxyType({}),
     cables: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> TrialResult:
-    """Return the trial with lost frames placed that the counters imply, never more than were lost.
+    """Return the trial with its lost frames placed where the counters imply, never more than were
+    lost.
 
-    `ports` are all ports of the switch: what is inside of it is known only where it counts at each
-    of them. `through` says that nobody stands in the way or answers, so that all that was sent
-    enters the switch once. `functions` are those of a chain, with their ports; `hosts` have an
-    instance of the switch each, with these ports, and `cables` join two of them. Frames of the
-    warm-up that came in the measured phase had been inside of the one switch. The evidence has
-    the balance of each span, and where there is something to tell, the ports of the `ways` that
-    counted fewer frames than came to be received by them.
+    `ports` are all ports of the switch: losses inside the switch are known only if the switch
+    counts at all of them. `through` says that all frames sent enter the switch exactly once: no
+    part drops them on the way or replies to them. `functions` are the functions of a chain with
+    their ports. `hosts` are the hosts with an instance of the switch, each with the ports of its
+    instance, and `cables` connect two instances. Frames of the warm-up that arrived in the measured
+    phase were inside the only switch.
+
+    The evidence gets the balance of each section. It also lists the ports of the `ways` that
+    counted fewer frames than were received through them, if there are any.
     """
     every = _spans(trial, ports, through, functions, hosts, cables)
     spans = [span for span in every if span is not None]
@@ -135,8 +144,11 @@ def _spans(
 def _crossed(
     trial: TrialResult, ports: Collection[str], announced: int
 ) -> tuple[int | None, int | None]:
-    """Return how many frames came in at some ports of the switch, and left there, without those
-    that announced a MAC, which leave by one port; None where a port is not counted."""
+    """Return how many frames entered and left the switch at some ports; None if a port has no
+    counters.
+
+    Frames that announce a MAC address leave by one port only, so they are subtracted.
+    """
     ends = [trial.counters.at_switch.get(port) for port in ports]
     counted = [end for end in ends if end is not None]
     if not counted or len(counted) < len(ends):
@@ -146,11 +158,10 @@ def _crossed(
 
 
 def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, PastSwitch]]:
-    """Return by place how many frames arrived that must have been counted there, where more than
-    were."""
-    # They may have come after the ports were read.
+    """Yield the places where more frames arrived than the switch counted, with both numbers."""
+    # Late frames may have arrived after the ports were read.
     late = trial.lost_at.get(Place(PlaceKind.LATE), 0)
-    if not trial.per_flow:  # which flow a frame is of was not looked at
+    if not trial.per_flow:  # frames were not assigned to flows
         yield from _past_in_all(trial, ways, late)
         return
     arrived: Counter[str] = Counter()
@@ -177,8 +188,10 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, Past
 def _past_in_all(
     trial: TrialResult, ways: Sequence[Way], late: int
 ) -> Iterable[tuple[Place, PastSwitch]]:
-    """Return the same of all ports together. Each frame enters and leaves as often as those of
-    any."""
+    """Yield the same for all ports together.
+
+    The smallest number of ports on any way is the number of times that every frame is counted.
+    """
     directions: tuple[tuple[_Direction, Place], ...] = (("rx", _TO_SWITCH), ("tx", _FROM_SWITCH))
     for key, place in directions:
         ports = {port for way in ways for port in (way.entered if key == "rx" else way.left)}
@@ -190,7 +203,7 @@ def _past_in_all(
 
 
 def _counted(trial: TrialResult, port: str, key: _Direction) -> int | None:
-    """Return what the switch's end of a port has counted."""
+    """Return the count of the switch's end of a port."""
     end = trial.counters.links.get(_at_switch(port))
     return None if end is None else getattr(end, key)
 

@@ -1,5 +1,5 @@
-"""This module computes CPU time by role: how many whole cores the sender, the receiver, the switch
-and others used, and what a frame cost."""
+"""CPU time by role: cores used by the sender, the receiver, the switch and other parts, and the
+cost of a frame."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from switchmark.model.cost import (
 from switchmark.model.record import Record, TrialResult
 
 DISAGREEMENT = 0.1
-"""Cores by which the scheduler's figure and a cycle counter's differ, for both to be shown."""
+"""The difference in cores between scheduler and cycle counter above which both figures are
+shown."""
 
 CPUS = "cpus"
-"""The place of all CPUs of a test, in what the processor counted: a switch in the kernel has no
-threads, its work is in theirs."""
+"""The place that stands for all CPUs of a test in the processor's counters. A switch in the kernel
+has no threads, so its work is counted on the CPUs."""
 
 _ALWAYS = ("sender", "receiver", "switch")
 _COUNTERS = ("cycles", "ref_cycles", "instructions", "cache_misses")
 
 
 def cores_by_role(record: Record) -> dict[str, float | None]:
-    """Return the cores in use (1.0 is one whole core), the parts of a role added up, averaged over
-    the trials by their length. None where a part's use is unknown.
+    """Return the cores used by each role (1.0 is one whole core), as a mean over the trials
+    weighted by their length. None if the CPU time of a part is unknown.
 
-    A part of two roles has its time under both names joined by `+`: it cannot be divided.
+    A part with two roles appears under both names joined by `+`, because its time cannot be
+    divided.
     """
     core_ns: dict[str, float | None] = defaultdict(float)
     for trial in record.trials:
@@ -54,8 +56,8 @@ def cores_by_role(record: Record) -> dict[str, float | None]:
 
 
 def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
-    """Return the cores that all parts used and the kernel beside them, on average over the trials;
-    None where a part's use, or the kernel's, is unknown."""
+    """Return the cores used by all parts and by the kernel on their behalf, averaged over the
+    trials; None if one of these figures is unknown."""
     used = [part.cores for trial in trials for part in trial.parts]
     known = [cores for cores in used if cores is not None]
     kernel = _interrupts(trials)
@@ -68,8 +70,7 @@ def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
 def _once(
     figures: Callable[[Record], CostFigures | None],
 ) -> Callable[[Record], CostFigures | None]:
-    """Have figures computed once for a record whose metrics are asked for in a row: those
-    of the latest record are kept."""
+    """Cache the figures of the latest record, because its metrics are read one after another."""
     latest: tuple[Record, CostFigures | None] | None = None
 
     @wraps(figures)
@@ -84,11 +85,11 @@ def _once(
 
 @_once
 def cost(record: Record) -> CostFigures | None:
-    """Return what the frames of a test cost, over all its trials; None without one.
+    """Return the CPU cost of the frames of a test over all its trials; None without trials.
 
-    A thread that polls is busy to the scheduler, however little it forwards, and a cycle counter
-    knows better (Emmerich 2014, fig. 13). Switches of threads, interrupts by CPU and the
-    processor's counters are of the measured phase.
+    The scheduler counts a polling thread as busy even if it forwards few frames, so a cycle counter
+    is more accurate (Emmerich 2014, fig. 13). Context switches, interrupts by CPU and the
+    processor's counters cover the measured phase.
     """
     if not record.trials:
         return None
@@ -124,15 +125,15 @@ def cost(record: Record) -> CostFigures | None:
 
 
 def _busy_cores(record: Record) -> float | None:
-    """Return the share of the phases in which the switch's polling threads had work, times their
+    """Return the share of time for which the switch's polling threads had work, times their
     cores."""
     share = _mean(trial.counters.busy(trial.elapsed_ns) for trial in record.trials)
     return None if share is None else share * record.test.switch_core_count
 
 
 def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:
-    """Return the kernel's work in interrupts, `irq` and `softirq`; None in records of before they
-    were read."""
+    """Return the kernel's work in interrupts, `irq` and `softirq`; None in old records without
+    them."""
     counted = [trial.cost.softirq for trial in trials if trial.cost]
     if not counted:
         return None
@@ -151,7 +152,7 @@ def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:
 
 
 def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
-    """Return by role how often all its threads were taken off a CPU, and moved to another one."""
+    """Return the context switches and CPU migrations of all threads by role."""
     places: dict[str, list[SchedulerCounts]] = defaultdict(list)
     for trial in trials:
         for place in trial.cost.scheduler.values() if trial.cost else ():
@@ -168,8 +169,8 @@ def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
 
 @dataclass(slots=True)
 class _Counted:
-    """This record adds up what was counted of a role so far, over how many frames and ticks of the
-    cycle counter."""
+    """The sum of the processor's counters of a role, with the frames and TSC ticks that they
+    cover."""
 
     by: Literal["thread", "cpu"]
     cpus: set[int] = field(default_factory=set)
@@ -192,8 +193,7 @@ class _Counted:
 
 
 def _perf(trials: Iterable[TrialResult]) -> PerfFigures | None:
-    """Return the processor's counters by role, or by the roles that share the CPUs they were read
-    of."""
+    """Return the processor's counters by role, or by all roles that share the counted CPUs."""
     counted = [(trial, trial.cost) for trial in trials if trial.cost]
     if not counted:
         return None
@@ -220,7 +220,7 @@ def _perf(trials: Iterable[TrialResult]) -> PerfFigures | None:
 
 
 def _loads(trials: Sequence[TrialResult]) -> dict[int, float]:
-    """Return by CPU the share of the time that it was at work, as the scheduler tells it."""
+    """Return the load of each CPU as a share of time, according to the scheduler."""
     read = [trial.cost.load for trial in trials if trial.cost and trial.cost.load]
     shared = [cpu for cpu in read[0] if all(cpu in load for load in read)] if read else []
     return {int(cpu): sum(load[cpu] for load in read) / len(read) for cpu in shared}
@@ -229,8 +229,12 @@ def _loads(trials: Sequence[TrialResult]) -> dict[int, float]:
 def _disagreements(
     record: Record, perf: PerfFigures | None, loads: Mapping[int, float]
 ) -> tuple[Disagreement, ...]:
-    """Return where the cores by the scheduler are far from those that a cycle counter saw at work:
-    one that counts the same threads or CPUs, and the kernel's part of their work too."""
+    """Return the cases in which the cores according to the scheduler differ from those according to
+    a cycle counter.
+
+    Only cycle counters that cover the same threads or CPUs, and the kernel's share of their work,
+    are compared.
+    """
     scheduler: dict[str, float | None] = cores_by_role(record)
     pairs = [("switch", "the switch", _busy_cores(record))]
     if perf is not None and not perf.user_only:

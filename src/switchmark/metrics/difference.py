@@ -1,16 +1,15 @@
-"""This module decides whether results differ, by how much, and how surely. Whoever says that one
-result is above another asks it: the answer, the tables, `compare`, reports, `tune`, claims of
-papers, labs.
+"""Statistical comparison of results: whether they differ, by how much, and how certainly. The
+answer, the tables, `compare`, reports, `tune`, claims of papers and labs all use it.
 
-Results that are compared in one answer are a family. Each pair of a family is compared round by
-round where both were measured in the same rounds, else as two samples; rates and times by their
-logarithms, shares as they are. The variance of a comparison is the mean of its own and of that of
-all comparisons of the family, and a difference is judged against the studentized range of as many
-means as the family has results (Tukey, Kramer), or with Holm's steps where pairs of results are
-planned. docs/guide/trust.md has what that yields, simulated by `make simulate`.
+The results compared in one answer form a family. Two results are compared round by round if they
+were measured in the same rounds, else as two independent samples. Rates and times are compared by
+their logarithms, shares directly. The variance of a comparison is the mean of its own variance and
+the variance of all comparisons in the family. A difference is tested against the studentized range
+for the number of results in the family (Tukey, Kramer), or by Holm's procedure for planned pairs.
+docs/guide/trust.md has the error rates, simulated by `make simulate`.
 
-Nothing is claimed that other work on the CPUs, a bound, another load or the error of a clock could
-have made.
+A difference is not claimed if background load, a bound, a different load or clock error could
+explain it.
 """
 
 from __future__ import annotations
@@ -28,33 +27,34 @@ from switchmark.metrics.statistics import stepwise
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
 LEVEL = 0.03
-"""A difference is claimed where chance alone would show one in fewer than 3 % of runs. The guide
-promises 5 %: hosts that switch between two states, and unequal noise, use up the rest."""
+"""A difference is claimed if chance alone would show it in less than 3 % of runs. The guide
+promises 5 %: hosts that switch between two states, and unequal noise, use up the margin."""
 
 MIN_REPEATS = 3
-"""Of each side: fewer tell no variance that could be relied on."""
+"""The least number of repeats on either side: fewer give no reliable variance."""
 
 MARGIN = 0.01
-"""What counts as the same where nothing else is said, as a share."""
+"""The default share by which two figures may differ and still count as the same."""
 
 _MOST_REPEATS = 1000
 _NOTHING = 0.01
 
 Word = Literal["faster", "slower", "same", "undecided"]
-"""What is said of a figure. Less latency and less loss are faster."""
+"""The outcome for a figure. Less latency and less loss are faster."""
 
 Reason = Literal["", "few", "zero", "load", "chance", "bound", "spoiled", "error"]
-"""Why nothing is said: too few repeats; a 0 has no ratio; the loads offered differ; chance may have
-made the difference; so may that the traffic program was the limit of the worse; so may what the
-doubts of a side say; so may the error of the clocks."""
+"""The reason for no outcome: too few repeats, a figure of 0, different offered loads, chance, a
+worse side limited by the traffic program, doubts about a side, or clock error."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change is the mean of `after` less `before` on the scale of the comparison, with the
-    variance of one round, the rounds that both have, and the degrees of freedom of that
-    variance. `fixed` is a part of the variance of the mean that more rounds do not lessen, in
-    variances of one round."""
+    """The mean of `after` minus `before` on the scale of comparison.
+
+    `variance` is the variance of one round, `rounds` the number of rounds that both sides have, and
+    `freedom` the degrees of freedom of the variance. `fixed` is the component of the variance of
+    the mean that more rounds do not reduce, in units of `variance`.
+    """
 
     middle: float
     variance: float
@@ -64,19 +64,20 @@ class _Change:
 
     @property
     def share(self) -> float:
-        """Return the variance of the mean in variances of one round."""
+        """Return the variance of the mean in units of the variance of one round."""
         return 1 / self.rounds + self.fixed
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference says how a figure changed, and whether that is more than chance.
+    """The change of a figure, and whether it exceeds chance.
 
-    `change` is how many times `before` the figure of `after` is, or of shares the one less the
-    other; `interval` has the ends that it can have, together with all other comparisons of the
-    family. `p` is how often chance alone makes one of all of these comparisons so large. None where
-    nothing can be computed; `reason` then says why. `margin` is what counts as the same, `of` the
-    number of results or of planned pairs that are judged at once.
+    `change` is the ratio of `after` to `before`, or for shares the difference `after` minus
+    `before`. `interval` is its confidence interval, simultaneous with all other comparisons of the
+    family. `p` is the probability that chance alone makes at least one of these comparisons as
+    large. They are None if nothing can be computed, and `reason` says why. `margin` is the change
+    that counts as the same, and `of` the number of results or planned pairs that are tested
+    together.
     """
 
     figure: Figure
@@ -92,8 +93,8 @@ class Difference:
 
     @property
     def needed(self) -> int | None:
-        """Return the rounds that would probably decide; None where no number of rounds would, or
-        where it is decided."""
+        """Return the number of rounds that would probably decide; None if the difference is decided
+        or no number of rounds would decide it."""
         if self.reason == "few":
             return MIN_REPEATS
         return self._rounds() if self.reason == "chance" else None
@@ -105,7 +106,7 @@ class Difference:
 
     @property
     def word(self) -> Word:
-        """Return what can be said."""
+        """Return the outcome."""
         if self._is_within_margin:
             return "same"
         if self.reason or not self.is_shown:
@@ -118,24 +119,24 @@ class Difference:
 
     @property
     def is_at_least(self) -> bool:
-        """Say whether the better side is only a bound, so that the true difference may be
-        greater."""
+        """Say whether the better side is only a lower bound, so the true difference may be
+        larger."""
         return self.better.bound
 
     @property
     def amount(self) -> float:
-        """Return by how much the figures differ: a share of `before`, or of all frames."""
+        """Return the size of the difference: a share of `before`, or of all frames."""
         return 0.0 if self.change is None else abs(self.change - self._none)
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """Return the ends of the interval as changes from none: `(-0.03, 0.01)`."""
+        """Return the ends of the interval as relative changes: `(-0.03, 0.01)`."""
         return self.interval and (self.interval[0] - self._none, self.interval[1] - self._none)
 
     @property
     def times(self) -> tuple[float, float | None] | None:
-        """Return how many times as good the better side is, at least and at most; None for the most
-        where that is not known. None for shares, and where there is no interval."""
+        """Return the range of the ratio of the better side to the worse, with None for an unknown
+        upper end. Shares have no such range."""
         if self.interval is None or self.figure.unit == "share":
             return None
         low, high = self.interval
@@ -144,11 +145,12 @@ class Difference:
         return low, None if self.is_at_least or math.isinf(high) else high
 
     def excludes(self, amount: float) -> bool:
-        """Say whether `after` is not worse by this much: a share of `before`, or of all frames.
+        """Say whether the data exclude that `after` is worse by this amount: a share of `before`,
+        or of all frames.
 
-        Not if the interval reaches so far, nor where the figures do not stand for the switches on
-        the side that would hide it: the traffic program was the limit of `before`, or doubts say
-        that `before` may be better, or `after` worse, than it was measured.
+        False if the interval reaches the amount. Also False if a figure may hide the change: the
+        traffic program was the limit of `before`, or doubts say that `before` may be better, or
+        `after` worse, than measured.
         """
         if self.word in ("faster", "same"):
             return True
@@ -164,7 +166,7 @@ class Difference:
 
     @property
     def worse(self) -> Repeats:
-        """Return the side whose figure is worse; `before` where neither is."""
+        """Return the side with the worse figure; `before` if they are equal."""
         if self.change is None or self.change == self._none:
             return self.before
         return (
@@ -181,8 +183,8 @@ class Difference:
 
     @property
     def _is_within_margin(self) -> bool:
-        """Say whether all of the interval is within the margin, of figures that stand for what they
-        name."""
+        """Say whether the whole interval is within the margin, and no figure is a bound or
+        falsified."""
         if self.ends is None or self.reason == "load":
             return False
         if any(side.bound or side.lowered or side.raised for side in (self.before, self.after)):
@@ -192,9 +194,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Family:
-    """A family has the results that are compared in one answer, by one figure: each of them may be
-    compared with each other one. Where they may be judged several times (`looks`), chance may make
-    a claim each time, so that each has its part of the level (Bonferroni)."""
+    """The results that are compared in one answer by one figure, in any pair.
+
+    If they may be tested several times (`looks`), chance may produce a claim each time, so each
+    test gets an equal share of the level (Bonferroni).
+    """
 
     figure: Figure
     results: tuple[Repeats, ...]
@@ -203,15 +207,15 @@ class Family:
     _known: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
 
     def difference(self, before: int, after: int) -> Difference:
-        """Return how the result at place `after` differs from that at `before`."""
+        """Return the difference of the result at index `after` from that at index `before`."""
         if (before, after) not in self._known:
             self._known[before, after] = self._compared(before, after)
         return self._known[before, after]
 
     def level(self, at: int, of: int = 1) -> tuple[float, float] | None:
-        """Return the ends that the figure of one result can have, as one of `of` results that are
-        held against something at once (Bonferroni); None of too few values, or of a 0 that has no
-        logarithm. They are those of the mean, or of the geometric mean."""
+        """Return the confidence interval of one result's mean, or geometric mean, as one of `of`
+        results that are tested together (Bonferroni). None if there are too few values, or a value
+        is 0 on a logarithmic scale."""
         side = self.results[at]
         if _lacking(self.figure, side):
             return None
@@ -229,7 +233,7 @@ class Family:
 
     @cached_property
     def _spread(self) -> float:
-        """Return the mean variance of the values of a result."""
+        """Return the mean variance of a result's values."""
         return fmean(_variance_of(_scaled(self.figure, each.values)) for each in self._usable)
 
     def _compared(self, before: int, after: int) -> Difference:
@@ -284,16 +288,16 @@ def differences(
     margin: float | None = None,
     two_runs: Sequence[bool] = (),
 ) -> list[Difference]:
-    """Return the differences of planned pairs of results by one figure, judged at once (Holm 1979).
-    `two_runs` says of each pair whether its sides are runs that were made once each; none are if
-    not given."""
+    """Return the differences of planned pairs of results by one figure, tested together (Holm
+    1979). `two_runs` says for each pair whether its sides come from two separate runs; by default
+    they do not."""
     apart = list(two_runs or [False] * len(sides))
     first = [
         _planned(figure, each, margin, two, 1, 1) for each, two in zip(sides, apart, strict=True)
     ]
     odds = [each.p for each in first if each.p is not None]
     of = max(1, len(odds))
-    # The rank of a pair says how many others are judged with it.
+    # The rank of a pair is the number of pairs tested with it.
     order = sorted(odds)
     adjusted = iter(stepwise(odds))
     judged = []
@@ -319,7 +323,7 @@ def _planned(
     left: int,
     of: int,
 ) -> Difference:
-    """Return a difference as one of `left` pairs that are judged at once."""
+    """Return a difference as one of `left` pairs that are tested together."""
 
     def odds(change: _Change) -> tuple[float, float]:
         ratio = _ratio(change, change.variance) * math.sqrt(2)
@@ -347,9 +351,12 @@ def _difference(
     needed: Callable[[_Change], tuple[_Change, int, float]],
     level: float = LEVEL,
 ) -> Difference:
-    """Return the difference of two sides. `odds` says of a change how often chance alone makes one
-    as large, and how many standard errors its interval has on either side; `needed` what is known
-    of its variance, of how many means, and by how much more degrees of freedom than rounds."""
+    """Return the difference of two sides.
+
+    `odds` returns for a change the p-value and the half-width of its interval in standard errors.
+    `needed` returns the change with its known variance, the number of means, and the ratio of
+    degrees of freedom to rounds.
+    """
     before, after = sides
     told = Difference(figure, before, after, margin, of=of)
     reason = _lacking(figure, before) or _lacking(figure, after)
@@ -385,13 +392,13 @@ def _difference(
 def _what_else(
     told: Difference, figure: Figure, change: _Change, width: float, two_runs: bool
 ) -> Reason:
-    """Return what else than chance may have made a difference."""
+    """Return the cause other than chance that may explain a difference."""
     if told.worse.bound:
         return "bound"
     if told.better.raised:
         return "spoiled"
     if told.worse.lowered:
-        # What other work took is given back, where it is known how much that is.
+        # Correct for background load if its size is known.
         if not told.worse.best:
             return "spoiled"
         undisturbed = replace(told.worse, values=told.worse.best)
@@ -412,7 +419,7 @@ def _lacking(figure: Figure, side: Repeats) -> Reason:
 
 
 def _plain(figure: Figure, before: Repeats, after: Repeats) -> float | None:
-    """Return the change of two sides of which nothing else is known."""
+    """Return the change of two sides without a test."""
     if before.middle is None or after.middle is None:
         return None
     if figure.unit == "share":
@@ -421,7 +428,7 @@ def _plain(figure: Figure, before: Repeats, after: Repeats) -> float | None:
 
 
 def _same_load(before: Repeats, after: Repeats) -> bool:
-    """Say whether both sides were offered the same load, as far as that is known."""
+    """Say whether both sides had the same offered load, as far as it is known."""
     if before.offered is None or after.offered is None:
         return before.offered is after.offered
     return math.isclose(before.offered, after.offered, rel_tol=0.005)
@@ -430,8 +437,8 @@ def _same_load(before: Repeats, after: Repeats) -> bool:
 def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> _Change:
     one, other = _scaled(figure, before.values), _scaled(figure, after.values)
     if two_runs:
-        # A run is one draw of what differs from run to run, which is taken to be as much as what
-        # differs from repeat to repeat.
+        # A run is one sample of the variation from run to run, which is assumed to equal the
+        # variation from repeat to repeat.
         freedom = float(len(one) + len(other) - 2)
         whole = _variance_of(one) + _variance_of(other)
         mean = (
@@ -452,8 +459,8 @@ def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> 
     whole = sum(spreads)
     if not whole:
         return _Change(fmean(other) - fmean(one), 0.0, min(len(one), len(other)), 2.0)
-    # Welch's degrees of freedom, of variances that differ; no more of them than a half, as each
-    # number has a table of its own.
+    # Welch's degrees of freedom for unequal variances, rounded down to halves because each number
+    # has a table in the cache.
     freedom = sum(shares) ** 2 / (
         shares[0] ** 2 / (len(one) - 1) + shares[1] ** 2 / (len(other) - 1)
     )
@@ -462,14 +469,14 @@ def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> 
 
 
 def _variance_of(values: Sequence[float]) -> float:
-    """Return the sample variance: that of `statistics` computes with fractions, and takes a hundred
-    times as long."""
+    """Return the sample variance. `statistics.variance` uses fractions and takes a hundred times as
+    long."""
     middle = fmean(values)
     return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
 
 
 def _ratio(change: _Change, spread: float) -> float:
-    """Return a change in its standard errors."""
+    """Return a change in units of its standard error."""
     if not change.middle:
         return 0.0
     error = math.sqrt(spread * change.share)
@@ -479,9 +486,9 @@ def _ratio(change: _Change, spread: float) -> float:
 def _rounds(
     change: _Change, means: int, factor: float, middle: float, margin: float, level: float
 ) -> int | None:
-    """Return the rounds after which a difference of this size, or that there is none of the size of
-    the margin, would probably be decided."""
-    # The width after more rounds is itself a random quantity: five runs in six stay below this.
+    """Return the number of rounds after which a difference of this size, or equality within the
+    margin, would probably be decided."""
+    # The width after more rounds is random: in five of six runs it stays below this reserve.
     reserve = 1.15
     count = int(change.rounds)
     while count < _MOST_REPEATS:
@@ -497,8 +504,8 @@ def _rounds(
 
 
 def _scaled(figure: Figure, values: Values) -> Values:
-    """Return values on the scale of the comparison. A trial that got nothing through among others
-    that did stands for a hundredth of those: 0 has no logarithm."""
+    """Return values on the scale of the comparison. A trial without received frames among others
+    counts as a hundredth of their median, because 0 has no logarithm."""
     if figure.unit == "share":
         return values
     least = _NOTHING * median(value for value in values if value > 0)

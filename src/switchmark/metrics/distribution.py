@@ -1,7 +1,6 @@
-"""This module reads what the stored histograms of latency tell beyond their summary: any
-percentile, the standard deviation, the distribution's points.
+"""Statistics from stored latency histograms: any percentile, the standard deviation, and the CDF.
 
-A value that a histogram has is known to three digits.
+Values from a histogram are accurate to three digits.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from switchmark.model.latency import Latency
 from switchmark.model.record import Record
 
 _MIN_BEYOND = 10
-"""Samples that must lie beyond a percentile, on either side, for it to be told."""
+"""The number of samples that must lie on both sides of a percentile for it to be reported."""
 
 
 @lru_cache(maxsize=8192)
 def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
-    """Return the highest value that the histogram cannot tell from the sample of that rank, no
-    higher than the greatest one; None with too few samples beyond it or without a histogram."""
+    """Return the upper end of the histogram bin that holds the percentile, at most the maximum
+    latency. None without a histogram, or if too few samples lie beyond the percentile."""
     share = percent / 100
     if latency.histogram is None or latency.count * min(share, 1 - share) < _MIN_BEYOND:
         return None
@@ -37,9 +36,10 @@ def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
 
 @lru_cache(maxsize=2048)
 def stdev_ns(latency: Latency) -> float | None:
-    """Return the standard deviation of the samples; None below two or without a histogram.
+    """Return the standard deviation of the samples; None if there are fewer than two samples or no
+    histogram.
 
-    Each counts as the middle of what the histogram cannot tell apart.
+    A sample counts as the middle of its bin.
     """
     if latency.histogram is None or latency.count < 2:
         return None
@@ -53,8 +53,8 @@ def stdev_ns(latency: Latency) -> float | None:
 
 
 def cdf(record: Record) -> list[tuple[float, float]]:
-    """Return the points of the distribution of all latencies of a test: microseconds, and the share
-    of the samples that are no greater. No points where none was measured."""
+    """Return the CDF of all latencies of a test: pairs of microseconds and the share of samples
+    that are not greater. Empty if no latency was measured or a histogram is missing."""
     told = [trial.latency for trial in record.trials if trial.latency and trial.latency.count]
     if not told or any(latency.histogram is None for latency in told):
         return []

@@ -1,5 +1,5 @@
-"""This module finds in what was counted beside a trial that frames went past the switch or its
-fast path, or to ports that they were not for, or that CPUs changed their speed."""
+"""Checks of the counters read during a trial: frames that bypassed the switch or its fast path,
+flooded frames, and CPUs that changed their frequency."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FLOODED, _FLOODED_FRAMES = 0.001, 10
 
 
 def past_switch(trial: TrialResult) -> dict[str, Any]:
-    """Return the ports that counted too few of the frames that arrived. The counters of a link,
-    read one by one, may be some frames apart."""
+    """Return the ports that counted fewer frames than arrived through them. Counters of a link are
+    read one after another, so a difference below 1 % is ignored."""
     return {
         str(place): frames.model_dump()
         for place, frames in trial.evidence.past.items()
@@ -26,11 +26,14 @@ def past_switch(trial: TrialResult) -> dict[str, Any]:
 
 
 def flooded(trial: TrialResult, feeds: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Return how many frames came to receivers that they were not for, and how many more frames
-    left at ports of the switch than came in for them, by `feeds`: the ports where the frames come
-    in that are to leave by a port. What announces a MAC may leave by any port, and so may
-    what was left over from the warm-up. Some frames more are those of others, or counters that are
-    read one by one."""
+    """Return the number of frames that reached the wrong receivers, and the number of excess frames
+    by port.
+
+    `feeds` maps an output port of the switch to the input ports whose frames should leave there. A
+    port has excess frames if it sends more than these inputs received. Frames that announce a MAC
+    address and frames left over from the warm-up may leave by any port. A small excess is ignored:
+    counters are read one after another, and other traffic may be present.
+    """
     astray = {"stray": trial.stray} if trial.stray else {}
     ends = trial.counters.at_switch
     allowed = max(_FLOODED * trial.tx_frames, _FLOODED_FRAMES)
@@ -45,15 +48,15 @@ def flooded(trial: TrialResult, feeds: Mapping[str, Collection[str]]) -> dict[st
 
 
 def slow_path(trial: TrialResult) -> dict[str, int] | None:
-    """Return how many of the frames that came into the switch did not take its fast path, if they
-    are too many."""
+    """Return the frames that entered the switch and missed its fast path, if there are too many."""
     slow = trial.counters.slow_path or 0
     entered = sum(each.rx or 0 for each in trial.counters.at_switch.values())
     return {"slow_path": slow, "entered": entered} if slow > _SLOW * entered else None
 
 
 def frequency_changed(window: HostActivity) -> dict[str, Any]:
-    """Return the CPUs whose frequency at the end is another than at the beginning, with both."""
+    """Return the CPUs whose frequency changed during the trial, with the first and the last
+    value."""
     both = (window.frequency_khz or {}).items()
     return {
         cpu: [then, now]

@@ -1,5 +1,7 @@
-"""This module knows which results of runs are judged together: all that the answer to one run may
-compare. Who asks about two records of a run gets the same difference, whoever asks."""
+"""The results that are judged together: all results that the answer to one run may compare.
+
+Two records of a run have the same difference wherever it is shown.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from switchmark.model.record import LOOKS, Record
 
 
 class Results:
-    """These are the results of one run, or of several runs that repeat each other: the records of
-    each test, one of each run."""
+    """The results of one run, or of several runs that repeat each other. A result is the records of
+    one test, one record for each run."""
 
     def __init__(
         self,
@@ -31,7 +33,7 @@ class Results:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Results:
-        """Return the results of one run, each of which has one record."""
+        """Return the results of one run, with one record each."""
         return cls((record,) for record in records)
 
     def difference(
@@ -41,9 +43,9 @@ class Results:
         figure: Figure | None = None,
         margin: float | None = None,
     ) -> Difference:
-        """Return how a figure of the result that has the record `after` differs from that of the
-        one that has `before`: by default the one that its test is measured for. KeyError for a
-        record that is none of these results."""
+        """Return how a figure of the result with record `after` differs from the result with record
+        `before`. The default is the main figure of the test. KeyError if a record is not in these
+        results."""
         figure = figure or main_figure(after)
         family, place = self.place(after, figure, margin)
         return family.difference(self.place(before, figure, margin)[1], place)
@@ -51,14 +53,14 @@ class Results:
     def place(
         self, record: Record, figure: Figure, margin: float | None = None
     ) -> tuple[Family, int]:
-        """Return the family of all of these results by a figure, and the place in it of the one
-        that has a record. KeyError for a record that is none of these results."""
+        """Return the family of these results for a figure, and the index of a record's result in
+        it. KeyError if the record is not in these results."""
         family, places = self._family(figure, margin)
         return family, places[id(record)]
 
     def excusing(self, *doubts: str) -> Results:
-        """Return these results for a question whose subject is what these doubts say, so that they
-        falsify nothing."""
+        """Return these results for a question about these doubts themselves, so that the doubts do
+        not count as falsifying."""
         excused = self._excused.union(doubts)
         if excused not in self._excusing:
             self._excusing[excused] = Results(self._results, excused, goes_on=self._goes_on)
@@ -78,16 +80,19 @@ class Results:
 
 
 def _went_on(record: Record) -> bool:
-    """Say whether a test had, or may have, more repeats because it was not decided."""
+    """Say whether a test had, or may have, more repeats because the comparison was undecided."""
     looks = record.turns.looks if record.turns else 1
     return record.test.until_decided is not None or looks > 1
 
 
 def further_repeats(records: Sequence[Record], compared: Sequence[Record], limit: int) -> int:
-    """Return to how many repeats the `compared` records of a run go on, until each two of them are
-    probably decided: `limit` at most, and `limit` where the figures so far show no difference that
-    could be decided, as more of them may. 0 where all are decided, or something other than chance
-    is in the way."""
+    """Return the number of repeats that the `compared` records of a run need until all of their
+    pairs are probably decided, at most `limit`.
+
+    The result is `limit` if the figures so far show no difference that could be decided, because
+    more repeats may show one. It is 0 if all pairs are decided, or if a cause other than chance
+    prevents it.
+    """
     results = Results(((record,) for record in records), goes_on=True)
     pairs = [results.difference(*pair) for pair in combinations(compared, 2)]
     needed = max((_needed(pair, limit) for pair in pairs if not pair.is_decided), default=0)

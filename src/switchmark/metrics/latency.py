@@ -1,5 +1,5 @@
-"""This module computes the latency of trials: histograms merged exactly, percentiles only where
-they mean much, and how delay varies (RFC 5481)."""
+"""Latency of trials: exact merging of histograms, percentiles with enough samples, and delay
+variation (RFC 5481)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from switchmark.model.objects import Message
 from switchmark.model.record import Record, TrialResult
 
 HIGHEST_NS = 100_000_000_000
-"""The highest latency that the traffic program tells apart (`traffic/src/histogram.h`)."""
+"""The highest latency that the traffic program's histogram can hold (`traffic/src/histogram.h`)."""
 
 PERCENTILES = {
     "p50": 500_000,
@@ -34,7 +34,7 @@ PERCENTILES = {
     "p99999": 999_990,
     "p999999": 999_999,
 }
-"""In millionths."""
+"""Percentiles in millionths."""
 
 _ALL = 1_000_000
 _MIN_BEYOND = 10
@@ -45,13 +45,13 @@ _Counts = Mapping[int, int]
 
 
 def latency_ns(record: Record) -> LatencyFigures | None:
-    """Return the field `latency_ns` of a test: that of all its trials."""
+    """Return the field `latency_ns` of a test: the latency over all its trials."""
     return latency_of(record.trials)
 
 
 def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
-    """Return the field `latency_floor_ns` of a test: what its record has of the cable, and whether
-    that says something of the test. None where there is none."""
+    """Return the field `latency_floor_ns` of a test: the baseline latency of the cable, and whether
+    it is valid for this test. None if the record has no baseline."""
     floor = record.floor
     if floor is None:
         return None
@@ -65,8 +65,8 @@ def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
 
 
 def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
-    """Return the latency of all frames of some trials; None where none was measured. Minimum, mean
-    and maximum are exact; percentiles are the histogram's, three digits of them."""
+    """Return the latency of all frames of some trials; None if no latency was measured. Minimum,
+    mean and maximum are exact. Percentiles come from the histogram and have three digits."""
     figures = figures_of([trial.latency for trial in trials if trial.latency])
     if figures is None:
         return None
@@ -78,8 +78,8 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
 
 
 def _earliest_median(trials: Sequence[TrialResult]) -> int | None:
-    """Return the median that some trials would have if each frame had arrived right after the look
-    before the one that found it; None where a trial does not tell that."""
+    """Return the median latency of some trials if their frames had arrived at the earliest possible
+    time, right after the poll before their detection; None if a trial has no such data."""
     sampled = [trial.latency for trial in trials if trial.latency and trial.latency.count]
     texts = [each.earliest for each in sampled if each.earliest is not None]
     if not texts or len(texts) < len(sampled):
@@ -96,7 +96,7 @@ def _median_of(histograms: tuple[str, ...], highest: int) -> int | None:
 
 
 def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
-    """Return the figures of several latencies together; None without samples."""
+    """Return the combined figures of several latencies; None without samples."""
     whole = merged(parts, histogram=False)
     if whole is None:
         return None
@@ -109,9 +109,11 @@ def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
 
 
 def merged(parts: Sequence[Latency], *, histogram: bool = True) -> Latency | None:
-    """Return one latency of several; None without samples. One without its histogram leaves no
-    percentile to several. Of several it has a `histogram` only where that is wanted: writing one
-    takes longer than all the rest."""
+    """Return several latencies merged into one; None without samples.
+
+    If one of them has no histogram, the merged latency has no percentiles. A merged `histogram` is
+    written only on request, because encoding takes longer than all other steps together.
+    """
     sampled = tuple(part for part in parts if part.count)
     if len(sampled) <= 1:
         return sampled[0] if sampled else None
@@ -164,9 +166,12 @@ def from_counts(
     variations: Sequence[Message] = (),
     earliest: Sequence[Message] = (),
 ) -> Latency | None:
-    """Return a trial's latency from the traffic program's histograms: `count`, `min`, `max`, `sum`
-    in nanoseconds and `counts`, pairs of HdrHistogram's index and count; those of IPDV, and of the
-    earliest times at which the frames can have arrived. None without samples."""
+    """Return the latency of a trial from the traffic program's histograms; None without samples.
+
+    A histogram has `count`, `min`, `max` and `sum` in nanoseconds, and `counts`: pairs of
+    HdrHistogram's index and count. `variations` are the histograms of IPDV, and `earliest` those of
+    the latencies with the earliest possible arrival times.
+    """
     told = _told(histograms, tuple(PERCENTILES))
     varied = _told(variations, _OF_VARIATION)
     if told is None:
@@ -181,8 +186,8 @@ def from_counts(
 
 
 def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:
-    """Return by flow how far those who sent it were behind its times, from the traffic program's
-    histograms; those that had times."""
+    """Return by flow how far its senders lagged behind schedule, from the traffic program's
+    histograms. Flows without a schedule are left out."""
     told = {
         flow: _told([task["lag"] for task in tasks if "lag" in task], _OF_VARIATION)
         for flow, tasks in reports.items()
@@ -191,8 +196,8 @@ def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:
 
 
 def stamps_of(received: Mapping[str, Message]) -> dict[str, Stamps]:
-    """Return by flow who told when its frames arrived, and how sure that is; of flows that were
-    timed and had frames."""
+    """Return by flow the source of its receive timestamps and their uncertainty. Flows without
+    timestamps or frames are left out."""
     stamps = {}
     for flow, report in received.items():
         told = report.get("stamps")
@@ -226,7 +231,7 @@ def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any]
 def _percentiles(
     counts: _Counts, count: int, highest: int, names: Sequence[str]
 ) -> dict[str, int | None]:
-    """Return the highest value that the histogram cannot tell from the sample of that rank."""
+    """Return the upper end of the bin that holds each percentile, at most the maximum."""
     values: dict[str, int | None] = dict.fromkeys(names)
     wanted = [
         (-(-count * PERCENTILES[name] // _ALL), name)
@@ -247,7 +252,7 @@ def _encoded(counts: _Counts) -> str:
     from hdrh.histogram import HdrHistogram
 
     histogram = HdrHistogram(1, HIGHEST_NS, 3)
-    for index, times in counts.items():  # as its record_value would, which takes ten times as long
+    for index, times in counts.items():  # same as record_value, ten times as fast
         histogram.counts[index] = times
     histogram.total_count = sum(counts.values())
     histogram.min_value, histogram.max_value = value_at(min(counts)), value_at(max(counts))
@@ -256,15 +261,16 @@ def _encoded(counts: _Counts) -> str:
 
 @lru_cache(maxsize=8192)
 def counts_of(text: str) -> _Counts:
-    """Return the samples of a stored histogram by index, lowest first; not to be changed."""
+    """Return the samples of a stored histogram by index in ascending order. Callers must not change
+    it."""
     import numpy as np
     from hdrh.histogram import HdrHistogram
 
     try:
         decoded = HdrHistogram.decode(text)
-    except Exception as error:  # it has some of its own, and what zlib and ctypes raise
+    except Exception as error:  # hdrh, zlib and ctypes raise various types
         raise UsageError(f"a stored histogram of latencies cannot be read: {error}") from error
-    # Its own iterator takes 40 ms for a histogram; its array is indexed as ours.
+    # HdrHistogram's iterator takes 40 ms. Its array has the same index as `_Counts`.
     counts = np.ctypeslib.as_array(decoded.counts)
     indices = np.flatnonzero(counts)
     return dict(zip(indices.tolist(), counts[indices].tolist(), strict=True))

@@ -1,4 +1,5 @@
-"""Frames that went astray: lost and where, late, duplicated, reordered, corrupted, foreign."""
+"""Frames that did not arrive as sent: lost (with the place), late, duplicated, reordered, corrupted
+or foreign."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from switchmark.model.place import Place
 from switchmark.model.record import Record
 
 COUNTS = "lost unaccounted late duplicated reordered corrupted foreign stray".split()
-"""The counts of a test, each the sum over its trials."""
+"""The counts of a test, summed over its trials."""
 
 
 def total(record: Record, name: str) -> int | None:
-    """Return a count of frames over all trials; None where no trial was finished."""
+    """Return a count of frames summed over all trials; None without a finished trial."""
     if not record.trials:
         return None
     counts: list[int] = [getattr(trial, name) for trial in record.trials]
@@ -21,8 +22,7 @@ def total(record: Record, name: str) -> int | None:
 
 
 def lost_at(record: Record) -> dict[str, int]:
-    """Return the lost frames of all trials by the place where they were lost, as far as counters
-    tell."""
+    """Return the lost frames of all trials by the place of the loss, as far as counters show it."""
     places: Counter[Place] = Counter()
     for trial in record.trials:
         places.update(trial.lost_at)
@@ -30,6 +30,6 @@ def lost_at(record: Record) -> dict[str, int]:
 
 
 def lost_share(record: Record) -> float | None:
-    """Return the share of lost frames in those sent, each copy counted; None where none was
+    """Return lost frames as a share of the frames sent, counting all copies; None if no frame was
     sent."""
     return loss_ratio(record.trials) if any(trial.tx_frames for trial in record.trials) else None

@@ -1,7 +1,6 @@
-"""This module names the figures of a record one by one: each metric has a unit, words, a value for
-a test and one for each of its trials.
+"""The named metrics of a record, with their units, descriptions and values by test and by trial.
 
-Reports, plots and claims ask for a figure by its name; a new figure is one line here.
+Reports, plots and claims look up metrics by name.
 """
 
 from __future__ import annotations
@@ -31,21 +30,24 @@ from switchmark.model.units import gbps_l1, gbps_l2, mean_frame_bytes
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
 _SYMBOL = "profile.symbol."
 _SPREAD = 3
-"""Fewer values have no standard deviation that means anything."""
+"""The least number of values for a standard deviation."""
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
 
 PATTERNS = {
     "latency.pNN_us": ("us", "any percentile, such as latency.p45_us, latency.p99.9_us"),
     "profile.symbol.NAME": ("1", "as profile.kernel, of one function: profile.symbol.__switch_to"),
 }
-"""Names that stand for many: unit and words."""
+"""Name patterns for families of metrics: unit and description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric is one figure of a test. `of` is its value, None where it is not known: the median
-    of those of the trials where there are three or more. `samples` are these, of the trials that
-    tell it, in order: none of a figure that only a test has."""
+    """One figure of a test.
+
+    `of` returns the value of a test, or None if it is unknown. With enough trials for an interval,
+    the value is their median. `samples` returns the values of the trials in order, without trials
+    that lack the figure. It is empty for a figure that only a test has.
+    """
 
     name: str
     unit: str
@@ -54,8 +56,8 @@ class Metric:
     samples: Callable[[Record], list[float]]
 
     def interval(self, record: Record) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median over the repeats, trials or whole searches; None
-        of too few."""
+        """Return the 95 % confidence interval of the median over the repeats (trials or whole
+        searches); None for too few repeats."""
         if is_of_search(record):
             each = map(self.samples, searches_of(record))
             samples = [median(of_search) for of_search in each if of_search]
@@ -65,7 +67,7 @@ class Metric:
 
 
 def metric(name: str) -> Metric:
-    """Return the metric of that name; UsageError with the nearest if there is none."""
+    """Return the metric of that name. Raise UsageError with the closest name if there is none."""
     if name in METRICS:
         return METRICS[name]
     if match := _PERCENTILE.fullmatch(name):
@@ -97,14 +99,14 @@ _COMPARED = {
     "latency.p99.9_us": ("latency-p999", 1e-3),
     "loss_ratio": ("loss", 1.0),
 }
-"""Metrics that are figures by which all results are compared, and how many of a metric's units one
-of the figure's is."""
+"""The metrics that correspond to a figure of comparison, with the factor from the figure's unit to
+the metric's unit."""
 
 
 @cache
 def figure_of(name: str, *, less: bool = False) -> Figure:
-    """Return the figure by which results are compared in a metric: by ratios where it is never 0,
-    or, with `less`, by how much one is less than another. UsageError for a name that is none."""
+    """Return the figure by which a metric is compared: as a ratio if it is never 0, or as a
+    difference with `less`. Raise UsageError for an unknown name."""
     known = metric(name)
     if name in _COMPARED and not less:
         return FIGURES[_COMPARED[name][0]]
@@ -122,7 +124,7 @@ def figure_of(name: str, *, less: bool = False) -> Figure:
 
 
 def scale_of(name: str) -> float:
-    """Return how many of a metric's units one unit of its figure is."""
+    """Return the factor from the unit of a metric's figure to the metric's unit."""
     return _COMPARED[name][1] if name in _COMPARED else 1.0
 
 
@@ -159,8 +161,8 @@ def _rates() -> Iterable[Metric]:
 
 
 def received(record: Record) -> dict[str, float] | None:
-    """Return the received rate in frames and in bits per second of L1 and L2, each by the last word
-    of its metric: the median of the trials."""
+    """Return the median received rate of the trials in frames per second and in bits per second of
+    L1 and L2, by the suffix of the metric's name."""
     pps = _median(rates_pps(record))
     if pps is None:
         return None
@@ -201,8 +203,8 @@ def _of_spread(
 
 
 def _spread_pps(trial: TrialResult) -> float | None:
-    """Return the standard deviation of the rate from interval to interval, the first and the last
-    one left out: they may be no whole ones."""
+    """Return the standard deviation of the rate over the intervals, without the first and the last
+    interval because these may be incomplete."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
     return stdev(within) * 1e9 / trial.interval_ns if len(within) >= _SPREAD else None
 
@@ -244,7 +246,7 @@ def _of_latency(name: str, words: str, read: Callable[[Latency], float | None]) 
 
 
 def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | None]) -> Metric:
-    """Return a metric that means of one trial what it means of all of them."""
+    """Return a metric that has the same definition for one trial as for all of them."""
 
     def samples(record: Record) -> list[float]:
         each = (of(record.model_copy(update={"trials": (t,)})) for t in record.trials)
@@ -255,9 +257,12 @@ def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | 
 
 
 def _as_its_samples(whole: Metric) -> Metric:
-    """Return a metric whose value is the median of those of the trials, as its interval is; that of
-    all trials together where they are too few for an interval. The spread of all frames of all
-    trials, say, is not what the trials' own spreads lie about."""
+    """Return a metric whose value is the median over the trials, consistent with its interval.
+
+    With too few trials for an interval, the value covers all trials together. The two may differ:
+    the standard deviation of all frames of all trials is not the centre of the trials' standard
+    deviations.
+    """
 
     def of(record: Record) -> float | None:
         samples = whole.samples(record) if len(record.trials) >= MIN_REPEATS else []
@@ -303,8 +308,9 @@ def _cost_of(name: str, record: Record) -> float | None:
 
 
 def _per_frame(counter: str, record: Record) -> float | None:
-    """Return what the processor counted of all parts for each frame; None where it did not count of
-    each. Of a switch in the kernel, all CPUs of the test are counted, and so its parts with it."""
+    """Return a count of the processor for all parts per frame received; None if a part has no
+    count. For a switch in the kernel, the count covers all CPUs of the test, which includes the
+    parts."""
     total = frames = 0
     for trial in record.trials:
         parts = trial.cost.perf.parts if trial.cost else {}
@@ -317,7 +323,7 @@ def _per_frame(counter: str, record: Record) -> float | None:
 
 
 def _profiled() -> Iterable[Metric]:
-    """Yield the shares of the groups of functions that `machine.profile` tells apart."""
+    """Yield the shares of the groups of functions that `machine.profile` distinguishes."""
     for group, what in {
         "kernel": "all functions of the kernel",
         "user": "all that is not the kernel's",
@@ -383,4 +389,4 @@ METRICS: dict[str, Metric] = {
         *_profiled(),
     )
 }
-"""Every metric that has one name."""
+"""All metrics with a fixed name."""

@@ -1,5 +1,4 @@
-"""This module adds up what samples told of CPUs, over the trials of a test, and says whether taking
-them weighed."""
+"""CPU profiles merged over the trials of a test, and a check of the overhead of sampling."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from switchmark.model.cost import Profile, Shares
 from switchmark.model.record import TrialResult
 
 _WEIGHS = 0.01
-"""A share of a CPU, or of the samples."""
+"""The limit for the share of a CPU, and for the share of lost samples."""
 
 
 def weighs(trial: TrialResult) -> dict[str, Any] | None:
-    """Return what speaks against a trial whose CPUs were sampled: that it took more than 1 % of
-    them, or that samples were lost; None if nothing does."""
+    """Return the evidence against a trial with sampled CPUs: sampling took more than 1 % of a CPU,
+    or samples were lost. None if neither applies."""
     profile = trial.cost.profile if trial.cost else None
     if profile is None or profile.missing is not None:
         return None
@@ -28,8 +27,8 @@ def weighs(trial: TrialResult) -> dict[str, Any] | None:
 
 
 def merged(profiles: Iterable[Profile | None]) -> Profile | None:
-    """Return one profile of those of several trials, its parts by role; None without one. Each
-    weighs as much as it has samples at work."""
+    """Return the profiles of several trials merged into one, with its parts by role; None without a
+    profile. The weight of a profile is its number of busy samples."""
     known = [each for each in profiles if each is not None]
     told = [each for each in known if each.missing is None and each.whole]
     if not told:
@@ -66,7 +65,7 @@ def _added(each: Sequence[Shares]) -> Shares:
 
 
 def _weighed(each: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
-    """Return the sums of some shares by their weights, the greatest first."""
+    """Return the weighted sums of shares by name, in descending order."""
     sums: dict[str, float] = defaultdict(float)
     for of, weight in each:
         for name, share in of.items():

@@ -1,5 +1,5 @@
-"""This module takes from records what tests are compared by: their figures, trial by trial or run
-by run, and what other work on the CPUs may have cost them."""
+"""The values by which tests are compared, by trial or by run, and the effect of background load on
+them."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from switchmark.model.search import Goal
 _LEAST_LEFT = 0.02
 
 _TAKEN = ("host-busy", "cpu-stolen", "host")
-"""Doubts by what other work took, and the verdict that it was the limit: how much is known."""
+"""The doubts about CPU time lost to other work, and the verdict that it was the limit. The amount
+lost is known."""
 
 Values = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is what tests are compared by: its name, its unit, and its value in each trial, None
-    where a trial does not tell it.
+    """A figure by which tests are compared: its name, its unit, and its value in each trial (None
+    in a trial without the figure).
 
-    The change of a `share`, which may be 0, is told in shares, that of all else as a ratio; an
-    `amount` is any other quantity that is above 0. `either_way` says that doubts of a trial may
-    have made the figure greater or smaller, whichever they are.
+    A change of a `share`, which may be 0, is a difference. A change of any other unit is a ratio.
+    An `amount` is any other positive quantity. `either_way` says that a doubt may have made the
+    figure larger or smaller, whatever the doubt.
     """
 
     name: str
@@ -62,7 +63,7 @@ def _losses(record: Record) -> list[float]:
 
 
 def _of_goal(record: Record, goal: str) -> list[float | None]:
-    """Return what a search found for a goal, as often as it has trials."""
+    """Return the value that a search found for a goal, repeated for each trial."""
     values = search_values(record, goal)
     return [median(values) if values else None] * len(record.trials)
 
@@ -79,21 +80,21 @@ FIGURES = {
         Figure("burst", "frames", partial(_of_goal, goal="back-to-back")),
     )
 }
-"""The received rate, the median latency and its percentiles, lost frames of those sent, and the
-longest burst without loss that a search found."""
+"""The received rate, the median latency and its percentiles, the loss ratio, and the longest burst
+without loss that a search found."""
 
 
 def main_figure(record: Record) -> Figure:
-    """Return what a test is measured for: its rate, the median of a test of latency, or the burst
-    of search `back-to-back`."""
+    """Return the figure for which a test is measured: its rate, the median latency of a latency
+    test, or the burst of search `back-to-back`."""
     if record.test.search == "back-to-back":
         return FIGURES["burst"]
     return FIGURES["latency" if of_latency(record.test) else "rate"]
 
 
 def figure_of_goal(record: Record, goal: str) -> Figure:
-    """Return what tests are compared by for a goal of their searches: by what they are measured
-    for, if it is that of the first goal that was met."""
+    """Return the figure by which tests are compared for a goal of their searches: the main figure
+    for the first goal that was met, else the value of the goal."""
     met = (each.goal for each in record.search.goals if _is_met(each)) if record.search else ()
     if goal == next(iter(met), goal):
         return main_figure(record)
@@ -106,18 +107,17 @@ def _is_met(goal: Goal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """These are the values of a figure on one side: a result that was measured several times.
+    """The values of a figure on one side of a comparison: a result that was measured several times.
 
-    `rounds` says of each value in which round of its run it was measured, None where that is not
-    known. `best` has the values with what other work took of the CPUs of each trial given back,
-    which is known of rates alone. `of_runs` are their number: one, with a value for each trial, or
-    several, with one for each run.
+    `rounds` is the round of the run in which each value was measured, or None if unknown. `best`
+    are the values corrected for the CPU time that other work took from each trial; only rates have
+    them. `of_runs` is the number of runs: one run with a value for each trial, or several runs with
+    one value each.
 
-    `bound` says of a rate that the traffic program was the limit, so that the switch may be faster.
-    `lowered` and `raised` say that doubts of its trials may have made the figure worse, or better,
-    than the switch is. `error` is by how much the clocks may be wrong in each value alike, in the
-    figure's unit. `offered` is the load that a rate was measured at, frames a second; None for one
-    that the search found.
+    `bound` says that the traffic program was the limit of a rate, so the switch may be faster.
+    `lowered` and `raised` say that doubts may have made the figure worse, or better, than the
+    switch is. `error` is the clock error that all values share, in the figure's unit. `offered` is
+    the load of a rate in frames per second; None if a search found the rate.
     """
 
     values: Values
@@ -136,7 +136,7 @@ class Repeats:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median; None of too few values."""
+        """Return the 95 % confidence interval of the median; None if there are too few values."""
         return median_interval(self.values)
 
 
@@ -147,11 +147,11 @@ def repeats_of(
     by_run: bool = False,
     excused: Collection[str] = (),
 ) -> Repeats:
-    """Return the values of a figure in the records of one test: those of its trials, or, with
-    `by_run`, one of each run, as what differs from run to run is seen only so.
+    """Return the values of a figure in the records of one test: one for each trial, or with
+    `by_run` one for each run, which shows the spread from run to run.
 
-    A search is one value, however many trials it took: of a search that was repeated there is one
-    for each repeat. Doubts that are `excused` falsify nothing.
+    A search is one value, regardless of its number of trials. A repeated search has one value for
+    each repeat. Doubts in `excused` do not count as falsifying.
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
@@ -171,7 +171,7 @@ def repeats_of(
         rounds.append([round_ for _, _, round_ in known])
     if by_run or searched or len(measured) != 1:
         each, best = ([[median(one) for one in many if one]] for many in (each, best))
-        # The trials of one search are all made in its round.
+        # All trials of one search belong to its round.
         rounds = [[many[0] for many in rounds if many] if searched else [None] * len(each[0])]
     latency = True if figure.name.startswith("latency") else None
     spoilt = frozenset().union(
@@ -195,16 +195,16 @@ def repeats_of(
 
 
 def _is_bound(record: Record) -> bool:
-    """Say whether the switch may be better than a record's figure, as the traffic program was the
-    limit, or as no more was to be offered to a search."""
+    """Say whether the switch may be better than a record's figure, because the traffic program was
+    the limit or a search had reached its highest load."""
     goals = record.search.goals if record.search and record.search.name != "max" else ()
     met = [goal for goal in goals if _is_met(goal)]
     return is_lower_bound(record.verdict) or bool(met and is_bound(met[0]))
 
 
 def _is_all_taken(records: Sequence[Record], excused: Collection[str]) -> bool:
-    """Say whether nothing made a rate lower but what other work took, which was seen: what a doubt
-    of another kind takes is not known."""
+    """Say whether only the measured background load lowered a rate. The effect of other doubts has
+    no known size."""
     if any("lowers" in spoiled(record, excused=(*excused, *_TAKEN)) for record in records):
         return False
     return all(
@@ -215,15 +215,15 @@ def _is_all_taken(records: Sequence[Record], excused: Collection[str]) -> bool:
 
 
 def _offered(records: Sequence[Record]) -> float | None:
-    """Return the load that these records were measured at, the same for all of them."""
+    """Return the offered load that these records have in common."""
     loads = [_load(record) for record in records]
     known = [load for load in loads if load is not None]
     return median(known) if known else None
 
 
 def _load(record: Record) -> float | None:
-    """Return the load that a test asked of each sender; None where it was to be found, or is all
-    that can be sent."""
+    """Return the load that a test requested of each sender; None if a search sets the load, or if
+    the load is the maximum."""
     rate = record.test.parsed_rate
     if record.test.search != "fixed" or rate.is_max:
         return None
@@ -233,14 +233,14 @@ def _load(record: Record) -> float | None:
 
 
 def _error_of(record: Record) -> float:
-    """Return by how much the median latency of a record may be wrong, in nanoseconds."""
+    """Return the error bound of a record's median latency in nanoseconds."""
     figures = latency_ns(record)
     return float(figures.error.median_ns) if figures and figures.error else 0.0
 
 
 def _shares_left(record: Record) -> list[float]:
-    """Return for each trial the share of its CPUs that other work and the hypervisor left to it, of
-    all of them together: parts on several CPUs wait for each other."""
+    """Return for each trial the share of its CPU time that other work and the hypervisor left to
+    it, as a product over its CPUs: parts on different CPUs wait for each other."""
     left = []
     for trial in record.trials:
         stolen = trial.evidence.window.stolen if trial.evidence.window else None

@@ -1,8 +1,9 @@
-"""This module says what the repeats of a search come to: each has one value of a goal, and the
-record has the median of them.
+"""Values from repeated searches: each repeat has one value for a goal, and the record has their
+median.
 
-What passed and what failed say how precisely one search found its value; how far the values of
-several searches lie apart is another thing, and only that says how sure one is of the figure.
+The last load that passed and the first that failed give the precision of one search. The spread of
+the values of several searches is a different quantity, and only the spread shows how certain the
+figure is.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ _LOWEST, _HIGHEST = -math.inf, math.inf
 
 @dataclass(frozen=True, slots=True)
 class SearchValue:
-    """This is what one repeat of a search found for a goal, and between what: `passed` and `failed`
-    are its precision, None where a load has none, or where nothing failed. `at_least`: it is a
-    bound, as the traffic program was the limit or no more was to be offered. `value` is None where
-    no rate met the goal."""
+    """The value that one repeat of a search found for a goal.
+
+    `passed` and `failed` are the bounds of its precision. They are None for a latency, and if
+    nothing failed. `at_least` says that the value is a lower bound, because the traffic program was
+    the limit or the search had reached its highest load. `value` is None if no rate met the goal.
+    """
 
     value: float | None
     passed: float | None
@@ -37,10 +40,13 @@ class SearchValue:
 
 
 def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:
-    """Return what each repeat of a record's search found for a goal, in the order of the repeats:
-    frames a second of one sender, frames of a burst, or at a load of `latency-at-load` nanoseconds
-    of median latency. Empty for a record without that goal, and for search `max`, whose trials are
-    its repeats."""
+    """Return the value that each repeat of a record's search found for a goal, in order of the
+    repeats.
+
+    The unit is frames per second of one sender, frames of a burst, or nanoseconds of median latency
+    for a load of `latency-at-load`. Empty for a record without that goal, and for search `max`,
+    whose repeats are its trials.
+    """
     if record.search is None or record.search.name == "max":
         return ()
     of_latency = record.search.name == "latency-at-load"
@@ -53,14 +59,14 @@ def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:
 
 
 def search_values(record: Record, goal: str) -> tuple[float, ...]:
-    """Return the values that the repeats of a record's search found for a goal, as
-    `values_of_goal`, without those repeats in which nothing met it."""
+    """Return the same values as `values_of_goal`, without the repeats in which nothing met the
+    goal."""
     return tuple(each.value for each in values_of_goal(record, goal) if each.value is not None)
 
 
 def searches_of(record: Record) -> tuple[Record, ...]:
-    """Return a record for each repeat of a search that has a figure, with the trials, the goals and
-    the verdict of that repeat."""
+    """Return a record for each repeat of a search that has a figure, with the trials, goals and
+    verdict of that repeat."""
     search = record.search
     assert search is not None
     trials: dict[int, list[TrialResult]] = {}
@@ -93,8 +99,8 @@ def searches_of(record: Record) -> tuple[Record, ...]:
 
 
 def precision_of(goal: Goal) -> float | None:
-    """Return how precisely a search found what met a goal: how far what failed lies above what
-    passed, as a share of it. None where nothing failed, or nothing passed."""
+    """Return the precision of a search for a goal: the gap between the load that passed and the
+    load that failed, as a share of the latter. None if no load failed, or no load passed."""
     low, high = (
         (goal.low_pps, goal.high_pps)
         if goal.burst_frames is None
@@ -104,8 +110,8 @@ def precision_of(goal: Goal) -> float | None:
 
 
 def values_interval(values: Sequence[SearchValue]) -> tuple[float, float | None] | None:
-    """Return the 95 % interval of the median of several searches; None of too few. Its end is not
-    known where that could be more, were the bounds among them above all others."""
+    """Return the 95 % confidence interval of the median of several searches; None if there are too
+    few. The upper end is None if values that are only lower bounds could move it up."""
     known = [each for each in values if each.value is not None]
     least = median_interval([each.value or 0.0 for each in known])
     most = median_interval([_HIGHEST if each.at_least else each.value or 0.0 for each in known])
@@ -115,8 +121,8 @@ def values_interval(values: Sequence[SearchValue]) -> tuple[float, float | None]
 
 
 def is_bound(goal: Goal) -> bool:
-    """Say whether what was found for a goal is only a bound: nothing failed, or the traffic program
-    did."""
+    """Say whether the value of a goal is only a lower bound: no load failed, or the traffic program
+    was the limit."""
     if goal.burst_frames is not None:
         return goal.burst_high is None or is_lower_bound(goal.verdict or "")
     return goal.low_pps is not None and (
@@ -143,8 +149,8 @@ def _latency_value(goal: Goal) -> SearchValue:
 def goals_of(
     results: Sequence[OneSearch], finals: Mapping[str, Sequence[TrialResult]]
 ) -> tuple[Goal, ...]:
-    """Return the goals of a search that was repeated: the median of each figure, the latency of all
-    final trials of a goal, `finals`, and the verdict of the repeat in the middle."""
+    """Return the goals of a repeated search: the median of each figure, the latency of all final
+    trials of the goal (`finals`), and the verdict of the median repeat."""
     names = dict.fromkeys(goal.goal for result in results for goal in result.goals)
     each = {
         name: [goal for result in results for goal in result.goals if goal.goal == name]
@@ -168,7 +174,7 @@ def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
     if middle.bursts is not None:
         figures["bursts"] = sum(goal.bursts or 0 for goal in goals)
     loss = middle.loss_ratio
-    if any(goal.loss_ratio != loss for goal in goals) and finals:  # it is what was found
+    if any(goal.loss_ratio != loss for goal in goals) and finals:  # measured, not set
         loss = loss_ratio(finals)
     latency = latency_of(finals) or middle.latency_ns
     return middle.model_copy(update={**figures, "loss_ratio": loss, "latency_ns": latency})
@@ -179,23 +185,23 @@ _MISSING = {
     **dict.fromkeys(("high_pps", "burst_high"), _HIGHEST),
     **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
 }
-"""The figures of a goal, and what it means that a repeat has none: no rate was so low that it
-passed, or none so high that it failed."""
+"""The figures of a goal, and the value that replaces a missing figure: no rate passed, or no rate
+failed."""
 
 _WHOLE = {"burst_low": math.floor, "burst_high": math.ceil}
-"""Figures that count frames."""
+"""The figures that count frames, with their rounding."""
 
 
 def median_of(figures: Sequence[float | None], missing: float) -> float | None:
-    """Return the median of some figures, of which `missing` stands for those that are None; None
-    where it comes to that."""
+    """Return the median of some figures, with `missing` in place of None; None if the median is
+    infinite."""
     middle = median(missing if figure is None else figure for figure in figures)
     return middle if math.isfinite(middle) else None
 
 
 def _middle(goals: Sequence[Goal]) -> Goal:
-    """Return the repeat that says what limits the median: one that is only a bound if the median
-    would be higher, were the bounds above them all."""
+    """Return the repeat that represents the median. It is a lower bound if the median would be
+    higher with all lower bounds above the other values."""
     size = _size_of(goals)
     ordered = sorted(goals, key=size)
     bounds = [goal for goal in ordered if is_bound(goal)]
@@ -208,7 +214,7 @@ def _middle(goals: Sequence[Goal]) -> Goal:
 
 
 def _size_of(goals: Sequence[Goal]) -> Callable[[Goal], float]:
-    """Return what tells how large what was found is, of goals of one name."""
+    """Return the function that sorts goals of one name by their value."""
     bursts = any(goal.burst_frames is not None for goal in goals)
 
     def size(goal: Goal) -> float:

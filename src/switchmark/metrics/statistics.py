@@ -1,5 +1,5 @@
-"""This module says what a handful of figures tell: the interval of their median, Holm's steps, the
-steady part of a series."""
+"""Statistics of small samples: the confidence interval of the median, Holm's procedure, steady
+state and drift of a series."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_OF_INTERVAL = 12
-"""Fewer values have no interval. Where a host changes its state every few trials, that of fewer
-would cover the median of their population less than 90 times in 100: docs/guide/trust.md."""
+"""The least number of values for an interval. On a host that changes its state every few trials, an
+interval from fewer values would cover the population median in less than 90 % of cases
+(docs/guide/trust.md)."""
 
 _LEVEL = 0.95
 _BATCH = 5
@@ -34,13 +35,13 @@ _SMALLEST_BAND = 0.10
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median of the population that these values, in the order in
-    which they were measured, were drawn from. None of fewer than MIN_OF_INTERVAL values.
+    """Return the 95 % confidence interval of the population median from values in the order of
+    measurement; None if there are fewer than MIN_OF_INTERVAL values.
 
-    The ends lie between two order statistics, whatever the distribution: those of the sign test
-    (Hettmansperger and Sheather 1986). Where a value is like the one before it, the values count
-    for fewer: n (1 - r) / (1 + r) of them, r being the correlation of neighbours (Bayley and
-    Hammersley 1946).
+    The method is distribution-free: the ends lie between two order statistics, from the sign test
+    (Hettmansperger and Sheather 1986). If neighbouring values correlate, the effective number of
+    values is n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley
+    1946).
     """
     count, ordered = len(values), sorted(values)
     if count < MIN_OF_INTERVAL:
@@ -57,16 +58,16 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _between(outer: float, inner: float, part: float) -> float:
-    """Return what lies a part of the way from the outer value, which may be infinite, to the inner
-    one."""
+    """Interpolate from the outer value, which may be infinite, to the inner value."""
     return outer if outer == inner or not part else inner + (1 - part) * (outer - inner)
 
 
 @cache
 def _rank(count: int) -> float:
-    """Return the rank, counted from 1, of the lower end of the interval of independent values."""
+    """Return the rank, counted from 1, of the lower end of the interval for independent values."""
     covers = [1 - 2 * _below(count, beyond) for beyond in range(count // 2 + 1)]
-    # The ends are between the values of this rank, which cover more, and those next to them.
+    # The interval from this rank covers more than the level, the next narrower interval covers
+    # less. The ends are interpolated.
     rank = max(at for at in range(1, len(covers)) if covers[at] >= _LEVEL)
     more, less = covers[rank], covers[rank + 1] if rank + 1 < len(covers) else 0.0
     part = (more - _LEVEL) / (more - less)
@@ -74,8 +75,8 @@ def _rank(count: int) -> float:
 
 
 def _correlation(values: Sequence[float]) -> float:
-    """Return the correlation of each value with the one before it, from 0 to 0.9. The estimate of
-    a short series is too low by 1/n, which is added. 0 where a value is not finite."""
+    """Return the correlation of neighbouring values, from 0 to 0.9; 0 if a value is not finite. The
+    estimate from a short series is too low by 1/n, so 1/n is added."""
     count = len(values)
     middle = sum(values) / count
     if not math.isfinite(middle):
@@ -89,13 +90,13 @@ def _correlation(values: Sequence[float]) -> float:
 
 
 def _below(count: int, rank: int) -> float:
-    """Return how often fewer than `rank` of so many values are below the median."""
+    """Return the probability that fewer than `rank` of `count` values are below the median."""
     return sum(math.comb(count, each) for each in range(rank)) / float(2**count)
 
 
 def stepwise(odds: Sequence[float]) -> list[float]:
-    """Return what each p of several tests comes to where they are judged at once, such that one of
-    them in twenty times is below 0.05 by chance alone (Holm 1979)."""
+    """Return the p-values adjusted for several simultaneous tests, such that by chance alone one of
+    them falls below 0.05 in at most 5 % of cases (Holm 1979)."""
     adjusted, least = [1.0] * len(odds), 0.0
     for rank, at in enumerate(sorted(range(len(odds)), key=odds.__getitem__)):
         least = max(least, min(1.0, odds[at] * (len(odds) - rank)))
@@ -104,12 +105,14 @@ def stepwise(odds: Sequence[float]) -> list[float]:
 
 
 def mser_start(values: Sequence[float]) -> int:
-    """Return where the steady part of a series begins: MSER-5 (White 1997), the beginning that
-    leaves the least standard error of the mean of batches of five; at most half of the series is
-    left out; the earliest of several. 0 for a series that is too short to tell.
+    """Return the start of the steady part of a series by MSER-5 (White 1997); 0 if the series is
+    too short.
 
-    Of `left` batches with the sum s and the sum of squares q, that is (left * q - s * s) / left**3.
-    Counts are whole numbers, and so nothing here is rounded.
+    MSER-5 chooses the start with the lowest standard error of the mean over batches of five values,
+    and the earliest start if several are equal. It omits at most half of the series.
+
+    For `left` batches with sum s and sum of squares q, the squared error is (left * q - s * s) /
+    left**3. Counts are integers, so the computation is exact.
     """
     count = len(values) // _BATCH
     if count < _MIN_BATCHES:
@@ -127,9 +130,11 @@ def mser_start(values: Sequence[float]) -> int:
 
 
 def is_drifting(values: Sequence[float]) -> bool:
-    """Say whether repeats rise or fall, by a tenth of their median from the first to the last (the
-    median of all slopes, Theil 1950) beyond what chance does (Kendall's tau, p below 0.01). False
-    for fewer than six, of which none is that sure."""
+    """Say whether repeats drift: from first to last they rise or fall by more than a tenth of their
+    median (median slope, Theil 1950), and Kendall's tau is significant (p below 0.01).
+
+    False for fewer than six repeats, which cannot reach that level.
+    """
     count = len(values)
     if count < _MIN_DRIFT:
         return False
@@ -143,13 +148,14 @@ def is_drifting(values: Sequence[float]) -> bool:
 
 
 def _order_odds(count: int, score: int) -> float:
-    """Return how often so many values in random order have as many more pairs in one order than in
-    the other (Kendall 1938): exactly, or by the normal distribution of many."""
+    """Return the probability that values in random order have at least this excess of rising over
+    falling pairs, or the reverse (Kendall 1938). Exact for few values, by the normal distribution
+    for many."""
     pairs = count * (count - 1) // 2
     if count > _COUNTED:
         spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
         return math.erfc((score - 1) / spread / math.sqrt(2))
-    orders = [1]  # of the values so far, by how many of their pairs fall
+    orders = [1]  # orders of the values so far, by number of falling pairs
     for size in range(2, count + 1):
         more = [0] * (len(orders) + size - 1)
         for falls, times in enumerate(orders):
@@ -161,9 +167,12 @@ def _order_odds(count: int, score: int) -> float:
 
 
 def is_unstable(values: Sequence[float]) -> bool:
-    """Say whether a series drifts, by a tenth of its median from end to end beyond what chance does
-    (Kendall's tau, p below 0.001), or splits in two bands a tenth apart and four times as far as
-    either is wide. False for a series that is too short to tell."""
+    """Say whether a series drifts or splits into two bands; False if the series is too short.
+
+    A drift is a change of more than a tenth of the median from end to end, with a significant
+    Kendall's tau (p below 0.001). Two bands are more than a tenth of the median apart, and the gap
+    is more than four times the width of either band.
+    """
     import numpy as np
 
     if len(values) < _MIN_POINTS:
@@ -189,7 +198,8 @@ def _drifts(series: NDArray[np.float64]) -> bool:
 
 
 def _splits(series: NDArray[np.float64]) -> bool:
-    """Return the best division of the sorted values in two (Otsu 1979)."""
+    """Say whether the values form two bands, from the best division of the sorted values (Otsu
+    1979)."""
     import numpy as np
 
     values = np.sort(series)

@@ -1,8 +1,8 @@
-"""This module computes the distribution of the studentized range: how far apart the largest and the
-smallest of some means lie by chance alone (Tukey 1949). Of two means it is Student's t.
+"""The distribution of the studentized range: the spread of several means by chance alone (Tukey
+1949). For two means it is Student's t.
 
-numpy integrates it on grids: the errors of a probability are below 1e-5, and the tests compare it
-with published tables.
+numpy integrates it on grids. Probabilities are accurate to 1e-5, and the tests compare them with
+published tables.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _WIDEST = 40.0
-"""Of a range in standard deviations: beyond it nothing is found."""
+"""The upper limit of a range in standard deviations."""
 
 _FARTHEST = 1e6
 _LEAST = 1e-300
 _PLACES = 40
-"""Of the table of odds, for each power of e of the value."""
+"""The entries of the table of odds for each power of e of the value."""
 
 
 def range_odds(value: float, means: int, freedom: float) -> float:
-    """Return how often the range of so many means, divided by an estimate of their standard error
-    that has so many degrees of freedom, is at least `value`."""
+    """Return the probability that the range of several means, divided by an estimate of their
+    standard error with `freedom` degrees of freedom, is at least `value`."""
     if value >= _FARTHEST:
         return 0.0
     if value <= 0:
@@ -39,7 +39,7 @@ def range_odds(value: float, means: int, freedom: float) -> float:
 
 @lru_cache(maxsize=4096)
 def range_quantile(odds: float, means: int, freedom: float) -> float:
-    """Return the value that the studentized range exceeds this often."""
+    """Return the value that the studentized range exceeds with this probability."""
     low, high = 0.0, 4.0
     while range_odds(high, means, freedom) > odds:
         low, high = high, 2 * high
@@ -50,18 +50,18 @@ def range_quantile(odds: float, means: int, freedom: float) -> float:
 
 
 def t_odds(value: float, freedom: float) -> float:
-    """Return how often Student's t is as far from 0 as this value."""
+    """Return the two-sided p-value of Student's t."""
     return range_odds(abs(value) * math.sqrt(2), 2, freedom)
 
 
 def t_quantile(odds: float, freedom: float) -> float:
-    """Return the value that Student's t exceeds this often, on either side together."""
+    """Return the two-sided quantile of Student's t."""
     return range_quantile(odds, 2, freedom) / math.sqrt(2)
 
 
 @lru_cache(maxsize=256)
 def _table(means: int, freedom: float) -> list[float]:
-    """Return the logarithms of the odds of values that grow by a constant factor, plus one."""
+    """Return the logarithms of the odds, for values at equal steps of log(1 + value)."""
     import numpy as np
 
     scales, weights = _scales(freedom)
@@ -76,11 +76,10 @@ def _table(means: int, freedom: float) -> list[float]:
 
 @lru_cache(maxsize=256)
 def _scales(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return ratios of an estimated standard deviation to the true one, and how often each is
-    met."""
+    """Return the ratios of the estimated to the true standard deviation, with their weights."""
     import numpy as np
 
-    # On a grid of logarithms: with few degrees of freedom the small ratios decide.
+    # The grid is logarithmic: with few degrees of freedom, small ratios dominate.
     logs = np.linspace(-15.0, 2.5, 2501)
     at = np.exp(logs)
     density = freedom * logs - freedom * at * at / 2
@@ -90,7 +89,8 @@ def _scales(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @lru_cache(maxsize=256)
 def _ranges(means: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return widths, and how often the range of so many normal values is below each."""
+    """Return widths, and the probability that the range of several normal values is below each
+    width."""
     import numpy as np
 
     at, step = np.linspace(-9.0, 9.0, 1201, retstep=True)

@@ -1,5 +1,5 @@
-"""This module computes frames and rates: what was sent, what arrived, how sure that is, and how
-evenly it was shared."""
+"""Rates and losses of trials: frames sent and received, confidence intervals, stability and
+fairness."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.test import Test
 
 MIN_REPEATS = MIN_OF_INTERVAL
-"""Fewer figures have no interval."""
+"""The least number of figures for an interval."""
 
 
 def sent(record: Record) -> Printed | None:
-    """Return the field `tx`: frames of the measured phase, frames per second, and frames that had
-    no room."""
+    """Return the field `tx`: frames of the measured phase, frames per second, and frames for which
+    the sender had no room."""
     if not record.trials:
         return None
     frames = sum(trial.tx_frames for trial in record.trials)
@@ -33,15 +33,18 @@ def sent(record: Record) -> Printed | None:
 
 
 def steady_pps(trial: TrialResult) -> float:
-    """Return R+: the mean of the interval arrivals without the first and the last interval, without
-    what came after the measured phase, and without the transient that MSER-5 finds at the
-    beginning; of the whole trial where that leaves none."""
+    """Return R+: the mean rate of the intervals in the steady part of a trial, or the rate of the
+    whole trial if no interval remains.
+
+    The steady part omits the first and the last interval, arrivals after the measured phase, and
+    the initial transient that MSER-5 finds.
+    """
     steady = steady_rate_pps(trial.intervals, trial.elapsed_ns, trial.interval_ns)
     return _whole_pps(trial) if steady is None else steady
 
 
 def steady_rate_pps(intervals: Sequence[int], elapsed_ns: int, interval_ns: int) -> float | None:
-    """Return the R+ of a trial's intervals; None where there are too few."""
+    """Return R+ from the intervals of a trial; None if there are too few intervals."""
     return _steady_rate_pps(tuple(intervals), elapsed_ns, interval_ns)
 
 
@@ -55,49 +58,48 @@ def _steady_rate_pps(intervals: tuple[int, ...], elapsed_ns: int, interval_ns: i
 
 
 def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
-    """Return the share of lost frames in those sent; with `unsent`, those that should have been
-    sent count as lost. 0 if there were none."""
+    """Return lost frames as a share of the frames sent; 0 if there were none. With `unsent`, frames
+    that could not be sent count as lost."""
     lost = sum(trial.lost + trial.tx_unsent * trial.copies * unsent for trial in trials)
     wanted = sum((t.tx_frames + t.tx_unsent * unsent) * t.copies for t in trials)
     return lost / wanted if wanted else 0.0
 
 
 def rates_pps(record: Record) -> list[float]:
-    """Return the received rate of each trial: R+ where that was searched for, else that of the
-    whole."""
+    """Return the received rate of each trial: R+ for a search of R+, else the rate of the whole
+    trial."""
     return trial_rates_pps(record.trials, steady=of_steady_part(record.test))
 
 
 def trial_rates_pps(trials: Sequence[TrialResult], *, steady: bool) -> list[float]:
-    """Return the received rate of each trial: of its steady part, or of the whole trial."""
+    """Return the received rate of each trial, over its steady part or the whole trial."""
     return [steady_pps(trial) if steady else _whole_pps(trial) for trial in trials]
 
 
 def of_steady_part(test: Test) -> bool:
-    """Say whether the rate of a test is R+, that of the steady part of its trials."""
+    """Say whether the rate of a test is R+, measured in the steady part of its trials."""
     return test.search == "max"
 
 
 def is_lower_bound(verdict: str) -> bool:
-    """Say whether the rate bounds the traffic program, so that the switch may be faster."""
+    """Say whether the traffic program limited the rate, so the switch may be faster."""
     return verdict in ("sender", "receiver")
 
 
 def is_of_search(record: Record) -> bool:
-    """Say whether a search of many trials set the load of those that make the figure. It is one
-    value then, or one for each repeat of the search."""
+    """Say whether a search with many trials set the load of the trials in the figure. Such a search
+    is one value, or one value for each repeat."""
     return record.search is not None and record.search.trials > len(record.trials)
 
 
 def is_unstable(trial: TrialResult) -> bool:
-    """Say whether the arrivals of a trial drift or split in two bands, from interval to
-    interval."""
+    """Say whether the arrivals of a trial drift or split into two bands over its intervals."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
     return trial.spec.frames is None and statistics.is_unstable(within[1:-1])
 
 
 def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Say whether `until_certain` was asked for, and as many repeats as there can be did not do."""
+    """Say whether a test with `until_certain` did not reach the requested precision."""
     searched = any(trial.spec.repeat > 1 for trial in trials)
     repeats = _by_search(trials) if searched else [(trial,) for trial in trials]
     if test.until_certain is None or len(repeats) < MIN_REPEATS:
@@ -108,7 +110,7 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
 
 
 def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Say whether the figures of a test's repeats rise or fall from the first to the last."""
+    """Say whether the figures of a test rise or fall from the first repeat to the last."""
     repeats = _by_search(trials)
     repeats = repeats if len(repeats) > 1 else [(trial,) for trial in trials]
     each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
@@ -121,8 +123,8 @@ def of_latency(test: Test) -> bool:
 
 
 def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> list[float]:
-    """Return what each trial is judged by: its received rate, the one that its record shows, or its
-    median latency. A trial of too few samples has no median, and is left out."""
+    """Return the figure of each trial: its received rate as in the record, or its median latency.
+    Trials with too few samples for a median are left out."""
     if not latency:
         return trial_rates_pps(trials, steady=steady)
     medians = [trial.latency.p50 for trial in trials if trial.latency]
@@ -130,8 +132,8 @@ def figures(trials: Sequence[TrialResult], *, latency: bool, steady: bool) -> li
 
 
 def relative_half_width(rates: Sequence[float]) -> float:
-    """Return half of the 95 % interval of the median, relative to it; 0 where all are 0, infinity
-    where there are too few for an interval."""
+    """Return half the width of the 95 % confidence interval of the median, relative to the median;
+    0 if all values are 0, infinity for too few values."""
     ends = median_interval(rates)
     if ends is None:
         return math.inf
@@ -140,30 +142,32 @@ def relative_half_width(rates: Sequence[float]) -> float:
 
 
 def latency_confidence(record: Record) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median latency over the repeats, in nanoseconds; None of
-    too few that have one."""
+    """Return the 95 % confidence interval of the median latency over the repeats in nanoseconds;
+    None for too few repeats with a latency."""
     return median_interval(repeated_latencies_ns(record))
 
 
 def confidence(record: Record) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median received rate over the repeats; None of too few."""
+    """Return the 95 % confidence interval of the median received rate over the repeats; None if
+    there are too few repeats."""
     return median_interval(repeated_rates_pps(record))
 
 
 def repeated_latencies_ns(record: Record) -> list[float]:
-    """Return the median latency of each repeat that tells it, a trial or a whole search."""
+    """Return the median latency of each repeat (a trial or a whole search) that has one."""
     each = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
     return [median(one) for one in each if one]
 
 
 def repeated_rates_pps(record: Record) -> list[float]:
-    """Return the received rate of each repeat, a trial or a whole search."""
+    """Return the received rate of each repeat (a trial or a whole search)."""
     steady = of_steady_part(record.test)
     return [median(trial_rates_pps(trials, steady=steady)) for trials in _repeats(record)]
 
 
 def _repeats(record: Record) -> list[tuple[TrialResult, ...]]:
-    """Return the trials of each repeat of a test: one, or all that make the figure of a search."""
+    """Return the trials of each repeat of a test: a single trial, or all trials in the figure of a
+    search."""
     if is_of_search(record):
         return _by_search(record.trials)
     return [(trial,) for trial in record.trials]
@@ -180,8 +184,8 @@ _COUNTS = tuple(name for name in FlowCounts.model_fields if name not in ("flow",
 
 
 def per_flow(record: Record) -> list[Printed]:
-    """Return the counts of each flow, summed over the trials, and its latency where each was
-    measured by itself."""
+    """Return the counts of each flow, summed over the trials, and its latency if it was measured by
+    flow."""
     flows: dict[str, list[FlowCounts]] = {}
     for trial in record.trials:
         for counts in trial.per_flow:
@@ -199,16 +203,16 @@ def per_flow(record: Record) -> list[Printed]:
 
 
 def fairness(record: Record) -> float | None:
-    """Return Jain's index over what each flow received: 1 if all alike, 1/n if one took it all.
-    (Jain, Chiu, Hawe: DEC-TR-301, 1984.)"""
+    """Return Jain's index over the frames received by flow: 1 if all flows received the same, 1/n
+    if one flow received everything (Jain, Chiu, Hawe: DEC-TR-301, 1984)."""
     shares = [flow["rx"] for flow in per_flow(record)]
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else None
 
 
 def _whole_pps(trial: TrialResult) -> float:
-    """Return the received rate of a whole trial. Where as much was sent as can be, what came after
-    it lay in queues, and is no rate."""
+    """Return the received rate of a whole trial. At full load, frames that arrived after the end
+    came from queues and do not count."""
     if trial.spec.rate_pps is None and trial.spec.frames is None:
         return (trial.distinct - trial.evidence.after_end) * 1e9 / trial.elapsed_ns
     return trial.distinct * 1e9 / trial.elapsed_ns

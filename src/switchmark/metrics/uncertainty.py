@@ -1,9 +1,9 @@
-"""This module adds up by how much a median latency may be wrong: what the stamps of its frames, the
-counters of the CPUs and its histogram leave open. Bounds are added, as none of them is by chance
-alone.
+"""Error bounds of median latencies: the sum of the uncertainty of timestamps, CPU counters and
+histogram bins. The bounds are added, because they are not purely random.
 
-A frame that a look found arrived after the look before it. So the true median lies between that of
-the latencies and that of the earliest ones: a few frames that were found late say little of it.
+A frame arrived after the poll that precedes its detection. So the true median lies between the
+median of the measured latencies and the median of the earliest possible latencies. A few frames
+that were found late hardly change these medians.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from switchmark.model.noise import NoiseCertificate
 from switchmark.model.record import TrialResult
 from switchmark.model.test import Test
 
-_KERNEL_NS = 100  # its clock, or a device's, is read beside the cycle counter every 10 ms
-_SUB_BUCKET_BITS = 11  # of the histogram (`traffic/src/histogram.h`)
+_KERNEL_NS = 100  # its clock, or a device's, is compared with the cycle counter every 10 ms
+_SUB_BUCKET_BITS = 11  # same as `traffic/src/histogram.h`
 
 
 def error_of(
     figures: LatencyFigures, trials: Sequence[TrialResult], earliest: int | None = None
 ) -> LatencyError | None:
-    """Return by how much the median of some trials may be wrong; None where nothing tells when
-    their frames arrived, as in old records. `earliest` is the least that it can be by the looks for
-    frames; of records that have no such times the widths of all stamps bound it."""
+    """Return the error bound of the median latency of some trials; None if the trials have no data
+    on timestamps, as in old records.
+
+    `earliest` is the lower bound of the median from the times of polls. For records without these
+    times, the widest timestamp uncertainty is the bound.
+    """
     stamps = [each for trial in trials for each in trial.evidence.stamps.values()]
     if not stamps or figures.p50 is None:
         return None
@@ -40,9 +43,9 @@ def error_of(
 
 
 def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
-    """Return by how much the counters of two CPUs of a test may differ; None where it was not
-    measured, or where one core reads all times. Each CPU is told against the first one, which is
-    ahead of itself by 0."""
+    """Return by how much the cycle counters of two CPUs of a test may differ; None if that was not
+    measured or one core takes all timestamps. Skews are relative to the first CPU, whose skew is
+    0."""
     alone = test.dimension == "latency" and test.function_cores == 1
     jitter = noise.jitter if noise and not alone else None
     told = [
@@ -58,7 +61,7 @@ def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
 
 
 def _is_noted(stamps: Stamps) -> bool:
-    """Say whether the kernel or a device noted when frames arrived."""
+    """Say whether the kernel or a device took receive timestamps."""
     return stamps.by in ("kernel", "device") and stamps.noted > 0
 
 

@@ -1,5 +1,4 @@
-"""This module decides which part was the limit of a trial, and says what that rests on
-(docs/guide/trust.md)."""
+"""The verdict on a trial: the part that limited it, with the evidence (docs/guide/trust.md)."""
 
 from __future__ import annotations
 
@@ -14,29 +13,29 @@ from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, Verdict
 
 _KEPT_UP = 0.001
-"""A share of frames unsent or lost that still counts as keeping up."""
+"""The share of unsent or lost frames up to which a switch keeps up with the offered load."""
 
 _MATTERS = 0.05
-"""A share of lost frames that decides who limits a trial at full rate."""
+"""The share of lost frames above which losses decide the limit of a trial at full rate."""
 
 _STOLEN = 0.05
 _BELOW_DIRECT = 0.9
 _FAR_BELOW, _AT_TIMES = 0.5, 0.02
-"""A sender that found no room at times, and got less than that share of a cable through, was held
-up by the switch: one that gives up its turn looks seldom while there is none."""
+"""If a sender was sometimes blocked and its rate is below that share of the baseline, the switch
+limited it. A sender that yields its CPU while blocked polls rarely, so few polls find no room."""
 
 _BUSY_POLLS = 0.05
-"""A receiver with fewer empty polls than this share has no time left."""
+"""The share of empty polls below which a receiver is busy all the time."""
 
 _IDLE_POLLS = 0.5
 _NEVER_WAITS = 0.2
-"""The share of a trial that a receiver may be without a frame, and still be busy."""
+"""The share of a trial that a busy receiver may spend without a frame."""
 
 _BLOCKED = 0.2
 
 _NOT_TAKEN_OUT = {PlaceKind.RING, PlaceKind.FROM_SWITCH}
 _BEHIND_SWITCH = {(PlaceKind.OUT, True), (PlaceKind.IN, False)}
-"""The sides of a port, by whether they are at the switch, at which a frame has left it."""
+"""The sides of a port, with a flag for the switch's end, at which a frame has left the switch."""
 
 _BY_SWITCH = {
     *(PlaceKind.OUT, PlaceKind.IN, PlaceKind.TO_SWITCH, PlaceKind.INSIDE_SWITCH),
@@ -44,14 +43,14 @@ _BY_SWITCH = {
 }
 
 _SAMPLED_NS = 40_000_000
-"""The least CPU time of which the kernel's part is known: many kernels divide it by who was met at
-the ticks of a clock, of which this has 10 where they are 4 ms apart. Of 13 ms all was once the
-program's, though it sent by system calls."""
+"""The least CPU time for which the kernel's share is known. Many kernels divide CPU time by samples
+at clock ticks, and 40 ms has 10 ticks of 4 ms. In one case, all of 13 ms was reported as user time
+although the program sent by system calls."""
 
 
 def verdict(trials: Sequence[TrialResult]) -> Verdict:
-    """Return the verdict of a test: the one that all its trials have; `unknown` where they differ,
-    unless all but those that were carried name one part."""
+    """Return the verdict of a test: the verdict of all its trials. `unknown` if they differ, unless
+    all trials but those with verdict `offered-load` agree."""
     verdicts = {trial.verdict for trial in trials}
     named = verdicts - {"offered-load"} or verdicts
     return named.pop() if len(named) == 1 else "unknown"
@@ -65,11 +64,13 @@ def judge(
     cable: bool = False,
     together: bool = False,
 ) -> tuple[Verdict, VerdictEvidence]:
-    """Return the verdict and its evidence. `calibration` is what the same traffic does on a cable
-    (see `lab.calibration`), None where nobody measured it; `own_core` says that the switch forwards
-    on cores that it shares with nobody, so that it takes no time of who sends; `cable` that there
-    is no switch, as in the calibration itself; `together` that sender and receiver take turns on
-    one thread."""
+    """Return the verdict and its evidence.
+
+    `calibration` is the baseline of the same traffic on a cable (see `lab.calibration`), or None.
+    `own_core` says that the switch has cores to itself, so it takes no CPU time from the sender.
+    `cable` says that there is no switch, as in the calibration. `together` says that sender and
+    receiver take turns on one thread.
+    """
     evidence = _evidence(trial, calibration)
     blamed, rule = _by_own_time(trial, evidence, calibration)
     if blamed is None:
@@ -81,8 +82,9 @@ def judge(
 
 
 def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
-    """Return low, mean and high of the rate received, frames a second: two standard errors of the
-    steady intervals each way, of the whole trial where there are too few."""
+    """Return the low end, mean and high end of the received rate in frames per second: two standard
+    errors of the steady intervals each way. With too few intervals, all three are the rate of the
+    whole trial."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns][1:-1]
     if len(within) < 3:
         pps = trial.distinct * 1e9 / trial.elapsed_ns
@@ -93,10 +95,11 @@ def rate_interval(trial: TrialResult) -> tuple[float, float, float]:
 
 
 def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
-    """Return what the senders, or the receivers, spend on a frame: CPU time outside of the kernel,
-    and all of it, in nanoseconds. None where it is not known, or was too little to be divided."""
+    """Return the CPU time per frame of the senders or the receivers in nanoseconds: outside the
+    kernel, and in total. None if it is unknown or too short for a reliable division."""
     parts = [part for part in trial.parts if role in part.roles]
-    # A receiver that got no further than its first burst has spent all of its time on less.
+    # Late frames do not count: a receiver that stopped after its first burst spent its time on
+    # fewer frames.
     frames = trial.tx_frames if role == "sender" else max(trial.distinct - trial.late, 1)
     if not parts or not frames:
         return None
@@ -110,7 +113,7 @@ def own_ns(trial: TrialResult, role: str) -> tuple[float, float] | None:
 
 
 def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvidence:
-    """Return the evidence of a verdict, but for the rule by which it will be found."""
+    """Return the evidence of a verdict, without its rule."""
     offered = trial.tx_frames + trial.tx_unsent
     window = trial.evidence.window
     return VerdictEvidence(
@@ -133,7 +136,7 @@ def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvi
 
 
 def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, float, float]]:
-    """Return the rates on cables that only some tests have."""
+    """Return the rates of further cables, which only some tests have."""
     if calibration is None:
         return {}
     known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
@@ -141,21 +144,21 @@ def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, floa
 
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:
-    """Return a share of the polls of all parts of a role."""
+    """Return the share of blocked or empty polls over all parts of a role."""
     polling = [part for part in trial.parts if role in part.roles and part.polls]
     polls = sum(part.polls for part in polling)
     return sum(getattr(part, name) for part in polling) / polls if polls else None
 
 
 def _idle(trial: TrialResult) -> float | None:
-    """Return the share of the trial that the idlest receiver was without a frame."""
+    """Return the largest idle share of a receiver in the trial."""
     known = [part.idle for part in trial.parts if "receiver" in part.roles]
     return max((idle for idle in known if idle is not None), default=None)
 
 
 def _blame(trial: TrialResult) -> dict[Blamed, int]:
-    """Return the lost frames by whose they are: what a port had no room for is charged to who did
-    not take it out, the receiver or a function."""
+    """Return the lost frames by the part at fault. A full queue at a port is the fault of the part
+    that reads it, the receiver or a function."""
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
     blame: dict[Blamed, int] = {}
     for place, frames in trial.lost_at.items():
@@ -175,19 +178,19 @@ def _blame(trial: TrialResult) -> dict[Blamed, int]:
 
 
 def _saturates(trial: TrialResult) -> bool:
-    """Say whether it was sent as fast as it goes, all the time."""
+    """Say whether the sender sent at full rate for the whole trial."""
     return trial.spec.rate_pps is None and trial.spec.frames is None
 
 
 def _by_own_time(
     trial: TrialResult, evidence: VerdictEvidence, calibration: Calibration | None
 ) -> tuple[Verdict | None, str]:
-    """Say whether the traffic program itself takes so much longer for a frame than on a cable that
-    it would be the limit on any host.
+    """Return the role in the traffic program whose work on a frame takes so much longer than in the
+    baseline that it would be the limit on any host, with the rule.
 
-    Only where it never waits: one that polls an empty or a full ring spends CPU time too, without
-    being the limit. And only where what it does not do shows: frames that wait for the receiver, or
-    none that are lost behind the sender.
+    The role must never wait, because polling an empty or a full ring takes CPU time without being
+    the limit. The effect must also show: frames wait for the receiver, or no frames are lost behind
+    the sender.
     """
     if calibration is None or not _saturates(trial):
         return None, ""
@@ -195,7 +198,7 @@ def _by_own_time(
     behind = evidence.lost_by.get("receiver", 0) + trial.late
     elsewhere = trial.lost - evidence.lost_by.get("receiver", 0)
     if "cores-shared" in trial.doubts:
-        # A receiver that is always busy takes the CPU time of a function on its core.
+        # A receiver that is always busy takes CPU time from a function on its core.
         elsewhere -= evidence.lost_by.get("function", 0)
     blocked, idle = evidence.sender_blocked, evidence.receiver_idle
     busy = {
@@ -216,8 +219,8 @@ def _by_own_time(
         mine, there = spent[role]
         if not (busy[role] and mine and there):
             continue
-        # What a sender spends in the kernel is its own and the switch's, and on the cable only its
-        # own. A receiver there may have waited: what it spent is no measure of what it must.
+        # The kernel time of a sender includes the work of the switch; in the baseline, it is the
+        # sender's alone. A baseline receiver may have waited, so its time is not subtracted.
         more = mine[1] - (there[1] if role == "sender" else 0.0)
         if 2 * (mine[0] - there[0]) > more > (1 - _BELOW_DIRECT) * mine[1]:
             return role, f"the {role}'s own work on a frame takes far longer than on direct"
@@ -225,7 +228,7 @@ def _by_own_time(
 
 
 def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | None, str]:
-    """Return what the trial itself shows, without a calibration."""
+    """Return the verdict that the trial shows without a calibration."""
     saturated = _saturates(trial)
     if not saturated and loss_ratio([trial], unsent=True) <= _KEPT_UP:
         return "offered-load", "what was offered was carried"
@@ -245,8 +248,9 @@ def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | 
 
 
 def _is_busy_receiver(trial: TrialResult, evidence: VerdictEvidence, together: bool) -> bool:
-    """Say whether the receiver had no time left. One that gets its turn when the sender has sent a
-    burst finds that burst at each poll, in time or not: frames that waited longer tell."""
+    """Say whether the receiver was busy all the time. A receiver that takes turns with the sender
+    finds a burst at every poll even if it keeps up, so there only frames that waited longer
+    count."""
     behind = evidence.lost_by.get("receiver", 0) + trial.late
     if together and behind <= _MATTERS * trial.tx_frames * trial.copies:
         return False
@@ -293,8 +297,8 @@ def _by_calibration(
 
 
 def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tuple[Verdict, str]:
-    """Return who makes a test slower than its ends are: its switch, or what else there is but
-    ends."""
+    """Return the part that makes a test slower than its sender and receiver: the switch or a
+    function."""
     if chained:
         functions = calibration.functions
         if functions is None:
@@ -303,7 +307,7 @@ def _by_rest(trial: TrialResult, calibration: Calibration, chained: bool) -> tup
             return "switch", f"below {_BELOW_DIRECT} of the same functions on cables"
         return "function", "as fast as the functions on cables, which are slower than the ends"
     if trial.copies > 1 and "cores-shared" in trial.doubts:
-        # The further receivers use CPU time of the sender, on the cable of one they do not.
+        # Additional receivers use CPU time of the sender; the baseline has only one.
         apart = calibration.apart
         if apart is None or not _below(trial, apart.rate_pps, trial.copies):
             return "unknown", "slower than the ends of one copy, not than a sender for each"
@@ -317,8 +321,8 @@ def _below(
     cables: int = 1,
     share: float = _BELOW_DIRECT,
 ) -> bool:
-    """Say whether a trial carries less than a share of some cables, with intervals apart. Of
-    copies, each of them."""
+    """Say whether the rate of a trial is below a share of the baseline, with separate intervals.
+    With copies, rates are per copy."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
     low, there, _ = (pps / cables for pps in on_cables)
     return bool(middle < share * there and high < low)
