@@ -1,2 +1,1 @@
-"""This package holds the experiments of the literature as data: what to run, and what was
-published."""
+"""Experiments from the literature as data: campaigns and published values."""

@@ -1,6 +1,6 @@
-"""A claim is what a paper says of its results, in a form that can be judged on other hardware.
+"""Claims: statements of a paper about its results, in a form that can be tested on other hardware.
 
-Orders, ratios and shapes carry over from host to host; values do not.
+Orders, ratios and shapes carry over from host to host. Absolute values do not.
 """
 
 from __future__ import annotations
@@ -39,4 +39,4 @@ Claim = Annotated[
     | Within,
     Field(discriminator="kind"),
 ]
-"""A claim of any kind, told apart by its `kind`."""
+"""A claim of any kind. The field `kind` distinguishes them."""

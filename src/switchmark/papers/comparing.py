@@ -1,8 +1,9 @@
-"""This module says how points differ. Measured ones are compared by `metrics.difference` among all
-results of their run, as whoever compares these records does; published ones by what was printed.
+"""Comparisons of points. Measured points are compared by `metrics.difference` among all results of
+their run, with the same outcome as elsewhere. Published points are compared by their printed
+values.
 
-Ends that an answer rests on hold for all comparisons of a run at once. They are open where a bound
-or a doubt leaves them open.
+The interval ends in an answer hold simultaneously for all comparisons of a run. They are infinite
+if a bound or a doubt leaves them open.
 """
 
 from __future__ import annotations
@@ -45,10 +46,13 @@ _WHY: Mapping[Reason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two points are compared: `word` says how the first lies to the second, nothing where that is
-    undecided. `change` is how many times the second it is, or with `less` by how much it is more;
-    its ends are those that it can have. `why` says why nothing is told, `needed` how many rounds
-    would decide."""
+    """The comparison of two points.
+
+    `word` is the position of the first point relative to the second, or empty if undecided.
+    `change` is the ratio of the first to the second, or with `less` the difference, with its
+    interval. `why` is the reason for no decision, and `needed` the number of rounds that would
+    decide.
+    """
 
     word: Word
     change: Figure
@@ -58,9 +62,12 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question is by which metric points are compared. What spoils points and is its `subject`
-    does not count, nor do loads that differ where it is about those: `of_loads`, or `of_sizes`
-    where the loads are no shares of what each can do."""
+    """The metric by which points are compared.
+
+    The causes in `subject` do not spoil the comparison, because the claim is about them. The same
+    holds for different loads if the claim is about loads (`of_loads`), or about frame sizes at
+    absolute loads (`of_sizes`).
+    """
 
     metric: str
     subject: tuple[Spoiled, ...] = ()
@@ -69,14 +76,14 @@ class Question:
 
     @property
     def is_of_shares(self) -> bool:
-        """Say whether the metric may be 0, and is compared by how much one is less."""
+        """Say whether the metric may be 0, so that differences are compared instead of ratios."""
         try:
             return figure_of(self.metric).unit == "share"
         except UsageError:
             return False
 
     def compared(self, one: Point, other: Point, *, less: bool = False) -> Compared:
-        """Return how one point lies to another. Both have the metric."""
+        """Compare one point with another. Both have the metric."""
         if one.measured is None or other.measured is None:
             return self._published(one, other, less=less or self.is_of_shares)
         difference = self._difference(one.measured, other.measured, less=less)
@@ -87,8 +94,8 @@ class Question:
         return self._told((one, other), difference)
 
     def level(self, point: Point, of: int) -> Figure | str:
-        """Return the figure of one point, with the ends that it can have as one of so many that are
-        held against something; or why there are none."""
+        """Return the figure of a point with its interval, as one of `of` points that are tested
+        together, or the reason for no interval."""
         figure = point.figures[self.metric]
         if point.measured is None:
             return figure
@@ -103,14 +110,14 @@ class Question:
         return Figure(figure.value, low if not down else -math.inf, high if not up else math.inf)
 
     def values(self, point: Point) -> list[float]:
-        """Return the values of a point's trials in the unit of the metric; its one value where it
-        was published."""
+        """Return the values of a point's trials in the unit of the metric, or the single published
+        value."""
         if point.measured is None:
             return [point.figures[self.metric].value]
         return metric(self.metric).samples(point.measured.record)
 
     def spoiled(self, point: Point) -> str:
-        """Return why the figure of a point may be another than it is; nothing where it stands."""
+        """Return why the figure of a point may be wrong; empty if it is sound."""
         side = None if point.measured is None else self.repeats(point.measured)
         if side is None or not (self._open(side) or self._open(side, up=False)):
             return ""
@@ -119,9 +126,11 @@ class Question:
         return f"{_WHY['spoiled']} ({_doubts((point,), self.subject)})"
 
     def contrast(self, weights: Sequence[tuple[Point, float]]) -> Figure | Compared:
-        """Return the sum of the logarithms of points, each with its weight, where the weights add
-        up to nothing: it is a sum of comparisons, and its ends are those that all of them together
-        can have. Where one has no ends, return that."""
+        """Return the weighted sum of the logarithms of points, for weights that add up to 0.
+
+        The sum consists of comparisons, and so does its interval. If a comparison has no interval,
+        return that comparison.
+        """
         more = [(point, weight) for point, weight in weights if weight > 0]
         less = [(point, -weight) for point, weight in weights if weight < 0]
         value = low = high = 0.0
@@ -141,15 +150,15 @@ class Question:
         return Figure(value, low, high)
 
     def exceeds(self, points: Sequence[Point], other: str) -> list[Compared]:
-        """Return how the metric lies to another one at each point, trial by trial; these are as
-        many planned comparisons. All points have both."""
+        """Compare the metric with another metric at each point, trial by trial, as planned
+        comparisons. All points have both metrics."""
         second = replace(self, metric=other)
         sides = []
         for point in points:
             if point.measured is None:
                 continue
             both = second.repeats(point.measured), self.repeats(point.measured)
-            # Both are of one trial.
+            # Both values come from the same trial.
             before, after = (replace(x, rounds=tuple(range(len(x.values)))) for x in both)
             sides.append((before, after))
         told = iter(differences(figure_of(self.metric), sides) if sides else ())
@@ -173,18 +182,19 @@ class Question:
         return family.results[at]
 
     def _difference(self, one: Measured, other: Measured, *, less: bool) -> Difference:
-        """Return how the first differs from the second."""
+        """Return the difference of the first point from the second."""
         family, after = self._place(one, less=less)
         second, before = self._place(other, less=less)
         if family is second:
             return family.difference(before, after)
-        # Two runs are two draws. Each pair is one of as many as the runs have results.
+        # Points from two runs are independent samples. The pair counts as one of as many pairs as
+        # the larger run has results.
         pair = second.results[before], family.results[after]
         of = max(len(family.results), len(second.results))
         return differences(family.figure, [pair] * of, two_runs=[True] * of)[0]
 
     def _told(self, points: Sequence[Point], difference: Difference) -> Compared:
-        """Return a difference as it is told of points, the first of which is `after`."""
+        """Return the comparison of points from their difference. The first point is `after`."""
         by_shares = difference.figure.unit == "share"
         none, most, least = (0.0, math.inf, -math.inf) if by_shares else (1.0, math.inf, 0.0)
         value = none if difference.change is None else difference.change
@@ -217,8 +227,7 @@ class Question:
         return self.of_loads or (self.of_sizes and not is_relative)
 
     def _open(self, side: Repeats, *, up: bool = True) -> bool:
-        """Say whether the true figure of a side may be greater than what was measured, or
-        smaller."""
+        """Say whether the true figure of a side may be greater than measured, or smaller."""
         if up and self._is_bound(side):
             return True
         return side.lowered if up == figure_of(self.metric).more_is_better else side.raised
@@ -227,8 +236,9 @@ class Question:
         return side.bound and "bounded" not in self.subject
 
     def _more(self, up: Repeats, down: Repeats) -> float:
-        """Return by how many times a ratio may be greater than its end, as the figure above may be
-        greater and that below smaller. What other work took is known of rates."""
+        """Return the factor by which a ratio may exceed the end of its interval, because the upper
+        figure may be greater and the lower figure smaller. The effect of background load is known
+        for rates only."""
         if self._open(down, up=False) or self._is_bound(up):
             return math.inf
         if not self._open(up):
@@ -245,7 +255,7 @@ class Question:
 
 
 def ratio(above: Figure, below: Figure) -> Figure:
-    """Return how many times one figure is another, with the ends that this can have."""
+    """Return the ratio of two figures with its interval."""
     if below.low <= 0:
         return Figure(above.value / below.value if below.value else 0.0, 0.0, math.inf)
     low = max(above.low, 0.0) / below.high
@@ -253,7 +263,7 @@ def ratio(above: Figure, below: Figure) -> Figure:
 
 
 def _by_ends(more: Figure, less_: Figure, *, less: bool) -> Compared:
-    """Return how two figures differ of which nothing but their ends is known."""
+    """Compare two figures by their ends alone."""
     word: Word = "above" if more.low > less_.high else "below" if more.high < less_.low else ""
     change = (
         Figure(more.value - less_.value, more.low - less_.high, more.high - less_.low)
@@ -264,7 +274,7 @@ def _by_ends(more: Figure, less_: Figure, *, less: bool) -> Compared:
 
 
 def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
-    """Name the doubts by which figures of points may be wrong."""
+    """Return the doubts that may falsify the figures of points, as text."""
     told = []
     for point in points:
         if point.measured is None:

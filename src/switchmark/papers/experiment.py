@@ -1,7 +1,7 @@
-"""An experiment of a paper has its campaign, the published values and the paper's claims.
+"""Experiments of papers: a campaign, the published values, and the claims.
 
-A file `PAPER/EXPERIMENT.yaml` in this folder is one; `PAPER/source.yaml` says what the paper is.
-This module does not know how a campaign is run.
+An experiment is a file `PAPER/EXPERIMENT.yaml` in this folder, and `PAPER/source.yaml` describes
+the paper. This module does not run campaigns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FORM = ConfigDict(
 
 
 class Source(BaseModel):
-    """A source is the paper that experiments come from, and the testbed that it used."""
+    """The paper of an experiment, and its testbed."""
 
     model_config = _FORM
 
@@ -42,12 +42,12 @@ class Source(BaseModel):
     """The testbed: processors, links, versions."""
 
     link_gbps: float | None = None
-    """What its links carry; None where frames never left a host."""
+    """The capacity of its links; None if frames never left a host."""
 
 
 class Published(BaseModel):
-    """A published value stands beside the points that it is about. It is a number, or what the text
-    says of one: about, at least, at most, or between two."""
+    """A published value for some points: a number, or a statement such as about, at least, at most
+    or between two numbers."""
 
     model_config = _FORM
 
@@ -60,7 +60,7 @@ class Published(BaseModel):
     between: tuple[float, float] | None = None
     place: str = ""
     uncertain: str = ""
-    """Why it may not be about these points, or not mean this."""
+    """Why it may apply to other points, or mean something different."""
 
     @model_validator(mode="after")
     def _has_one_value(self) -> Published:
@@ -71,7 +71,7 @@ class Published(BaseModel):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the least and the greatest that the value can be."""
+        """Return the lowest and the highest possible value."""
         if self.between is not None:
             return self.between
         exact = self.value if self.value is not None else self.about
@@ -93,7 +93,8 @@ class Published(BaseModel):
 
 
 class Quick(BaseModel):
-    """A quick run has other values for some axes, and of others only those that are kept."""
+    """The changes for a quick run: other values for some axes, and a selection of values for other
+    axes."""
 
     model_config = _FORM
 
@@ -102,41 +103,41 @@ class Quick(BaseModel):
 
 
 class Drawn(BaseModel):
-    """This record says how the paper drew a figure."""
+    """The design of a figure in the paper."""
 
     model_config = _FORM
 
     kind: Literal["bars", "lines", "points", "cdf", "percentiles", "box", "table"]
     x: str
-    """The axis or metric along the bottom."""
+    """The axis or metric on the x axis."""
 
     y: str
-    """The metric along the left."""
+    """The metric on the left y axis."""
 
     by: tuple[str, ...] = ()
-    """The axes that tell lines or bars apart."""
+    """The axes that distinguish lines or bars."""
 
     panels: tuple[str, ...] = ()
-    """The axes by whose values there are several pictures."""
+    """The axes that distinguish panels."""
 
     y2: str = ""
-    """The metric along the right."""
+    """The metric on the right y axis."""
 
     log: tuple[Literal["x", "y"], ...] = ()
-    """The scales that are logarithmic."""
+    """The logarithmic scales."""
 
     diagonal: bool = False
-    """Whether a line shows where all that is offered is received."""
+    """Whether to draw the line on which the received rate equals the offered load."""
 
     among: At = Field(default_factory=dict)
-    """The points that it shows; all without."""
+    """The points in the figure; all if empty."""
 
 
 class Experiment(BaseModel):
-    """An experiment is a campaign whose results are compared with what was published.
+    """A campaign whose results are compared with published values.
 
-    `campaign` is what a campaign file holds. Values that this build does not have, such as the name
-    of a switch, make points that wait for it. `axes` are those that tell the points apart.
+    `campaign` has the content of a campaign file. Values that this build lacks, such as the name of
+    a switch, create points that wait for them. `axes` are the axes that distinguish the points.
     """
 
     model_config = _FORM
@@ -146,24 +147,24 @@ class Experiment(BaseModel):
     """The figure, table or section of the paper."""
 
     summary: str
-    """What it measures, in a few words."""
+    """A short description of the measurement."""
 
     axes: tuple[str, ...]
     campaign: dict[str, Any] = Field(default_factory=dict)
     same_runs_as: str = ""
-    """The experiment whose runs it shares, and so its campaign, quick run and scale."""
+    """The experiment whose runs it shares, including the campaign, quick run and scale."""
 
     shows: At = Field(default_factory=dict)
-    """The points of those runs that it is about; all without."""
+    """The points of those runs that it uses; all if empty."""
 
     waits: str = ""
-    """What all of its points wait for, where no axis says it."""
+    """The requirement that all of its points wait for, if no axis expresses it."""
 
     assumed: dict[str, str] = Field(default_factory=dict)
-    """What the paper leaves open, and what stands for it here, by axis."""
+    """The assumptions where the paper is silent, by axis."""
 
     scale: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
-    """Values relative to the host in place of the paper's absolute ones, by axis."""
+    """Values relative to the host that replace absolute values of the paper, by axis."""
 
     quick: Quick = Quick()
     published: tuple[Published, ...] = ()
@@ -189,12 +190,12 @@ class Experiment(BaseModel):
 
     @property
     def paper(self) -> str:
-        """Return the name of the paper that it comes from."""
+        """Return the name of its paper."""
         return self.name.partition("/")[0]
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Return the metrics that it shows or judges, each once."""
+        """Return the distinct metrics that it shows or tests."""
         drawn = [name for each in self.figures for name in (each.y, each.y2, each.x)]
         of_claims = [claim.metric for claim in self.claims]
         of_claims += [claim.x for claim in self.claims if claim.kind == "knee"]
@@ -204,20 +205,20 @@ class Experiment(BaseModel):
 
     @property
     def owner(self) -> Experiment:
-        """Return the experiment whose campaign is run for this one."""
+        """Return the experiment whose campaign provides its runs."""
         return read(self.same_runs_as) if self.same_runs_as else self
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Return the names of all experiments, as `paper` takes them."""
+    """Return the names of all experiments, as accepted by `paper`."""
     files = (path for path in _FOLDER.glob("*/*.yaml") if path.stem != _SOURCE)
     return tuple(sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in files))
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the names that a pattern such as `ara-2021/*` means; UsageError with the nearest if
-    there are none."""
+    """Return the experiments that match a pattern such as `ara-2021/*`. Raise UsageError with the
+    closest name if there are none."""
     meant = [name for name in names() if fnmatchcase(name, pattern)]
     if own := [name for name in names() if name.startswith(f"{pattern}/")]:
         raise UsageError(
@@ -235,7 +236,8 @@ def matching(pattern: str) -> list[str]:
 
 @cache
 def read(name: str) -> Experiment:
-    """Return the experiment of that name; UsageError with the nearest if there is none."""
+    """Return the experiment of that name. Raise UsageError with the closest name if there is
+    none."""
     if name not in names():
         matching(name)
     content = _content(_FOLDER / f"{name}.yaml")
@@ -244,10 +246,11 @@ def read(name: str) -> Experiment:
 
 @cache
 def source(paper: str) -> Source:
-    """Return what is known of a paper."""
+    """Return the description of a paper."""
     return Source.model_validate(_content(_FOLDER / paper / f"{_SOURCE}.yaml"))
 
 
 def _content(path: Path) -> Any:
-    """Return what a file holds. The loader in C, where PyYAML has it, takes a tenth of the time."""
+    """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
+    time."""
     return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))

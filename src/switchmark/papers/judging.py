@@ -1,4 +1,4 @@
-"""This module has what every kind of claim has, and how answers are put together."""
+"""The common part of all kinds of claims, and the combination of answers."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ _FORM = ConfigDict(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to a claim comes with what decided it, in words."""
+    """The verdict on a claim, with its reason as text."""
 
     verdict: Verdict
     why: str
     needed: int | None = None
-    """How many rounds would probably decide what cannot be told, where that is known."""
+    """The number of rounds that would probably decide an undecided claim, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """These facts of a host and of runs decide whether what a claim needs is there."""
+    """Properties of the host and the runs that claims may require."""
 
     cores: int | None
-    """CPUs that the host has; None where that is not known."""
+    """The number of CPUs of the host; None if unknown."""
 
     has_line_rate: bool
-    """Whether every test had a line rate."""
+    """Whether all tests had a line rate."""
 
     switch_modes: frozenset[str | None]
     """The modes of the switches."""
 
     kernel_options: frozenset[str] | None = frozenset()
-    """Options that the kernel is known to be built with; None where that is not known."""
+    """The known build options of the kernel; None if unknown."""
 
 
 class Needs(BaseModel):
-    """A claim may need something of the host or of the runs, without which it cannot be told."""
+    """Requirements of a claim. If they are not met, the claim cannot be tested."""
 
     model_config = _FORM
 
     cores: int | None = None
-    """CPUs that the host must have."""
+    """The least number of CPUs of the host."""
 
     line_rate: bool = False
-    """Whether the tests must have had a line rate."""
+    """Whether the tests need a line rate."""
 
     switch_mode: str | None = None
-    """The mode of the switch, such as `kernel`."""
+    """The required mode of the switch, such as `kernel`."""
 
     kernel_option: str | None = None
-    """An option that the kernel must have been built with, which no test can set."""
+    """A required build option of the kernel, which tests cannot set."""
 
     without_kernel_option: str | None = None
-    """One that it must have been built without."""
+    """A build option that the kernel must lack."""
 
     def unmet(self, facts: Facts) -> str:
-        """Return what is not there, in words; nothing where all is."""
+        """Return the missing requirements as text; empty if all are met."""
         lacking = []
         if self.cores is not None and (facts.cores or 0) < self.cores:
             lacking.append(f"{self.cores} cores")
@@ -85,7 +85,7 @@ class Needs(BaseModel):
 
 
 class BaseClaim(BaseModel):
-    """This is what every kind of claim has."""
+    """The fields of all kinds of claims."""
 
     model_config = _FORM
 
@@ -93,57 +93,58 @@ class BaseClaim(BaseModel):
     """Its name, unique in the experiment."""
 
     says: str
-    """What is claimed, in a sentence of ours."""
+    """The claim in our words."""
 
     place: str = ""
-    """Where the paper says it."""
+    """The place of the claim in the paper."""
 
     said: bool = True
-    """Whether the paper says it; otherwise it is deduced from the paper's values."""
+    """Whether the paper states the claim; otherwise it follows from the paper's values."""
 
     contradicted: str = ""
-    """How the paper's own values contradict it, if they do."""
+    """The contradiction in the paper's own values, if there is any."""
 
     metric: str
-    """What is compared, by its name in `metrics.named`."""
+    """The metric to compare, by its name in `metrics.named`."""
 
     among: At = Field(default_factory=dict)
-    """The points that it is about: by axis, the values of theirs. All without."""
+    """The points of the claim, as values by axis; all if empty."""
 
     needs: Needs = Needs()
-    """What has to be there for it to be told."""
+    """Requirements for testing the claim."""
 
     subject: tuple[Spoiled, ...] = ()
-    """What spoils comparisons for other claims and is the subject of this one."""
+    """Causes that spoil comparisons for other claims, but are the subject of this claim."""
 
     @property
     def own_axes(self) -> set[str]:
-        """Return the axes that it compares along. Points that differ in others are judged apart."""
+        """Return the axes along which the claim compares points. Points that differ on other axes
+        are judged separately."""
         raise NotImplementedError
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Say whether the claim holds, from the points of its experiment."""
+        """Return the answer to the claim from the points of its experiment."""
         groups = grouped(points, self.among, self.own_axes)
         return together([answer for group in groups for answer in self._answers(group)])
 
     def members(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points that it takes to judge the claim."""
+        """Return the points that the claim needs."""
         return [point for point in points if point.is_at(self.among)]
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
-        """Yield an answer for each comparison within points that differ only in the claim's own
+        """Yield an answer for each comparison among points that differ only on the claim's own
         axes."""
         raise NotImplementedError
 
     @property
     def question(self) -> Question:
-        """Return how its points are compared."""
+        """Return the question by which its points are compared."""
         axes = self.own_axes
         of_loads, of_sizes = "rate" in axes, "frame-size" in axes
         return Question(self.metric, self.subject, of_loads=of_loads, of_sizes=of_sizes)
 
     def _figures(self, points: Sequence[Point]) -> list[Figure] | Answer:
-        """Return the figures of points, or the first reason why one has none."""
+        """Return the figures of points, or the first reason for a missing figure."""
         figures = []
         for point in points:
             figure = point.figure(self.metric)
@@ -154,8 +155,8 @@ class BaseClaim(BaseModel):
 
 
 def together(answers: Sequence[Answer]) -> Answer:
-    """Return the answer to a claim of several comparisons, all of which are judged at once: one
-    that is decided against it refutes it, and all that are decided for it show it."""
+    """Return the answer to a claim of several comparisons, which are tested together: a single
+    refuted comparison refutes the claim, and it holds if all comparisons hold."""
     if not answers:
         return Answer("cannot be told", "no points that it compares were measured")
     held = sum(answer.verdict == "holds" for answer in answers)
@@ -173,13 +174,14 @@ def together(answers: Sequence[Answer]) -> Answer:
 
 
 def undecided(outcome: Compared, words: str) -> Answer:
-    """Return that a comparison is not decided, and why."""
+    """Return the answer for an undecided comparison, with the reason."""
     return Answer("cannot be told", f"{outcome.why}: {words}", outcome.needed)
 
 
 def in_band(figure: Figure, low: float, high: float, words: str, margin: float = 0.0) -> Answer:
-    """Say whether a figure lies in a band: all of its interval does, or none of it, or else it
-    cannot be told. The band is wider by a `margin` at each end, a share of it."""
+    """Return whether a figure lies in a band. It holds if the whole interval is inside, it does not
+    hold if the whole interval is outside, and else it is undecided. `margin` widens both ends of
+    the band by a share of their value."""
     told = f"{figure} of {low:.3g} to {high:.3g}: {words}"
     least, most = low - margin * abs(low), high + margin * abs(high)
     if least <= figure.low and figure.high <= most:
@@ -189,7 +191,7 @@ def in_band(figure: Figure, low: float, high: float, words: str, margin: float =
 
 
 def listed(points: Sequence[Point], figures: Sequence[Figure]) -> str:
-    """Write points with their figures in a row."""
+    """Return points with their figures as text."""
     return ", ".join(
         f"{point.name} {figure}" for point, figure in zip(points, figures, strict=True)
     )

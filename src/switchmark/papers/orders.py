@@ -1,4 +1,4 @@
-"""This module has the claims that compare points: orders, ratios and differences."""
+"""Claims that compare points: orders, ratios and differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from switchmark.papers.shapes import slope_weights
 
 
 class _Sides(BaseClaim):
-    """This is a claim of two sides: each point at `greater` is compared with each at `less`."""
+    """A claim about two sides: all points at `greater` are compared with all points at `less`."""
 
     greater: At
     less: At
@@ -39,9 +39,8 @@ class _Sides(BaseClaim):
 
 
 class Order(_Sides):
-    """An order holds where every figure at `greater` is above every one at `less`, by more than
-    chance; with `or-equal` also where it is the same, or not below by more than what counts as the
-    same."""
+    """An order: all figures at `greater` are above all figures at `less` by more than chance. With
+    `or-equal` it also holds if they are the same, or not below by more than the margin."""
 
     kind: Literal["order"]
     or_equal: bool = False
@@ -54,7 +53,7 @@ class Order(_Sides):
 
 
 class DiffersBy(_Sides):
-    """A difference holds where `greater` is above `less` by an amount, within a tolerance."""
+    """A difference: `greater` is above `less` by an amount, within a tolerance."""
 
     kind: Literal["differs-by"]
     amount: float
@@ -67,18 +66,18 @@ class DiffersBy(_Sides):
 
 
 class Exceeds(BaseClaim):
-    """One metric exceeds another where it is above it at every point, by more than chance."""
+    """One metric is above another metric at all points by more than chance."""
 
     kind: Literal["exceeds"]
     other: str
-    """The metric that it is above, in the same unit."""
+    """The lower metric, in the same unit."""
 
     @property
     def own_axes(self) -> set[str]:
         return set()
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Say whether the claim holds: all points are judged at once."""
+        """Return the answer to the claim from all points, tested together."""
         answers, told = [], []
         for point in self.members(points):
             figures = [point.figure(name) for name in (self.metric, self.other)]
@@ -94,7 +93,7 @@ class Exceeds(BaseClaim):
 
 
 class Factor(BaseClaim):
-    """A factor holds where the figure at `to` divided by that at `from` lies in a band."""
+    """A factor: the ratio of the figure at `to` to the figure at `from` lies in a band."""
 
     kind: Literal["factor"]
     from_: At
@@ -124,8 +123,8 @@ class Factor(BaseClaim):
 
 
 class Crossover(BaseClaim):
-    """Two series cross where the one at `of` is below that at `over` up to a value of the axis, and
-    above it from another value on."""
+    """A crossover: the series at `of` is below the series at `over` up to one value of the axis,
+    and above it from another value on."""
 
     kind: Literal["crossover"]
     along: str
@@ -155,7 +154,8 @@ class Crossover(BaseClaim):
 
 
 class Gap(BaseClaim):
-    """A gap closes where the greatest figure is fewer times the smallest at `to` than at `from`."""
+    """A closing gap: the ratio of the largest figure to the smallest is lower at `to` than at
+    `from`."""
 
     kind: Literal["gap"]
     over: str
@@ -187,8 +187,8 @@ class Gap(BaseClaim):
 
 
 class Slopes(_Sides):
-    """A slope is above another where the figures at `greater` grow by a greater exponent along an
-    axis than those at `less`."""
+    """A steeper slope: along an axis, the figures at `greater` grow with a larger exponent than the
+    figures at `less`."""
 
     kind: Literal["slopes"]
     along: str
@@ -231,8 +231,7 @@ class Slopes(_Sides):
 
 
 class WinnersDiffer(BaseClaim):
-    """Winners differ where each value of an axis is below another one somewhere: none leads
-    everywhere."""
+    """No overall winner: each value of an axis is below another value somewhere."""
 
     kind: Literal["winners-differ"]
     over: str
@@ -242,7 +241,7 @@ class WinnersDiffer(BaseClaim):
         return {self.over}
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Compare all in each group: who is below another one, and who leads."""
+        """Return the answer to the claim from all pairwise comparisons within the groups."""
         beaten: dict[str, str] = {}
         leaders: list[str | None] = []
         values = {str(point.axes[self.over]) for point in self.members(points)}
@@ -280,9 +279,8 @@ def _of_order(
 
 
 def widest(question: Question, points: Sequence[Point]) -> Figure:
-    """Return how many times the greatest of some points is the smallest: at least as many as any of
-    them is another, and at most as many as one can be another. Of shares, by how much it is
-    more."""
+    """Return the ratio of the largest figure of some points to the smallest, or for shares the
+    difference, with its interval from all pairwise comparisons."""
     changes = [
         question.compared(one, other).change for one, other in itertools.permutations(points, 2)
     ]

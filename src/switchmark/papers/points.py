@@ -1,6 +1,6 @@
-"""A point is one result of an experiment: its place on the experiment's axes, and its figures.
+"""Points: results of an experiment, with their position on the experiment's axes and their figures.
 
-Points are made of records and of published values alike, so that the same code judges both.
+Points are built from records and from published values, so that the same code judges both.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from switchmark.model.units import Rate
 Scalar = str | int | float | None
 
 At = dict[str, Scalar | list[Scalar]]
-"""Values by axis, as campaign files write them: the points that have one of them on each axis."""
+"""Values by axis, as in campaign files. They select the points that match on all of these axes."""
 
 Spoiled = Literal["overcommitted", "bounded"]
-"""What may spoil a comparison and be the subject of a claim: parts shared too few CPUs, or the
-traffic program was the limit."""
+"""Causes that may spoil a comparison and may be the subject of a claim: parts shared too few CPUs,
+or the traffic program was the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A point that was measured has its record, which is one of all the results of its run."""
+    """The record of a measured point, and all results of its run."""
 
     record: Record
     results: Results
 
     @property
     def is_relative(self) -> bool:
-        """Say whether its load is a share of what it can do at most."""
+        """Say whether its load is a share of its maximum rate."""
         return self.record.test.parsed_rate.share is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is a value in its metric's unit, and the ends of its 95 % interval: the value itself
-    where there is none. One that is `bounded` may be greater: the traffic program was the
-    limit."""
+    """A value in its metric's unit with the ends of its 95 % confidence interval, which equal the
+    value if there is no interval. A `bounded` figure may be greater, because the traffic program
+    was the limit."""
 
     value: float
     low: float
@@ -71,14 +71,17 @@ class Figure:
 
 
 def _short(value: float, digits: int = 3) -> str:
-    """Write a number with so many digits, and without an exponent where it is thousands."""
+    """Return a number with `digits` significant digits, without an exponent up to a billion."""
     return f"{value:.0f}" if 10**digits <= abs(value) < 10**9 else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point has values on the experiment's axes and figures by metric. Without any it is
-    `untold`, and says why. It is `measured` unless its figures were published."""
+    """A point with values on the experiment's axes and figures by metric.
+
+    A point without figures has the reason in `untold`. It is `measured` unless its figures were
+    published.
+    """
 
     axes: Mapping[str, Any]
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class Point:
     measured: Measured | None = None
 
     def is_at(self, at: At) -> bool:
-        """Say whether the point has one of the values on each of these axes."""
+        """Say whether the point matches on all of these axes."""
         for axis, words in at.items():
             among = words if isinstance(words, list) else [words]
             if self.axes.get(axis) not in [meaning(axis, word) for word in among]:
@@ -94,7 +97,7 @@ class Point:
         return True
 
     def figure(self, metric: str) -> Figure | str:
-        """Return the figure by which a claim is judged, or why there is none."""
+        """Return the figure for a claim, or the reason for a missing figure."""
         if metric not in self.figures:
             return self.untold or f"{self.name} has no {metric}"
         return self.figures[metric]
@@ -107,8 +110,8 @@ class Point:
 
 @lru_cache(maxsize=None, typed=True)
 def meaning(axis: str, word: Scalar) -> Any:
-    """Return what a word means on an axis: `1M` is 1000000. A word that is no value in this build,
-    such as the name of a switch that it lacks, means itself."""
+    """Return the value of a word on an axis: `1M` is 1000000. A word that is not valid in this
+    build, such as the name of a missing switch, stays a word."""
     name, text = field_name(axis), None if word in (None, "none") else str(word)
     try:
         return AXES[name].meaning(getattr(Test.model_validate({name: text}), name))
@@ -117,7 +120,7 @@ def meaning(axis: str, word: Scalar) -> Any:
 
 
 def number(value: Any) -> float:
-    """Return the number that places a value on its axis: 12.5 of `switch:12.5`; 0 for a word."""
+    """Return the number of a value for sorting: 12.5 for `switch:12.5`, and 0 for a word."""
     if isinstance(value, Rate):
         return value.number
     try:
@@ -127,7 +130,7 @@ def number(value: Any) -> float:
 
 
 def grouped(points: Sequence[Point], at: At, along: set[str]) -> Iterator[list[Point]]:
-    """Yield the points at some values in groups that differ only along the given axes."""
+    """Yield the selected points in groups that differ only on the given axes."""
 
     def others(point: Point) -> str:
         return repr([value for axis, value in point.axes.items() if axis not in along])

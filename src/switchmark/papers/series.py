@@ -1,4 +1,4 @@
-"""These claims are of a series: points along one axis."""
+"""Claims about a series: points along one axis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from switchmark.papers.points import Figure, Point, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
 
 _REACHED = 0.99
-"""Of the line rate: what counts as reaching it."""
+"""The share of the line rate that counts as reaching it."""
 
 
 class _Series(BaseClaim):
-    """This is a claim of a series: points along an axis, in the order of its values."""
+    """A claim about points along an axis, in the order of its values."""
 
     along: str
 
@@ -36,8 +36,7 @@ class _Series(BaseClaim):
 
 
 class Flat(_Series):
-    """A series is flat where its greatest and smallest figures differ by no more than a share of
-    their median."""
+    """A flat series: its largest and smallest figures differ by at most a share of their median."""
 
     kind: Literal["flat"]
     spread: float = 0.15
@@ -56,8 +55,8 @@ class Flat(_Series):
 
 
 class Monotone(_Series):
-    """A series falls or rises where no point lies against the sense to another one by more than
-    chance, and its ends lie in that sense to each other."""
+    """A falling or rising series: no point contradicts the direction by more than chance, and the
+    ends confirm it."""
 
     kind: Literal["monotone"]
     sense: Literal["falls", "rises"]
@@ -77,8 +76,8 @@ class Monotone(_Series):
 
 
 class Scales(_Series):
-    """A series scales with its axis where the exponent of a power law through it lies in a band:
-    linear is 1, inverse -1, none 0."""
+    """A power law along the axis with an exponent in a band: 1 is linear, -1 inverse, 0
+    constant."""
 
     kind: Literal["scales"]
     exponent: tuple[float, float]
@@ -92,8 +91,8 @@ class Scales(_Series):
 
 
 class Follows(_Series):
-    """A series follows shares where each figure, relative to that of the whole, is within a
-    tolerance of its share. `shares` has the share of each value of the axis; one of them is 1."""
+    """A series that follows shares: the ratio of a figure to the figure at share 1 is within a
+    tolerance of its share. `shares` maps values of the axis to shares."""
 
     kind: Literal["follows"]
     shares: dict[str, float]
@@ -121,11 +120,11 @@ class Follows(_Series):
 
 
 class Knee(_Series):
-    """A series has its knee where two straight lines fit it best, and everywhere where they fit it
-    as well but for chance.
+    """A series with a knee: the point at which two straight lines fit it best, with an interval of
+    all points at which they fit equally well within chance.
 
-    `at` is in units of the axis; with `relative` it is a share of the greatest figure; and
-    `cores - AXIS` is what a value of another axis leaves of the host's CPUs.
+    `at` is in units of the axis, or with `relative` a share of the largest figure. `cores - AXIS`
+    is the number of the host's CPUs minus the value of another axis.
     """
 
     kind: Literal["knee"]
@@ -133,7 +132,7 @@ class Knee(_Series):
     within: float
     relative: bool = False
     x: str = ""
-    """The metric that the series is drawn over, where that is not the axis itself."""
+    """The metric on the x axis, if it is not the axis itself."""
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
@@ -158,7 +157,8 @@ class Knee(_Series):
         return in_band(place, at - self.within, at + self.within, words)
 
     def _place(self, point: Point) -> float | None:
-        """Return where the knee should be; None where that depends on CPUs that are not known."""
+        """Return the expected position of the knee; None if it depends on an unknown number of
+        CPUs."""
         if not isinstance(self.at, str):
             return self.at
         cores = point.figures.get("host.cores")
@@ -167,14 +167,14 @@ class Knee(_Series):
 
 
 class _Levels(BaseClaim):
-    """This is a claim of each point by itself; all of them are judged at once."""
+    """A claim about separate points, which are tested together."""
 
     @property
     def own_axes(self) -> set[str]:
         return set()
 
     def judge(self, points: Sequence[Point]) -> Answer:
-        """Say whether the claim holds for all of its points."""
+        """Return the answer to the claim from all of its points."""
         members, answers = self.members(points), []
         for point in members:
             figures = self._figures([point])
@@ -194,13 +194,12 @@ class _Levels(BaseClaim):
 
 
 class Saturates(_Levels):
-    """A rate is saturated where it reaches the line rate of all senders together within a
-    hundredth."""
+    """A saturated rate: within 1 % of the line rate of all senders together."""
 
     kind: Literal["saturates"]
     at: float
-    """The line rate that the paper's figures saturate at, in the metric's unit; here it is the
-    metric `line.gbps_l1` of a point."""
+    """The line rate in the paper's figures, in the metric's unit. The metric `line.gbps_l1` of a
+    point replaces it."""
 
     def _held(self, figure: Figure, point: Point) -> Answer:
         line = point.figures.get("line.gbps_l1")
@@ -214,8 +213,8 @@ class Saturates(_Levels):
 
 
 class Within(_Levels):
-    """A figure is within a band, in its metric's unit: for what hardware does not change, such as
-    how many cores a part keeps busy."""
+    """A figure within a band, in its metric's unit. Use it for quantities that do not depend on the
+    hardware, such as the number of busy cores of a part."""
 
     kind: Literal["within"]
     between: tuple[float, float]

@@ -1,4 +1,4 @@
-"""This module finds the shape of a series: how it grows, and where it breaks."""
+"""The shape of a series: its growth exponent and its knee."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from switchmark.metrics.difference import LEVEL
 from switchmark.metrics.studentized import t_quantile
 
 _STRAIGHT = 1e-6
-"""Of the squares, what is no more than this is no bend."""
+"""The share of the squares up to which a misfit is negligible and a series counts as straight."""
 
 _LACKS = 4.0
-"""Lines that miss the points by so many times the variance of their values do not fit them."""
+"""The ratio of the misfit to the variance of the values above which two lines do not fit."""
 
 
 def slope_weights(xs: Sequence[float]) -> list[float]:
-    """Return the weights of the logarithms of `y` whose sum is the exponent by which `y` grows with
-    `x`: the slope of the least-squares line through their logarithms."""
+    """Return the weights of the logarithms of `y` whose sum is the growth exponent: the slope of
+    the least-squares line through the logarithms of `x` and `y`."""
     logs = np.log(np.asarray(xs, dtype=float))
     weights = logs - logs.mean()
     return [float(weight) for weight in weights / (weights**2).sum()]
@@ -29,9 +29,11 @@ def slope_weights(xs: Sequence[float]) -> list[float]:
 def break_of(
     xs: Sequence[float], values: Sequence[Sequence[float]]
 ) -> tuple[float, float, float] | None:
-    """Return the `x` at which two straight lines that meet there fit the means of some values best,
-    and the least and the greatest at which they fit no worse by more than chance; None below five
-    points, and where two lines are no better than one."""
+    """Return the `x` of the knee at which two connected straight lines best fit the means of the
+    values, with the lowest and the highest `x` at which they fit equally well within chance.
+
+    None for fewer than five points, and if two lines fit no better than one line.
+    """
     if len(xs) < 5:
         return None
     x, y = np.asarray(xs, dtype=float), np.array([fmean(each) for each in values])
@@ -54,9 +56,11 @@ def break_of(
 
 
 def _by_chance(values: Sequence[Sequence[float]], least: float) -> float:
-    """Return by how much chance may make the squares of a misfit greater where the lines are right:
-    from what the values of a point vary by, or, where the lines miss the points by more than
-    that, from what they miss them by."""
+    """Return by how much chance may increase the squared misfit of the right lines.
+
+    The estimate comes from the variance of the values at each point. If the lines miss the points
+    by more than that, it comes from the misfit.
+    """
     free = len(values) - 4
     missed = least / free
     freedom = sum(len(each) - 1 for each in values)

@@ -1,4 +1,4 @@
-"""This table lists the plots: to add one, add its file and one line here."""
+"""The table of plots. To add a plot, add its file and one line here."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ TABLE: Table[Plot] = load_plugins(
 
 
 def charts(records: Sequence[Record]) -> list[Chart]:
-    """Return the charts of all plots that these records show, in the order of the table. Lines
-    along an axis come before bars that would be one panel for each of its values or show not all
-    tests, and in place of many panels."""
+    """Return the charts of all plots that apply to these records, in the order of the table.
+
+    A line chart precedes the bars if the bars would need a panel for each value of the axis or
+    would omit tests. It replaces the bars if they would need many panels.
+    """
     drawn = (plot.draw(records) for plot in TABLE.values())
     shown = [in_handy_units(chart) for chart in drawn if chart is not None]
     answer = next((chart for chart in shown if chart.kind == "lines"), None)

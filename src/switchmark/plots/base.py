@@ -1,6 +1,6 @@
-"""This module defines the contract of a plot, and makes marks of records.
+"""The contract of a plot, and the conversion of records to marks.
 
-A plot looks at records and draws those that it is about, or nothing.
+A plot selects the records that it applies to and draws them, or returns no chart.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.references import Place, references
 
 _SHORTER = {"latency.p50_us": "median latency"}
-"""What stands beside a scale, where a metric's own words are too long for it."""
+"""Axis titles for metrics whose description is too long."""
 
 _FAR_APART = 8
-"""Values of an axis that are more than so many times apart stand on a logarithmic scale."""
+"""The ratio of the largest to the smallest value above which an axis is logarithmic."""
 
 
 class Plot(Protocol):
-    """A plot draws one thing that records can show."""
+    """A way to draw records."""
 
     name: str
     """Its name, such as `rate-against-size`."""
 
     summary: str
-    """What it shows, in a few words."""
+    """A short description."""
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Return the chart of these records; None if they do not show it."""
+        """Return the chart of these records; None if the plot does not apply to them."""
         ...
 
 
 def measured(records: Sequence[Record]) -> list[Record]:
-    """Return the records that have a figure."""
+    """Return the records that have results."""
     return [record for record in records if record.status == "ok" and record.trials]
 
 
 def figure_of(record: Record) -> str:
-    """Return the name of the metric that a test is about."""
+    """Return the name of the main metric of a test."""
     return "latency.p50_us" if of_latency(record.test) else "rx.mpps"
 
 
 def mark_of(
     record: Record, name: str, x: float | str, series: str = "", panel: str = "", row: str = ""
 ) -> Mark | None:
-    """Return the mark of a record's metric at a place; None where the metric is not known."""
+    """Return the mark of a record's metric at a position; None if the metric is unknown."""
     known = metric(name)
     value = known.of(record)
     if value is None:
@@ -76,7 +76,7 @@ def mark_of(
 
 
 def place(test: Test, axis: str) -> float | str:
-    """Return where a test is on an axis: its number, or the word that it is written by."""
+    """Return the position of a test on an axis: a number, or the value as text."""
     value = getattr(test, field_name(axis))
     value = AXES[field_name(axis)].meaning(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -85,7 +85,7 @@ def place(test: Test, axis: str) -> float | str:
 
 
 def words_of(test: Test, axes: Sequence[str]) -> str:
-    """Write the values of a test on some axes in a few words."""
+    """Return the values of a test on some axes as text."""
     words = []
     for name in axes:
         value = getattr(test, name)
@@ -95,8 +95,11 @@ def words_of(test: Test, axes: Sequence[str]) -> str:
 
 
 def split(records: Sequence[Record], *placed: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the axes that tell the series of a chart apart, and those that tell its panels: what
-    differs between records beside the axes that are placed otherwise."""
+    """Return the axes that distinguish the series of a chart, and the axes that distinguish its
+    panels.
+
+    These are the axes on which the records differ, except the axes in `placed`.
+    """
     axes = telling([record.test for record in records])
     others = tuple(name for name in axes if name not in placed)
     if len(others) < 2 or len({words_of(r.test, others) for r in records}) <= 4:
@@ -106,7 +109,7 @@ def split(records: Sequence[Record], *placed: str) -> tuple[tuple[str, ...], tup
 
 
 def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
-    """Return the scale of an axis of tests."""
+    """Return the scale of a test axis."""
     known = AXES[field_name(axis)]
     places = [place(record.test, axis) for record in records]
     title = f"{known.words} ({known.unit})" if known.unit else known.words
@@ -137,8 +140,8 @@ def along(
     kind: Kind = "lines",
     log: bool = False,
 ) -> Chart | None:
-    """Return a chart of a metric along an axis, with a series for each set of other values; None
-    where no series has two places."""
+    """Return a chart of a metric along an axis, with a series for each combination of the other
+    axes; None if no series has two points."""
     chosen = measured(records)
     series, panels = split(chosen, field_name(axis))
     scale = scale_of_axis(axis, chosen)

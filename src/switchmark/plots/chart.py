@@ -1,5 +1,5 @@
-"""A chart is what is drawn, without how: marks with their intervals on two scales, in words and
-numbers. The page and the papers' figures are drawn from it alike."""
+"""A chart independent of its drawing: marks with intervals on two scales, with text. The HTML
+report and the figures for papers are drawn from the same chart."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["lines", "bars", "points", "curves", "boxes", "stacks", "heat"]
-"""Lines through points; bars; points alone; curves of many points without marks; boxes over the
-values of the trials; bars stacked by series; cells whose colour is the value."""
+"""Lines through points; bars; points alone; curves of many points without marks; box plots over the
+values of the trials; bars stacked by series; a heat map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark is one figure in a chart, with the ends of its interval. `series` is its colour,
-    `panel` the picture that it is in. One that is `doubted` is drawn hollow, one that is `bounded`
-    with an arrow up, and a `published` one as a cross."""
+    """One figure in a chart, with the ends of its interval.
+
+    `series` determines the colour, and `panel` the panel. A `doubted` mark is hollow, a `bounded`
+    mark has an arrow up, and a `published` mark is a cross.
+    """
 
     x: float | str
     y: float
@@ -30,28 +32,27 @@ class Mark:
     bounded: bool = False
     published: bool = False
     told: str = ""
-    """What is said of it beside its figures: verdict and doubts."""
+    """Further text about the mark: verdict and doubts."""
     key: str = ""
-    """The test that it is of, for what chooses among tests."""
+    """The key of its test, for filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scale has a title with its unit. `words` are its values in order where they are no
-    numbers."""
+    """An axis with a title and its unit. `words` are the values of a categorical axis in order."""
 
     title: str
     log: bool = False
     words: tuple[str, ...] = ()
     percent: bool = False
     zero: bool = True
-    """Whether it begins at nothing, if it is not logarithmic."""
+    """Whether the axis starts at 0, unless it is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference is a line across a chart that figures are held against, such as a line rate, with
-    the ends of its interval; or a point of a line along the bottom, of which all have the name."""
+    """A reference value such as a line rate, with the ends of its interval: a horizontal line, or
+    with `x` one point of a line. All points of a line have the same name."""
 
     y: float
     name: str
@@ -63,8 +64,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart has a title, a sentence that says what it shows to those who cannot see it, and its
-    marks in the order of the series."""
+    """A chart: a title, an alternative text (`says`), and marks in the order of the series."""
 
     name: str
     title: str
@@ -74,36 +74,36 @@ class Chart:
     y: Scale
     marks: tuple[Mark, ...]
     series: str = ""
-    """What the series are, such as `switch`."""
+    """The meaning of the series, such as `switch`."""
     panels: str = ""
-    """What the panels are."""
+    """The meaning of the panels."""
     rows: str = ""
-    """What the rows of panels are."""
+    """The meaning of the rows of panels."""
     references: tuple[Reference, ...] = ()
     diagonal: bool = False
-    """Whether a line shows where `y` is `x`."""
+    """Whether to draw the line `y` = `x`."""
     second: tuple[Mark, ...] = field(default=())
-    """Marks on a second scale, on the right."""
+    """Marks on a second scale on the right."""
     y2: Scale | None = None
-    """That scale."""
+    """The scale of `second`."""
     note: str = ""
-    """What has to be known of its marks besides."""
+    """A further remark on the marks."""
 
     def series_names(self) -> list[str]:
-        """Return the names of the series, each once, by the numbers in them."""
+        """Return the distinct names of the series in natural order."""
         return sorted(dict.fromkeys(mark.series for mark in self.marks), key=_natural)
 
     def panel_names(self) -> list[str]:
-        """Return the names of the panels, each once, by the numbers in them."""
+        """Return the distinct names of the panels in natural order."""
         return sorted(dict.fromkeys(mark.panel for mark in self.marks), key=_natural)
 
 
 def _natural(text: str) -> list[tuple[float, str]]:
-    """Return the key by which `pairs 2` comes before `pairs 10`."""
+    """Return a sort key that puts `pairs 2` before `pairs 10`."""
     words = re.split(r"([0-9.]*[0-9])", text)
     return [(float(word), "") if number % 2 else (-1.0, word) for number, word in enumerate(words)]
 
 
 def spans(marks: Sequence[Mark]) -> bool:
-    """Say whether any of these marks has an interval."""
+    """Say whether some of these marks have an interval."""
     return any(mark.low is not None and mark.low != mark.high for mark in marks)

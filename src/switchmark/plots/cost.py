@@ -1,4 +1,4 @@
-"""These plots show what frames cost: cores against rate, and the time of each part for a frame."""
+"""Plots of CPU cost: cores against rate, and the CPU time of the parts per frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from switchmark.plots.base import mark_of, measured, scale_of_metric, split, wor
 from switchmark.plots.chart import Chart, Mark, Scale
 
 _LOADS = [name for name, axis in AXES.items() if axis.of == "load"]
-"""Tests that differ in these stand in one picture: the rate tells them apart."""
+"""The axes of the load. Tests that differ on these axes share a panel, because their rates
+distinguish them."""
 
 _MOST_BARS = 40
 
@@ -81,7 +82,7 @@ def _tests(number: int) -> str:
 
 
 def _nanoseconds(record: Record) -> dict[str, float]:
-    """Return the CPU time of the parts in each role for each frame received, where it is known."""
+    """Return the CPU time of the parts by role for a received frame, if it is known."""
     rate = metric("rx.pps").of(record)
     if not rate:
         return {}

@@ -1,5 +1,5 @@
-"""These plots show what becomes of a rate or a latency along a count: pairs, functions in a row,
-flows, copies, CPUs, frames in a burst."""
+"""Plots of a rate or a latency against a count: pairs, functions in a row, flows, copies, CPUs, and
+frames in a burst."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These plots show how latencies are distributed."""
+"""Plots of latency distributions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from switchmark.plots.base import measured, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
 
 _POINTS, _FEWEST_POINTS, _ALL_POINTS = 300, 20, 9000
-"""Points of a curve: more are not seen. Of many curves each has fewer, so that all have not many
-more than the last number."""
+"""Points of a curve: the usual and the least number, and the limit for all curves together. More
+points of a curve are not visible."""
 
 _NEAR_END = 0.99
-"""The share beyond which every point is of interest."""
+"""The share beyond which all points are kept."""
 
 _SURE = 10
-"""Samples beyond a percentile, without which it is not drawn."""
+"""The number of samples that must lie beyond a percentile for it to be drawn."""
 
 
 class _Distribution:
@@ -42,7 +42,8 @@ class _Percentiles:
 
 
 def _beyond(late: float, share: float, count: int) -> tuple[float, float] | None:
-    """Return a percentile as the number of frames of which one is later; None where too few are."""
+    """Return a percentile as the number of frames with one later frame among them; None if too few
+    samples lie beyond it."""
     return (1 / (1 - share), late) if (1 - share) * count >= _SURE else None
 
 
@@ -74,7 +75,7 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
 def thinned(
     points: Sequence[tuple[float, float]], most: int = _POINTS
 ) -> list[tuple[float, float]]:
-    """Return not many more than `most` points, the last among them, close where few frames are."""
+    """Return about `most` points including the last one, densest at the tail."""
     step, at = 1 / most, 0
     end = bisect_right(points, _NEAR_END, key=_share)
     kept: list[tuple[float, float]] = []

@@ -1,6 +1,6 @@
-"""This module draws the marks of a chart as layers of Vega-Lite, on their scales.
+"""The Vega-Lite layers for the marks of a chart.
 
-Colours and shapes are told apart by colour-blind readers (Okabe and Ito, 2008) and in print.
+Colours and shapes are distinguishable for colour-blind readers (Okabe and Ito, 2008) and in print.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ COLOURS = (
 GREY = "#767676"
 _TICKS = 12
 _LETTERS = 44
-"""So many letters stand beside an upright scale."""
+"""The number of letters that fit on a line of a vertical axis title."""
 
 _AROUND_ONE = 2
-"""A logarithmic scale of one number goes from so much less to so much more."""
+"""The factor by which a logarithmic scale extends to both sides of a single value."""
 
 _DECADES = 4
-"""A logarithmic scale of so many powers of ten has no ticks between them."""
+"""The number of decades from which a logarithmic scale has no ticks between powers of ten."""
 
 Spec = dict[str, Any]
 
@@ -43,7 +43,8 @@ def row_of(mark: Mark) -> Spec:
 
 
 def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec:
-    """Return the encoding of a position. Few places are ticks of a logarithmic scale."""
+    """Return the encoding of a position. On a logarithmic scale with few values, the values are the
+    ticks."""
     if scale.words:
         sort = list(scale.words)
         return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
@@ -62,7 +63,7 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         spec["title"] = scale.title.removesuffix(" (us)")
         axis = {"values": ticks, "labelExpr": _TIMES}
     kind: Spec = {"type": "log", "nice": False, "padding": 8}
-    if len(numbers) == 1:  # a scale from a number to itself has no length
+    if len(numbers) == 1:  # the scale would have no extent
         (only,) = numbers
         kind["domain"] = [only / _AROUND_ONE, only * _AROUND_ONE]
         axis["values"] = [only]
@@ -70,23 +71,24 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
 
 
 def _upright(scale: Spec) -> Spec:
-    """Return a scale whose title is no longer than a chart is high."""
+    """Return a scale with its title wrapped to the height of a chart."""
     return {**scale, "title": textwrap.wrap(scale["title"], _LETTERS) or None}
 
 
 _NUMBERS = "format(datum.value, datum.value < 1 ? '~g' : '~s')"
-"""Writes what is below 1 without a prefix, which would stand beside that of the unit."""
+"""Formats numbers below 1 without an SI prefix, which would precede the prefix of the unit."""
 
 _TIMES = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : "
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms' : "
     "format(datum.value, '~g') + ' us'"
 )
-"""Writes microseconds in the unit that they need."""
+"""Formats microseconds in a suitable unit."""
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Return the powers of ten within some values; of few, two steps between them too."""
+    """Return the powers of ten in the range of some values, and the steps 2 and 5 if there are few
+    powers."""
     known = [value for value in values if value > 0]
     if not known:
         return []
@@ -96,7 +98,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
 
 
 def layers_of(chart: Chart) -> list[Spec]:
-    """Return the layers of a chart: its marks, and the lines that they are held against."""
+    """Return the layers of a chart: its marks and its reference lines."""
     ends = (end for mark in chart.marks for end in (mark.low, mark.high, mark.y))
     y = _upright(
         _scale(chart.y, "y", [end for end in ends if end is not None] if chart.y.log else [])
@@ -124,7 +126,7 @@ def layers_of(chart: Chart) -> list[Spec]:
 
 
 def _beside_each_other(chart: Chart) -> bool:
-    """Say whether bars of several series stand at one place; else a place is one bar wide."""
+    """Say whether bars of several series share a position and must be grouped."""
     places = [(mark.panel, mark.row, mark.x) for mark in (*chart.marks, *chart.second)]
     several = len(chart.series_names()) > 1 and bool(chart.x.words)
     return several and len(set(places)) < len(places)
@@ -145,7 +147,8 @@ _MEASURED = {"filter": "datum.kind == 'sure' || datum.kind == 'doubted'"}
 
 
 def _named_values(base: Spec) -> list[Spec]:
-    """Return the series, the place and the figure of a mark, by the titles of their scales."""
+    """Return tooltip entries for the series, the position and the value of a mark, with the axis
+    titles."""
     color = base.get("color", {})
     titled = (base["x"]["title"], " ".join(_lines_of(base["y"]["title"])))
     said: list[Spec] = []
@@ -162,7 +165,7 @@ def _lines_of(title: str | list[str] | None) -> list[str]:
 
 
 def _tooltip(base: Spec) -> list[Spec]:
-    """Return what is said of a mark that is pointed at."""
+    """Return the tooltip of a mark."""
     return [
         *_named_values(base),
         {"field": "low", "title": "95 % interval from", "format": ".4~g"},
@@ -178,7 +181,7 @@ def _interval(base: Spec) -> Spec:
 
 
 def _dots(base: Spec) -> list[Spec]:
-    """Return filled marks, hollow ones for what is doubted, and arrows for what is bounded."""
+    """Return filled points, hollow points for doubted marks, and arrows for bounded marks."""
     sure = [_MEASURED, {"filter": "datum.kind == 'sure'"}]
     doubted = [_MEASURED, {"filter": "datum.kind == 'doubted'"}]
     encoding = {**base, "tooltip": _tooltip(base)}
@@ -201,7 +204,7 @@ _ARROW = "M0,-1L0.62,-0.3L0.22,-0.3L0.22,1L-0.22,1L-0.22,-0.3L-0.62,-0.3Z"
 
 
 def _arrow(base: Spec) -> Spec:
-    """Return the arrows up over what is bounded: above its interval, which would cross them out."""
+    """Return the up arrows for bounded marks, above the interval so that it does not cross them."""
     encoding = {name: value for name, value in base.items() if name != "shape"}
     encoding |= {"y": {**base["y"], "field": "high"}}
     mark = {"type": "point", "shape": _ARROW, "size": 330, "filled": True, "opacity": 1}
@@ -257,7 +260,7 @@ def _stacks(base: Spec) -> list[Spec]:
 
 
 def _published(base: Spec) -> Spec:
-    """Return the published values: crosses of the colour of their series."""
+    """Return the published values as crosses in the colour of their series."""
     encoding = {key: value for key, value in base.items() if key != "shape"}
     return {
         "transform": [{"filter": "datum.kind == 'published'"}],
@@ -274,7 +277,7 @@ _HELD_TOOLTIP = [{"field": "series", "title": "which"}, *(
 
 
 def _across() -> list[Spec]:
-    """Return lines from side to side, with their names and their intervals."""
+    """Return horizontal lines with their names and intervals."""
     chosen = [{"filter": "datum.kind == 'across'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
     band = {"type": "rect", "color": GREY, "opacity": 0.1}
@@ -291,8 +294,8 @@ def _across() -> list[Spec]:
 
 
 def _along(x: Spec, *, ticks: bool) -> list[Spec]:
-    """Return lines along the bottom, with the name of each where it is highest; or `ticks`, one for
-    each bar."""
+    """Return lines along the x axis, with the name of a line at its maximum. With `ticks`, return a
+    tick for each bar."""
     chosen = [{"filter": "datum.kind == 'along'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
     of, detail = {"x": x, "y": y}, {"detail": {"field": "series"}}
@@ -317,7 +320,7 @@ _SIDES = (("right", "left", 4), ("left", "right", -4))
 
 
 def _named(of: Spec, side: str, align: str, dx: int) -> Spec:
-    """Return the names of lines that stand on one side of a point."""
+    """Return the names of lines on one side of a point."""
     return {
         "transform": [{"filter": f"datum.named == '{side}'"}],
         "mark": {**_SAID, "align": align, "dx": dx},
@@ -341,8 +344,8 @@ def _references(chart: Chart, x: Spec) -> list[Spec]:
 
 
 def _second(chart: Chart, place: Spec, scale: Scale) -> Spec:
-    """Return the marks on the scale at the right: a dashed line of each series with white squares,
-    crosses where they are published."""
+    """Return the marks on the scale on the right: a dashed line for each series with white squares,
+    or crosses for published values."""
     y = {**_upright(_scale(scale, "y")), "axis": {"orient": "right", "grid": False}}
     several = len({mark.series for mark in chart.second}) > 1
     colour = _colour(chart)["color"] if several else {"value": GREY}

@@ -1,5 +1,4 @@
-"""These plots show what happens as the load grows: what is received of what is offered, what is
-lost, and how late it is."""
+"""Plots against the offered load: received rate, loss and latency."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from switchmark.plots.references import references
 _OFFERED = metric("offered.mpps")
 _FEWEST = 3
 _FAR_APART = 10
-"""Latencies that are more than so many times apart stand on a logarithmic scale."""
+"""The ratio of the largest to the smallest latency above which the scale is logarithmic."""
 
 
 class _AgainstLoad:
@@ -27,7 +26,7 @@ class _AgainstLoad:
         self._metric, self._diagonal = metric_name, diagonal
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Draw tests of one path that differ in their rate, or the loads of a search."""
+        """Draw tests of one path with different rates, or the loads of a search."""
         log = self._metric.startswith("latency")
         chosen = [
             r for r in measured(records) if not r.test.parsed_rate.is_max or (log and r.search)
@@ -70,7 +69,7 @@ class _AgainstLoad:
 
 
 def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
-    """Return the median latencies at the loads of a search. None of them has an interval."""
+    """Return the median latencies at the loads of a search, which have no intervals."""
     senders = record.test.pairs * (2 if record.test.direction == "bi" else 1)
     return [
         Mark(

@@ -1,5 +1,5 @@
-"""These plots hold tests against each other: bars with intervals, boxes over the trials, and
-cells of two axes."""
+"""Plots that compare tests: bars with intervals, box plots over the trials, and a heat map over two
+axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.references import references
 
 _MOST_BARS, _MOST_NAMES, _MOST_PANELS = 60, 30, 12
-"""So many bars can be seen, so many with long names, and so many panels of bars."""
+"""The largest readable number of bars, of bars with long names, and of panels of bars."""
 
 _FEWEST_TRIALS = 3
 
@@ -32,7 +32,7 @@ class _Bars:
     summary = "The figure of each test"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Draw the greatest figures where there are more tests than bars can be seen."""
+        """Draw the largest figures if there are too many tests for readable bars."""
         chosen = _of_one_metric(records)
         if not chosen:
             return None
@@ -105,7 +105,7 @@ class _Heat:
     summary = "The figure at each pair of values"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Draw tests of one switch that differ in two axes, with several values of each."""
+        """Draw tests of a switch that differ on two axes, with several values on both."""
         chosen = _of_one_metric(records)
         series, panels = split(chosen)
         axes = [axis for axis in (*series, *panels) if axis != "switch"]
@@ -135,8 +135,8 @@ class _Heat:
 
 
 def _in_order(placed: Sequence[str], records: Sequence[Record]) -> list[str]:
-    """Return the words of an axis of numbers in their order; nothing for other axes, whose values
-    stand by what was measured."""
+    """Return the labels of a numeric axis in ascending order, or an empty list for other axes,
+    which are sorted by the measured value."""
     places = {words_of(record.test, placed): place(record.test, placed[0]) for record in records}
     if len(placed) > 1 or any(isinstance(each, str) for each in places.values()):
         return []
@@ -154,7 +154,7 @@ def _at(record: Record, axis: str) -> str:
 
 
 def _of_one_metric(records: Sequence[Record]) -> list[Record]:
-    """Return the measured records that are about what the first one is about."""
+    """Return the measured records with the same main metric as the first record."""
     chosen = measured(records)
     return [record for record in chosen if figure_of(record) == figure_of(chosen[0])]
 

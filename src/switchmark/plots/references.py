@@ -1,5 +1,4 @@
-"""This module says what figures are held against: what the traffic program does on a bare cable,
-and what a link would carry."""
+"""Reference lines of charts: the rate of the traffic program on a bare cable, and the line rate."""
 
 from __future__ import annotations
 
@@ -13,13 +12,14 @@ from switchmark.plots.chart import Reference
 CABLE, LINE = "bare cable", "line rate"
 
 Place = tuple[float | str | None, str, str]
-"""Where a record stands in a chart: its place along the bottom, its series, and its panel."""
+"""The position of a record in a chart: x value, series and panel."""
 
 _BEYOND = 3
-"""A reference that is so many times the greatest figure would leave no room for the figures."""
+"""The ratio to the largest figure above which a reference line would compress the figures too
+much."""
 
 _MOST = 3
-"""So many lines of a kind can be told apart in a picture."""
+"""The largest number of distinguishable reference lines of a kind."""
 
 _ALIKE = 0.001
 
@@ -34,10 +34,10 @@ _Line = dict[float | str | None, tuple[float, float, float]]
 def references(
     records: Sequence[Record], metric: str, placed: Callable[[Record], Place], greatest: float
 ) -> tuple[Reference, ...]:
-    """Return the lines that the figures of some records are held against, in the unit of a metric:
-    none where it is no rate, and none far above the `greatest` figure.
+    """Return the reference lines for some records in the unit of a metric. There are none if the
+    metric is not a rate, and no line far above the `greatest` figure.
 
-    The cable is left out where it is among the switches of the records, with a series of its own.
+    The baseline is omitted if the cable is a switch of the records and so has its own series.
     """
     scaled = _UNITS.get(metric)
     if scaled is None or greatest <= 0:
@@ -72,8 +72,8 @@ def _told(
     scaled: Callable[[float, Record], float],
     placed: Callable[[Record], Place],
 ) -> dict[tuple[str, str], _Line]:
-    """Return what is told of each series of each panel along the bottom. One with two values at a
-    place, or with a record that tells nothing, is an empty line."""
+    """Return the reference line of each series and panel. The line is empty if it has two values at
+    a position, or if a record has no value."""
     lines: dict[tuple[str, str], _Line] = {}
     spoiled = set()
     for record in records:
@@ -97,7 +97,7 @@ def _alike(one: float, other: float) -> bool:
 
 
 def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> Iterator[Reference]:
-    """Yield the points of the lines of each panel, one for series that have the same."""
+    """Yield the points of the lines of each panel. Series with the same line share it."""
     for panel in dict.fromkeys(panel for panel, _ in told):
         kept: list[tuple[_Line, list[str]]] = []
         for (of, series), line in told.items():
@@ -135,5 +135,5 @@ def _points(name: str, panel: str, line: _Line) -> Iterator[Reference]:
 
 
 def _number(x: float | str | None) -> float:
-    """Return what places along the bottom are sorted by: words stay in their order."""
+    """Return the sort key of an x value: words keep their order."""
     return x if isinstance(x, float) else 0.0

@@ -1,7 +1,7 @@
-"""This module makes pictures of charts: SVG, PDF and PNG without a browser, and the script that
-draws them in one.
+"""Rendering of charts: SVG, PDF and PNG without a browser, and the script that draws them in a
+browser.
 
-The library that does it is heavy, and loads when it is used.
+The library is large, so it is imported on first use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.model.printable import printable
 
 _VERSION = "6.4"
-"""The version of Vega-Lite that specifications are written for."""
+"""The Vega-Lite version of the specifications."""
 
 _GLOBAL = "window.switchmarkEmbed = vegaEmbed;\n"
 _PNG_SCALE = 2
@@ -36,26 +36,26 @@ def pdf(specification: dict[str, Any]) -> bytes:
 
 
 def png(specification: dict[str, Any]) -> bytes:
-    """Return a chart as a PNG picture, twice as large as its points."""
+    """Return a chart as a PNG image, with two pixels per point."""
     return bytes(_drawn("vegalite_to_png", specification, scale=_PNG_SCALE))
 
 
 def _drawn(name: str, specification: dict[str, Any], **options: Any) -> Any:
-    """Return what the library makes of a chart; SetupFailed where it cannot, for instance for want
-    of threads, files or memory."""
+    """Return the rendered chart. Raise SetupFailed if rendering fails, for example because of too
+    few threads, files or memory."""
     convert = _convert(name)
     try:
         return convert(_text(specification), vl_version=_VERSION, **options)
     except BaseException as error:
-        # What panics in Rust is no Exception, and has no class that could be imported.
+        # A panic in Rust is not an Exception, and its class cannot be imported.
         if not isinstance(error, ValueError) and type(error).__module__ != "pyo3_runtime":
             raise
         raise SetupFailed(f"the picture cannot be drawn: {error}", hint="ulimit -a") from error
 
 
 def _text(specification: dict[str, Any]) -> str:
-    """Return a specification as JSON. A control character in one of its texts would abort this
-    whole process: the library makes XML of them."""
+    """Return a specification as JSON without control characters. The library writes its texts as
+    XML, and a control character would abort the whole process."""
     return json.dumps(_shown(specification))
 
 
@@ -68,10 +68,10 @@ def _shown(content: Any) -> Any:
 
 
 def script() -> str:
-    """Return the script by which a browser draws charts: `switchmarkEmbed(element, specification)`.
+    """Return the script that draws charts in a browser: `switchmarkEmbed(element, specification)`.
 
-    It takes seconds to be put together out of the installed library, and is kept in the user's
-    cache.
+    Building it from the installed library takes seconds, so it is cached in the user's cache
+    directory.
     """
     bundle = _convert("javascript_bundle")
     version = f"{metadata.version('vl-convert-python')} {_VERSION} {_GLOBAL}"
@@ -86,7 +86,7 @@ def script() -> str:
             file.write(content)
         Path(file.name).replace(kept)
     except OSError:
-        pass  # it is made again the next time
+        pass  # it is built again next time
     return content
 
 

@@ -1,4 +1,4 @@
-"""This module chooses the units of a chart, so that its scales have numbers of few digits."""
+"""The choice of units for a chart, so that its axes show short numbers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
 
 _SMALLER = {"Mpps": "kpps", "Gbps L1": "Mbps L1", "Gbps L2": "Mbps L2"}
-"""The unit for what is less than one of a unit: a thousandth of it."""
+"""The unit for values below 1: a thousandth of the original unit."""
 
 _LARGER = {"ns": "us", "us": "ms"}
-"""The unit for what is some thousands of a unit: a thousand of it."""
+"""The unit for values of some thousands: a thousand times the original unit."""
 
 _MANY = 2_000
 
 
 def in_handy_units(chart: Chart) -> Chart:
-    """Return the same chart in units that suit its figures. Scales of one unit stay alike, so that
-    a diagonal is one."""
+    """Return the chart in units that suit its values. Axes with the same unit stay equal, so that a
+    diagonal remains valid."""
     factors: dict[str, tuple[float, str]] = {}
     for unit, values in _values(chart):
         greatest = max((abs(value) for value in values), default=0.0)
@@ -41,7 +41,7 @@ def in_handy_units(chart: Chart) -> Chart:
 
 
 def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:
-    """Yield the units of both scales with what stands on them; a curve of times keeps its unit."""
+    """Yield the units of both axes with their values. Curves keep their unit."""
     if chart.kind == "curves":
         return
     if not chart.x.words:

@@ -1,4 +1,4 @@
-"""These plots show what a switch carries at each frame size."""
+"""Plots of the rate against the frame size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module writes a chart as a specification of Vega-Lite, the same for page and paper."""
+"""The Vega-Lite specification of a chart, the same for the HTML report and for papers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
 _UPRIGHT = 0.75
-"""A chart is no higher than so much of its width."""
+"""The largest ratio of height to width."""
 
 _FAR_APART = 5
-"""Panels on one scale of which one reaches so many times as high as another hide the lower one."""
+"""The ratio of the panels' maxima above which a common scale would hide the lower panel."""
 
 _WORDS_BESIDE = 70
-"""So many letters of words stand beside each other below a chart; more of them are aslant."""
+"""The number of letters below the x axis above which labels are rotated."""
 _LETTER, _SMALL_LETTER = 8, 6
-"""How wide a letter of a title and one of the line below it are, in points."""
+"""The widths of a letter in the title and in the subtitle, in points."""
 
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
 
 
 def specification(chart: Chart, width: int = 640, *, whole: bool = False) -> Spec:
-    """Return the specification of a chart that is `width` points wide, or of panels beside each
-    other as far as there is room. `whole` has its scales and words within that width, too."""
+    """Return the specification of a chart with a width of `width` points, with panels in as many
+    columns as fit. With `whole`, the width includes axes and labels."""
     layers = layers_of(chart)
     panels = chart.panel_names()
     spec: Spec = {
@@ -66,7 +66,7 @@ def specification(chart: Chart, width: int = 640, *, whole: bool = False) -> Spe
 
 
 def together(specifications: Sequence[Spec]) -> Spec:
-    """Return the specification of several charts below each other."""
+    """Return the specification of several charts in a column."""
     if len(specifications) == 1:
         return specifications[0]
     own = ("$schema", "config")
@@ -76,8 +76,8 @@ def together(specifications: Sequence[Spec]) -> Spec:
 
 
 def _far_apart(chart: Chart) -> bool:
-    """Say whether panels on one scale would leave some of them empty. They have separate scales
-    then, and a note says so."""
+    """Say whether a common scale would leave some panels empty. Such panels get separate scales and
+    a note."""
     if chart.y.log or chart.rows or chart.second or chart.kind == "heat":
         return False
     highest: dict[str, float] = {}
@@ -91,7 +91,7 @@ def _resolved(chart: Chart) -> Spec:
 
 
 def _rows(chart: Chart) -> list[Spec]:
-    """Return the marks as rows of data: of a curve only what its line takes."""
+    """Return the marks as rows of data, reduced to the needed fields for a curve."""
     rows = [row_of(mark) for mark in chart.marks]
     if chart.kind != "curves":
         return rows + _held(chart.references)
@@ -99,8 +99,8 @@ def _rows(chart: Chart) -> list[Spec]:
 
 
 def _held(references: Sequence[Reference]) -> list[Spec]:
-    """Return references as rows of data. A line has its name where it is highest: on the right of
-    that point, or on its left if it is the last one."""
+    """Return references as rows of data. The name of a line is at its maximum, on the right of that
+    point, or on the left of the last point."""
     lines: dict[tuple[str, str], list[Reference]] = {}
     for each in references:
         lines.setdefault((each.name, each.panel), []).append(each)
@@ -125,7 +125,7 @@ def _held_row(each: Reference) -> Spec:
 
 
 def _notes(chart: Chart) -> list[str]:
-    """Return what explains the marks that are there."""
+    """Return the legend of the marks in this chart."""
     marks = (*chart.marks, *chart.second)
     notes = []
     if spans(marks) and chart.kind not in ("stacks", "heat"):
