@@ -1,9 +1,9 @@
-"""This table lists the engines: to add one, add its file and one line here.
+"""The table of engines: to add an engine, add its file and one line here.
 
-The order is that in which `--engine auto` prefers them (`path.choosing`): what sends and receives
-most on a bare cable stands before what does less, of those that open the same ports. `python -m
-bench order` says whether a host agrees. What opens interfaces by a detour, the IP stack or DPDK's
-drivers for them, stands behind what opens them itself.
+`--engine auto` prefers engines in this order (`path.choosing`). Of engines for the same ports, the
+engine with the higher rate on a bare cable comes first; `python -m bench order` checks the order on
+a host. Engines that open interfaces indirectly, through the IP stack or DPDK drivers, come after
+engines that open them directly.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""This module says what a packet-I/O engine needs and what it can do. The engine itself is a file
-of the same name in `traffic/engines/`."""
+"""The contract of a packet-I/O engine: its needs and its features. The engine itself is a C file of
+the same name in `traffic/engines/`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNEL_PORTS = frozenset(
         *(PortKind.VF, PortKind.NIC_KERNEL),
     }
 )
-"""Ports that are an interface of the kernel in the function's node."""
+"""Ports that are kernel interfaces in the function's node."""
 
 
 def traffic_program() -> str:
@@ -33,20 +33,22 @@ def traffic_program() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine is the interface through which the traffic program sends and receives frames.
-    `needs_ip`: frames go through the node's IP stack, which needs addresses. `privilege` is the
-    least that opens its ports. `receiver` names the engine that receives where this one only sends.
-    `napi`: it sends by XDP redirect. `flows_by` are the addresses that its flows may differ in, up
-    to `flows_max` of them. `drivers` are the values that the axis `driver` may have, `resources`
-    the axes that it follows, of those that are `followed_by` an engine (`model.axis`).
-    `queue_a_core`: where a part has several cores, each opens a queue of the device. `own_memory`:
-    its processes hold frames in memory that the axis `memory` chooses. `capabilities` are those of
-    Linux, without `CAP_`, and `devices` the device files that it takes in a container.
+    """The interface through which the traffic program sends and receives frames.
 
-    `chosen_for` are the kinds of ports for which `--engine auto` may choose it, of those that it
-    opens (None: all). `sees_tags`: it sees a VLAN tag too that a switch in the kernel hands over
-    beside the frame, as those do that an interface inserts; else `auto` leaves it out where frames
-    are tagged."""
+    `needs_ip`: frames pass the node's IP stack, which needs addresses. `privilege` is the least
+    privilege that opens its ports. `receiver` names the engine that receives if this engine only
+    sends. `napi`: the engine sends by XDP redirect. `flows_by` lists the addresses in which its
+    flows may differ, up to `flows_max` of them. `drivers` are the valid values of the axis
+    `driver`, `resources` the supported axes among those that are `followed_by` an engine
+    (`model.axis`). `queue_a_core`: each core of a part opens a queue of the device. `own_memory`:
+    the axis `memory` chooses the memory in which processes hold frames. In a container the engine
+    needs the Linux `capabilities` (without `CAP_`) and the device files `devices`.
+
+    `chosen_for` are the kinds of ports for which `--engine auto` may choose the engine (None: all
+    that it opens). `sees_tags`: the engine sees VLAN tags that a kernel switch passes in metadata
+    outside the frame, as senders on interfaces insert them; `auto` skips other engines for tagged
+    frames.
+    """
 
     name: str
     summary: str
@@ -71,32 +73,31 @@ class Engine:
     options: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
-        """Return the steps that a process with these ports needs before it starts."""
+        """Return the steps to run before a process with these ports starts."""
         return ()
 
     def vm_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
-        """Return the memory that a virtual machine needs for a process with these ports, beyond the
-        usual."""
+        """Return the extra memory that a virtual machine needs for a process with these ports."""
         return 0
 
     def port_options(
         self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        """Return the engine's options for one of the ports of the process at `node`. UsageError if
-        `driver` does not fit its endpoint."""
+        """Return the engine's options for port `index` of the process at `node`. UsageError if
+        `driver` does not fit the endpoint."""
         return self.options
 
     def device_queues(self, cores: int) -> int:
-        """Return the pairs of queues that a device needs for a part on so many cores."""
+        """Return the number of queue pairs that a device needs for a part on this many cores."""
         return cores if self.queue_a_core else 1
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
-        """Return the capabilities that ports of these kinds take in a container."""
+        """Return the capabilities that ports of these kinds need in a container."""
         return self.capabilities
 
     def probe(self, host: Host) -> Version:
-        """Return the version of the traffic program that has this engine; Unavailable if none
-        has."""
+        """Return the version of the traffic program that contains this engine; Unavailable if the
+        program does not contain it."""
         try:
             done = host.run((traffic_program(), "engines"))
         except Unavailable as missing:

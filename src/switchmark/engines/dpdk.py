@@ -1,5 +1,5 @@
-"""This engine opens DPDK's ports in user space: a NIC past the kernel, or a kernel interface by one
-of DPDK's drivers."""
+"""DPDK ports in user space: NICs that bypass the kernel, or kernel interfaces through a DPDK
+driver."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ from switchmark.model.topology import Endpoint, PortKind, Wiring
 from switchmark.runs import pci
 
 _BASE_MB = 32
-"""EAL, and what drivers have beside frames: 2 MB, measured with DPDK 22.11, and room for a
-neighbour that takes more than it reserved."""
+"""EAL, and driver memory other than frames: 2 MB, measured with DPDK 22.11, plus a margin for
+neighbours that exceed their reservation."""
 
 _ROOM_BYTES = 2048
-_AROUND_BYTES = 14 + 64  # an Ethernet header, and what af_packet has before a frame
+_AROUND_BYTES = 14 + 64  # an Ethernet header, and af_packet's space before a frame
 _BURST, _CACHE = 64, 256
 
-_PAGE_MB = 2  # a hugepage of a virtual machine
+_PAGE_MB = 2  # a hugepage in a virtual machine
 _DESCRIPTORS = 1024
 _VHOST, _VIRTIO = "vhost", "virtio-user"
 _MEMIF, _MEMIF_ZERO_COPY = "memif", "memif-zero-copy"
 _AF_PACKET, _AF_XDP = "af_packet", "af_xdp"
 
 _OF_AF_PACKET = frozenset({"NET_RAW", "NET_ADMIN"})
-"""It sets the interface's MTU and its promiscuous mode."""
+"""af_packet sets the MTU and promiscuous mode of the interface."""
 
 _OF_AF_XDP = _OF_AF_PACKET | {"SYS_ADMIN", "IPC_LOCK"}
-"""It looks its program's map up by number, for which BPF does not do."""
+"""af_xdp looks up its program's map by number, which the capability BPF does not cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dpdk(Engine):
-    """This engine describes each port to DPDK as one of its devices. `driver` auto is virtio-user
-    or vhost as the endpoint says, memif, or af_packet; with memif-zero-copy a client's own memory
-    is shared with the server, and nothing is copied at its side. A driver of `pci.DRIVERS` is the
-    kernel's, that leaves NICs to programs of user space, and says nothing of other ports. In a
-    virtual machine the NICs are its own, without an IOMMU: memory is hugepages there, and the
-    driver `pci.UIO`."""
+    """The engine describes every port to DPDK as a device. `driver` auto means memif, af_packet, or
+    for vhost-user the side that the endpoint names, virtio-user or vhost. With memif-zero-copy, a
+    client shares its memory with the server and does not copy frames. A driver of `pci.DRIVERS` is
+    the kernel driver that hands NICs to user space; it does not affect other ports. In a virtual
+    machine the guest's NICs have no IOMMU: memory is hugepages, and the driver is `pci.UIO`."""
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         guest = pci.guest_devices(endpoints)
@@ -77,16 +76,15 @@ class Dpdk(Engine):
         }
 
     def granted(self, kinds: Collection[PortKind], driver: str) -> frozenset[str]:
-        """Return its own capabilities, and where it opens interfaces, those that sockets and XDP
-        programs take there."""
+        """Return the engine's capabilities; for kernel interfaces also those for sockets and XDP
+        programs."""
         capabilities = self.capabilities
         if not KERNEL_PORTS.isdisjoint(kinds):
             capabilities |= _OF_AF_XDP if driver == _AF_XDP else _OF_AF_PACKET
         return capabilities
 
     def _megabytes(self, wiring: Wiring, devices: int, *, guest: bool) -> int:
-        """Return the memory of a process: a pool for each device, as traffic/engines/dpdk.c makes
-        it."""
+        """Return the memory of a process: a pool per device, sized as in traffic/engines/dpdk.c."""
         rings = 4 * wiring.queues * (wiring.descriptors or _DESCRIPTORS)
         held = 4 * max(wiring.functions.burst, _BURST) + 4 * _CACHE  # by each core
         mbufs = rings + held * wiring.functions.cores
@@ -96,12 +94,12 @@ class Dpdk(Engine):
 
 
 def _room(wiring: Wiring) -> int:
-    """Return the bytes that an mbuf has for a frame."""
+    """Return the size of the frame area in an mbuf, in bytes."""
     return max(_ROOM_BYTES, 1 << (wiring.mtu + _AROUND_BYTES - 1).bit_length())
 
 
 def _device(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
-    """Return the device's arguments, as the EAL takes them with --vdev, or a PCI address."""
+    """Return the device arguments for EAL's --vdev, or a PCI address."""
     if endpoint.device:
         return endpoint.device
     if endpoint.guest_device:
@@ -119,7 +117,7 @@ def _device(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> str:
             arguments = f"role={'server' if endpoint.server else 'client'},id=0"
             arguments += f",socket={endpoint.path},socket-abstract=no,mac={endpoint.mac}"
             if wiring.mtu > 1500 and not endpoint.server:
-                # A frame in several buffers gets lost and doubled where a ring is full.
+                # memif loses or duplicates frames that span buffers if a ring is full.
                 arguments += f",bsize={_room(wiring)}"
             if driver == _MEMIF_ZERO_COPY and not endpoint.server:
                 arguments += ",zero-copy=yes"
@@ -163,7 +161,7 @@ ENGINE = Dpdk(
     resources=frozenset({"queues", "descriptors", "offload", "function_cores"}),
     queue_a_core=True,
     own_memory=True,
-    # With a NUMA library the EAL sets a memory policy, and the filters of system calls of docker
-    # and podman let that pass with SYS_NICE alone.
+    # With a NUMA library EAL sets a memory policy; the seccomp filters of docker and podman allow
+    # that only with SYS_NICE.
     capabilities=frozenset({"SYS_NICE"}),
 )

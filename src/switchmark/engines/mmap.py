@@ -1,5 +1,4 @@
-"""This engine sends and receives by AF_PACKET with rings shared with the kernel (PACKET_MMAP), past
-the qdisc."""
+"""AF_PACKET with rings shared with the kernel (PACKET_MMAP); frames bypass the qdisc."""
 
 from __future__ import annotations
 

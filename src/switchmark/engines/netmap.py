@@ -1,5 +1,5 @@
-"""This engine opens ports of a VALE switch, and interfaces in netmap mode, through netmap's device.
-Frames are copied into the rings that it shares with the kernel."""
+"""Ports of a VALE switch, and interfaces in netmap mode, through netmap's device. The engine copies
+frames to and from the rings that it shares with the kernel."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _DEVICE = "/dev/netmap"
 
 @dataclass(frozen=True, slots=True)
 class Netmap(Engine):
-    """It is built where netmap's headers are; netmap's module is the user's, too."""
+    """The build includes this engine if netmap's headers are present; the user loads netmap's
+    module."""
 
     def port_options(
         self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        """Return the name of the port of the switch; none for an interface, which has its own."""
+        """Return the name of the switch port; nothing for an interface, which has its own name."""
         path = endpoints[index].path
         return {"port": path} if path else {}
 
@@ -50,7 +51,7 @@ class Netmap(Engine):
 ENGINE = Netmap(
     name="netmap",
     summary="netmap: ports of a VALE switch, interfaces in netmap mode",
-    # No tap: a machine's kernel has no module of netmap.
+    # No tap: the guest kernel of a virtual machine lacks the netmap module.
     port_kinds=frozenset({PortKind.NETMAP, PortKind.VETH, PortKind.NIC_KERNEL}),
     privilege="root",
     frame_max=2048,

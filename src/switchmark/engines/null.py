@@ -1,4 +1,4 @@
-"""This engine does no I/O: it shows what the program itself costs, and is the tutorial."""
+"""An engine without I/O: it shows the cost of the program itself, and serves as the tutorial."""
 
 from __future__ import annotations
 

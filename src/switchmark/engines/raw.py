@@ -1,4 +1,4 @@
-"""This engine uses AF_PACKET sockets, with one system call for each frame."""
+"""AF_PACKET sockets, with one system call per frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This engine uses AF_PACKET sockets, with one system call for each burst."""
+"""AF_PACKET sockets, with one system call per burst."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""This engine uses UDP sockets, with one system call for each burst: the kernel makes the
-headers."""
+"""UDP sockets, with one system call per burst: the kernel writes the headers."""
 
 from __future__ import annotations
 

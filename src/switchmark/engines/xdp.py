@@ -1,5 +1,4 @@
-"""This engine uses AF_XDP sockets: native mode where the driver has it, zero-copy where it is
-offered."""
+"""AF_XDP sockets: native mode if the driver supports it, zero-copy if available."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _PROTOCOLS = "/proc/net/protocols"
 
 @dataclass(frozen=True, slots=True)
 class Xdp(Engine):
-    """It takes a kernel with AF_XDP."""
+    """The engine needs a kernel with AF_XDP."""
 
     def probe(self, host: Host) -> Version:
         version = Engine.probe(self, host)
@@ -32,12 +31,13 @@ ENGINE = Xdp(
     name="xdp",
     summary="AF_XDP",
     privilege="root",
-    frame_max=3524,  # one chunk of umem, a page, holds it with its headroom
+    frame_max=3524,  # a umem chunk of one page holds it with its headroom
     capabilities=frozenset({"NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"}),
     resources=frozenset({"function_cores"}),
     queue_a_core=True,
-    # A socket has one queue: a NIC, or a virtual function, may bring frames to others.
+    # A socket serves one queue: NICs and virtual functions may deliver frames to other queues.
     chosen_for=frozenset({PortKind.VETH, PortKind.TAP, PortKind.MACVLAN}),
-    # Linux 6.18, veth behind a bridge: the tag stays in the skb, and XDP programs see none of it.
+    # Linux 6.18, veth behind a bridge: the tag stays in the skb metadata, invisible to XDP
+    # programs.
     sees_tags=False,
 )

@@ -1,4 +1,4 @@
-"""This engine has the kernel itself make frames: BPF_PROG_RUN with live frames. It only sends."""
+"""The kernel itself generates frames: BPF_PROG_RUN with live frames. The engine only sends."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ENGINE = Engine(
     receiver="mmap",
     napi=True,
     frame_max=3076,  # a page of the page pool, with headroom
-    # It enters a namespace of its own for a moment: that takes SYS_ADMIN, which stands for BPF.
+    # It enters a private namespace for a moment: that needs SYS_ADMIN, which includes BPF.
     capabilities=frozenset({"SYS_ADMIN"}),
-    # Another engine receives, and its frames enter the switch past the sockets.
+    # Another engine must receive, and its frames enter the switch without passing sockets.
     chosen_for=frozenset(),
 )

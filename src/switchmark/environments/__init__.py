@@ -1,4 +1,4 @@
-"""This table lists the environments: to add one, add its file and one line here."""
+"""The table of environments: to add an environment, add its file and one line here."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ TABLE: Table[Environment] = load_plugins(
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the argv that runs `argv` in `node`, whatever its environment."""
+    """Return the argv that runs `argv` in `node`, for any environment."""
     return TABLE[node.environment].inside(node, argv)
 
 
 def netns_of(node: Node) -> str | None:
-    """Return the path by which setns() enters the network namespace of a node, if it has one."""
+    """Return the path by which setns() enters a node's network namespace; None if the node has no
+    namespace."""
     return TABLE[node.environment].netns(node)
 
 
 def network_stack(node: Node) -> Node:
-    """Return the node where the network stack of a node is looked at, with the programs and files
-    of the host: a namespace that has a name is entered in 3 ms, a container in 20 to 200."""
+    """Return the node for commands that inspect a node's network stack with the host's programs and
+    files. A named namespace takes 3 ms to enter, a container 20 to 200 ms."""
     outside = replace(node, environment=netns.ENVIRONMENT.name)
     return outside if netns_of(node) == netns_of(outside) else node

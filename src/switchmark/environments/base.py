@@ -1,5 +1,4 @@
-"""This module says what an environment must offer: a place for a function, or a switch, to run
-in."""
+"""The contract of an environment: a place in which functions, or the switch, run."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from switchmark.model.version import Version
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The node's IP stack must know this peer beforehand: no ARP is sent during a trial."""
+    """A peer that the node's IP stack must know in advance, so that no ARP occurs during a
+    trial."""
 
     ip: str
     mac: str
@@ -25,8 +25,8 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """This endpoint is to be brought into a node, from the node of the switch. `address` (with its
-    prefix length) and `neighbours` are for engines that go through the node's IP stack."""
+    """An endpoint to be moved into a node from the switch's node. `address` (with its prefix
+    length) and `neighbours` serve engines that use the node's IP stack."""
 
     endpoint: Endpoint
     source: Node
@@ -37,15 +37,14 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """This record says what the programs in a node need of it.
+    """The needs of the programs in a node.
 
-    `folders` are those of the run, writable at the same paths in the node; `programs` are the
-    folders of programs, readable at the same paths. `capabilities` are Linux capabilities without
-    `CAP_`, `devices` device files. `hugepages`: a program keeps its memory there. `mode` is what
-    the probe of the environment found. `cpu_limit` is in percent of one core (None: none), `cpus`
-    the CPUs that the node may use (empty: all). `image` names the user's own container image or
-    disk, `megabytes` is the memory of a virtual machine. `mode` is that of the environment's
-    Version, where it was probed.
+    `folders` are folders of the run, writable at the same paths in the node; `programs` are folders
+    of programs, readable at the same paths. `capabilities` are Linux capabilities without `CAP_`,
+    `devices` device files. `hugepages`: a program keeps its memory there. `cpu_limit` is in percent
+    of one core (None: no limit), `cpus` are the CPUs of the node (empty: all). `image` names the
+    user's container image or disk, `megabytes` is the memory of a virtual machine. `mode` is the
+    mode of the environment's Version, if it was probed.
     """
 
     folders: tuple[str, ...] = ()
@@ -62,15 +61,15 @@ class Needs:
 
 
 class Environment(ABC):
-    """An environment is where a function, or the switch, runs. A driver says its name, `probe`,
-    `create`, `attach` and `inside`; every method but `probe` is pure."""
+    """The base class of environments, in which functions or the switch run. A driver defines
+    `name`, `probe`, `create`, `attach` and `inside`; every method except `probe` is pure."""
 
     name: str
 
     port_kinds: frozenset[PortKind] = frozenset(PortKind) - {
         *(PortKind.TAP, PortKind.NETMAP, PortKind.VF_PCI)
     }
-    """The kinds of ports that a function can have in a node."""
+    """The kinds of ports that a function in a node can have."""
 
     without: Mapping[PortKind, str] = MappingProxyType(
         {
@@ -79,27 +78,28 @@ class Environment(ABC):
             PortKind.VF_PCI: "no container is given a device past the kernel",
         }
     )
-    """Why not those of another kind, where that is not plain."""
+    """The reasons for missing kinds of ports that need an explanation."""
 
     isolated: bool = True
-    """A node has a network stack of its own."""
+    """Nodes have their own network stacks."""
 
     own_kernel: bool = False
-    """A node has a kernel of its own: another clock, CPUs that are not the host's, and ports that
-    its maker opens, so that it is created when the switch has started."""
+    """Nodes have their own kernels: another clock, and CPUs that are not the host's. The virtual
+    machine opens the ports, so it starts after the switch."""
 
     shares_host: bool = False
-    """Processes in a node are the host's but for their network: they see its files, sockets and
-    devices, and what limits them is a control group made by switchmark."""
+    """Processes in a node share everything with the host except the network: files, sockets and
+    devices. switchmark limits them with a control group."""
 
     reaches: frozenset[str] = frozenset()
-    """The environments in whose nodes a switch in this one can make interfaces, by their names."""
+    """The names of the environments in whose nodes a switch in this environment can create
+    interfaces."""
 
     images: bool = False
-    """A node can be made of an image of the user's."""
+    """Nodes can use an image of the user."""
 
     create_s: float = 0.1
-    """About how long it takes to make a node and to take it down, in seconds."""
+    """The approximate time to create and remove a node, in seconds."""
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
@@ -107,7 +107,7 @@ class Environment(ABC):
 
     @abstractmethod
     def create(self, node: Node, needs: Needs) -> Plan:
-        """Return the steps that make the node, and let programs run in it."""
+        """Return the steps that create the node and let programs run in it."""
 
     @abstractmethod
     def attach(self, node: Node, attachments: Sequence[Attachment]) -> Plan:
@@ -118,16 +118,17 @@ class Environment(ABC):
         """Return the argv that runs `argv` in the node, keeping stdin, stdout and exit status."""
 
     def seen_inside(self, end: Endpoint, index: int, ifname: str, *, past_kernel: bool) -> Endpoint:
-        """Return the function's end of a port as it is in a node: port `index` there. A node that
-        makes an interface of it calls that `ifname`, unless its program opens it `past_kernel`."""
+        """Return the function's end of port `index` as seen in a node. If the node creates an
+        interface for it, the interface is called `ifname`, unless the program opens the port
+        `past_kernel`."""
         return end
 
     def netns(self, node: Node) -> str | None:
-        """Return what `ip link set X netns ...` and setns() take for this node; None where it has
-        no network namespace of its own on this host."""
+        """Return the argument of `ip link set X netns ...` and setns() for this node; None if it
+        has no separate network namespace on this host."""
         return None
 
     def takes_switch(self, *, own_stack: bool) -> bool:
-        """Say whether the switch under test can run in a node, its ports being made by the host's
-        kernel. `own_stack`: it needs a network stack of its own."""
+        """Return whether the switch under test can run in a node; the host's kernel creates its
+        ports. `own_stack`: the switch needs its own network stack."""
         return not self.own_kernel and (self.isolated or not own_stack)

@@ -1,11 +1,10 @@
-"""This module has what the container runtimes have in common: a root file system, mounts, a network
-stack.
+"""Common parts of the container runtimes: a root file system, mounts and a network stack.
 
-A container has the programs of this host: its root is empty but for read-only binds of `/usr` and
-of what the node needs. One of the user's image has them beside the image, started by their own
-loader with their own libraries; commands of the system are run from outside. Its network namespace
-has the node's name, so that its interfaces are set up from the host, by the driver of `netns`, and
-it needs no privileges for that.
+A container runs the programs of this host: its root is empty except for read-only bind mounts of
+`/usr` and of the node's needs. A container from the user's image has these programs next to the
+image, started by the host's loader with the host's libraries; system commands run from outside. The
+container's network namespace has the node's name, so the `netns` driver sets up its interfaces from
+the host, and the container needs no privileges for that.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from switchmark.runs.anchor import privileges
 from switchmark.runs.cgroups import PERIOD_US
 
 ASLEEP = ("/usr/bin/sleep", "infinity")
-"""The first process of a container: it lasts as long as the container."""
+"""The first process of a container, which keeps the container alive."""
 
 _OF_BPF = {"BPF": "SYS_ADMIN", "PERFMON": "SYS_ADMIN"}
-"""docker 20.10 knows neither, and the filters of system calls of podman 4.3 and of docker let
-bpf() pass with this alone."""
+"""docker 20.10 knows neither of these capabilities, and the seccomp filters of podman 4.3 and of
+docker allow bpf() only with SYS_ADMIN."""
 
 _USR = "/.switchmark/usr"
-"""Where a container of the user's image has this host's /usr."""
+"""The mount point of this host's /usr in a container from the user's image."""
 
 _MACHINE = platform.machine()
 _LIBRARIES = f"/usr/lib/{_MACHINE}-linux-gnu"
@@ -42,11 +41,11 @@ _LOADER = {
     "x86_64": "ld-linux-x86-64.so.2",
     "aarch64": "ld-linux-aarch64.so.1",
 }.get(_MACHINE, "ld.so")
-_DRIVERS = f"{_LIBRARIES}/dpdk"  # DPDK looks for them where its package has them
+_DRIVERS = f"{_LIBRARIES}/dpdk"  # DPDK searches the folder of its package
 
 _HOSTS_LIBRARIES = _LIBRARIES.replace("/usr", _USR, 1)
 LOADED = (f"{_HOSTS_LIBRARIES}/{_LOADER}", "--library-path", _HOSTS_LIBRARIES)
-"""What starts a program of this host in a container of the user's image."""
+"""The command prefix that starts a program of this host in a container from the user's image."""
 
 _FOLDERS = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var")
 _MERGED = ("usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libx32")
@@ -55,7 +54,7 @@ _ETC = ("/etc/group", "/etc/ld.so.cache", "/etc/passwd")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder, or a file, of the host is seen in a container at the same path, or at `target`."""
+    """A folder or file of the host, mounted in a container at the same path or at `target`."""
 
     path: str
     writable: bool = False
@@ -64,12 +63,12 @@ class Mount:
 
     @property
     def place(self) -> str:
-        """Return the path at which it is seen in a container."""
+        """Return the mount point in the container."""
         return self.target or self.path
 
 
 class Container(Environment):
-    """This base class has what the drivers of the runtimes need not say again."""
+    """The base class of the container runtimes."""
 
     images = True
 
@@ -81,12 +80,12 @@ class Container(Environment):
 
 
 class OfClient(Container):
-    """Such a runtime is spoken to as docker is, by a client's `run` and `exec`. A driver says how
-    its client is called, and what else `run` is told."""
+    """A runtime with docker's `run` and `exec` commands. A driver defines the client and the
+    additional options of `run`."""
 
     @abstractmethod
     def client(self, node: Node) -> tuple[str, ...]:
-        """Return the argv of the client, at the daemon or with the storage that a node has."""
+        """Return the argv of the client, for the node's daemon or storage."""
 
     def run(
         self,
@@ -98,8 +97,8 @@ class OfClient(Container):
         options: tuple[str, ...],
         undo: tuple[str, ...] | None,
     ) -> Run:
-        """Start the container, whose first process sleeps. `root` is its root file system where the
-        user names no image, `undo` is said to the client."""
+        """Start the container; its first process sleeps. `root` is its root file system if the user
+        names no image; `undo` are arguments for the client."""
         started = (*root, *ASLEEP) if needs.image is None else _image_words(node, needs.image)
         return Run(
             f"the container {node.name}",
@@ -115,7 +114,7 @@ class OfClient(Container):
         )
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        # `exec` passes the caller's value of the mark on, and nothing else.
+        # `exec` forwards only the run's mark from the caller's environment.
         words = ("exec", "-i", "-e", MARK, node.name, *program_words(node, argv))
         return outside(node, argv) or (*self.client(node), *words)
 
@@ -126,15 +125,15 @@ def network(node: Node) -> Node:
 
 
 def outside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the argv that runs a command of the system from outside, as an image need not have it;
-    None where it is run inside."""
+    """Return the argv that runs a system command from outside, because an image may lack it; None
+    if the command runs inside."""
     if node.image is None or argv[0].startswith("/"):
         return None
     return NETNS.inside(network(node), argv)
 
 
 def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the argv of a program of this host as it is started in the container."""
+    """Return the argv that starts a program of this host in the container."""
     if node.image is None:
         return argv
     own = argv[0].replace("/usr", _USR, 1) if argv[0].startswith("/usr/") else argv[0]
@@ -142,34 +141,35 @@ def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _image_words(node: Node, image: str) -> tuple[str, ...]:
-    """Return the words with which `docker run` and `podman run` start our first process in the
+    """Return the arguments with which `docker run` and `podman run` start our first process in the
     user's image."""
     first, *words = program_words(node, ASLEEP)
     return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *words)
 
 
 def configures_network(needs: Needs) -> bool:
-    """Say whether the node configures its own network stack, its sysctls too. A switch's does."""
+    """Return whether the node configures its own network stack and sysctls, as a switch's node
+    does."""
     return "NET_ADMIN" in needs.capabilities
 
 
 def prefix_of(node: Node) -> str:
-    """Return the run's prefix, which is that of every node's name."""
+    """Return the run's prefix, with which the name of every node begins."""
     return node.name.rpartition("-")[0]
 
 
 def quota_us(needs: Needs) -> int | None:
-    """Return the CPU time that a node may use in each period of `PERIOD_US`."""
+    """Return the CPU time that a node may use per `PERIOD_US`."""
     return None if needs.cpu_limit is None else round(needs.cpu_limit * PERIOD_US / 100)
 
 
 def cgroup_parent(node: Node) -> str:
-    """Return the control group below which a run's containers have theirs."""
+    """Return the control group that contains those of the run's containers."""
     return f"/{prefix_of(node)}-nodes"
 
 
 def cgroups(node: Node) -> Plan:
-    """Remove what runtimes leave of a run's control groups, of every hierarchy, v1 and v2."""
+    """Remove the control groups that runtimes leave behind, in every hierarchy of v1 and v2."""
     root = "/sys/fs/cgroup"
     mine = f"*/{prefix_of(node)}-*"
     return (
@@ -182,12 +182,12 @@ def cgroups(node: Node) -> Plan:
 
 
 def root_folder(node: Node) -> str:
-    """Return the root file system of all containers of a run."""
+    """Return the root file system that all containers of a run share."""
     return f"{node.run_dir}/rootfs"
 
 
 def root_of(node: Node) -> Plan:
-    """Make the root file system: folders to mount on, and the links of a merged /usr."""
+    """Create the root file system: mount points, and the links of a merged /usr."""
     root = root_folder(node)
     return (
         Run(
@@ -200,12 +200,11 @@ def root_of(node: Node) -> Plan:
 
 
 def mounts(needs: Needs) -> tuple[Mount, ...]:
-    """Return what a container has of the host besides its devices; no folder twice. Hugepages need
-    none: DPDK's programs here map them without a file (`--in-memory`). The run's own folder is not
-    among it: whoever writes its journal, or reaches a daemon's socket there, is root on the host.
-    """
+    """Return the mounts of a container except devices, without duplicates. Hugepages need no mount:
+    the DPDK programs map them without files (`--in-memory`). The run's main folder is not mounted:
+    a process that writes its journal, or reaches a daemon's socket there, is root on the host."""
     own = (
-        # Of Debian's alternatives is awk; the others are for programs that look up a name.
+        # awk is one of Debian's alternatives; the other files serve programs that look up names.
         (Mount("/usr"), Mount("/etc/alternatives"), *(Mount(path, file=True) for path in _ETC))
         if needs.image is None
         else (Mount("/usr", target=_USR), Mount(_DRIVERS))
@@ -224,7 +223,8 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
 
 
 def _run_words(needs: Needs) -> tuple[str, ...]:
-    """Return what a node may do and what it has, as options of `docker run` and `podman run`."""
+    """Return a node's limits, capabilities and mounts as options of `docker run` and `podman
+    run`."""
     words = ["--cap-drop", "ALL"]
     for capability in sorted({_OF_BPF.get(name, name) for name in needs.capabilities}):
         words += ["--cap-add", capability]
@@ -248,8 +248,8 @@ def _field(name: str, value: str) -> str:
 
 
 def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
-    """Return what a runtime prints of its version. Unavailable where it is missing, or needs root.
-    `name` is that of the environment, and of its part of the set-up."""
+    """Return the version text of a runtime. Unavailable if the runtime is missing or needs root.
+    `name` is the name of the environment and of its part of the set-up."""
     text, *_ = probe_version(host, argv, r"^\s*(.*\S)", hint=f"make setup PARTS={name}")
     if privileges() != "root":
         raise Unavailable(
@@ -259,7 +259,8 @@ def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
 
 
 def cgroup_version(host: Host) -> str:
-    """Say which control groups the host has; hybrid is v1 with a v2 beside it."""
+    """Return the version of the host's control groups; hybrid is v1 with an additional v2
+    hierarchy."""
     if host.exists("/sys/fs/cgroup/cgroup.controllers"):
         return "cgroup v2"
     if host.exists("/sys/fs/cgroup/unified/cgroup.procs"):

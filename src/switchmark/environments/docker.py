@@ -1,8 +1,8 @@
-"""Docker runs the containers, by the user's daemon or, where none runs, by one of the run's own.
+"""Docker containers, in the user's daemon or, if it is not running, in a private daemon of the run.
 
-The run's own daemon lives in namespaces of processes, mounts and the network that end with one
-process: however it dies, its containers and mounts go with it, and what it writes into the system's
-folders and sysctls is seen by nobody else.
+The private daemon lives in PID, mount and network namespaces that end with a single process. When
+that process dies, the containers and mounts disappear. Other processes do not see the daemon's
+changes to system folders and sysctls.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ from switchmark.model.version import Version
 _SOCKET = "unix:///var/run/docker.sock"
 _USERS = re.compile(r"^daemon at unix://(\S.*?), cgroup ")
 _LAYERED = ("/etc", "/opt")
-"""Folders that the daemon reads and in which it leaves files whatever it is told: a key in
-/etc/docker, /opt/containerd. It writes into a layer over each."""
+"""Folders that the daemon reads and writes regardless of its options: a key in /etc/docker,
+/opt/containerd. An overlay on each folder takes the writes."""
 _KINDS = ("upper", "work")
 _SYSCTLS = ("--security-opt", "systempaths=unconfined", "--security-opt", "apparmor=unconfined")
 
 
 class Docker(OfClient):
-    """`docker run` makes a container without a network; its namespace then gets the node's name."""
+    """`docker run` creates a container without a network; its namespace then gets the node's
+    name."""
 
     name = "docker"
     create_s = 1.5
 
     def probe(self, host: Host) -> Version:
-        """Return the version of the client, and in `mode` whose daemon is used and which control
-        groups the host has."""
+        """Return the version of the client; the mode names the daemon and the version of the host's
+        control groups."""
         argv = ("docker", "version", "--format", "{{.Client.Version}}")
         text = self._client(host, argv)
         groups = cgroup_version(host)
@@ -75,7 +76,8 @@ class Docker(OfClient):
         return Version(text, mode=f"private daemon, {groups}", verified="verified")
 
     def _client(self, host: Host, argv: tuple[str, ...]) -> str:
-        """Return the client's version, which it tells with status 1 where no daemon runs."""
+        """Return the client's version; without a running daemon the command prints it and exits
+        with 1."""
         try:
             done = host.run(argv)
         except Unavailable as missing:
@@ -136,8 +138,8 @@ def _users_daemon(node: Node, path: str) -> Plan:
 
 
 def _own_daemon(node: Node) -> Plan:
-    """Start a daemon of the run's own. The steps are the same for every node of a run, so that a
-    plan has them once."""
+    """Start the run's private daemon. The steps are the same for all nodes of a run, so a plan
+    contains them once."""
     home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
     within = ("nsenter", f"--mount=/proc/${{{place}}}/ns/mnt")
     return (
@@ -146,7 +148,7 @@ def _own_daemon(node: Node) -> Plan:
             "namespaces that end with one process",
             place,
             (
-                # In a network stack of its own the daemon turns no forwarding of the host's on.
+                # In a separate network stack, the daemon does not turn on forwarding on the host.
                 *("unshare", "--mount", "--propagation", "slave", "--net", "--pid", "--fork"),
                 *("--kill-child", "--mount-proc", *ASLEEP),
             ),
@@ -155,7 +157,7 @@ def _own_daemon(node: Node) -> Plan:
         ),
         Wait(
             "the namespaces are there",
-            # The first process that is seen in there carries the run's mark.
+            # The first process in the new namespaces carries the run's mark.
             Check(
                 (
                     *("grep", "-z", f"^{MARK}={prefix_of(node)}$"),
@@ -177,7 +179,7 @@ def _own_daemon(node: Node) -> Plan:
                 *("--userland-proxy=false", "--exec-opt", "native.cgroupdriver=cgroupfs"),
                 *("--cgroup-parent", cgroup_parent(node)),
             ),
-            # Its containerd writes its stacks there, as root, under a name that is known before.
+            # containerd, as root, writes its stacks there under a predictable name.
             env={"TMPDIR": f"{home}/tmp"},
             stop=(SIGKILL, 5.0),
         ),
@@ -191,9 +193,9 @@ def _own_daemon(node: Node) -> Plan:
 
 
 def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
-    """Give the daemon folders of its own instead of the host's, in its mount namespace: /run with
-    nothing but the folder `seen`, as containerd and docker have sockets there whatever they are
-    told, and a layer over those that it also reads."""
+    """Replace host folders in the daemon's mount namespace: a /run that contains only the folder
+    `seen`, because containerd and docker always create sockets there, and overlays on the folders
+    that it also reads."""
     run = f"{home}/run{seen.removeprefix('/run')}"
     layers = {folder: f"{home}{folder}" for folder in _LAYERED}
     return (
@@ -224,7 +226,8 @@ def _place(node: Node) -> str:
 
 
 def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
-    """Make an image of the empty root; one in a daemon of the run's own goes with it."""
+    """Create an image of the empty root; the run's private daemon takes its image along when it
+    ends."""
     root, name = root_folder(node), _image_name(node)
     return (
         Run("the root as an archive", ("tar", "-C", root, "-cf", f"{root}.tar", ".")),
@@ -248,13 +251,14 @@ def _named_network(node: Node, private: bool) -> Plan:
     why = f"its network stack is known as {node.name}"
     if not private:
         return (inspected, Run(why, ("ip", "netns", "attach", node.name, f"${{{pid}}}"), undo=undo))
-    # The number is one in the daemon's own namespace.
+    # The PID is from the daemon's PID namespace.
     path = f"/proc/${{{_place(node)}}}/root/proc/${{{pid}}}/ns/net"
     place = NETNS.netns(node) or ""
     return (
         inspected,
-        # `ip` also sees to it that its folder is a mount of its own. Were that done for a later
-        # namespace, by a recursive bind, this one would be mounted twice, and never go.
+        # `ip` also turns its folder into a separate mount. If that happened later, for another
+        # namespace, the recursive bind would mount this namespace twice, and it would never
+        # disappear.
         Run("a place for a network stack", ("ip", "netns", "add", node.name), undo=undo),
         Run("the one that it was made with goes", ("umount", "--lazy", place)),
         Run(why, ("mount", "--bind", path, place)),

@@ -1,4 +1,4 @@
-"""Programs run on the host itself: without isolation, in the host's own network stack."""
+"""Programs run directly on the host, in the host's network stack, without isolation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from switchmark.model.version import Version
 
 
 class HostEnvironment(Environment):
-    """Functions run beside everything else; interfaces carry the run's prefix."""
+    """Functions run among the host's other processes; interfaces carry the run's prefix."""
 
     name = "host"
     port_kinds = Environment.port_kinds | {PortKind.NETMAP, PortKind.VF_PCI}
@@ -46,7 +46,7 @@ class HostEnvironment(Environment):
                     Run(
                         f"no IPv6 on {name}: nothing but test frames",
                         ("sysctl", "-e", "-q", "-w", setting),
-                        # No namespace takes it along when it ends.
+                        # No namespace removes the interface at its end.
                         undo=("ip", "link", "del", name),
                     )
                 )

@@ -1,4 +1,4 @@
-"""This module sets a kernel interface up inside a node, in the same way for every environment."""
+"""Set-up of a kernel interface inside a node, the same for every environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from switchmark.model.plan import Node, Plan, Run, Step
 
 
 def set_up(node: Node, a: Attachment) -> Plan:
-    """Set the interface up, and for engines that go through the IP stack its address and peers."""
+    """Set the interface up; for engines that use the IP stack, also set its address and
+    neighbours."""
     name = a.endpoint.ifname
     if not name:
         return ()

@@ -1,5 +1,5 @@
-"""LXC runs the containers, from a configuration of the run's own: LXC knows no more of them than
-the name, and none is destroyed, as `lxc-destroy` would take the root file system along."""
+"""LXC containers, from a configuration in the run's folder. LXC knows only their names, and the
+undo does not use `lxc-destroy`, which would also remove the root file system."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.version import Version
 from switchmark.runs.cgroups import PERIOD_US
 
-# null, zero, full, random, urandom, tty, console, ptmx, pts: what LXC puts into /dev.
+# null, zero, full, random, urandom, tty, console, ptmx, pts: the devices that LXC creates in /dev.
 _DEVICES = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*")
 _CONTAINERS = "/var/lib/lxc"
 _LOCKS = f"/run/lxc/lock{_CONTAINERS}"
 _NUMBERS = {"/dev/net/tun": "10:200"}
-"""Numbers of devices, where they are fixed: of others every one may be opened that is bound."""
+"""Fixed device numbers. With any other device, the container may open every device that is
+mounted."""
 
 
 class Lxc(Container):
@@ -41,7 +42,7 @@ class Lxc(Container):
     name = "lxc"
 
     def probe(self, host: Host) -> Version:
-        """Return the version of LXC, and which control groups the host has."""
+        """Return the version of LXC; the mode is the version of the host's control groups."""
         text = version_of(host, ("lxc-start", "--version"), self.name)
         require_programs(host, dict.fromkeys(("lxc-attach", "lxc-stop"), "lxc"))
         return Version(text, mode=cgroup_version(host), verified="verified")
@@ -76,8 +77,8 @@ class Lxc(Container):
 
 
 def _layer(node: Node, image: str) -> Plan:
-    """Make the layer that takes what is written over the user's root file system, which stays as it
-    is."""
+    """Create an overlay that takes all writes, so that the user's root file system stays
+    unchanged."""
     folder = _layer_folder(node)
     return (
         Run("the root file system is there", ("test", "-d", _image_root(image))),
@@ -94,7 +95,7 @@ def _layer_folder(node: Node) -> str:
 
 
 def _image_root(image: str) -> str:
-    """Return the root file system that an image is: a folder, or that of a container of LXC's."""
+    """Return the root file system of an image: a folder, or the root of a container of LXC."""
     return image if image.startswith("/") else f"{_CONTAINERS}/{image}/rootfs"
 
 
@@ -105,8 +106,8 @@ def _root(node: Node, needs: Needs) -> str:
 
 
 def _configuration(node: Node, needs: Needs) -> str:
-    """Return the container's configuration. Both generations of control groups are set: LXC passes
-    over the one that is not there."""
+    """Return the container's configuration. It has settings for both versions of control groups;
+    LXC skips those of the missing version."""
     keep = " ".join(sorted(map(str.lower, needs.capabilities))) or "none"
     lines = [
         f"lxc.uts.name = {node.name}",
@@ -114,11 +115,12 @@ def _configuration(node: Node, needs: Needs) -> str:
         f"lxc.namespace.share.net = {NETNS.netns(node)}",
         f"lxc.cgroup.dir = {node.name}",
         f"lxc.cap.keep = {keep}",
-        # Its own profile asks for what not every host with AppArmor has loaded, or even mounted.
+        # LXC's AppArmor profile needs features that some hosts with AppArmor have not loaded or
+        # mounted.
         "lxc.apparmor.profile = unconfined",
         "lxc.mount.auto = proc:mixed sys:ro",
         "lxc.mount.entry = tmpfs tmp tmpfs rw,create=dir 0 0",
-        # Shared memory of POSIX, as the other runtimes have it.
+        # POSIX shared memory, as in the other runtimes.
         "lxc.mount.entry = tmpfs dev/shm tmpfs rw,nosuid,nodev,noexec,create=dir 0 0",
         *(_entry(mount) for mount in mounts(needs)),
         *(_entry(Mount(device, writable=True, file=True)) for device in needs.devices),
@@ -130,14 +132,14 @@ def _configuration(node: Node, needs: Needs) -> str:
 
 
 def _entry(mount: Mount) -> str:
-    """Return a mount as a line of fstab."""
+    """Return a mount in the syntax of fstab."""
     paths = f"{_escaped(mount.path)} {_escaped(mount.place).lstrip('/')}"
     access, kind = "rw" if mount.writable else "ro", "file" if mount.file else "dir"
     return f"lxc.mount.entry = {paths} none bind,{access},create={kind} 0 0"
 
 
 def _escaped(path: str) -> str:
-    """Return a path as a table like fstab has it, without blanks."""
+    """Return a path with fstab's escapes for whitespace."""
     return path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
 
 

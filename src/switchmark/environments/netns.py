@@ -1,4 +1,4 @@
-"""A network namespace made by `ip netns` has a network stack of its own, and nothing else."""
+"""Network namespaces of `ip netns`: a separate network stack, without further isolation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 _ENTER_THEMSELVES = ("ip", "bridge", "tc")
-"""The programs of iproute2 take a node's name: one program is started, and not two."""
+"""Programs of iproute2 that take a node's name: a single process suffices."""
 
 _NEED_THE_STACK = ("ethtool", "sysctl")
-"""These need a node's network stack, and not the new mount of `/sys` of `ip netns exec`."""
+"""Programs that need a node's network stack, but not the new `/sys` mount of `ip netns exec`."""
 
 
 class Netns(Environment):
-    """Each node is a network namespace of the node's name."""
+    """A node is a network namespace with the node's name."""
 
     name = "netns"
     port_kinds = Environment.port_kinds | {PortKind.NETMAP, PortKind.VF_PCI}
@@ -59,7 +59,7 @@ class Netns(Environment):
                     )
                 )
             elif not name and a.endpoint.ifname:
-                # A real NIC is lent, and comes back before the namespace ends.
+                # A real NIC is on loan: the undo returns it before the namespace ends.
                 nic = a.endpoint.ifname
                 steps.append(
                     Run(
@@ -83,7 +83,7 @@ class Netns(Environment):
 
 
 def no_ipv6(node: Node) -> Run:
-    """Turn off IPv6 in the network stack of a node of this run."""
+    """Turn off IPv6 in the network stack of a node of the run."""
     return Run(
         "no IPv6: nothing but test frames",
         (
@@ -96,8 +96,8 @@ def no_ipv6(node: Node) -> Run:
 
 
 def _stack(node: Node) -> Node:
-    """Return the node that a node's interfaces are sent from: a container sees no namespace but its
-    own, and that has the container's name."""
+    """Return the node from which a node's interfaces can be moved: a container sees only its own
+    namespace, which carries the container's name."""
     return node if node.environment == HOST.environment else replace(node, environment=Netns.name)
 
 

@@ -1,4 +1,4 @@
-"""Podman runs the containers, without a daemon; its storage is in the run's folder."""
+"""Podman containers, without a daemon, with their storage in the run's folder."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from switchmark.model.plan import Folder, Node, Plan, Write
 from switchmark.model.version import Version
 
 _MADE = ("/run/containers/networks", "/run/runc")
-"""Folders of the system's that podman 4.3 and runc make, though they are told of others."""
+"""System folders that podman 4.3 and runc create regardless of their options."""
 
 
 class Podman(OfClient):
-    """`podman run` makes a container in the network namespace of the node."""
+    """`podman run` creates a container in the network namespace of the node."""
 
     name = "podman"
     create_s = 1.5
 
     def probe(self, host: Host) -> Version:
-        """Return the version of podman, and which control groups the host has."""
-        # First what refuses without root: podman itself then leaves folders in /tmp.
+        """Return the version of podman; the mode is the version of the host's control groups."""
+        # First the program that fails without root: podman without root leaves folders in /tmp.
         version_of(host, ("runc", "--version"), self.name)
         text = version_of(host, ("podman", "--version"), self.name)
         return Version(text.rpartition(" ")[2], mode=cgroup_version(host), verified="verified")
@@ -48,9 +48,10 @@ class Podman(OfClient):
                 ("--rootfs", root_folder(node)),
                 network=f"ns:{NETNS.netns(node)}",
                 options=(
-                    # conmon outlives its container for a moment, and would its control group.
+                    # conmon outlives its container for a moment, and would keep its control group
+                    # alive.
                     *("--cgroups", "no-conmon", "--cgroup-parent", cgroup_parent(node)),
-                    # The defaults are above what a root without CAP_SYS_RESOURCE may set.
+                    # The defaults exceed the limits that root without CAP_SYS_RESOURCE may set.
                     *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
                     *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
                 ),
@@ -59,9 +60,9 @@ class Podman(OfClient):
         )
 
     def client(self, node: Node) -> tuple[str, ...]:
-        """Return the argv of podman with everything that it keeps in the run's folder, or with the
-        user's storage where that has the image. runc, as crun does not take the hybrid control
-        groups; vfs, as the others leave a mount."""
+        """Return the argv of podman with all state in the run's folder, or with the user's storage
+        if that has the image. It uses runc because crun does not support hybrid control groups, and
+        vfs because the other storage drivers leave a mount."""
         home = _home(node)
         own = (
             *("env", f"CONTAINERS_CONF={_settings_path(node)}", "podman"),

@@ -1,7 +1,8 @@
-"""QEMU runs a virtual machine: it has a kernel of its own, and is reached over one virtio port.
+"""QEMU virtual machines: they have their own kernel, and switchmark reaches them over a virtio
+port.
 
-The guest is Debian's kernel with an image that `tools/guest.sh` makes; its first process is the
-agent, which starts what `inside` sends (agent/src/guest.c).
+The guest is Debian's kernel with an image that `tools/guest.sh` builds; its first process is the
+agent, which runs the commands that `inside` sends (agent/src/guest.c).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _KVM_BOOT_S = 20.0
 _VHOST = ", vhost-net"
 _SHARES_FROM = 10  # 7.2 crashes when an emulated guest's vhost-user port starts; 10.0 does not
 _HINT = "make setup PARTS=vm"
-_FIRST_SLOT = 0x10  # of PCI, of those that a machine's other devices do not get
+_FIRST_SLOT = 0x10  # the first PCI slot that the machine's other devices leave free
 _FD = 3  # BOOT_FD of agent/src/machine.h
 _OFFLOADS = (
     *("csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"),
@@ -37,7 +38,8 @@ _OFFLOADS = (
 
 
 class Vm(Environment):
-    """Each node is a virtual machine with one CPU, entered by a UNIX socket in the run's folder."""
+    """A node is a virtual machine with one CPU, reached through a UNIX socket in the run's
+    folder."""
 
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
@@ -45,13 +47,13 @@ class Vm(Environment):
         {PortKind.NETMAP: "ptnet, by which a machine has a port of netmap, is not in Debian's QEMU"}
     )
     own_kernel = True
-    create_s = 8.0  # emulated; with KVM it is less
+    create_s = 8.0  # emulated; less with KVM
     images = True
 
     def probe(self, host: Host) -> Version:
-        """Return QEMU's version. Its mode is `kvm` where a guest boots on it, else `emulated
-        (tcg)`, and says whether frames pass by the host's vhost-net. An old QEMU that emulates has
-        no vhost-user ports."""
+        """Return QEMU's version. The mode is `kvm` if a guest boots with it, else `emulated (tcg)`,
+        and shows whether frames pass the host's vhost-net. Old QEMU versions without KVM have no
+        vhost-user ports."""
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
                 raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
@@ -71,8 +73,8 @@ class Vm(Environment):
         return replace(end, ifname=end.ifname or ifname)
 
     def create(self, node: Node, needs: Needs) -> Plan:
-        """Start the virtual machine where the switch is, whose taps it opens. UsageError for an
-        image that is no kernel with its initramfs."""
+        """Start the virtual machine in the switch's node, whose taps it opens. UsageError for an
+        image that is not a kernel with its initramfs."""
         source = needs.attachments[0].source
         pinned = ("taskset", "--cpu-list", ",".join(map(str, needs.cpus))) if needs.cpus else ()
         nics = [a.endpoint for a in needs.attachments]
@@ -104,14 +106,14 @@ class Vm(Environment):
         return (up, folder, *(step for a in attachments for step in set_up(node, a)))
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        # The guest has our programs of its own.
+        # The guest has its own copies of our programs.
         name = Path(argv[0]).name
         words = (name, *argv[1:]) if name.startswith("switchmark-") else argv
         return (program_path(AGENT), "enter", _socket(node), "--", *words)
 
 
 def _guest(file: str) -> str:
-    """Return the path of one of the guest's files that the set-up made."""
+    """Return the path of a guest file from the set-up."""
     return str(Path(sys.prefix, "share/switchmark/guest", file))
 
 
@@ -124,7 +126,7 @@ def _socket(node: Node) -> str:
 
 
 def _image(named: str | None) -> tuple[str, str]:
-    """Return the kernel and the initramfs: the user's own, or those that the set-up made."""
+    """Return the kernel and the initramfs: the user's, or those from the set-up."""
     if named is None:
         return _guest("kernel"), _guest("initramfs")
     kernel, _, initramfs = named.partition(":")
@@ -145,11 +147,11 @@ def _machine(
     image: tuple[str, str],
     then: str = "init",
 ) -> tuple[str, ...]:
-    """Return the argv of QEMU. The console is its stdout, its end of the port the descriptor
-    `_FD`."""
+    """Return the argv of QEMU. The console is its stdout; descriptor `_FD` is its end of the virtio
+    port."""
     kvm = (mode or "").startswith(KVM)
-    # A guest without RDRAND gathers randomness for a second; the kernel's tests of its own
-    # ciphers take another when emulated.
+    # A guest without RDRAND collects randomness for a second; the kernel's cipher self-tests take
+    # another second under emulation.
     words = [
         *("console=ttyS0", "quiet", "panic=-1", "ipv6.disable=1", "cryptomgr.notests"),
         *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-agent"),
@@ -188,8 +190,8 @@ def _nic(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
 
 
 def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
-    """Return the option for the host's side of a NIC. Where it is the server of a vhost-user port,
-    QEMU starts nothing before the switch has connected."""
+    """Return the option for the host's side of a NIC. If QEMU is the server of a vhost-user port,
+    it does not start the device before the switch connects."""
     if nic.kind is PortKind.VHOST_USER:
         server = ",server=on,wait=off" if nic.server else ""
         socket = f"socket,id=port{index},path={nic.path}{server}"
@@ -200,7 +202,8 @@ def _backend(index: int, nic: Endpoint, mode: str | None) -> tuple[str, ...]:
 
 
 def _missing(version: str, mode: str) -> dict[str, tuple[str, str]]:
-    """Return the ports that this QEMU cannot give a guest, with the reason and a hint."""
+    """Return the kinds of ports that this QEMU cannot give to a guest, with the reason and a
+    hint."""
     major = version.partition(".")[0]
     if mode == KVM or (major.isdigit() and int(major) >= _SHARES_FROM):
         return {}

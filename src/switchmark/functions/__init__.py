@@ -1,4 +1,4 @@
-"""This table lists the network functions: to add one, add its file and one line here."""
+"""The table of network functions: to add a function, add its file and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module says what a network function must offer: a program in a node, with ports."""
+"""The contract of a network function: a program in a node, with ports."""
 
 from __future__ import annotations
 
@@ -15,60 +15,63 @@ from switchmark.switches.base import Counting
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A function with where it runs."""
+    """A function and its place in a test."""
 
     node: Node
-    """Its node."""
+    """The node of the function."""
     ports: tuple[Port, ...]
-    """Its ports."""
+    """The ports of the function."""
     ends: tuple[Endpoint, ...]
-    """What it opens at each port."""
+    """The endpoints that the function opens, in the order of the ports."""
     wiring: Wiring
     """The wiring of the switch under test."""
     cores: tuple[int, ...] = ()
-    """The CPUs of a function that polls."""
+    """The CPUs of a polling function."""
     next_macs: Mapping[str, str] = field(default_factory=dict)
-    """The destination of frames that leave by a port, where the function writes MACs; else
-    empty."""
+    """The destination MAC of frames by egress port, if the function writes MACs; else empty."""
     version: Version | None = None
-    """What a probe of the function found on its host; None where nobody has probed it."""
+    """The version from a probe of the function on its host; None if it was not probed."""
 
 
 class Function(ABC):
-    """A network function (VNF) is a program in a node that takes frames from its ports and sends
-    frames to them. A driver says its name, a summary, its kinds of ports and counters, `probe` and
-    `start`. Every method but `probe` is pure."""
+    """The base class of network functions (VNFs): programs in a node that receive and send frames
+    at their ports. A driver defines its name, summary, kinds of ports and counters, `probe` and
+    `start`. Every method except `probe` is pure."""
 
     name: str
     summary: str
     port_kinds: frozenset[PortKind]
 
     counters: Counting[Hosted]
-    """By port. What was dropped is what the function lost, and nobody else counts."""
+    """The counters by port. Drops are the frames that the function itself lost."""
 
     played: bool = False
-    """The traffic program plays it, by commands; it then has no counters of its own."""
+    """The traffic program plays this function on command, so it has no separate counters."""
 
     forwards: bool = True
-    """It has two ports and sends out at one what came in at the other."""
+    """The function has two ports, and forwards frames from each port to the other."""
 
     rewrites: bool = False
-    """It forwards with its own source MAC, and the next port's as destination."""
+    """The function forwards with its own source MAC, and the MAC of the next port as the
+    destination."""
 
     rewrites_if_asked: bool = False
-    """It does so where the axis `function_semantics` is `mac` (`Hosted.next_macs`)."""
+    """The function rewrites MACs if the axis `function_semantics` is `mac` (`Hosted.next_macs`)."""
 
     polls: bool = False
-    """It keeps a CPU busy."""
+    """The function keeps a CPU busy."""
 
     capabilities: frozenset[str] = frozenset()
-    """Those of Linux, without `CAP_`, that it needs in a container beside those of the engine."""
+    """The Linux capabilities, without `CAP_`, that the function needs in a container in addition to
+    those of the engine."""
 
     devices: tuple[str, ...] = ()
-    """The device files that it needs in a container beside those of the engine."""
+    """The device files that the function needs in a container in addition to those of the
+    engine."""
 
     def writes_macs(self, semantics: str) -> bool:
-        """Say whether it writes both MACs, by the value of the axis `function_semantics`."""
+        """Return whether the function writes both MACs, given the value of the axis
+        `function_semantics`."""
         return self.rewrites or (semantics == "mac" and self.rewrites_if_asked)
 
     @abstractmethod
@@ -77,13 +80,13 @@ class Function(ABC):
 
     @abstractmethod
     def start(self, hosted: Hosted) -> Plan:
-        """Return the steps that start the program in its node. One that the traffic program plays
-        has not opened its ports then."""
+        """Return the steps that start the program in its node. A program of the traffic process
+        opens its ports later."""
 
     def accepts(self, hosted: Hosted) -> str | None:
-        """Return the reason why it cannot have such ports, or None if it can."""
+        """Return the reason why the function cannot have such ports, or None if it can."""
         return None
 
     def settled(self, hosted: Hosted) -> Plan:
-        """Return the steps that wait until it forwards; they do nothing else."""
+        """Return the steps that wait until the function forwards, and change nothing."""
         return ()

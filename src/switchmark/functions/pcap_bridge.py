@@ -1,5 +1,5 @@
-"""A small bridge on libpcap writes at one port what it reads at the other, as in Bonafiglia 2015.
-Its program is `traffic/src/pcap_bridge.c`."""
+"""A small libpcap bridge copies frames between two ports, as in Bonafiglia 2015. Its program is
+`traffic/src/pcap_bridge.c`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _counter_commands(hosted: Hosted) -> tuple[Run, ...]:
 
 
 def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
-    """Return the frames that libpcap had no room for, and those that a port did not take."""
+    """Return the frames per port, with those that libpcap had no room for and those that a port
+    refused."""
     try:
         printed = json.loads(outputs[0])
         counts = [
@@ -45,8 +46,8 @@ def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
 
 
 class PcapBridge(Function):
-    """The bridge is one process, asleep while no frame waits. It keeps its counts in a file of the
-    run, brought up to date whenever nothing waits."""
+    """The bridge is one process, which sleeps while no frame waits. It keeps its counts in a file
+    of the run, and updates the file whenever no frame waits."""
 
     name = "pcap-bridge"
     summary = "a bridge of two ports on libpcap, as in Bonafiglia 2015"
@@ -55,7 +56,7 @@ class PcapBridge(Function):
     counters = Counting(_counter_commands, _parse_counters)
 
     def probe(self, host: Host) -> Version:
-        """Return its version and that of libpcap."""
+        """Return the versions of the bridge and of libpcap."""
         text, *_ = probe_version(
             host,
             (program_path(_PROGRAM), "version"),

@@ -1,8 +1,7 @@
-"""Any switch that can be given its ports may run inside a node, as a function that forwards between
-two of them.
+"""Any switch that can take existing ports may run inside a node as a function between two ports.
 
-This module knows no switch by name: each says in its own file (`function_kinds`) what it can be
-given.
+The module is independent of any single switch: drivers declare the ports that they can take
+(`function_kinds`).
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from switchmark.switches.base import Counters, Counting, Switch, program_at
 from switchmark.switches.versions import probe_asked
 
 _ONLY_CPU = (0,)
-"""Of a machine with a kernel of its own, which is pinned as a whole."""
+"""The only CPU of a virtual machine; the machine is pinned as a whole."""
 
 
 class SwitchFunction(Function):
-    """The switch forwards as it does unless asked otherwise: between two ports every one is a wire,
-    which leaves frames as they are. One that can writes both MACs where that is asked for."""
+    """The switch forwards by its default semantics: between two ports every switch is a wire, which
+    leaves frames unchanged. On request, a capable switch writes both MACs."""
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -38,12 +37,13 @@ class SwitchFunction(Function):
         self.rewrites_if_asked = switch.writes_next_macs
         self.devices = switch.devices
         self.counters = Counting(self._counter_commands, self._parse_counters)
-        # One of interfaces makes its own; one of sockets is of DPDK, as is the engine of that name.
+        # Switches on interfaces create interfaces; switches on sockets use DPDK, as the engine dpdk
+        # does.
         of_interfaces = not KERNEL_PORTS.isdisjoint(self.port_kinds)
         self.capabilities = frozenset({"NET_ADMIN" if of_interfaces else "SYS_NICE"})
 
     def _wiring(self, hosted: Hosted) -> Wiring:
-        """Return the wiring that the switch has as a function: two ports, joined both ways."""
+        """Return the wiring of the switch as a function: two ports, joined in both directions."""
         ports = tuple(
             Port(
                 id=port.id,
@@ -71,11 +71,11 @@ class SwitchFunction(Function):
             version=Version(""),
             cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
             queues=1,
-            # The rings of a machine's NIC are as long as QEMU makes them.
+            # QEMU sets the ring length of a virtual machine's NICs.
             descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
             tuning=Tuning(),
         )
-        if environment.own_kernel:  # a machine has its own programs, by their usual names
+        if environment.own_kernel:  # a VM has its own programs, under their usual names
             return replace(wiring, version=Version("", program=PurePath(self._switch.program).name))
         found = {} if hosted.version is None else {(wiring.at.host, self.name): hosted.version}
         return program_at(wiring, self._switch, found)

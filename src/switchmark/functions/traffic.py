@@ -1,6 +1,7 @@
-"""The traffic program plays functions, and is told what to do through its stdin and stdout.
+"""The functions that the traffic program plays, controlled through its stdin and stdout.
 
-One process serves many trials: a JSON object a line each way (`traffic/src/command.h`).
+One process serves many trials: commands and answers are JSON objects, one per line
+(`traffic/src/command.h`).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _NO_SIGNAL = 0
 
 
 def process_name(node: Node) -> str:
-    """Return the name of the traffic process of a node, in plans and logs."""
+    """Return the name of a node's traffic process, in plans and logs."""
     return f"traffic-{node.name}"
 
 
 class Traffic(Function):
-    """One process of switchmark-traffic plays the functions of a node. It ends with its stdin, not
-    by SIGTERM: that would reach but the client of a container's runtime, and leave a zombie for
-    init to reap."""
+    """One process of switchmark-traffic plays the functions of a node. It ends at the end of its
+    stdin. SIGTERM would reach only the client of a container runtime, and leave a zombie for init
+    to reap."""
 
     name = "traffic"
     summary = "the traffic program as an end: sender, receiver, client or server"
@@ -57,8 +58,8 @@ class Traffic(Function):
 
 
 class Forwarder(Traffic):
-    """The traffic program forwards between two ports: it writes both MACs and touches nothing
-    else."""
+    """The traffic program forwards between two ports: it rewrites both MACs and leaves the rest of
+    the frame unchanged."""
 
     name = "forwarder"
     summary = "the traffic program, from port to port: it writes both MACs"
@@ -67,7 +68,7 @@ class Forwarder(Traffic):
 
 
 class TrafficProcess:
-    """This object talks to a traffic process that runs; `part` names it in errors."""
+    """A client for a running traffic process; `part` names the process in errors."""
 
     def __init__(self, part: str, process: Process) -> None:
         self.part = part
@@ -75,14 +76,14 @@ class TrafficProcess:
 
     @property
     def slow(self) -> bool:
-        """Say whether it is on a host that may take longer than others."""
+        """Return whether the process is on a host that responds more slowly than usual."""
         return self._process.patience > 1
 
     def ask(self, command: str, *, timeout_s: float = 10.0, **members: Any) -> Message:
         """Send a command and return its answer.
 
-        TrialFailed with the program's last words if it has died, with its reason if it
-        refuses, and if it does not answer in `timeout_s`.
+        TrialFailed if the program has died (with its last output), refuses (with its reason), or
+        does not answer within `timeout_s`.
         """
         self.send(command, **members)
         return self.answer(command, timeout_s=timeout_s)
@@ -95,7 +96,7 @@ class TrafficProcess:
             raise self._died() from broken
 
     def answer(self, command: str, *, timeout_s: float = 10.0) -> Message:
-        """Return the answer to the command sent before."""
+        """Return the answer to the command that was sent last."""
         line = self._process.receive(timeout_s)
         if line is None:
             if self._process.poll() is not None:
@@ -110,7 +111,7 @@ class TrafficProcess:
         return answer
 
     def hang_up(self) -> None:
-        """Send no more commands, so that the program ends."""
+        """Close the command channel, so that the program ends."""
         self._process.hang_up()
 
     def _died(self) -> TrialFailed:

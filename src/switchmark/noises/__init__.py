@@ -1,4 +1,4 @@
-"""This table lists the noises: to add one, add its file and one line here."""
+"""The table of noises: to add a noise, add its file and one line here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TABLE: Table[Noise] = load_plugins(
 )
 
 CPUS_OF_PARTS = ("switch", "functions")
-"""Words for the CPUs that a placement gives to these."""
+"""Names for the CPUs that a placement gives to these parts."""
 
 
 def parse_noise(text: str) -> tuple[str, str | tuple[int, ...]]:
-    """Return the kind of `KIND[:CPUS]`, and its CPUs: a word of CPUS_OF_PARTS, or numbers, none for
-    wherever the kernel likes. UsageError if it is written otherwise."""
+    """Return the kind of `KIND[:CPUS]`, and its CPUs: a name from CPUS_OF_PARTS, or numbers; empty
+    means that the kernel chooses. UsageError for any other syntax."""
     kind, colon, cpus = text.partition(":")
     if kind not in TABLE:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""This module says what a noise must offer: other work on the host while a test is measured."""
+"""The contract of a noise: background load on the host during a test."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from switchmark.model.version import Version
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """This record says where a noise is made. `prefix` begins the names of all that it makes,
-    `run_dir` is the run's folder. `cpus` are those that it keeps to (empty: wherever the kernel
-    likes), `workers` how many of them it is to keep busy."""
+    """The place of a noise. All its names begin with `prefix`; `run_dir` is the run's folder.
+    `cpus` are its CPUs (empty: the kernel chooses), `workers` is the number of CPUs to keep
+    busy."""
 
     prefix: str
     run_dir: str
@@ -23,8 +23,8 @@ class Site:
 
 
 class Noise(ABC):
-    """A noise keeps CPUs of the host busy. A driver says its name, a summary, `probe` and `start`.
-    Its processes are Spawns, which must live until they are stopped."""
+    """A noise keeps CPUs of the host busy. A driver defines its name, summary, `probe` and `start`.
+    Its processes are Spawns, and must run until they are stopped."""
 
     name: str
     summary: str
@@ -39,5 +39,5 @@ class Noise(ABC):
 
 
 def on_cpus(site: Site, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the argv that keeps a command, and what it starts, on the site's CPUs."""
+    """Return the argv that pins a command and its children to the site's CPUs."""
     return ("taskset", "-c", ",".join(map(str, site.cpus)), *argv) if site.cpus else argv

@@ -1,4 +1,4 @@
-"""Workers of stress-ng do one thing without end, one on each CPU."""
+"""Workers of stress-ng repeat one operation, with one worker per CPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from switchmark.noises.base import Noise, Site, on_cpus
 
 @dataclass(slots=True)
 class Stress(Noise):
-    """This noise is one class of stress-ng's workers: `stressor` is the option that takes their
-    number."""
+    """A class of stress-ng workers: `stressor` is the option for their number."""
 
     name: str
     summary: str

@@ -1,6 +1,6 @@
-"""A web server under load makes the noise of the dissertation of 2017: nginx and ab.
+"""A web server under load, the noise of the dissertation of 2017: nginx and ab.
 
-Both are in a network namespace of the run: not a frame of theirs leaves its loopback.
+Both run in a network namespace of the run: all their frames stay on its loopback interface.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from switchmark.model.version import Version
 from switchmark.noises.base import Noise, Site, on_cpus
 
 _URL = "http://127.0.0.1:8080/"
-_CLIENTS = 100  # at once, as the Apache benchmark of the Phoronix suite has them
-_REQUESTS = 1_000_000  # of one ab, which has 32 bytes for each: some twenty seconds
+_CLIENTS = 100  # concurrent, as the Apache benchmark of the Phoronix suite sets it
+_REQUESTS = 1_000_000  # per ab process, which needs 32 bytes per request: some twenty seconds
 _AGAIN = 'while "$@" >/dev/null; do :; done'
-"""The clients go on until they are stopped, or ab fails."""
+"""The clients run until they are stopped, or until ab fails."""
 
 _CONFIG = """\
 daemon off;
@@ -44,10 +44,10 @@ _PAGE = "0123456789abcdef" * 64
 
 
 class Web(Noise):
-    """Processes of ab, one after the other, ask nginx for one page again and again.
+    """Successive ab processes request the same page from nginx.
 
-    An nginx with workers writes its title over its environment, and with it over the run's mark:
-    this one has none.
+    nginx runs without workers: with workers it overwrites its environment with its title, and so
+    loses the run's mark.
     """
 
     name = "web"

@@ -1,4 +1,4 @@
-"""This table lists the scenarios: to add one, add its file and one line here."""
+"""The table of scenarios: to add a scenario, add its file and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module says what a scenario must offer: it draws parts and flows on a topology."""
+"""The contract of a scenario: it draws parts and flows on a topology."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _HINT = "--nic a0=SWITCH-NIC:GENERATOR-NIC,b0=SWITCH-NIC:GENERATOR-NIC"
 
 
 class Scenario(ABC):
-    """A scenario says which parts a test has and which flows pass the switch between them. A driver
-    says its name, a summary and `draw`."""
+    """A scenario defines the parts of a test and the flows through the switch between them. A
+    driver defines its name, summary and `draw`."""
 
     name: str
     summary: str
 
     @abstractmethod
     def draw(self, topology: Topology, test: Test) -> None:
-        """Draw `test.pairs` pairs, in the test's direction. UsageError for axes that it cannot
-        follow."""
+        """Draw `test.pairs` pairs, in the test's direction. UsageError for axes that the scenario
+        does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A real physical port is the switch's NIC and the one at the other end of its cable."""
+    """The NICs of a real physical port: the switch's NIC, and the NIC at the other end of its
+    cable."""
 
     switch_end: str
     peer: str
@@ -38,9 +39,9 @@ class Nic:
 
 def nics(test: Test) -> dict[str, Nic]:
     """Return the NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`, or
-    `a0=03:00.0:04:00.0,...` by PCI addresses, which get their domain.
+    `a0=03:00.0:04:00.0,...` by PCI address; the domain is added.
 
-    UsageError if it is written otherwise.
+    UsageError for any other syntax.
     """
     by_part: dict[str, Nic] = {}
     for word in (test.nic or "").split(",") if test.nic else []:
@@ -64,8 +65,8 @@ def nics(test: Test) -> dict[str, Nic]:
 
 
 def _ends(text: str) -> tuple[str, str] | None:
-    """Return the two NICs of `NIC:NIC`. A PCI address has colons of its own, an interface has
-    none."""
+    """Return the two NICs of `NIC:NIC`. A PCI address contains colons, an interface name does
+    not."""
     if pci_address(text):
         return None
     for at in (index for index, letter in enumerate(text) if letter == ":"):
@@ -76,7 +77,7 @@ def _ends(text: str) -> tuple[str, str] | None:
 
 
 def copied(topology: Topology, test: Test, source: Port, sinks: Sequence[Port]) -> None:
-    """Draw the flow of a pair to its sink, the first, and copies of it to the others."""
+    """Draw the flow of a pair to its first sink, and copies of the flow to the other sinks."""
     first, *others = sinks
     flow = topology.flow(source, first)
     if test.direction == "bi":
@@ -86,28 +87,28 @@ def copied(topology: Topology, test: Test, source: Port, sinks: Sequence[Port]) 
 
 
 def functions(topology: Topology, test: Test, first: int) -> tuple[Port, ...]:
-    """Draw the functions that receive the frames of a pair, and copies of them: `f` and this
-    number, and those that follow."""
+    """Draw the functions that receive the frames of a pair and their copies: `f` and consecutive
+    numbers from `first`."""
     numbers = range(first, first + test.copies)
     return tuple(topology.function(f"f{number}")[0] for number in numbers)
 
 
 def physical_sinks(topology: Topology, test: Test, pair: int) -> tuple[Port, ...]:
-    """Draw the physical ports that receive the frames of a pair, and copies of them: `b` and a
+    """Draw the physical ports that receive the frames of a pair and their copies: `b` and a
     number."""
     numbers = range(pair * test.copies, (pair + 1) * test.copies)
     return tuple(physical(topology, test, f"b{number}") for number in numbers)
 
 
 def forwarders(topology: Topology, test: Test, names: Sequence[str]) -> tuple[Port, ...]:
-    """Draw the functions of a chain that forward, and return their ports in the order in which
-    frames pass them."""
+    """Draw the forwarding functions of a chain, and return their ports in the order of the frames'
+    path."""
     function = _USUAL if test.function == AXES["function"].default else test.function
     return tuple(port for name in names for port in topology.function(name, function, ports=2))
 
 
 def physical(topology: Topology, test: Test, name: str) -> Port:
-    """Draw a physical port: the NICs that the test names for it, or emulated."""
+    """Draw a physical port, with the NICs that the test names for it; emulated otherwise."""
     nic = nics(test).get(name)
     return topology.physical(
         name, nic=nic.switch_end if nic else None, nic_peer=nic.peer if nic else None

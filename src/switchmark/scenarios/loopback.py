@@ -8,12 +8,12 @@ from switchmark.scenarios.base import Scenario, forwarders, physical
 
 
 class Loopback(Scenario):
-    """The topology has `chains` chains of `chain` functions between `a0` and `b0`, which all of
-    them share, and one between the ends of each further pair.
+    """The topology has `chains` chains of `chain` functions between `a0` and `b0`, which all chains
+    share, and a chain between the ends of each further pair.
 
-    A function has two ports; each way from one function to the next leads through the switch. Ports
-    are drawn in the order in which frames pass them, so that 2i and 2i+1 are joined where a pair
-    has one chain. The functions are `f1`, `f2`, ..., those of several chains `c1f1`, ....
+    A function has two ports; every hop from one function to the next passes the switch. Ports are
+    drawn in the order of the frames' path, so ports 2i and 2i+1 are joined if a pair has one chain.
+    The functions are `f1`, `f2`, ..., and with several chains `c1f1`, ....
     """
 
     name = "loopback"
@@ -32,7 +32,7 @@ class Loopback(Scenario):
             names = [f"{of_chain}f{i + 1}" for i in range(test.chain)]
             chains.append(forwarders(topology, test, names))
         b = physical(topology, test, f"b{pair}")
-        # The flows of a sender are numbered in a row.
+        # The flows of a sender have consecutive numbers.
         for c, ports in enumerate(chains):
             topology.flow(a, b, *ports, split=c if several else None)
         if test.direction == "bi":

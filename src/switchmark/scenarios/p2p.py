@@ -8,8 +8,8 @@ from switchmark.scenarios.base import Scenario, copied, physical, physical_sinks
 
 
 class P2p(Scenario):
-    """The topology has pairs of one source and one sink, or copies of it, all through the same
-    switch."""
+    """The topology has pairs of one source and one sink (or several, for copies), all through the
+    same switch."""
 
     name = "p2p"
     summary = "from one physical port to another"

@@ -1,4 +1,4 @@
-"""Frames go from a physical port to a function, through others perhaps."""
+"""Frames go from a physical port to a function, optionally through other functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from switchmark.scenarios.base import Scenario, copied, forwarders, functions, p
 
 
 class P2v(Scenario):
-    """The topology has pairs of one source and one sink, or copies of it, all through the same
-    switch.
+    """The topology has pairs of one source and one sink (or several, for copies), all through the
+    same switch.
 
-    Of a chain of functions the last receives, and those before it forward. They are `f1`, `f2`,
-    ..., those of several pairs `c1f1`, ..., as in loopback.
+    In a chain of functions the last receives, and the others forward. They are `f1`, `f2`, ..., and
+    with several pairs `c1f1`, ..., as in loopback.
     """
 
     name = "p2v"

@@ -8,8 +8,8 @@ from switchmark.scenarios.base import Scenario, copied, physical_sinks
 
 
 class V2p(Scenario):
-    """The topology has pairs of one source and one sink, or copies of it, all through the same
-    switch."""
+    """The topology has pairs of one source and one sink (or several, for copies), all through the
+    same switch."""
 
     name = "v2p"
     summary = "from a function to a physical port"

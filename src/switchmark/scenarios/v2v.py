@@ -8,8 +8,8 @@ from switchmark.scenarios.base import Scenario, copied, functions
 
 
 class V2v(Scenario):
-    """The topology has pairs of one source and one sink, or copies of it, all through the same
-    switch."""
+    """The topology has pairs of one source and one sink (or several, for copies), all through the
+    same switch."""
 
     name = "v2v"
     summary = "from one function to another"
