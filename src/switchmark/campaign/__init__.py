@@ -1,1 +1,2 @@
-"""This package holds campaigns: axes expanded to tests, run in blocks, stored, resumed."""
+"""Campaigns: the expansion of axes to tests, the run in blocks, the run folder, and the
+resumption."""

@@ -1,9 +1,9 @@
-"""This module tells beforehand about how long tests take to run. It is pure: it reads no clock and
-looks at no host.
+"""The estimate of a run's duration before the run. This module is pure: it reads no clock and
+accesses no host.
 
-A run is replayed by its sums: which visits there are, which paths these need, what is measured on
-cables first, and the trials. The constants are what these took on a host of two busy cores; on a
-quiet host a run is done sooner, as a search and a calibration want fewer trials there.
+The estimate adds up the parts of a run: visits, the paths they need, measurements on cables, and
+trials. The constants are times on a host with two busy cores. A quiet host is faster, because
+searches and calibrations need fewer trials there.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from switchmark.searches.base import LoadBounds, usual_repeats
 from switchmark.switches import TABLE as SWITCHES
 
 _START_S = 1.0
-"""To begin and to end a run."""
+"""The start and end of a run."""
 
 _VISIT_S = 1.0
-"""Beside the trials of a visit: mostly the noise of the host before it and after it."""
+"""A visit without its trials: mostly the measurement of the host's noise before and after it."""
 
 _TRIAL_S = 0.15
-"""Beside the warm-up and the measured phase: orders, and frames on their way."""
+"""A trial without warm-up and measured phase: commands, and frames in flight."""
 
 _PATH_S = 0.7
-"""To set a path up, to try it with a few frames, and to take it down."""
+"""The set-up, gate and tear-down of a path."""
 
 _PROGRAM_S = 1.2
-"""More for a switch that is a program, which has to start."""
+"""The additional start-up time of a switch that is a program."""
 
 _RATE_ON_CABLES_S = 3.2
-"""A calibration: up to five short trials on a cable and one into nothing."""
+"""A calibration: up to five short trials on a cable and one into a null sink."""
 
 _LATENCY_ON_CABLE_S = 1.8
-"""The floor of a latency: three short trials on a cable."""
+"""The baseline of a latency: three short trials on a cable."""
 
 
 def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
-    """Return about how many seconds a run of these tests takes, each measured for the first time,
-    with what is measured on cables unless it is not `calibrated`.
+    """Return an estimate of the seconds that a first run of these tests takes, including the
+    measurements on cables if `calibrated`.
 
-    A switch or an environment that this installation does not have takes what the usual one does.
+    A switch or an environment that this installation lacks counts with the usual time.
     """
     asked = list(dict.fromkeys(tests))
     references = dict.fromkeys(each for each in map(saturated, asked) if each is not None)
@@ -67,8 +67,8 @@ def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
 
 
 def _visits(tests: Sequence[Test]) -> Iterator[list[Test]]:
-    """Yield the tests of each round: repeats that do not depend on each other are made in turn with
-    those of the other tests. The path of a test that is compared in turn stays up."""
+    """Yield the tests of each round. Independent repeats alternate with those of the other tests;
+    tests that are compared in turn keep their paths up."""
     stay_up = {index for group in groups(tests) for index in group}
     rounds = [
         _repeats(test) if len(tests) > 1 and is_independent(test) and index not in stay_up else 1
@@ -87,13 +87,13 @@ def _trials_s(test: Test) -> float:
 
 
 def _trials(test: Test) -> tuple[float, ...]:
-    """Return the durations of the trials that a test takes."""
+    """Return the durations of a test's trials."""
     search, bounds = SEARCHES[test.search], _bounds(test)
     return search.usual_durations(bounds) * (1 if search.independent else usual_repeats(bounds))
 
 
 def _repeats(test: Test) -> int:
-    """Return how often a test takes its turn."""
+    """Return the number of rounds that a test takes part in."""
     return usual_repeats(_bounds(test))
 
 
@@ -128,8 +128,8 @@ def _node_s(environment: str) -> float:
 
 @cache
 def _functions(scenario: str, pairs: int, copies: int, chain: int, chains: int) -> int:
-    """Return how many functions a scenario has, each in a node of its own; 0 if it cannot be
-    drawn."""
+    """Return the number of functions in a scenario, each in its own node; 0 if the scenario is
+    invalid."""
     sizes = {"pairs": pairs, "copies": copies, "chain": chain, "chains": chains}
     topology = Topology()
     try:
@@ -140,7 +140,7 @@ def _functions(scenario: str, pairs: int, copies: int, chain: int, chains: int) 
 
 
 def _on_cables_s(test: Test) -> float:
-    """Return what is measured without the switch first; nothing where no cable can be had."""
+    """Return the seconds of the measurements without the switch; 0 if no cable is possible."""
     environment = ENVIRONMENTS.get(test.environment)
     if environment and environment.own_kernel:
         return 0.0
@@ -150,6 +150,6 @@ def _on_cables_s(test: Test) -> float:
 
 
 def _cable_of(test: Test) -> Hashable:
-    """Return what the figures of a cable depend on, so that tests which share one are known."""
+    """Return a key of the settings that a cable's figures depend on, which tests may share."""
     usual = test.model_copy(update=usual_values("switch", "method"))
     return usual.model_copy(update={"rate": "max"} if test.dimension == "throughput" else {})

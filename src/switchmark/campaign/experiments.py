@@ -1,7 +1,7 @@
-"""This module makes the tests of a paper's experiment. What this build cannot express waits for it
-and is no error.
+"""The tests of a paper's experiment. A point that this build cannot express waits for the missing
+feature; that is no error.
 
-It reads no machine: whether this host can run a test is asked elsewhere.
+This module reads nothing from a host: other modules decide whether this host can run a test.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from switchmark.papers.points import At, Point, Scalar, meaning
 _OF_A_FILE = ("name", "tests")
 
 _value = cache(read_value)
-"""Experiments have few words, each many times."""
+"""Experiments have few distinct words, each many times."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPoint:
-    """A planned point has the test that makes it, or what it waits for."""
+    """A planned point: its test, or the reason why it waits."""
 
     point: Point
     test: Test | None
@@ -44,13 +44,13 @@ def planned(
     quick: bool = False,
     as_published: bool = False,
 ) -> list[PlannedPoint]:
-    """Return the points of an experiment, each once: by its first axis, then by the next, each in
-    the order in which its values are written.
+    """Return the points of an experiment without duplicates, sorted by its first axis, then by the
+    next, each in the order of its written values.
 
-    `options` are axes of the command line, which take the place of the experiment's. Rates are
-    relative to this host where the file says how, unless they are wanted `as_published`. What is
-    changed for that or for a quick run holds in the blocks that name it; how tests are measured
-    holds in all.
+    `options` are axes of the command line; they replace the experiment's axes. Rates are relative
+    to this host if the file says so, except with `as_published`. Changes for relative rates and for
+    a quick run apply to the blocks that name the axis; changes of axes that describe the method
+    apply to all blocks.
     """
     owner = experiment.owner
     points: dict[str, PlannedPoint] = {}
@@ -65,7 +65,7 @@ def planned(
         for combination in itertools.product(*words.values()):
             asked = dict(zip(words, combination, strict=True))
             if asked.get("locality", "local") == "local" and "," in asked.get("hosts", ""):
-                del asked["hosts"]  # are those of the points between hosts
+                del asked["hosts"]  # they belong to the points between hosts
             made = _planned(experiment, asked, check)
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):
@@ -84,7 +84,7 @@ def _by_axes(points: Sequence[PlannedPoint], axes: Sequence[str]) -> list[Planne
 
 
 def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:
-    """Return the campaign of the points that can be run."""
+    """Return the campaign of the points that can run."""
     return Campaign(name, grouped(point.test for point in points if point.test is not None))
 
 
@@ -95,7 +95,7 @@ def _blocks(campaign: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
-    """Return the values of an axis as they are written."""
+    """Return the values of an axis as written."""
     name = field_name(axis)
     if name not in AXES:
         raise UsageError(f"there is no axis named '{axis}'")
@@ -105,12 +105,12 @@ def _words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
 
 
 def _on(at: At, axes: Sequence[str]) -> At:
-    """Return the part of an `at` that is about these axes."""
+    """Return the part of an `at` that concerns these axes."""
     return {axis: words for axis, words in at.items() if axis in axes}
 
 
 def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> PlannedPoint:
-    """Return the point that some words ask for."""
+    """Return the point for a set of words."""
     waits = [experiment.waits] if experiment.waits else list(_unknown(asked))
     if not waits and asked.get("locality") == "remote" and "hosts" not in asked:
         waits = ["--hosts, two for locality remote"]
@@ -128,7 +128,7 @@ def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> 
 
 
 def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
-    """Yield the words that are values of no axis in this build, with the axis."""
+    """Yield the words that are no value of their axis in this build, with the axis."""
     for name, word in asked.items():
         table = AXES[name].table
         if table and word not in importlib.import_module(f"switchmark.{table}").TABLE:
@@ -141,7 +141,7 @@ def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
 
 
 def _place(axis: str, test: Test | None, asked: Mapping[str, str]) -> Any:
-    """Return where a point is on an axis: by its test, or by the word where it has none."""
+    """Return the position of a point on an axis, from its test or else from the word."""
     name = field_name(axis)
     if test is not None:
         return AXES[name].meaning(getattr(test, name))

@@ -1,9 +1,8 @@
-"""This module reads campaign files and the axes of a command line: text in, tests out; and writes
+"""The reader of campaign files and of axes on a command line: it makes tests from text, and writes
 tests back to a file.
 
-Every problem is found before any is reported, each with its place. Names are judged by the `check`
-that the caller passes in; this module knows of no table but that of searches, and touches no
-machine.
+It collects all problems before it reports them, each with its place. The caller's `check` judges
+names; this module knows only the table of searches and touches no host.
 """
 
 from __future__ import annotations
@@ -37,35 +36,36 @@ from switchmark.searches import TABLE as SEARCHES
 
 _UNNAMED = "run"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""The name of a campaign, and of a run."""
+"""The name of a campaign or of a run."""
 
 _PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp")}
 _COMPARED = {name: axis.compared for name, axis in AXES.items() if axis.compared is not None}
-"""What a test has by itself where several switches are compared: rounds of short trials, in turn,
-which together take no longer than one of the usual duration."""
+"""The default values of a test that compares several switches: rounds of short trials in turn,
+which together take no longer than one trial of the default duration."""
 
 _APART = {name: axis.apart for name, axis in AXES.items() if axis.apart is not None}
-"""The same where they are not measured in turn: set up for each trial, it is longer."""
+"""The same if the switches are not measured in turn. The path is set up for each trial, so the
+trial is longer."""
 
 _GIVEN = {name: axis.given for name, axis in AXES.items() if axis.given is not None}
-"""The same where the duration of a trial is given: at least so many tell something."""
+"""The same if the user sets the duration of a trial: the fewest repeats that are meaningful."""
 
 _LEFT = {name: (axis.chosen,) for name, axis in AXES.items() if axis.chosen}
-"""What is left to switchmark on a command line that names neither it nor a campaign."""
+"""The axes that switchmark chooses on a command line without these axes and without a campaign."""
 
 _NULL_TAG = "tag:yaml.org,2002:null"
 
 Check = Callable[[Test], Sequence[Refusal]]
-"""Every reason why a test can never work; `path.refusals.check`."""
+"""A function that returns every reason why a test can never work: `path.refusals.check`."""
 
 Choose = Callable[[Sequence[Test]], Sequence[Test]]
-"""Returns tests, in order, with what they leave to switchmark; `path.choosing.with_engines`."""
+"""A function that fills in the choices that tests leave to switchmark, in order:
+`path.choosing.with_engines`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """A campaign is a list of tests to be run, in the written order: the number of a test is its
-    index plus one."""
+    """A list of tests to run, in the written order: a test's number is its index plus one."""
 
     name: str
     tests: tuple[Test, ...]
@@ -77,7 +77,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """An axis has values, and a place where they are written."""
+    """The values of an axis, and the place where they are written."""
 
     values: tuple[Any, ...]
     place: Place
@@ -96,8 +96,8 @@ def load(
     in_turn: bool = True,
 ) -> Campaign:
     """Return the campaign in a file, with axes of the command line in place of the file's. Without
-    `choose` nothing is left to switchmark; without `links`, a symbolic link to a file is
-    refused; `in_turn` as `from_options`."""
+    `choose`, switchmark chooses nothing. Without `links`, a symbolic link to a file raises an
+    error. For `in_turn` see `from_options`."""
     text = read_text(path, links=links)
     name = _name_of(path)
     return parse(text, options, check, choose, source=str(path), name=name, in_turn=in_turn)
@@ -113,8 +113,8 @@ def parse(
     name: str,
     in_turn: bool = True,
 ) -> Campaign:
-    """Return the campaign in the text of a file, as `load`. `source` is how its places are told,
-    `name` the campaign's unless the text has one."""
+    """Return the campaign in the text of a file (see `load`). `source` names the text in error
+    messages; `name` is the campaign's name unless the text has one."""
     problems = Problems()
     own_name, blocks = _read_blocks(text, source, problems)
     overrides = _read_options(options, problems)
@@ -132,9 +132,9 @@ def from_options(
     *,
     in_turn: bool = True,
 ) -> Campaign:
-    """Return the campaign that axes of the command line make by themselves. What `choose` can
-    choose is left to it unless it is given. `in_turn`
-    says that switches which are compared on this host are measured in turn."""
+    """Return the campaign of the axes on a command line alone. `choose` fills in axes that the
+    command line leaves open. `in_turn` says that switches compared on this host are measured in
+    turn."""
     problems = Problems()
     block = _read_options(options, problems)
     if problems:
@@ -144,7 +144,7 @@ def from_options(
 
 
 def dump(campaign: Campaign) -> str:
-    """Write a campaign file with one line a test; `load` makes the same tests of it."""
+    """Return a campaign file with one line per test; `load` makes the same tests from it."""
     differing = [axis for axis in varying(campaign.tests) if not AXES[axis].of_campaign]
     first = campaign.tests[0].model_dump()
     shared = {name: value for name, value in first.items() if name not in differing}
@@ -164,7 +164,8 @@ def _campaign(
     *,
     in_turn: bool,
 ) -> Campaign:
-    """Return the campaign of some products. `left` has values of axes that are not written."""
+    """Return the campaign of several products. `left` holds values for axes that are not
+    written."""
     problems = Problems()
     axes = [{**left, **{name: axis.values for name, axis in block.items()}} for block in blocks]
     if (total := sum(map(count, axes))) > MAX_TESTS:
@@ -193,8 +194,8 @@ def _campaign(
 def _check_names(
     blocks: Sequence[_Block], check: Check, problems: Problems, *, chosen: bool
 ) -> None:
-    """Add the names that are in no table: those can be told of tests that cannot be made yet.
-    `chosen`: a value by which one is left to switchmark is a name, too."""
+    """Add a problem for each unknown name, even if its test is invalid for other reasons. If
+    `chosen`, the word that leaves a choice to switchmark is a valid name."""
     for block in blocks:
         for name, axis in block.items():
             for value in axis.values if AXES[name].table else ():
@@ -206,8 +207,8 @@ def _check_names(
 
 
 def _for_all(refusal: Refusal, tests: Sequence[Test], check: Check) -> Refusal:
-    """Return the refusal of one of several tests. What it suggests is held against all of them, as
-    the axes of a campaign are set for all of its tests."""
+    """Return the refusal of a test among several. Its hint sets an axis for the whole campaign, so
+    change the hint unless it helps all of the tests."""
     for name, value in refusal.changes:
         if all(_helps({name: value}, test, check) for test in tests):
             return replace(refusal, hint=f"{AXES[name].option} {value}")
@@ -218,14 +219,15 @@ def _for_all(refusal: Refusal, tests: Sequence[Test], check: Check) -> Refusal:
 
 
 def _helps(change: Mapping[str, str], test: Test, check: Check) -> bool:
-    """Say whether a change leaves a test no reasons but others that it has anyway."""
+    """Return whether a change of axes removes all refusals about these axes and adds none."""
     others = {each.why for each in check(test) if change.keys().isdisjoint(each.axes)}
     return all(each.why in others for each in check(test.model_copy(update=change)))
 
 
 def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
-    """Return a test of one of several switches: repeated, unless the number of its trials is given,
-    or is its search's own affair. A duration that is given is that of each trial."""
+    """Return a test that compares several switches with the default values of a comparison, unless
+    the campaign sets its repeats or its search determines them. A duration that the campaign sets
+    applies to each trial."""
     search = SEARCHES.get(test.search)
     if "repeat" in block or test.until_certain is not None or not (search and search.independent):
         return test
@@ -237,8 +239,8 @@ def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
 
 
 def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
-    """Return the place that a refusal is about: where its first axis is written with a value other
-    than the usual one, or else at all; the last axis written where none of them is."""
+    """Return the place that a refusal is about: that of its first axis with an unusual value,
+    otherwise of its first written axis, otherwise of the last written axis."""
     written = [axis for axis in refusal.axes if axis in block]
     unusual = [axis for axis in written if getattr(test, axis) != AXES[axis].default]
     for axis in (*unusual, *written):
@@ -313,7 +315,7 @@ def _read_mapping(
 def _read_texts(
     node: yaml.Node, name: str, source: str, problems: Problems
 ) -> list[tuple[str, Place]]:
-    """Return the scalars of an axis' value or list, as they are written."""
+    """Return the scalars in an axis's value or list, as written."""
     key = AXES[name].key
     place = _place(node, source)
     if isinstance(node, yaml.MappingNode):

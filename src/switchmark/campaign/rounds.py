@@ -1,15 +1,14 @@
-"""This module says which test is measured next, on this host or at a free testbed of a lab. It is
-pure: it knows no workers and no clock.
+"""The order of measurements, on this host or on the free testbeds of a lab. This module is pure: it
+knows no workers and no clock.
 
-Repeats go in rounds: a host that drifts does so for all tests alike. Tests that are compared, which
-are alike but for the switch, are measured to their end together, a group after the other, with one
-repeat of each in each round. The order is drawn anew for each pair of rounds, and the second round
-of a pair has it the other way round: ABC CBA, BAC CAB. So what drifts by the same amount from trial
-to trial adds nothing to the sum of a pair, and nobody always comes first. All other tests have
-their rounds together.
+Repeats go in rounds, so that a host's drift affects all tests alike. Tests that differ only in the
+switch are compared: each group is measured as a whole before the next group, with one repeat of
+each test per round. Each pair of rounds has a new random order, and its second round is the reverse
+of its first: ABC CBA, BAC CAB. So a linear drift cancels in the sum of a pair, and no test always
+comes first. All other tests share one sequence of rounds.
 
-The testbeds of a lab share one sequence of rounds: there a test stays at the testbed that began it,
-so that its figure is of one host, unless its repeats are to be spread.
+The testbeds of a lab share one sequence of rounds. A test stays at the testbed that began it, so
+that its figure comes from one host, unless its repeats are spread.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from switchmark.path.hosts import hosts_of
 from switchmark.path.path import path_key
 
 _FOLLOWS = ("engine",)
-"""Axes that may differ with the switch: each switch may have the one that suits it."""
+"""The axes that may follow the switch: each switch may have the value that suits it."""
 
 
 def is_independent(test: Test) -> bool:
-    """Say whether other tests may come between the repeats of this one: its trials, or where it is
-    searched its searches."""
+    """Return whether other tests may run between the repeats of a test, which are trials or, for a
+    search of a rate, whole searches."""
     return test.repeat > 1 or test.until_certain is not None
 
 
 def groups(tests: Sequence[Test]) -> list[tuple[int, ...]]:
-    """Return the tests that are compared in turn, group by group, by their indices, in order."""
+    """Return the groups of tests that are compared in turn, by index, in order."""
     return sorted(
         tuple(indices)
         for indices in _compared(tests)
@@ -45,8 +44,8 @@ def groups(tests: Sequence[Test]) -> list[tuple[int, ...]]:
 
 
 def not_in_turn(tests: Sequence[Test], why: str | None = None) -> Mapping[Test, str]:
-    """Return the tests that are compared but not in turn, each with the reason: `why`, if that is
-    so of all of them."""
+    """Return the tests that are compared but not in turn, with the reason. `why` is the reason for
+    all of them, if it is set."""
     compared = [[tests[index] for index in indices] for indices in _compared(tests)]
     reasons = [(group, [why or _why_not(test) for test in group]) for group in compared]
     return {
@@ -55,8 +54,8 @@ def not_in_turn(tests: Sequence[Test], why: str | None = None) -> Mapping[Test, 
 
 
 def _compared(tests: Sequence[Test]) -> list[list[int]]:
-    """Return the indices of tests that are alike but for the switch, and for what follows it where
-    each switch has one: of two or more."""
+    """Return the indices of tests that differ only in the switch, and in axes that follow the
+    switch if each switch has one test. Groups have two tests or more."""
     together: list[list[int]] = []
     for indices in _alike(tests, *_FOLLOWS).values():
         if len({tests[index].switch for index in indices}) == len(indices):
@@ -68,7 +67,7 @@ def _compared(tests: Sequence[Test]) -> list[list[int]]:
 
 
 def _why_not(test: Test) -> str | None:
-    """Say why a test is not measured in turn with others; None if it can be."""
+    """Return the reason why a test cannot be measured in turn with others; None if it can."""
     if hosts_of(test):
         return "its switch is on another host"
     if not is_independent(test):
@@ -77,8 +76,8 @@ def _why_not(test: Test) -> str | None:
 
 
 def order_of_round(count: int, round_: int, seed: int, group: int = 0) -> list[int]:
-    """Return the order in which `count` tests are measured in a round, the first of which is 1. It
-    is drawn from the seed; with seed 0 the first round is as written."""
+    """Return the order of `count` tests in a round; rounds count from 1. The seed determines the
+    order; with seed 0 the first round is in written order."""
     pair, second = divmod(round_ - 1, 2)
     order = list(range(count))
     if seed or pair:
@@ -87,7 +86,7 @@ def order_of_round(count: int, round_: int, seed: int, group: int = 0) -> list[i
 
 
 def _alike(tests: Sequence[Test], *but: str) -> Mapping[Hashable, list[int]]:
-    """Return the indices of the tests that are alike but for the switch, and some axes."""
+    """Return the indices of tests that differ only in the switch and in the axes `but`."""
     axes = [name for name in AXES if name not in ("switch", *but)]
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for index, test in enumerate(tests):
@@ -96,16 +95,16 @@ def _alike(tests: Sequence[Test], *but: str) -> Mapping[Hashable, list[int]]:
 
 
 HERE = ""
-"""The name of this host as a place where tests are measured; testbeds of a lab have longer ones."""
+"""The name of this host as a place; testbeds of a lab have longer names."""
 
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An item is a test that is to be measured, or the reference of others: the test that finds the
-    R+ which their rates are shares of."""
+    """A test to measure, or a reference of tests: the test that finds the R+ for rates that are
+    shares of it."""
 
     index: int
-    """Its place in the campaign; of a reference that of the test for which it is measured."""
+    """The test's index in the campaign; for a reference, the index of the test that needs it."""
 
     test: Test
     key: str
@@ -116,39 +115,39 @@ class Item:
 
     is_reference: bool = False
     wanted_by: Item | None = None
-    """The test for which a reference is measured."""
+    """The test that needs this reference."""
 
     r_plus_pps: float | None = None
-    """What a reference has found."""
+    """The result of a reference."""
 
     set_up: dict[str, Any] = field(default_factory=dict)
-    """What the record of the reference tells of the set-up, for the visit that comes after it."""
+    """The set-up times in the reference's record, for the visit after it."""
 
     looks: int | None = None
-    """How often the run will have been judged, where the test has more repeats than were asked
-    for."""
+    """The number of evaluations of the run, this one included, if the test has more repeats than
+    requested."""
 
     repeats: Counter[str] = field(default_factory=Counter)
-    """How many repeats there are, trials or whole searches, by testbed."""
+    """The number of repeats, trials or whole searches, by testbed."""
 
     apart: bool = False
-    """Whether other tests come between its repeats, each of which is a visit then."""
+    """Whether other tests run between its repeats, each of which is then a visit."""
 
     among: tuple[Test, ...] = ()
-    """The tests that it is compared with in turn, itself too."""
+    """The tests that it is compared with in turn, including itself."""
 
     section: int = 0
     round: int = 0
     first_round: int = 0
-    """The first round of a test in turn, by the numbers that trials have. In the round before it
-    the path is set up, and nothing is measured."""
+    """The first round of a test in turn, in the numbering of its trials. The round before sets up
+    the path and measures nothing."""
 
     at: str | None = None
-    """Where it is measured now."""
+    """The place that measures it now."""
 
     done: bool = False
     lost: int = 0
-    """How many testbeds were lost with it."""
+    """The number of testbeds that were lost while they measured it."""
 
     path: Hashable = field(init=False)
 
@@ -157,28 +156,30 @@ class Item:
 
     @property
     def limit(self) -> int | None:
-        """Return how many new repeats its next visit may have; None for all that it wants."""
+        """Return the number of new repeats that the next visit may add; None for no limit."""
         if not self.apart:
             return None
         return 0 if self.round < self.first_round else 1
 
     @property
     def visits(self) -> list[Test]:
-        """Return what its further visits ask for, as far as that is known."""
+        """Return the tests of its remaining visits, as far as they are known."""
         if not self.apart:
             return [self.test]
         once = self.test.model_copy(update={"repeat": 1})
         return [once] * max(1, self.test.repeat - self.repeats.total())
 
     def home(self, places: Collection[str]) -> str | None:
-        """Return the place, of these, that has made the most repeats of it."""
+        """Return the place that has measured the most repeats of it."""
         return next((name for name, _ in self.repeats.most_common() if name in places), None)
 
 
 class Agenda:
-    """An agenda has the items of a run, in the order of the first round; an item is at one place at
-    a time. `shared` by the testbeds of a lab, it has no tests in turn, and paths stay up from round
-    to round. The `round` of an item is that of its last trial when it comes."""
+    """The items of a run, in the order of the first round; an item is at one place at a time.
+
+    An agenda that is `shared` by the testbeds of a lab has no tests in turn, and paths stay up
+    between rounds. The initial `round` of an item is that of its last trial.
+    """
 
     def __init__(
         self, items: Sequence[Item], *, seed: int = 0, shared: bool = False, spread: bool = False
@@ -194,12 +195,12 @@ class Agenda:
 
     @property
     def left(self) -> list[Item]:
-        """Return what is not done yet."""
+        """Return the unfinished items."""
         return [item for item in self.items if not item.done]
 
     def next(self, place: str, places: Collection[str] = (HERE,)) -> Item | None:
-        """Give a free place its next item, of all `places` that there are; None where nothing can
-        be measured there now. A reference comes right before the first test that needs it."""
+        """Return the next item for a free place among all current `places`; None if nothing can be
+        measured there now. A reference comes directly before the first test that needs it."""
         item = self._first(self.left, place, places)
         if item is None:
             return None
@@ -212,8 +213,7 @@ class Agenda:
         return item
 
     def then(self, item: Item, places: Collection[str] = (HERE,)) -> Test | None:
-        """Return the test that would come next where an item is measured now, if what is up may
-        stay for it."""
+        """Return the test that follows an item at its place, if the path may stay up for it."""
         assert item.at is not None
         if item.wanted_by is not None:
             return item.wanted_by.test
@@ -230,20 +230,20 @@ class Agenda:
         return following.test if following else None
 
     def landed(self, item: Item, *, done: bool) -> None:
-        """Note that a visit has ended: with a record, or with more to be measured."""
+        """Record the end of a visit: the item is done, or more repeats remain."""
         item.at, item.done = None, done
         item.round += 1
 
     def lost(self, item: Item) -> None:
-        """Note that a visit came to nothing, because its testbed is gone."""
+        """Record that a visit failed because its testbed is gone."""
         item.at = None
 
     def goes_on_with(self, item: Item, testbed: str) -> bool:
-        """Say whether trials of a testbed are some of those that an item goes on with."""
+        """Return whether an item continues with stored trials of a testbed."""
         return testbed == item.at or bool(self._spread and item.apart and testbed)
 
     def _arrange(self, section: Sequence[Item], in_turn: bool) -> None:
-        """Say of the items of the next section how their repeats are made."""
+        """Set the section, the rounds and the comparison partners of items."""
         among = tuple(item.test for item in sorted(section, key=_index)) if in_turn else ()
         before = max(item.round for item in section) if in_turn else 0
         for item in section:
@@ -253,8 +253,8 @@ class Agenda:
             item.round, item.first_round = before, before + 1 if in_turn else 0
 
     def _first(self, items: Iterable[Item], place: str, places: Collection[str]) -> Item | None:
-        """Return the item of the earliest round that fits: on a lab first one that shares the path
-        which is up there, then one whose path is up nowhere."""
+        """Return the item of the earliest round that fits. On a lab, prefer an item that shares the
+        path which is up at this place, then an item whose path is up nowhere."""
         fitting = [item for item in items if self._fits(item, place, places)]
         here = self._up.get(place)
         elsewhere = {path for name, path in self._up.items() if name != place}
@@ -275,8 +275,8 @@ class Agenda:
         return item.home(places) in (None, place)
 
     def _position(self, item: Item) -> int:
-        """Return the place of an item in its round: drawn from the seed, as written in the round in
-        which paths are set up."""
+        """Return the position of an item in its round: from the seed, or as written in the round
+        that sets up paths."""
         of_round = item.section, item.round
         if of_round not in self._orders:
             section = self._sections[item.section]
@@ -293,8 +293,8 @@ class Agenda:
 
 
 def _sections(items: Sequence[Item]) -> list[tuple[bool, list[Item]]]:
-    """Return the items section by section: each group that is compared in turn, and in the place of
-    their first one those of no group. Say of each whether it is such a group."""
+    """Return the sections: each group that is compared in turn, and all other items at the position
+    of the first of them. The flag marks a group."""
     of_group = {at: group for group in groups([item.test for item in items]) for at in group}
     sections: dict[tuple[int, ...], list[Item]] = {}
     for at, item in enumerate(items):

@@ -1,7 +1,7 @@
-"""This module runs a campaign: each test that is still missing, in the order of the agenda, kept
-when done. The same loop runs it on this host and on the testbeds of a lab.
+"""The run of a campaign: it measures each missing test in the order of the agenda and stores the
+results. The same loop runs on this host and on the testbeds of a lab.
 
-It knows the lab by its protocol and prints nothing; who watches is told through `Progress`.
+This module knows the lab by its protocol and prints nothing; observers use `Progress`.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.max import r_plus
 
 _LOSSES = 3
-"""After as many lost testbeds a test is given up: it may be what ends them."""
+"""The number of lost testbeds after which a test is given up, because it may cause the losses."""
 
 _ON_A_LAB = "the testbeds of a lab measure a test at a time"
 
 
 class Lab(AbstractContextManager["Lab"], Protocol):
-    """A lab measures tests; `lab.measure.Lab` is the real one."""
+    """A lab that measures tests; `lab.measure.Lab` is the real implementation."""
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return the versions that the test's figures depend on."""
         ...
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run a test. None if it wants more new repeats than the visit allows: their trials are
-        `stored` the next time. Only Interrupted and what `on_trial` raises come out of it."""
+        """Run a test. Return None if it needs more new repeats than the visit allows; their trials
+        are `stored` for the next visit. Only Interrupted and exceptions of `on_trial` leave this
+        method."""
         ...
 
 
 class Progress(Protocol):
-    """A progress is told what a run does, to show it. `position` counts from 1; `left_s` is None
-    until there is something to judge it by."""
+    """An observer of a run. `position` counts from 1; `left_s` is None until an estimate is
+    possible."""
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None: ...
     def trial(self, result: TrialResult) -> None: ...
@@ -54,8 +55,8 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """A visit has ended: with a record, or None where the test wants more repeats; or its testbed
-    was `lost` for a reason, of which the test is to `blame` for as many deaths."""
+    """The end of a visit: a record, None if the test needs more repeats, or the loss of its testbed
+    with a reason. `blame` is the number of testbed deaths that the test is responsible for."""
 
     item: Item
     record: Record | None = None
@@ -64,24 +65,24 @@ class Visited:
 
 
 class Places(Protocol):
-    """Places measure visits, each one at a time: this host, or the testbeds of a lab."""
+    """Places that measure one visit at a time: this host, or the testbeds of a lab."""
 
     def names(self) -> Collection[str]:
-        """Return the places that there are now. Unavailable where there will be none."""
+        """Return the current places. Raise Unavailable if none will come."""
         ...
 
     def send(self, item: Item, visit: Visit) -> None:
-        """Have a visit measured where the item is at."""
+        """Start a visit at the item's place."""
         ...
 
     def ended(self) -> Visited | None:
-        """Wait for the end of a visit, after its trials were told; None if there was none in
+        """Wait for the end of a visit, and report its trials first; None if no visit ended in
         time."""
         ...
 
 
 class LocalPlace:
-    """This host has a lab, which measures a visit while its end is waited for."""
+    """This host as a place: its lab measures a visit in `ended`."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -99,19 +100,19 @@ class LocalPlace:
 
 
 Needed = Callable[[Sequence[Record], Sequence[Record], int], int]
-"""Returns how many repeats, of so many at most, would decide how some records of a run differ: see
-`metrics.family.further_repeats`."""
+"""A function that returns how many repeats, up to a limit, would decide how records of a run differ
+(see `metrics.family.further_repeats`)."""
 
 
 def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None = None) -> None:
-    """Run on this host what the folder's campaign has and its records lack; a test that failed is
-    run again. What is to be decided goes on to the repeats that are `needed`: as many at most as
-    its campaign or the folder says. Interrupted says how to go on."""
+    """Run the tests of the folder's campaign that have no record yet, on this host; failed tests
+    run again. Undecided comparisons continue to the repeats that `needed` returns, up to the limit
+    of the campaign or the folder. Interrupted tells the user how to resume."""
 
     def versions(test: Test) -> Mapping[str, str]:
         try:
             return lab.versions(test)
-        except (Unavailable, UsageError):  # the lab will refuse this test, and say so in its record
+        except (Unavailable, UsageError):  # the lab will refuse this test and record the reason
             return {}
 
     with resumable(folder, Interrupted), interruptible(), lab:
@@ -125,7 +126,7 @@ def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None =
 
 
 def _refuse_other_versions(folder: RunFolder, missing: Sequence[Item]) -> None:
-    """Raise UsageError if tests that were measured would be measured anew, by other versions."""
+    """Raise UsageError if other versions would force finished tests to run again."""
     measured = {record.test: record for record in folder.latest if record.status == "ok"}
     for item in missing:
         if (record := measured.get(item.test)) is not None:
@@ -141,7 +142,8 @@ def _refuse_other_versions(folder: RunFolder, missing: Sequence[Item]) -> None:
 
 @contextmanager
 def resumable(folder: RunFolder, *ends: type[Interrupted] | type[Unavailable]) -> Iterator[None]:
-    """Have what ends a run say what is kept of it, and how to go on."""
+    """Add the finished tests and the command that resumes the run to the message of errors that end
+    it."""
     try:
         yield
     except ends as error:
@@ -150,8 +152,8 @@ def resumable(folder: RunFolder, *ends: type[Interrupted] | type[Unavailable]) -
 
 
 class Rounds:
-    """The rounds of one run, at some places. Those of a lab are `shared`, and may have the repeats
-    of a test `spread` over them."""
+    """The rounds of one run at some places. A lab's rounds are `shared`, and may `spread` the
+    repeats of a test over its testbeds."""
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class Rounds:
         self._visits = 0
 
     def missing(self) -> list[Item]:
-        """Return each test without a good record, in the order of the seed."""
+        """Return the tests without a good record, in the order of the seed."""
         items = [
             self._item(index, self._tests[index], self._versions(self._tests[index]))
             for index in run_order(self._tests, self._seed)
@@ -182,9 +184,8 @@ class Rounds:
         return [item for item in items if not self._folder.is_done(item.key)]
 
     def undecided(self, needed: Needed) -> list[Item]:
-        """Return the tests of each group of which some are neither told apart nor shown to be the
-        same, with the repeats that would probably decide; none where no number would that is
-        allowed."""
+        """Return the tests of each undecided group, with the number of repeats that would probably
+        decide; none if no allowed number would."""
         tests, further = self._tests, list[Item]()
         by_test = {each.test: each for each in self._folder.latest if each.status == "ok"}
         for group in groups(tests):
@@ -203,7 +204,7 @@ class Rounds:
         return further
 
     def go(self, items: Sequence[Item]) -> None:
-        """Measure items, at each place that is free the one that is next there."""
+        """Measure items: each free place takes its next item."""
         agenda = self._agenda = Agenda(
             items, seed=self._seed, shared=self._shared, spread=self._spread
         )
@@ -228,8 +229,8 @@ class Rounds:
         return item
 
     def _reference(self, index: int, test: Test, versions: Mapping[str, str]) -> Item:
-        """Return the test that finds an R+, which has a key of its own, so that all shares of it
-        and a resumed run find it again."""
+        """Return the test that finds an R+. It has its own key, so that all shares of this R+ and a
+        resumed run find it again."""
         result_key = key(test, versions)
         if result_key not in self._references:
             reference = Item(index, test, result_key, versions, is_reference=True)
@@ -257,7 +258,7 @@ class Rounds:
             among=item.among,
             round=max(item.round, item.first_round) if item.first_round else None,
         )
-        if not self._shared:  # of several that are measured at once each is shown at its end
+        if not self._shared:  # a lab shows each test at its end
             self._show(item.wanted_by or item)
         self._begun[item] = time.monotonic()
         self._places.send(item, visit)
@@ -275,10 +276,10 @@ class Rounds:
             self._spent.append((item.visits[0], seconds))
         item.repeats = repeats_of_trials(item.test, self._folder.trials.get(item.key, ()))
         if item.is_reference:
-            assert record is not None  # it was not limited
+            assert record is not None  # it had no limit
             self._end_reference(item, record)
         elif record is not None:
-            if record.reused:  # what set it up was on behalf of this test
+            if record.reused:  # the reference's set-up was on behalf of this test
                 record = record.model_copy(update=item.set_up)
             self._end(item, record)
         else:
@@ -287,8 +288,8 @@ class Rounds:
         item.set_up = {}
 
     def _end_reference(self, item: Item, record: Record) -> None:
-        """Keep an R+ for those that need it. Where there is none, the test for which it was looked
-        for fails with it; the next one looks for it again."""
+        """Store an R+ for the tests that need it. If the search for it failed, the test that needed
+        it fails as well; the next test searches again."""
         found, test = record.status == "ok", item.wanted_by
         assert test is not None
         self._agenda.landed(item, done=found)
@@ -301,7 +302,7 @@ class Rounds:
             self._end(test, record.model_copy(update=of_test))
 
     def _end(self, item: Item, record: Record) -> None:
-        """Keep the record of a test."""
+        """Store the record of a test."""
         if item.is_reference:
             self._end_reference(item, record)
             return
@@ -320,7 +321,7 @@ class Rounds:
         self._progress.end(record)
 
     def _show(self, item: Item) -> None:
-        """Show which of all visits is made, and for how long the run goes on."""
+        """Show the number of the current visit among all visits, and the remaining time."""
         rest = [visit for each in self._agenda.left for visit in each.visits]
         left_s = time_left(self._spent, rest)
         if left_s is not None:
@@ -330,16 +331,17 @@ class Rounds:
 
 
 def repeats_of_trials(test: Test, trials: Iterable[TrialResult]) -> Counter[str]:
-    """Return how many repeats of a test some trials are, by testbed: each one, or the trials of a
-    search together."""
+    """Return the number of repeats in stored trials of a test, by testbed: each trial is a repeat,
+    or all trials of a search together are."""
     by_testbed = [(each.evidence.testbed, each.spec.repeat) for each in trials]
     counted = by_testbed if SEARCHES[test.search].independent else set(by_testbed)
     return Counter(testbed for testbed, _ in counted)
 
 
 def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> float | None:
-    """Return the seconds that the tests of `rest` will take, if they exceed the time that they ask
-    for as those before them did. A search of many trials is judged by the like of it."""
+    """Return the seconds that `rest` will take if the tests exceed their requested time by the same
+    ratio as the tests before them. Tests with the same search determine the ratio; if there are
+    none, all tests do."""
     by_search: dict[str, list[float]] = {}
     for test, seconds in spent:
         by_search.setdefault(test.search, []).append(seconds / _asked_s(test))
@@ -351,13 +353,12 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
 
 
 def saturated(test: Test) -> Test | None:
-    """Return the test that finds the R+ which this one's rate is a share of; None if it is of
-    none."""
+    """Return the test that finds the R+ of a rate that is a share; None if it is not."""
     if test.parsed_rate.share is None:
         return None
     axes = test.model_dump() | {"rate": "max", "search": "max"}
     if test.dimension == "latency":
-        del axes["burst"]  # the usual one of throughput
+        del axes["burst"]  # the default of throughput applies
         axes["dimension"] = "throughput"
     return Test.model_validate(axes)
 

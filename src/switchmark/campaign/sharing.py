@@ -1,5 +1,5 @@
-"""This module doubts what is measured beside other runs of a machine, and what another commit of
-switchmark measured than the trials before it."""
+"""Doubts about trials that ran while other runs shared the machine, and about trials that another
+commit of switchmark measured than the trials before them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OTHER_COMMIT = "other-commit"
 
 
 class Doubting:
-    """This lab has another one measure, and doubts each new trial of it: by these doubts, each with
-    its evidence."""
+    """A lab that lets another lab measure, and adds doubts, with their evidence, to each new
+    trial."""
 
     def __init__(self, lab: Lab, doubts: Mapping[str, str]) -> None:
         self._lab, self._doubts = lab, dict(doubts)
@@ -29,7 +29,7 @@ class Doubting:
         return self._lab.versions(test)
 
     def visit(self, visit: Visit) -> Record | None:
-        """Run a test, as the lab does; trials that are stored already are left as they are."""
+        """Run a test as the lab does; trials that are already stored stay unchanged."""
         new: list[TrialResult] = []
 
         def keep(trial: TrialResult) -> None:

@@ -1,8 +1,7 @@
-"""This module keeps the run folder: campaign, host, trials and records on disk, such that nothing
-finished is lost.
+"""The run folder: campaign, host, trials and records on disk, so that no finished work is lost.
 
-A line is appended whole and fsynced, or not at all; a line torn by a death is cut off when the run
-is resumed. The module reads and writes files only: it starts nothing.
+Each line is appended as a whole and fsynced. Resuming a run removes a line that a crash tore. This
+module only reads and writes files; it starts no process.
 """
 
 from __future__ import annotations
@@ -33,17 +32,16 @@ from switchmark.runs.jsonl import MOST_BYTES, append_line, parse_line, to_line, 
 
 _CAMPAIGN, _LAB = "campaign.yaml", "testbeds.json"
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
-"""What every record tells of its host; `host.json` has the rest."""
+"""The facts about the host in every record; `host.json` has the others."""
 
 
 def key(test: Test, versions: Mapping[str, str]) -> str:
-    """Return the key that a result belongs to: the hash of a test's spec and of the versions that
-    matter."""
+    """Return the key of a result: the hash of the test's axes and of the versions that matter."""
     return key_of_content({"spec": axes_in_key(test), "versions": dict(versions)})
 
 
 def check_name(parent: Path, name: str) -> None:
-    """Raise UsageError if no new run below `parent` can have this name."""
+    """Raise UsageError if a new run below `parent` cannot have this name."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot name a run: use letters, digits, '.', '-' and '_'")
     if (parent / name).exists():
@@ -54,12 +52,13 @@ def check_name(parent: Path, name: str) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Say whether a folder is that of a run."""
+    """Return whether a folder is a run folder."""
     return (folder / _CAMPAIGN).is_file()
 
 
 def read_campaign(folder: Path, check: Check = lambda test: []) -> Campaign:
-    """Return the campaign of a run folder, as it was run, by whatever names this host knows now."""
+    """Return the campaign of a run folder as it ran, independent of the names that this host knows
+    now."""
     path = folder / _CAMPAIGN
     if not is_run(folder):
         raise UsageError(
@@ -70,21 +69,22 @@ def read_campaign(folder: Path, check: Check = lambda test: []) -> Campaign:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Return the latest record of each finished test of a run folder, in the order of numbers."""
+    """Return the latest record of each finished test in a run folder, in numerical order."""
     read_campaign(folder)
     return _latest(_records(folder))
 
 
 class RunFolder:
-    """A run folder is open for writing: locked against a second writer until it is closed.
+    """A run folder that is open for writing, locked against a second writer until it is closed.
 
-    `records` holds the latest record of each key, the latest last; `trials` every finished trial of
-    each key. `resumed_by` is the folder that the user names to go on, and `cluster` the lab. With
-    `until_decided` the run goes on to so many repeats at most, until compared switches are decided.
+    `records` holds the latest record of each key, the latest last; `trials` holds every finished
+    trial of each key. `resumed_by` is the folder that the user names to resume, and `cluster` the
+    lab. With `until_decided`, the run adds repeats, up to this number, until compared switches are
+    decided.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the folder of an earlier run to go on with it."""
+        """Open the folder of an earlier run to resume it."""
         self.path = path
         self.resumed_by = path
         self.cluster = ""
@@ -108,8 +108,8 @@ class RunFolder:
     def create(
         cls, parent: Path, campaign: Campaign, facts: Mapping[str, Any], name: str | None = None
     ) -> Self:
-        """Make a new folder of this name below `parent`, or `CAMPAIGN-YYYYMMDD-HHMMSS`, and open
-        it."""
+        """Create and open a folder with this name below `parent`, or with the name
+        `CAMPAIGN-YYYYMMDD-HHMMSS`."""
         path = parent / (name or f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}")
         made = None
         try:
@@ -119,7 +119,7 @@ class RunFolder:
             (path / _CAMPAIGN).write_text(dump(campaign))
         except OSError as error:
             if made is not None:
-                shutil.rmtree(made, ignore_errors=True)  # half of one would keep its name
+                shutil.rmtree(made, ignore_errors=True)  # half a folder would keep its name
             raise RecordFailed(
                 f"the run folder {path} cannot be made: {error.strerror}",
                 hint="choose another place with --out FOLDER",
@@ -127,13 +127,14 @@ class RunFolder:
         return cls(path)
 
     def append_trial(self, key: str, number: int, trial: TrialResult) -> None:
-        """Keep a finished trial; RecordFailed, with all earlier lines intact, if that fails."""
+        """Store a finished trial. Raise RecordFailed, with all earlier lines intact, if that
+        fails."""
         content = trial.model_dump(mode="json")
         self._append(self._trials_file, {"key": key, "number": number, "trial": content})
         self.trials[key].append(trial)
 
     def append_record(self, record: Record, versions: Mapping[str, str]) -> Record:
-        """Keep a finished test; as `append_trial`. Return it with where it comes from."""
+        """Store a finished test (see `append_trial`); return its record with its origin."""
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
         origin = _origin(self._name, self._host, self._lab, versions, record)
@@ -143,10 +144,10 @@ class RunFolder:
         return kept
 
     def append_logs(self, testbed: str, logs: Mapping[str, str]) -> None:
-        """Keep what a testbed wrote to its log files, in a folder of its own. Names of files come
-        from the testbed: those that lead elsewhere are left out."""
+        """Store the new text of a testbed's log files in a separate folder. The testbed chooses the
+        file names, so skip names that lead elsewhere."""
         folder = self.path / "logs" / testbed
-        with suppress(OSError):  # a run is measured whether or not its logs can be kept
+        with suppress(OSError):  # a run continues even if its logs cannot be stored
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in logs.items():
                 if name in (".", "..") or Path(name).name != name:
@@ -155,7 +156,7 @@ class RunFolder:
                     file.write(text)
 
     def keep_lab(self, lab: Mapping[str, Any]) -> None:
-        """Keep what is known of the testbeds (`testbeds.json`), for all records."""
+        """Store the facts about testbeds (`testbeds.json`) for all records."""
         try:
             (self.path / _LAB).write_text(json.dumps(lab, indent=2) + "\n")
         except OSError as error:
@@ -163,12 +164,12 @@ class RunFolder:
         self._lab = dict(lab)
 
     def is_done(self, key: str) -> bool:
-        """Say whether the test of this key has ended well."""
+        """Return whether the test with this key ended without failure."""
         return key in self.records and self.records[key].status == "ok"
 
     @property
     def latest(self) -> list[Record]:
-        """Return the latest record of each finished test, in the order of numbers."""
+        """Return the latest record of each finished test, in numerical order."""
         return _latest(self.records.values())
 
     @property
@@ -211,7 +212,7 @@ class RunFolder:
 
     @property
     def kept(self) -> str:
-        """Say how many tests are finished, and how much there is of the others."""
+        """Return the words for the number of finished tests and of other tests' trials."""
         done = sum(record.status == "ok" for record in self.latest)
         trials = sum(len(own) for key, own in self.trials.items() if not self.is_done(key))
         words = f"kept are {done} of {len(self.campaign.tests)} tests"
@@ -230,7 +231,7 @@ class _Testbed(BaseModel):
 
 
 class _Lab(BaseModel):
-    """What records tell of their testbeds is found in these members."""
+    """The members of `testbeds.json` that records use."""
 
     testbeds: dict[str, _Testbed] = {}
     groups: list[list[str]] = []
@@ -238,7 +239,7 @@ class _Lab(BaseModel):
 
 
 class _Lines:
-    """A file of JSON lines is locked, and opened to append; a torn last line is cut off."""
+    """A locked file of JSON lines, open for appending; a torn last line is removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -261,8 +262,8 @@ class _Lines:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write a line to the disk. OSError leaves the file as it was, or tells that it has no name
-        any more: whoever removed it, the line would be lost."""
+        """Write a line to the disk. An OSError leaves the file unchanged, or reports that somebody
+        removed the file, which would lose the line."""
         if os.fstat(self._descriptor).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         append_line(self._descriptor, to_line(entry, compact=True))
@@ -277,7 +278,7 @@ def _latest(records: Iterable[Record]) -> list[Record]:
 
 
 def _records(folder: Path) -> Iterator[Record]:
-    """Return every record of a run folder, as it was appended, with where it comes from."""
+    """Yield every record of a run folder, in the order of appending, with its origin."""
     path, host, lab = folder / "records.jsonl", _host(folder), read_lab(folder)
     run = folder.resolve().name
     for line, entry in _entries(path):
@@ -288,14 +289,14 @@ def _records(folder: Path) -> Iterator[Record]:
 
 
 def read_host(folder: Path) -> dict[str, Any]:
-    """Return all that a run's `host.json` tells of its host; empty if that is not there or holds
-    something else."""
+    """Return the facts about the host in a run's `host.json`; empty if the file is missing or
+    invalid."""
     return read_object(folder / "host.json")
 
 
 def read_lab(folder: Path) -> dict[str, Any]:
-    """Return what is known of the testbeds of a run: facts of each, and in what they differ; empty
-    for a run of one host, and where the file holds something else."""
+    """Return the facts about a run's testbeds and their differences; empty for a run on one host or
+    an invalid file."""
     content = read_object(folder / _LAB)
     try:
         _Lab.model_validate(content)
@@ -324,7 +325,7 @@ def _origin(
 
 
 def _host(folder: Path) -> dict[str, Any]:
-    """Return what each record tells of its host."""
+    """Return the facts about the host that each record has."""
     facts = read_host(folder)
     return _told(facts) if facts else {}
 
@@ -334,7 +335,7 @@ def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the lines that were written to their end, with their numbers."""
+    """Yield the complete lines, with their numbers."""
     try:
         whole = read_regular(path, MOST_BYTES, links=False).rpartition(b"\n")[0]
     except FileNotFoundError:
@@ -355,7 +356,7 @@ def _entries(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 @contextmanager
 def _readable(path: Path, line: int) -> Iterator[None]:
-    """Turn what is wrong with a stored line into a UsageError with its place."""
+    """Raise UsageError, with the place, for an invalid stored line."""
     try:
         yield
     except ValidationError as error:
@@ -367,7 +368,7 @@ def _readable(path: Path, line: int) -> Iterator[None]:
 
 
 def _new_folder(path: Path) -> Path:
-    """Make the folder, with a number behind its name where there is one of that name."""
+    """Create the folder; append a number to its name if the name is taken."""
     for number in range(1, 1000):
         folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
         try:

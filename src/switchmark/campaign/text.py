@@ -1,5 +1,5 @@
-"""This module parses the text of a campaign file into a tree of nodes, which know their lines, and
-gathers what is wrong with a campaign, each thing at its place there or on the command line."""
+"""The text of a campaign file: its parsing into a tree of nodes with line numbers, and the list of
+problems, each at its place in the file or on the command line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from switchmark.regular_file import MIB, read_regular
 _MOST_BYTES = 16 * MIB
 _END_OF_FILE = "<stream end>"
 _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
-"""What PyYAML calls a flow collection, and what a person does."""
+"""PyYAML's names of flow collections, and plain names."""
 
 
 def read_text(path: Path, *, links: bool = True) -> str:
-    """Return the text of a file, and refuse a symbolic link without `links`."""
+    """Return the text of a file; without `links`, refuse a symbolic link."""
     try:
         content = read_regular(path, _MOST_BYTES, links=links)
     except OSError as error:
@@ -32,7 +32,7 @@ def read_text(path: Path, *, links: bool = True) -> str:
 
 
 def compose(text: str, source: str) -> yaml.Node:
-    """Return the file's tree of nodes, which know their lines; nothing is constructed from tags."""
+    """Return the file's tree of nodes with line numbers; tags construct nothing."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
@@ -50,8 +50,8 @@ def compose(text: str, source: str) -> yaml.Node:
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
-    """Return what is wrong with the syntax of a file, after its line. A list or mapping that is
-    still open where the file ends is told where it begins."""
+    """Return the line and the description of a syntax error. For a list or mapping that is not
+    closed, return the line where it begins."""
     mark = error.problem_mark or error.context_mark
     what = str(error.problem or error.context)
     if _END_OF_FILE in what and error.context_mark:
@@ -67,7 +67,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A place is a line of a file, or an option of the command line (line 0)."""
+    """A line of a file, or an option of the command line (line 0)."""
 
     line: int
     source: str
@@ -77,8 +77,7 @@ class Place:
 
 
 class Problems:
-    """Problems are gathered before any is reported; the same thing at the same place is said
-    once."""
+    """A list of problems that is reported as a whole; duplicates at the same place are dropped."""
 
     def __init__(self) -> None:
         self._gathered: dict[tuple[Place, str], None] = {}
@@ -90,7 +89,7 @@ class Problems:
         return bool(self._gathered)
 
     def settle(self) -> None:
-        """Raise UsageError if anything was found: one line each, in the order of the file."""
+        """Raise UsageError if there are problems: one line for each, in the order of the file."""
         problems = sorted(self._gathered)
         if len(problems) == 1:
             place, what = problems[0]

@@ -1,12 +1,12 @@
-"""This module plans a search for the settings of switches: what is tried, and what is compared
-then. Its one file in a run folder has the tests that were asked for.
+"""The search for the settings of switches: the tests that try settings, and the comparison that
+follows. A run folder stores the requested tests in one file of this module.
 
-One rule is for all switches. Settings are values of axes (`Axis.tries`) that a switch follows
-(`Switch.resources`) and that were not asked for. They are drawn from points that fill the space of
-all these axes evenly (Halton 1960, shifted by the campaign's seed): the same points for each
-switch, of which it takes the coordinates that mean something to it. CPUs are no setting: with more
-of them it is not the settings that are better. The figure that the best is chosen by owes something
-to chance, so that it is measured anew, in turn with the default.
+One rule applies to all switches. Settings are values of axes (`Axis.tries`) that a switch follows
+(`Switch.resources`) and that the user left open. They come from points that fill the space of all
+these axes evenly (Halton 1960, shifted by the campaign's seed). All switches get the same points
+and use the coordinates that they support. The number of CPUs is no setting, because more CPUs are
+not better settings. The figure that selects the best settings is partly chance, so the best
+settings are measured again, in turn with the default.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
 
 REPEATS = 5
-"""Trials of the default and of the best, at least: so many have an interval. None of them is one
-that the best was chosen by."""
+"""The fewest trials of the default and of the best settings: enough for an interval. None of these
+trials selected the best settings."""
 
 TUNED = "tuned"
-"""The run folder of what is compared, within that of what was tried."""
+"""The run folder of the comparison, inside the folder of the search."""
 
 _ASKED = "asked.yaml"
 _SETTINGS = {name: axis for name, axis in AXES.items() if axis.tries}
@@ -44,8 +44,8 @@ _POINTS = 20_000
 
 
 def to_try(asked: Campaign, count: int, check: Check) -> Campaign:
-    """Return the tests that come first: a trial of each test that was asked for, and of it with up
-    to `count` other settings. UsageError where no rate is looked for that could be the highest."""
+    """Return the tests of the search: one trial of each requested test with its own settings, and
+    with up to `count` other settings. Raise UsageError if a test has no rate to maximize."""
     _refuse(asked)
     tests = []
     for test in asked.tests:
@@ -56,8 +56,8 @@ def to_try(asked: Campaign, count: int, check: Check) -> Campaign:
 def to_compare(
     asked: Campaign, tried: Sequence[Record], rate: Callable[[Record], float]
 ) -> Campaign:
-    """Return the tests that come then, with `REPEATS` trials or more: each test that was asked for,
-    and what had the highest `rate` of its other settings, if any was measured."""
+    """Return the tests of the comparison, with `REPEATS` trials or more: each requested test, and
+    its variant with the highest `rate` among the other settings, if any was measured."""
     measured = {record.test: record for record in tried if record.status == "ok"}
     tests = []
     for test in asked.tests:
@@ -70,8 +70,8 @@ def to_compare(
 
 
 def expected_tuning_s(asked: Campaign, tried: Campaign) -> float:
-    """Return about how many seconds it takes to try what is to be tried, and to compare the best
-    then, whichever that is."""
+    """Return an estimate of the seconds for the search and for the comparison of any best
+    settings."""
     compared = []
     for test in asked.tests:
         both = [test, *with_settings_of_its_own(test, tried.tests)[:1]]
@@ -80,13 +80,13 @@ def expected_tuning_s(asked: Campaign, tried: Campaign) -> float:
 
 
 def with_default_settings(asked: Test, tests: Iterable[Test]) -> list[Test]:
-    """Return those of `tests` that are what was asked for, however often they are measured."""
+    """Return the tests that equal the requested test, except for the number of trials."""
     return [test for test in tests if _once(test) == _once(asked)]
 
 
 def with_settings_of_its_own(asked: Test, tests: Iterable[Test]) -> list[Test]:
-    """Return those of `tests` that differ from what was asked for in settings, and in nothing else
-    but how often they are measured."""
+    """Return the tests that differ from the requested test in settings, and otherwise only in the
+    number of trials."""
     settings = _settings_of(asked)
     return [
         test
@@ -97,23 +97,23 @@ def with_settings_of_its_own(asked: Test, tests: Iterable[Test]) -> list[Test]:
 
 
 def folders_of(run: Path) -> list[Path]:
-    """Return the run folders in one: itself, and that of what was compared, if it is there."""
+    """Return the run folders in a run: itself, and the folder of the comparison if it exists."""
     within = run / TUNED
     return [run, within] if is_tuning(run) and is_run(within) else [run]
 
 
 def keep_asked(folder: Path, asked: Campaign) -> None:
-    """Write what was asked for into the run folder of what is tried."""
+    """Store the requested tests in the run folder of the search."""
     (folder / _ASKED).write_text(dump(asked))
 
 
 def is_tuning(folder: Path) -> bool:
-    """Say whether a run folder is that of a search for settings."""
+    """Return whether a run folder belongs to a search for settings."""
     return (folder / _ASKED).is_file()
 
 
 def asked_for(folder: Path) -> Campaign:
-    """Return what was asked for, of a run folder that a search for settings has made."""
+    """Return the requested tests from the run folder of a search for settings."""
     return load(folder / _ASKED, {}, unknown_names)
 
 
@@ -141,7 +141,7 @@ def _refuse(asked: Campaign) -> None:
 
 
 def _with_settings(test: Test, check: Check) -> Iterator[Test]:
-    """Yield a test with other settings of its switch, each once, where it can work."""
+    """Yield a test with other settings of its switch, without duplicates, if they can work."""
     own = {
         name: (axis.default, *axis.tries)
         for name, axis in _SETTINGS.items()
@@ -163,7 +163,7 @@ def _with_settings(test: Test, check: Check) -> Iterator[Test]:
 
 def _points(seed: int) -> Iterator[list[float]]:
     """Yield points that fill the unit cube evenly, with a coordinate for each axis of settings:
-    Halton's, moved round by what the seed draws."""
+    Halton points, shifted by an offset from the seed."""
     draw = random.Random(seed)
     axes = [(base, draw.random()) for base in _BASES[: len(_SETTINGS)]]
     for number in itertools.count(1):
@@ -171,7 +171,8 @@ def _points(seed: int) -> Iterator[list[float]]:
 
 
 def _mirrored(number: int, base: int) -> float:
-    """Return a number whose digits in a base are mirrored at the point: 6 is 110, so 0.011 of 2."""
+    """Return a number with its digits in a base mirrored at the point: 6 is 110, so 0.011 in base
+    2."""
     mirrored, weight = 0.0, 1.0
     while number:
         number, digit = divmod(number, base)
@@ -185,7 +186,7 @@ def _settings_of(test: Test) -> dict[str, Any]:
 
 
 def _repeated(asked: Test) -> dict[str, Any]:
-    """Return how often a test is measured that is compared."""
+    """Return the repeat axes of a test in the comparison."""
     return {"repeat": max(REPEATS, asked.repeat), "until_certain": asked.until_certain}
 
 

@@ -1,5 +1,4 @@
-"""This module reads the values of an axis as people write them: words between commas, ranges, and
-what each means."""
+"""The values of an axis as users write them: comma lists, ranges, and the meaning of each word."""
 
 from __future__ import annotations
 
@@ -15,20 +14,22 @@ from switchmark.errors import UsageError
 from switchmark.model.test import AXES, Test
 
 MAX_TESTS = 100_000
-"""Of one campaign, and so of the values of one axis."""
+"""The most tests of a campaign, and so the most values of an axis."""
 
 _MAX_SHOWN = 60
 _RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word that looks most like this one, or nothing."""
+    """Return `; did you mean 'x'?` with the known word closest to this one; empty if none is
+    close."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def read_words(name: str, text: str) -> list[str]:
-    """Read the values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384, 512."""
+    """Return the values of a comma list with ranges: `64,128..128..512` is 64, 128, 256, 384,
+    512."""
     if AXES[name].undivided:
         return [text]
     words: list[str] = []
@@ -36,15 +37,15 @@ def read_words(name: str, text: str) -> list[str]:
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
-        # A name may hold a path, and a path two dots: names have no ranges.
+        # A name may hold a path, and a path may hold two dots, so names have no ranges.
         ranged = ".." in word and not AXES[name].table
         words += _range(word, counts=AXES[name].counts) if ranged else [word]
     return words
 
 
 def _range(word: str, *, counts: bool) -> list[str]:
-    """Return the values from start to stop, both among them: the last step is shorter where `step`
-    does not divide what lies between."""
+    """Return the values from start to stop, both included. If `step` does not divide the distance,
+    the last step is shorter."""
     ends = word.split("..")
     if counts and len(ends) == 2:
         ends.insert(1, "1")
@@ -69,7 +70,7 @@ def _range(word: str, *, counts: bool) -> list[str]:
 
 
 def read_value(name: str, word: str) -> Any:
-    """Return what a word means as a value of an axis; UsageError if it is none."""
+    """Return the value of a word on an axis; raise UsageError for an invalid word."""
     if word == "none" and AXES[name].takes_none:
         return None
     try:
@@ -93,7 +94,7 @@ _REASONS = {
     "less_than": "is too large: less than {lt:g}",
     "less_than_equal": "is too large: at most {le:g}",
 }
-"""What is wrong with a value, by the name that pydantic has for it."""
+"""The messages about invalid values, by pydantic's names of the errors."""
 
 
 def _reason(error: ValidationError) -> str:
@@ -104,5 +105,5 @@ def _reason(error: ValidationError) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text as an error quotes it: its beginning, if it is long."""
+    """Return a text for an error message, shortened if it is long."""
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

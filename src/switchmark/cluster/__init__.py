@@ -1,2 +1,2 @@
-"""A lab of many equal testbeds runs one campaign: Dask's scheduler brings each test to a testbed
-that is free, where the same code measures it as in a run of one host."""
+"""A lab of equal testbeds that share one campaign: Dask's scheduler sends each test to a free
+testbed, which measures it with the same code as a run on one host."""

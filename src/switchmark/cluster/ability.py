@@ -1,5 +1,4 @@
-"""This module says what a testbed, such as this host, makes of the path of a test, without building
-it."""
+"""The ability of a testbed to run the path of a test, determined without building the path."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from switchmark.lab.probes import Probes
 from switchmark.model.test import AXES, Test
 
 OF_THE_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
-"""The axes on which it depends whether a host can run a test."""
+"""The axes that decide whether a host can run a test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """An ability is what the path waits for on a host, or the doubts of its placement there and the
+    """The reason why a host cannot run a path; otherwise the doubts of its placement there and the
     mode of its switch."""
 
     waits: str
@@ -25,7 +24,7 @@ class Ability:
 
 
 def ability(test: Test, probes: Probes) -> Ability:
-    """Return what the host that is probed makes of the path of a test."""
+    """Return the probed host's ability to run the path of a test."""
     try:
         at = probes.locate(test)
         at.versions()

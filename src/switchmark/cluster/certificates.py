@@ -1,5 +1,5 @@
-"""This module makes the certificate by which the scheduler, the workers and the client of one run
-know each other, where the user gave none."""
+"""The certificate by which the scheduler, the workers and the client of one run identify each
+other, unless the user names certificates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cryptography.x509.oid import NameOID
 from switchmark.cluster.description import Tls
 
 _SKEW = timedelta(days=1)
-"""Clocks of testbeds may be behind that of this host. `Security.temporary` of Dask allows none."""
+"""Testbeds' clocks may be behind this host's. Dask's `Security.temporary` allows no difference."""
 
 _LIFE = timedelta(days=365)
 
 
 def made_for_a_run() -> Tls:
-    """Return a certificate that is its own authority, and its key, as texts: whoever has the key
-    belongs to the lab, and nobody else does."""
+    """Return a self-signed certificate and its key, as texts. Only the lab's members have the
+    key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "switchmark")])
     now = datetime.now(UTC)

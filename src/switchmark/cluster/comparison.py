@@ -1,5 +1,5 @@
-"""This module compares the testbeds of a lab: each measures the same calibration trials on a cable,
-and testbeds are alike unless `metrics.difference` shows that their rates differ."""
+"""The comparison of a lab's testbeds: all of them measure the same calibration trials on a cable,
+and they count as equal unless `metrics.difference` shows that their rates differ."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from switchmark.model.test import Test
 from switchmark.path.refusals import check
 
 _REPEATS = 5
-"""The fewest of which the lowest and the highest bound the median, 94 times in 100."""
+"""The fewest repeats whose minimum and maximum enclose the median in 94 of 100 cases."""
 
 _ENGINES = 3
-"""As many engines of a campaign are compared by."""
+"""The most engines of a campaign that the comparison covers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate of a testbed on a cable, frames a second, is the median of its repeats; `low` and
-    `high` are the ends of their 95 % interval, or the least and the greatest of too few for one."""
+    """The rate of a testbed on a cable, in frames per second: the median of its repeats.
+
+    `low` and `high` are the bounds of the 95 % interval, or the minimum and maximum of too few
+    repeats.
+    """
 
     repeats: Repeats
 
@@ -46,11 +49,11 @@ class Rate:
 
 
 Rates = Mapping[str, Mapping[str, Rate]]
-"""By engine, the rate of each testbed."""
+"""The rate of each testbed, by engine."""
 
 
 def shared_tests(tests: Iterable[Test]) -> list[Test]:
-    """Return the tests that all testbeds make: a cable with each engine of a campaign."""
+    """Return the tests that all testbeds run: a cable with each engine of a campaign."""
     got = []
     for engine in dict.fromkeys(test.engine for test in tests):
         test = Test(
@@ -68,16 +71,16 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
 
 
 def rate_of(record: Record) -> Rate | None:
-    """Return the rate that a shared test shows; None where it failed."""
+    """Return the rate of a shared test; None if it failed."""
     repeats = repeats_of([record], FIGURES["rate"])
     if not repeats.values:
         return None
-    # On a cable it is the sender or the receiver that is measured. Testbeds take no turns.
+    # On a cable the sender and the receiver are measured. Testbeds do not take turns.
     return Rate(replace(repeats, bound=False, rounds=()))
 
 
 def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
-    """Return the testbeds in groups of those that are alike, directly or by way of others."""
+    """Return groups of testbeds that are equal, directly or through other testbeds."""
     apart = {pair for by_testbed in rates.values() for pair in _apart(by_testbed)}
     left, got = list(testbeds), []
     while left:
@@ -91,7 +94,7 @@ def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
 
 
 def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:
-    """Return a sentence for each engine with which testbeds are not alike."""
+    """Return a sentence for each engine on which testbeds differ."""
     told = []
     for engine, by_testbed in rates.items():
         if len(groups(testbeds, {engine: by_testbed})) > 1:
@@ -102,7 +105,7 @@ def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:
 
 
 def _apart(rates: Mapping[str, Rate]) -> set[tuple[str, str]]:
-    """Return the pairs of testbeds whose rates are shown to differ."""
+    """Return the pairs of testbeds whose rates differ significantly."""
     names = list(rates)
     family = Family(FIGURES["rate"], tuple(rate.repeats for rate in rates.values()))
     places = range(len(names))

@@ -1,5 +1,4 @@
-"""This module is the lab as Dask's scheduler knows it: which testbeds there are, and what became of
-visits that were sent to them."""
+"""The lab as Dask's scheduler knows it: its testbeds, and the outcome of visits sent to them."""
 
 from __future__ import annotations
 
@@ -22,13 +21,14 @@ from switchmark.errors import Unavailable
 from switchmark.model.test import Test
 
 RESOURCE = "testbed"
-"""Each worker has one of it, and each visit takes it: one test at a time on one testbed."""
+"""The Dask resource of a testbed. Each worker has one unit and each visit takes it, so a testbed
+runs one test at a time."""
 
 _LOOK_S = 1.0
-"""How often the scheduler is asked for testbeds while it has some."""
+"""The interval between requests to the scheduler for testbeds, in seconds, while it has some."""
 
 _WAIT_S = 0.1
-"""How often while they are waited for."""
+"""The same while the run waits for testbeds."""
 
 _END_S = 90.0
 _ANSWER_S = 30.0
@@ -37,7 +37,7 @@ Told = Callable[[str], None]
 
 
 class _Sent(NamedTuple):
-    """A visit is on its way: to the worker at this address, by the scheduler of this id."""
+    """A visit in progress at the worker with this address, sent by the scheduler with this id."""
 
     future: Future
     address: str
@@ -45,8 +45,8 @@ class _Sent(NamedTuple):
 
 
 class DaskLab:
-    """A lab has those workers of a scheduler that are testbeds and equal. `told` is told of those
-    that are left out, and of what is waited for."""
+    """A lab of equal testbeds: workers of a scheduler. `told` receives messages about workers that
+    are left out and about waits."""
 
     def __init__(self, client: Client, *, share_machine: bool, told: Told) -> None:
         self._client, self._shared, self._told = client, share_machine, told
@@ -60,18 +60,19 @@ class DaskLab:
         self._tests: Sequence[Test] = ()
         self._versions: Sequence[Content] = ()
         self.facts: dict[str, Content] = {}
-        with suppress(Exception):  # it is told of what is waited for, no more
+        with suppress(Exception):  # only messages about waits are lost
             client.subscribe_topic(worker.TOPIC, self._waiting)
 
     def testbeds(self) -> Collection[str]:
-        """Return the testbeds that there are now."""
+        """Return the current testbeds."""
         if time.monotonic() - self._looked > _LOOK_S:
             self._look()
             self._looked = time.monotonic()
         return sorted(self._names.values())
 
     def wait(self, count: int, wait_s: float) -> None:
-        """Wait for as many workers, or those that come in time. Unavailable without a testbed."""
+        """Wait for `count` workers, or those that arrive in time. Raise Unavailable without any
+        testbed."""
         deadline = time.monotonic() + wait_s
         self._look()
         while len(self._names) + len(self._left_out) < count or not self._names:
@@ -88,12 +89,12 @@ class DaskLab:
 
     @property
     def agreed(self) -> list[Mapping[str, str]]:
-        """Return the versions that the figures of the tests depend on, the same on all testbeds."""
+        """Return the versions that the tests' figures depend on, equal on all testbeds."""
         return [each["versions"] for each in self._versions]
 
     def agree(self, tests: Sequence[Test]) -> None:
-        """Learn the versions that the figures of these tests depend on; Unavailable where they are
-        not the same on all testbeds."""
+        """Ask all testbeds for the versions that these tests' figures depend on. Raise Unavailable
+        if they differ."""
         asked = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
         first, expected = "", list[Content]()
         for address, name in sorted(self._names.items(), key=lambda each: each[1]):
@@ -108,14 +109,14 @@ class DaskLab:
         self._tests, self._versions = tests, expected
 
     def ask(self, request: Content) -> Content:
-        """Return what one testbed answers for all of them: they are equal."""
+        """Ask one testbed on behalf of all, which are equal, and return its answer."""
         self._look()
         if not self._names:
             raise Unavailable("there is no testbed any more")
         return self._ask(min(self._names, key=lambda each: self._names[each]), request)
 
     def measure(self, requests: Mapping[str, Content]) -> dict[str, Content]:
-        """Ask testbeds to measure at the same time; return their answers, of those that had one."""
+        """Make testbeds measure at the same time; return the answers of those that succeeded."""
         visits = {name: self._submit(name, each) for name, each in requests.items()}
         answers = {}
         for name, sent in visits.items():
@@ -124,18 +125,18 @@ class DaskLab:
                 self.testbeds()
             try:
                 answers[name] = sent.future.result(timeout=_ANSWER_S)
-            except Exception as error:  # noqa: BLE001 (a testbed that is lost is compared no more)
+            except Exception as error:  # noqa: BLE001 (a lost testbed leaves the comparison)
                 self._told(f"testbed {name} gave no answer: {error}")
         return {name: each for name, each in answers.items() if "record" in each}
 
     def send(self, item: Item, request: Content) -> None:
-        """Send a visit to be measured at the testbed that the item is at."""
+        """Send a visit to the item's testbed."""
         assert item.at is not None
         sent = self._sent[item] = self._submit(item.at, request)
         sent.future.add_done_callback(lambda done: self._ended.put((item, done)))
 
     def landed(self, timeout_s: float) -> Landed | None:
-        """Return a visit that has ended, of those sent; None if there is none in time."""
+        """Return a finished visit; None if none finishes in time."""
         try:
             item, future = self._ended.get(timeout=timeout_s)
         except queue.Empty:
@@ -147,8 +148,8 @@ class DaskLab:
         return self._outcome(item, future)
 
     def _given_up(self) -> Landed | None:
-        """Return a visit whose testbed is gone, if there is one: the scheduler would wait for that
-        for good. The test is to blame unless the scheduler is another one, too."""
+        """Return a visit whose testbed is gone, if there is one, because the scheduler would wait
+        for it forever. The test is to blame unless the scheduler has changed as well."""
         for item, sent in self._sent.items():
             if sent.future.status == "pending" and self._is_gone(sent):
                 del self._sent[item]
@@ -162,16 +163,16 @@ class DaskLab:
         return sent.address not in self._workers
 
     def shares(self, testbed: str) -> bool:
-        """Say whether another testbed is on the same machine."""
+        """Return whether another testbed is on the same machine."""
         boots = [self.facts[name]["boot_id"] for name in self._names.values()]
         return boots.count(self.facts[testbed]["boot_id"]) > 1
 
     def end(self) -> None:
-        """Take down what is up on all testbeds, also what is being measured."""
-        with suppress(Exception):  # whoever is gone takes it down by itself
+        """Tear down all testbeds, including measurements in progress."""
+        with suppress(Exception):  # a lost testbed tears down by itself
             self._client.cancel([sent.future for sent in self._sent.values()], force=True)
             self._client.sync(
-                self._client._run,  # noqa: SLF001 (the public one has no limit)
+                self._client._run,  # noqa: SLF001 (the public method has no time limit)
                 worker.end,
                 on_error="return",
                 callback_timeout=_END_S,
@@ -179,7 +180,7 @@ class DaskLab:
 
     def close_workers(self) -> None:
         """End all workers."""
-        with suppress(Exception):  # they end without their scheduler, too
+        with suppress(Exception):  # without their scheduler they end as well
             self._client.sync(
                 self._client.scheduler.retire_workers,
                 names=None,
@@ -208,14 +209,14 @@ class DaskLab:
             return Landed(item, at, lost="the scheduler lost it", blame=0)
         try:
             answer: Content = future.result(timeout=_ANSWER_S)
-        except Exception as error:  # noqa: BLE001 (whatever it is, there is no answer)
+        except Exception as error:  # noqa: BLE001 (any error means that there is no answer)
             return Landed(item, at, lost=f"its answer is lost: {error}", blame=0)
         if "error" in answer:
             return Landed(item, at, lost=answer["error"], blame=1)
         return Landed(item, at, answer)
 
     def _look(self) -> None:
-        """Ask the scheduler for its workers; take up new ones, forget those that are gone."""
+        """Ask the scheduler for its workers; add new workers and drop those that are gone."""
         try:
             identity = self._client.sync(
                 self._client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_S
@@ -256,7 +257,7 @@ class DaskLab:
             self._names[address], self.facts[name] = name, facts
 
     def _refused(self, facts: Content) -> str:
-        """Return why a worker is no testbed of this lab; empty where it is one."""
+        """Return the reason why a worker is no testbed of this lab; empty for a testbed."""
         if "error" in facts:
             return str(facts["error"])
         if facts["version"] != __version__:
@@ -276,8 +277,8 @@ class DaskLab:
         return answer
 
     def _new_name(self, told: str, address: str) -> str:
-        """Return the name of a worker, or where it has none that of its host. It is the name of a
-        folder, too."""
+        """Return a unique name for a worker, from its own name or its host's. The name is also the
+        name of a folder."""
         name = told if "://" not in told else address.rpartition("/")[2].rpartition(":")[0]
         name = "".join(each if each.isalnum() or each in ".-_" else "-" for each in name)
         name = name.lstrip(".") or "testbed"
@@ -292,7 +293,7 @@ class DaskLab:
 
 
 def equal_versions(expected: Sequence[Content], got: Sequence[Content]) -> str:
-    """Return in what the versions of some tests differ; empty where they do not."""
+    """Return the first difference between the versions of tests; empty if they agree."""
     for one, other in zip(expected, got, strict=True):
         for name in sorted({*one["versions"], *other["versions"]}):
             values = [each["versions"].get(name, "none") for each in (one, other)]

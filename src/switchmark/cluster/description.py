@@ -1,5 +1,4 @@
-"""This module reads what `--cluster` names: a Dask scheduler's address, or a file that describes a
-lab.
+"""The description of a lab that `--cluster` names: the address of a Dask scheduler, or a file.
 
     # lab.toml: testbeds reached by ssh
     [tls]
@@ -11,6 +10,8 @@ lab.
     hosts = ["bed1", "bed2"]
     listen = "10.0.0.1"
     python = "/opt/switchmark/bin/python"
+
+The file is TOML, or YAML if its name ends in `.yaml` or `.yml`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from switchmark.regular_file import read_regular
 LOOPBACK = "127.0.0.1"
 
 _SSH_HOST = re.compile(r"(?:[^-\s/@][^\s/@]*@)?[^-\s/@.][^\s/@]*")
-"""A part of it is the name of a testbed, and of files."""
+"""Its host part names a testbed and files."""
 
 _ADDRESS = re.compile(r"(?:(?P<kind>[a-z]+)://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+):(?P<port>\d+)")
 
@@ -48,31 +49,31 @@ class _Section(BaseModel):
 
 
 class Tls(_Section):
-    """These files show who belongs to the lab; they have the same paths on all of its hosts. Of
-    those that are made for a run the texts stand here."""
+    """The files that identify members of the lab, at the same paths on all hosts. For a certificate
+    that was made for a run, the fields hold its text."""
 
     ca: str
     """The certificate of the authority that signs all others."""
 
     cert: str
-    """The certificate of this host, and of each testbed there."""
+    """The certificate of this host; each testbed has its certificate at the same path."""
 
     key: str
-    """Its key."""
+    """The key of the certificate."""
 
 
 class _Started(_Section):
-    """A scheduler is started here, and has workers started."""
+    """A scheduler that this host starts, along with the workers."""
 
     listen: str = LOOPBACK
-    """The address of this host that testbeds reach it by."""
+    """The address at which testbeds reach this host."""
 
     python: str | None = None
-    """The Python on a testbed that has switchmark with its extra `lab`; by default as the one of
-    this host."""
+    """The Python on a testbed that has switchmark with its extra `lab`; by default at this host's
+    path."""
 
     wait_s: float = Field(60.0, gt=0)
-    """How long to wait for the first testbed, in seconds."""
+    """The seconds to wait for the first testbed."""
 
     @field_validator("listen")
     @classmethod
@@ -83,17 +84,17 @@ class _Started(_Section):
 
 
 class Local(_Started):
-    """These testbeds are processes on this host; more than one share it."""
+    """Testbeds that are processes on this host; if there are several, they share it."""
 
     testbeds: int = Field(1, ge=1, le=1000)
-    """How many there are."""
+    """The number of testbeds."""
 
 
 class Ssh(_Started):
-    """These testbeds are reached by ssh, by the names of the user's config, without a password."""
+    """Testbeds that ssh reaches by the names in the user's configuration, without a password."""
 
     hosts: tuple[str, ...] = Field(min_length=1)
-    """The hosts, each a testbed: as OpenSSH knows them, `USER@HOST` too."""
+    """The hosts, which become testbeds: names that OpenSSH knows, or `USER@HOST`."""
 
     options: tuple[str, ...] = ()
     """Options of ssh, such as `IdentityFile=/root/lab`."""
@@ -115,39 +116,39 @@ class Ssh(_Started):
 
 
 class Slurm(_Started):
-    """These testbeds are jobs of Slurm, each of which has a node of its own."""
+    """Testbeds that are jobs of Slurm, with a node for each job."""
 
     testbeds: int = Field(1, ge=1, le=1000)
-    """How many jobs there are."""
+    """The number of jobs."""
 
     queue: str | None = None
     """The partition."""
 
     account: str | None = None
-    """Whom the time is charged to."""
+    """The account that pays for the time."""
 
     walltime: str = "08:00:00"
-    """How long a job may last."""
+    """The time limit of a job."""
 
     cores: int = Field(1, ge=1)
-    """CPUs that a job asks for."""
+    """The CPUs that a job requests."""
 
     memory: str = "1GiB"
-    """Memory that a job asks for."""
+    """The memory that a job requests."""
 
     directives: tuple[str, ...] = ("--exclusive", "--output=/dev/null")
     """Further options of sbatch."""
 
     prologue: tuple[str, ...] = ()
-    """Lines of shell that a job begins with."""
+    """Lines of shell at the start of a job."""
 
     shared: str | None = None
-    """A folder that all nodes see, by default the current one: certificates that are made for the
-    run are there until it ends, readable by their owner alone."""
+    """A folder that all nodes see, by default the current folder. Until the run ends it holds
+    certificates made for the run, readable only by their owner."""
 
 
 class Description(_Section):
-    """A lab is a scheduler that runs already, or one way to start testbeds."""
+    """A lab: the address of a running scheduler, or one way to start testbeds."""
 
     address: str | None = None
     tls: Tls | None = None
@@ -166,12 +167,13 @@ class Description(_Section):
 
     @property
     def started(self) -> Local | Ssh | Slurm | None:
-        """Return how testbeds are started; None where they run already."""
+        """Return how to start the testbeds; None if they already run."""
         return self.local or self.ssh or self.slurm
 
 
 def described(text: str) -> Description:
-    """Return what `--cluster` names. UsageError for what is neither an address nor a good file."""
+    """Return the lab that `--cluster` names. Raise UsageError for text that is neither an address
+    nor a valid file."""
     if _ADDRESS.fullmatch(text):
         return _validated({"address": text}, text)
     path = Path(text)
@@ -197,7 +199,7 @@ def described(text: str) -> Description:
 
 
 def check_address(address: str) -> None:
-    """Raise ValueError for an address that is none, or not one of TLS."""
+    """Raise ValueError for an invalid address or an address without TLS."""
     match = _ADDRESS.fullmatch(address)
     kind = match and (match["kind"] or "tcp")
     if match is None or kind not in ("tcp", "tls"):

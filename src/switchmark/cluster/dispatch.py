@@ -1,7 +1,7 @@
-"""This module runs a campaign on the testbeds of a lab: each gets one visit at a time, and what
-comes back is kept as in a run of one host.
+"""The run of a campaign on a lab: each testbed gets one visit at a time, and the results are stored
+like those of a run on one host.
 
-It knows the lab by its protocol and prints nothing.
+This module knows the lab by its protocol and prints nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from switchmark.hosts.signals import interruptible
 from switchmark.model.visit import Visit
 
 _WAIT_S = 60.0
-"""For a testbed, or for the scheduler to come back, while nothing is measured."""
+"""The seconds to wait for a testbed or the scheduler while nothing is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A visit has ended: at this testbed with this answer; or it is lost for a reason, of which the
-    test is to `blame` for as many deaths of testbeds."""
+    """The end of a visit: an answer from a testbed, or a loss with its reason. `blame` is the
+    number of testbed deaths that the test is responsible for."""
 
     item: Item
     testbed: str
@@ -36,28 +36,28 @@ class Landed:
 
 
 class LabOfTestbeds(Protocol):
-    """Has testbeds, by name, and hands them visits."""
+    """A lab that has testbeds, by name, and sends them visits."""
 
     def testbeds(self) -> Collection[str]:
-        """Return the testbeds that there are now; none while there is no scheduler."""
+        """Return the current testbeds; empty while there is no scheduler."""
         ...
 
     def send(self, item: Item, request: Content) -> None:
-        """Send a visit to be measured at the testbed that the item is at."""
+        """Send a visit to the item's testbed."""
         ...
 
     def landed(self, timeout_s: float) -> Landed | None:
-        """Return a visit that has ended, of those sent; None if there is none in time."""
+        """Return a finished visit; None if none finishes in time."""
         ...
 
     def shares(self, testbed: str) -> bool:
-        """Say whether another testbed is on the same machine."""
+        """Return whether another testbed is on the same machine."""
         ...
 
 
 class TestbedPlaces:
-    """The testbeds of a lab. When a visit has ended, their answers are reported and their logs
-    kept."""
+    """The testbeds of a lab as places of a run: they report a visit's trials and store its logs
+    when it ends."""
 
     def __init__(
         self, lab: LabOfTestbeds, folder: RunFolder, options: Content, wait_s: float
@@ -83,7 +83,7 @@ class TestbedPlaces:
     def ended(self) -> Visited | None:
         landed = self._lab.landed(1.0)
         visit = self._visits.pop(landed.item, None) if landed is not None else None
-        if landed is None or visit is None:  # it was lost before, and is measured anew
+        if landed is None or visit is None:  # it was lost before and is measured again
             return None
         if landed.answer is None:
             return Visited(landed.item, lost=landed.lost, blame=landed.blame)
@@ -103,8 +103,8 @@ def run(
     spread: bool = False,
     wait_s: float = _WAIT_S,
 ) -> None:
-    """Run what the folder's campaign has and its records lack. `versions` are those of each of its
-    tests, on all testbeds. Interrupted and Unavailable say how to go on."""
+    """Run the tests of the folder's campaign that have no record yet. `versions` are those of each
+    of its tests, equal on all testbeds. Interrupted and Unavailable tell the user how to resume."""
     of_test = dict(zip(folder.campaign.tests, versions, strict=True))
     testbeds = TestbedPlaces(lab, folder, options, wait_s)
     with resumable(folder, Interrupted, Unavailable), interruptible():

@@ -1,10 +1,11 @@
-"""This module makes a host a testbed: `python -m switchmark.cluster.serve ADDRESS OPTION...` starts
-a Dask worker of the scheduler at tls://HOST:PORT, with further options of Dask's.
+"""The program that turns a host into a testbed: `python -m switchmark.cluster.serve ADDRESS
+OPTION...` starts a Dask worker for the scheduler at tls://HOST:PORT, with further options of Dask.
 
-The worker does as root what it is sent, so it answers only who has a certificate of the lab, and at
-the one address by which this host reaches the scheduler. It serves no page, and its files are in a
-folder that no other user can write to. Certificates are files that `--tls-ca-file`, `--tls-cert`
-and `--tls-key` name, or, with `--tls-stdin`, a line of JSON on stdin, which stays in memory.
+The worker executes requests as root, so it answers only peers with a certificate of the lab, at the
+one address by which this host reaches the scheduler. It has no web page, and its files are in a
+folder that no other user can write to. `--tls-ca-file`, `--tls-cert` and `--tls-key` name the
+certificate's files; with `--tls-stdin` the certificate is a line of JSON on stdin and stays in
+memory.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from switchmark.cluster.dask_lab import RESOURCE
 from switchmark.cluster.description import Tls, check_address
 
 _OF_MEMORY = ("target", "spill", "pause", "terminate")
-"""What Dask does as a worker's memory fills up."""
+"""Dask's actions when a worker's memory fills up."""
 
 
 def main(words: list[str]) -> None:
-    """Serve until the scheduler is gone. The first of the words is its address."""
+    """Serve until the scheduler is gone. The first word is its address."""
     address, *options = words or [""]
     try:
         check_address(address)
@@ -33,8 +34,8 @@ def main(words: list[str]) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     settings = {"distributed.worker.http.routes": [], "distributed.comm.require-encryption": True}
-    # Near the limit of a small job of Slurm, Dask would begin no test, and the run would wait for
-    # ever. A worker keeps nothing that it could give up.
+    # Near the memory limit of a small Slurm job, Dask would start no test, and the run would wait
+    # forever. A worker stores nothing that it could release.
     settings |= {f"distributed.worker.memory.{each}": False for each in _OF_MEMORY}
     if "--tls-stdin" in options:
         options.remove("--tls-stdin")
@@ -51,8 +52,8 @@ def main(words: list[str]) -> None:
 
 
 def _own_address(scheduler: str) -> str:
-    """Return the address of this host by which it reaches a scheduler, as Dask's options have it.
-    No packet is sent."""
+    """Return the address by which this host reaches a scheduler, in the form of Dask's options.
+    This sends no packet."""
     host, port = get_address_host_port(scheduler)
     family, *_, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as end:

@@ -1,5 +1,5 @@
-"""This module connects to a lab that is described, or starts it: a scheduler here, and a Dask
-worker for each testbed, by ssh, by Slurm or on this host."""
+"""The connection to a lab: this module connects to a running scheduler, or starts one here and a
+Dask worker for each testbed, by ssh, by Slurm or on this host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from switchmark.hosts.base import LocalHost
 from switchmark.hosts.local_process import LocalProcess
 
 _SERVE = "switchmark.cluster.serve"
-"""What runs on a testbed."""
+"""The module that a testbed runs."""
 
 _CONNECT_S = 30.0
 _GRACE_S = 20.0
@@ -39,8 +39,8 @@ _GRACE_S = 20.0
 def connected(
     description: Description, logs: Path, *, share_machine: bool, told: Told
 ) -> Iterator[DaskLab]:
-    """Hold a lab with at least one testbed; what was started ends with the block. The output of
-    workers goes into files in `logs`."""
+    """Yield a lab with at least one testbed; the block's end also ends whatever this started. The
+    workers' output goes into files in `logs`."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     started, tls = description.started, description.tls
     if started is not None and tls is None:
@@ -49,7 +49,7 @@ def connected(
     with ExitStack() as stack:
         settings = {
             "distributed.admin.tick.limit": "10s",
-            "distributed.scheduler.http.routes": [],  # it serves no page
+            "distributed.scheduler.http.routes": [],  # no web page
             "temporary-directory": str(logs),
         }
         stack.enter_context(dask.config.set(settings))
@@ -77,8 +77,8 @@ def connected(
 def worker_command(
     python: str, address: str, name: str, tls: Tls, *, again: bool = True
 ) -> tuple[str, ...]:
-    """Return the command that makes a host a testbed of the scheduler at an address; a worker that
-    dies is started `again`. Of certificates that are texts it waits for a line."""
+    """Return the command that makes a host a testbed of the scheduler at an address. With `again`,
+    a worker that dies starts again. A worker expects certificates that are texts on its stdin."""
     words = [python, "-m", _SERVE, address, "--name", name, "--nanny" if again else "--no-nanny"]
     words += ["--death-timeout", "60", "--memory-limit", "0"]
     if _is_text(tls):
@@ -89,8 +89,8 @@ def worker_command(
 
 
 def _security(tls: Tls | None) -> Security:
-    """Return what Dask is to know of certificates: by its own configuration where none are given.
-    Unavailable for files that are not there, UsageError without any certificate."""
+    """Return the certificates for Dask; without `tls` they come from Dask's own configuration.
+    Raise Unavailable for missing files, and UsageError without any certificate."""
     if tls is None:
         security = Security(require_encryption=True)
         if not (security.tls_ca_file and security.tls_client_cert):
@@ -112,7 +112,7 @@ def _security(tls: Tls | None) -> Security:
 
 
 def _is_text(tls: Tls) -> bool:
-    """Say whether certificates were made for this run, and are no files."""
+    """Return whether the certificates are texts made for this run, not files."""
     return "\n" in tls.key
 
 
@@ -130,7 +130,7 @@ def _client(address: str, security: Security) -> Iterator[Client]:
     try:
         yield client
     finally:
-        with suppress(Exception):  # whatever it is, the run is at its end
+        with suppress(Exception):  # ignore errors: the run is over
             client.close(timeout=5)
 
 
@@ -169,7 +169,7 @@ def _slurm(started: Slurm, security: Security, options: dict[str, Any]) -> Any:
     return SLURMCluster(
         queue=started.queue,
         account=started.account,
-        cores=1,  # of Dask: one thread, which waits for the testbed
+        cores=1,  # one thread of Dask, which waits for the testbed
         processes=1,
         job_cpu=started.cores,
         memory=started.memory,
@@ -188,14 +188,14 @@ def _slurm(started: Slurm, security: Security, options: dict[str, Any]) -> Any:
 
 
 def _submit(cluster: Any, jobs: int) -> None:
-    """Submit jobs as `cluster.scale` does, which keeps it to itself if Slurm refuses one."""
+    """Submit jobs like `cluster.scale`, which hides a refusal by Slurm."""
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())
     try:
-        cluster.sync(cluster._correct_state)  # noqa: SLF001 (the public one tells of no failure)
+        cluster.sync(cluster._correct_state)  # noqa: SLF001 (the public method hides failures)
     except (OSError, RuntimeError) as error:
         for job in cluster.workers.values():
-            job.status = Status.failed  # else Dask does not close
+            job.status = Status.failed  # otherwise Dask does not close
         said = indent(str(error).strip(), "  ")
         raise Unavailable(f"Slurm takes no job\n{said}", hint="scontrol ping") from error
 
@@ -204,16 +204,16 @@ def _submit(cluster: Any, jobs: int) -> None:
 def _workers(
     started: Local | Ssh, tls: Tls, address: str, logs: Path
 ) -> Iterator[list[LocalProcess]]:
-    """Start a worker for each testbed, by ssh or here, where Dask's files are among its output: in
-    /tmp it would leave a folder."""
+    """Start a worker for each testbed, by ssh or on this host. Dask's temporary files go next to
+    the workers' output; in /tmp they would leave a folder."""
     host, processes = LocalHost(), list[LocalProcess]()
-    # A worker's testbed sees what a run here would see, and ssh needs the user's agent.
+    # A worker's testbed needs the same environment as a run here, and ssh needs the user's agent.
     env = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(logs)}
     try:
         for name, argv in _commands(started, tls, address):
             processes.append(host.spawn(argv, stderr_path=str(logs / f"{name}.worker"), env=env))
             if _is_text(tls):
-                with suppress(CommandFailed):  # why it has ended stands among its last words
+                with suppress(CommandFailed):  # its stderr has the reason
                     processes[-1].send(tls.model_dump_json())
         yield processes
     finally:
@@ -224,8 +224,8 @@ def _workers(
 
 
 def _stop(process: LocalProcess) -> None:
-    """Give a worker time to end by itself, as the scheduler told it to: what ssh started elsewhere
-    takes no signal."""
+    """Give a worker time to end on the scheduler's request, because a signal does not reach
+    processes that ssh started elsewhere."""
     deadline = time.monotonic() + _GRACE_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -235,7 +235,7 @@ def _stop(process: LocalProcess) -> None:
 def _commands(
     started: Local | Ssh, tls: Tls, address: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each testbed with the command that starts its worker."""
+    """Yield the name of each testbed and the command that starts its worker."""
     python = started.python or sys.executable
     if isinstance(started, Ssh):
         options = [word for each in started.options for word in ("-o", each)]
@@ -249,7 +249,8 @@ def _commands(
 
 
 def _with_last_words(error: Unavailable, workers: list[LocalProcess]) -> Unavailable:
-    """Return the error with what those workers said that have ended, such as why ssh refused."""
+    """Return the error with the last output of workers that have ended, such as ssh's reason for a
+    refusal."""
     words = [worker.last_words(2) for worker in workers if worker.poll() is not None]
     told = "".join(f"\n  {line}" for each in words for line in each.splitlines())
     return Unavailable(error.message + told, hint=error.hint)

@@ -1,10 +1,9 @@
-"""A testbed measures what it is asked for, one line of JSON at a time: `python -m
+"""The program of a testbed, which measures on request, one line of JSON at a time: `python -m
 switchmark.cluster.testbed LOG`.
 
-It is a process of its own beside the Dask worker that starts it, so that signals reach it as they
-reach any run. When its stdin ends, by order or because the worker is dead, it takes down what is
-up, removes the file that its stderr goes to, and ends. It takes that down, too, when nothing was
-asked for some seconds.
+It is a separate process that a Dask worker starts, so that signals reach it as they reach any run.
+When its stdin ends, on request or because the worker died, it tears down its path, removes the file
+with its stderr, and exits. It also tears down its path after some seconds without a request.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from switchmark.runs.own_run import OwnRun
 
 _IDLE_S = 5.0
 _MOST = 1 << 20
-"""Bytes of each log file that are sent with an answer: the last ones."""
+"""The most bytes of a log file that go into an answer: the last ones."""
 
 Say = Callable[[Content], None]
 
 
 class Testbed:
-    """A testbed answers requests; `say` sends a line. A lab is open from the first visit until it
-    rests."""
+    """A testbed that answers requests; `say` sends a line. It opens a lab for the first visit and
+    closes it in `rest`."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -64,7 +63,7 @@ class Testbed:
         self._options: Content = {}
 
     def answer(self, request: Content) -> None:
-        """Do what one line asks for, and say what came of it."""
+        """Execute a request and send its result."""
         match request["do"]:
             case "visit":
                 self._visit(request)
@@ -82,7 +81,7 @@ class Testbed:
                 self._say({"left": self.rest()})
 
     def rest(self) -> list[str]:
-        """Take down what is up; return what could not be."""
+        """Tear down the path; return the leftovers."""
         self._open.close()
         self._hosts.close()
         left = list(self._real.left) if self._real else []
@@ -90,7 +89,7 @@ class Testbed:
         return left
 
     def close(self) -> None:
-        """Take down what is up, for good."""
+        """Tear down the path for good."""
         try:
             self.rest()
         finally:
@@ -108,7 +107,8 @@ class Testbed:
         self._say({"record": content, "trials": trials, "logs": self._new_logs()})
 
     def _versions(self, tests: Sequence[Test]) -> list[Content]:
-        """Return the versions that the figures of tests depend on, or why they cannot run here."""
+        """Return the versions that the figures of tests depend on, or the reason why the tests
+        cannot run here."""
         lab, got = measure.Lab(self._folder, hosts=self._hosts), list[Content]()
         for test in tests:
             try:
@@ -137,8 +137,8 @@ class Testbed:
         return self._lab
 
     def _abilities(self, tests: Sequence[Test]) -> Content:
-        """Return what this host makes of the paths of some tests, and what claims may need to know
-        of it."""
+        """Return this host's ability to run the paths of tests, and the facts that claims may
+        depend on."""
         probes = Probes(self._hosts)
         return {
             "abilities": [asdict(ability(test, probes)) for test in tests],
@@ -147,7 +147,7 @@ class Testbed:
         }
 
     def _new_logs(self) -> dict[str, str]:
-        """Return what was written to each log file since the last answer."""
+        """Return the text that each log file has gained since the last answer."""
         new = {}
         for path in sorted((self._folder / "logs").glob("*")):
             before = self._sent.get(path.name, 0)
@@ -160,10 +160,10 @@ class Testbed:
 
 
 def main() -> None:
-    """Read requests, a line each, and say what comes of them until stdin ends."""
+    """Answer requests, one per line, until stdin ends."""
     anchor()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed is no answer
+    os.dup2(2, 1)  # other output must not mix with the answers
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
 
@@ -176,10 +176,10 @@ def main() -> None:
         try:
             _serve(testbed, lines, say)
         except (Interrupted, BrokenPipeError):
-            pass  # nobody listens any more
+            pass  # the peer is gone
         finally:
             testbed.close()
-            for log in sys.argv[1:]:  # of a death it stays
+            for log in sys.argv[1:]:  # after a crash the log stays
                 Path(log).unlink(missing_ok=True)
 
 
@@ -199,7 +199,7 @@ def _serve(testbed: Testbed, lines: queue.Queue[str], say: Say) -> None:
 def _read(source: IO[str], lines: queue.Queue[str]) -> None:
     for line in source:
         lines.put(line)
-    os.kill(os.getpid(), signal.SIGTERM)  # the end of stdin ends what is being measured, too
+    os.kill(os.getpid(), signal.SIGTERM)  # the end of stdin also ends a measurement in progress
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""This module writes what a testbed is asked, and what it answers, as JSON, for networks and
-pipes."""
+"""The JSON of requests to testbeds and of their answers, for networks and pipes."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ Content = dict[str, Any]
 
 
 def as_request(visit: Visit, options: Content) -> Content:
-    """Return what asks a testbed for a visit, with the lab's options."""
+    """Return the request for a visit, with the lab's options."""
     return {
         "do": "visit",
         "options": options,
@@ -29,7 +28,7 @@ def as_request(visit: Visit, options: Content) -> Content:
 
 
 def as_visit(request: Content, on_trial: Callable[[TrialResult], None]) -> Visit:
-    """Return the visit that a request asks for."""
+    """Return the visit that a request describes."""
     then = request["then"]
     return Visit(
         Test.model_validate(request["test"]),
@@ -44,8 +43,8 @@ def as_visit(request: Content, on_trial: Callable[[TrialResult], None]) -> Visit
 
 
 def as_record(reply: Content, testbed: str) -> Record | None:
-    """Return the record that a testbed of this name answered with; None if the visit was not
-    enough for one. Trials of now are this testbed's."""
+    """Return the record in an answer; None if the visit was not enough for a record. Trials without
+    a testbed get this one."""
     if reply["record"] is None:
         return None
     record = Record.model_validate(reply["record"])
@@ -55,7 +54,7 @@ def as_record(reply: Content, testbed: str) -> Record | None:
 
 
 def as_trials(reply: Content, testbed: str) -> list[TrialResult]:
-    """Return the new trials of an answer."""
+    """Return the new trials in an answer."""
     return [_of(TrialResult.model_validate(each), testbed) for each in reply["trials"]]
 
 

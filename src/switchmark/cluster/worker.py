@@ -1,5 +1,5 @@
-"""This module is what a Dask worker runs: it hands requests to the testbed's process, and ends that
-where nobody waits for the answer any more."""
+"""The functions that a Dask worker runs: they pass requests to the testbed's process, and end that
+process if nobody waits for its answer any longer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from switchmark.hosts.base import LocalHost
 from switchmark.hosts.local_process import LocalProcess
 
 TOPIC = "switchmark"
-"""What workers tell of while they measure."""
+"""The topic of workers' messages while they measure."""
 
 _GRACE_S = 60.0
-"""For taking down what is up."""
+"""The seconds for tearing down a path."""
 
 _TASKS_THAT_NOBODY_WANTS = ("cancelled", "released", "forgotten", "error")
 
 
 class _Process:
-    """The testbed's process of this worker is started when it is first needed; one request at a
+    """The testbed's process of this worker. It starts on first use and handles one request at a
     time."""
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class _Process:
         self._said = ""
 
     def ask(self, request: Content, task: str | None = None) -> Content:
-        """Return the answer to a request; TrialFailed where the process ends without one."""
+        """Return the answer to a request. Raise TrialFailed if the process ends without an
+        answer."""
         with self._turn:
             process = self._started()
             process.send(json.dumps(request, sort_keys=True))
@@ -59,7 +60,7 @@ class _Process:
                     raise TrialFailed("nobody waits for this test any more")
 
     def end(self) -> None:
-        """End the process, also where it measures: it takes down what is up before."""
+        """End the process, even during a measurement; it tears down its path first."""
         process = self._process
         if process is not None:
             process.hang_up()
@@ -73,7 +74,7 @@ class _Process:
             descriptor, self._said = tempfile.mkstemp(prefix="switchmark-testbed-", suffix=".log")
             os.close(descriptor)
             argv = (sys.executable, "-m", "switchmark.cluster.testbed", self._said)
-            # It is what `switchmark run` is elsewhere, and sees what that sees.
+            # The process acts like `switchmark run` and needs the same environment.
             self._process = LocalHost().spawn(argv, stderr_path=self._said, env=os.environ)
         return self._process
 
@@ -98,7 +99,7 @@ def ask(request: Content) -> Content:
 
 
 async def facts() -> Content:
-    """Return what the testbed of this worker is, or why it is none."""
+    """Return the facts about this worker's testbed, or the reason why it is unusable."""
     try:
         return await asyncio.to_thread(_PROCESS.ask, {"do": "facts"})
     except SwitchmarkError as error:
@@ -111,6 +112,6 @@ async def end() -> None:
 
 
 def _is_unwanted(task: str) -> bool:
-    """Say whether a task was cancelled, by its client or because that is gone."""
+    """Return whether a task was cancelled, or its client is gone."""
     state = get_worker().state.tasks.get(task)
     return state is None or state.state in _TASKS_THAT_NOBODY_WANTS

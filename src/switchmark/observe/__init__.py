@@ -1,1 +1,1 @@
-"""What a host shows; it reads only."""
+"""The observation of hosts: CPUs, threads, counters and noise. These modules only read."""

@@ -1,4 +1,4 @@
-"""The CPUs of a host that a run may use, and what they share."""
+"""The CPUs of a host that a run may use, with their NUMA nodes and hardware threads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SIBLINGS = f"{_SYSTEM}/cpu/cpu[0-9]*/topology/thread_siblings_list"
 
 
 def read_cpus(host: Host, allowed: Collection[int] | None = None) -> tuple[Cpu, ...]:
-    """Return the CPUs of a host that are online and allowed, in order; `allowed` are by default
-    those that runs may use (`Host.allowed_cpus`)."""
+    """Return the CPUs of a host that are online and allowed, in order. `allowed` defaults to the
+    CPUs that runs may use (`Host.allowed_cpus`)."""
     files = host.read_all(_ONLINE, _ISOLATED, _NODES, _SIBLINGS)
     online, isolated = (listed_cpus(files.get(path, b"")) for path in (_ONLINE, _ISOLATED))
     usable = host.allowed_cpus() if allowed is None else frozenset(allowed)

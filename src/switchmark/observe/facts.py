@@ -1,8 +1,7 @@
-"""This module tells what a host is, as far as it matters to a figure: for `host.json` and for
-`doctor`.
+"""The facts about a host that influence a figure, for `host.json` and `doctor`.
 
-It starts nothing here. What cannot be read is None. Of the kernel's command line only known
-parameters are kept: the rest may hold secrets.
+Unreadable facts are None. The kernel's command line may hold secrets, so only known parameters are
+kept.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ FIGURE_OPTIONS = (
     "CONFIG_PREEMPT_VOLUNTARY",
     "CONFIG_RPS",
 )
-"""Options of a kernel's build by which figures differ."""
+"""The build options of a kernel that influence figures."""
 
 _CPU = "/sys/devices/system/cpu"
 _CPUINFO, _MEMINFO, _COMMANDS = "/proc/cpuinfo", "/proc/meminfo", "/proc/cmdline"
@@ -50,7 +49,7 @@ _VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
 
 
 def host_facts(host: Host) -> dict[str, Any]:
-    """Return the facts of a host, as JSON can hold them."""
+    """Return the facts about a host, as values for JSON."""
     single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
     more = (_KERNEL_BUILD, _NODES, _TRANSPARENT, _BOOST, _NO_TURBO, *_DPDK)
     scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
@@ -109,34 +108,34 @@ def _said(host: Host, *argv: str) -> str:
 
 
 def _boost(files: Mapping[str, str]) -> bool | None:
-    """Say whether cores may run faster than they do for long, as either driver of frequencies tells
-    it."""
+    """Return whether cores may exceed their base frequency, according to either frequency
+    driver."""
     told = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
     return next((means.get(files[path]) for path, means in told.items() if path in files), None)
 
 
 def _chosen(text: str) -> str | None:
-    """Return the word in brackets, as /sys marks which of several values holds."""
+    """Return the word in brackets: /sys marks the current value of a list in this way."""
     chosen = re.search(r"\[(\S+)\]", text)
     return chosen and chosen[1]
 
 
 def _dpdk(files: Mapping[str, str]) -> str | None:
-    """Return the version of the DPDK that is installed to build with."""
+    """Return the version of the installed DPDK development files."""
     texts = (text for path, text in files.items() if path.endswith("/libdpdk.pc"))
     return next((_table(text)["Version"] for text in texts if "Version" in _table(text)), None)
 
 
 def identity(host: Host) -> str:
-    """Return what tells a host from others, as far as it matters to a figure: its processor, its
-    kernel, and what it calls itself."""
+    """Return the identity of a host as far as it influences figures: its processor, its kernel and
+    its machine id."""
     named = host.read_all(_MACHINE_ID, _RELEASE)
     texts = {path: content.decode(errors="replace").strip() for path, content in named.items()}
     return ", ".join(filter(None, (cpu_model(host), texts.get(_RELEASE), texts.get(_MACHINE_ID))))
 
 
 def kernel_release(host: Host) -> str:
-    """Return the release of a host's kernel. Unavailable where it does not tell."""
+    """Return the release of a host's kernel. Raise Unavailable if it cannot be read."""
     try:
         return host.read(_RELEASE).decode(errors="replace").strip()
     except OSError as error:
@@ -144,33 +143,32 @@ def kernel_release(host: Host) -> str:
 
 
 def kernel_options(host: Host) -> frozenset[str]:
-    """Return the options that a host's kernel was built with, such as `CONFIG_RPS`; none where it
-    does not say."""
+    """Return the build options of a host's kernel, such as `CONFIG_RPS`; empty if the host does not
+    publish them."""
     lines = kernel_config(host).splitlines()
     return frozenset(line.partition("=")[0] for line in lines if line.endswith(("=y", "=m")))
 
 
 def kernel_config(host: Host) -> str:
-    """Return the configuration with which a host's kernel was built: what the kernel itself holds,
-    else the file in /boot; empty where neither tells."""
+    """Return the build configuration of a host's kernel: the kernel's own copy, otherwise the file
+    in /boot; empty if both are missing."""
     stored = "/boot/config"
     with suppress(Unavailable):
         stored = f"/boot/config-{kernel_release(host)}"
     files = host.read_all(_CONFIG, stored)
     content = files.get(stored, b"")
-    with suppress(KeyError, OSError, EOFError, zlib.error):  # not there, no gzip, or cut off
+    with suppress(KeyError, OSError, EOFError, zlib.error):  # missing, not gzip, or truncated
         content = gzip.decompress(files[_CONFIG])
     return content.decode(errors="replace")
 
 
 def cpu_model(host: Host) -> str:
-    """Return the name of a host's processor; empty where the kernel does not know it."""
+    """Return the name of a host's processor; empty if the kernel does not know it."""
     return _table(host.read(_CPUINFO).decode(errors="replace")).get("model name", "")
 
 
 def steady_tsc(host: Host) -> list[str]:
-    """Return what a host's processor says of its time stamp counter, of `constant_tsc` and
-    `nonstop_tsc`."""
+    """Return the flags `constant_tsc` and `nonstop_tsc` of a host's processor, if set."""
     return _steady_tsc(_table(host.read_all(_CPUINFO).get(_CPUINFO, b"").decode(errors="replace")))
 
 
@@ -179,7 +177,7 @@ def _steady_tsc(cpu: Mapping[str, str]) -> list[str]:
 
 
 def _table(text: str, separator: str = ":") -> dict[str, str]:
-    """Return the first value of each key of lines `key: value`."""
+    """Return the first value of each key in lines `key: value`."""
     table: dict[str, str] = {}
     for line in text.splitlines():
         key, separated, value = line.partition(separator)

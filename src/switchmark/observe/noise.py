@@ -1,5 +1,5 @@
-"""This module measures what else happens on the cores of a test: the host's noise certificate, and
-the counts of the kernel around each trial. What a host does not tell is None."""
+"""The host's noise certificate, which measures other activity on the cores of a test, and the
+kernel's counts around each trial. Values that a host does not publish are None."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from switchmark.observe.taken import Reads
 
 JITTER_MS = 10
 NEEDED_CPUS = 3
-"""Of a test: for the sender, the receiver and the switch."""
+"""The CPUs of a test: for the sender, the receiver and the switch."""
 LONG_JITTER_MS = 100
-"""Some turns of the scheduler, which are 4 ms and longer."""
-HZ = 100  # of /proc/stat, whatever the kernel's own
+"""Several time slices of the scheduler, which last 4 ms or longer."""
+HZ = 100  # of /proc/stat, independent of the kernel's own HZ
 IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL = 3, 4, 5, 6, 7
 STAT = "/proc/stat"
 _COUNTS = (STAT, "/proc/interrupts", "/proc/pressure/cpu")
@@ -31,8 +31,8 @@ _FREQUENCY = "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
 def certificate(
     host: Host, program: str, cpus: Collection[int], ms: int = JITTER_MS
 ) -> NoiseCertificate:
-    """Return the noise of some CPUs now: a jitter probe by the traffic program, and
-    what the kernel counted meanwhile. Takes some 10 ms more than the probe."""
+    """Measure the noise on some CPUs now: run the traffic program's jitter probe, and read the
+    kernel's counts before and after it. This takes some 10 ms more than the probe."""
     before = Snapshot.read(host, cpus)
     jitter = probe_jitter(host, program, cpus, ms)
     meanwhile = Snapshot.read(host, cpus).since(before)
@@ -51,8 +51,8 @@ def probe_jitter(
     ms: int = JITTER_MS,
     before: tuple[str, ...] = (),
 ) -> dict[str, Jitter] | None:
-    """Return what a busy loop on each CPU had to do without; None where the program cannot be run
-    there. `before` begins the command: what is to be done meanwhile."""
+    """Return the CPU time that a busy loop on each CPU lost; None if the host cannot run the
+    program. `before` is a prefix of the command, for parallel work."""
     if not cpus:
         return None
     try:
@@ -74,8 +74,8 @@ def probe_jitter(
 
 
 def busy_cpus(host: Host, program: str) -> dict[str, float]:
-    """Return what others take of CPUs now, as shares by CPU, where they leave too few quiet ones
-    for a test; nothing where enough are quiet, or the program cannot be run. Takes 0.1 s."""
+    """Return the share of each busy CPU that other processes use, if too few quiet CPUs remain for
+    a test; empty if enough CPUs are quiet or the program cannot run. This takes 0.1 s."""
     cpus = [cpu.id for cpu in read_cpus(host)]
     jitter = probe_jitter(host, program, cpus, LONG_JITTER_MS) or {}
     lost = {cpu: each.lost or 0.0 for cpu, each in jitter.items()}
@@ -85,8 +85,8 @@ def busy_cpus(host: Host, program: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot holds the kernel's counts at one moment. `times` are clock ticks by CPU and kind,
-    the whole host's under -1; `interrupts` those of devices by CPU; `frequency_khz` by CPU."""
+    """The kernel's counts at one moment. `times` are clock ticks by CPU and kind, with the whole
+    host under -1. `interrupts` are those of devices, by CPU; `frequency_khz` is by CPU."""
 
     at_s: float
     times: Mapping[int, tuple[int, ...]]
@@ -96,7 +96,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, host: Reads, cpus: Collection[int]) -> Snapshot:
-        """Read the counts of some CPUs of a host, or of its files that were taken."""
+        """Read the counts of some CPUs, from a host or from files that were read earlier."""
         files = host.read_all(*snapshot_files(cpus))
         stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
         return cls(
@@ -112,7 +112,7 @@ class Snapshot:
         )
 
     def since(self, before: Snapshot) -> HostActivity:
-        """Return what happened in between."""
+        """Return the activity between two snapshots."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
         all_now, all_then = self.times.get(-1, ()), before.times.get(-1, ())
         spent = [now - then for now, then in zip(all_now, all_then, strict=False)]
@@ -137,18 +137,18 @@ class Snapshot:
 
 
 def snapshot_files(cpus: Collection[int]) -> list[str]:
-    """Return the files in which the counts of some CPUs are."""
+    """Return the files with the counts of some CPUs."""
     return [*_COUNTS, *(_FREQUENCY.format(cpu=cpu) for cpu in cpus)]
 
 
 def cpu_times(host: Host, cpus: Collection[int] = ()) -> Mapping[int, tuple[int, ...]]:
-    """Return the clock ticks of a host's CPUs, as `parse_cpu_times` has them."""
+    """Return the clock ticks of a host's CPUs (see `parse_cpu_times`)."""
     return parse_cpu_times(host.read(STAT), cpus)
 
 
 def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Return clock ticks by CPU, the whole host's under -1, and by kind, such as IRQ and SOFTIRQ,
-    from /proc/stat."""
+    """Return clock ticks from /proc/stat by CPU, with the whole host under -1, and by kind, such as
+    IRQ and SOFTIRQ."""
     times = {}
     for line in stat.decode().splitlines():
         name, *words = line.split()
@@ -160,15 +160,15 @@ def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[in
 
 
 def stolen(then: Sequence[int], now: Sequence[int]) -> float:
-    """Return the share of a CPU's time between two readings that the hypervisor kept: at least, as
-    the first tick that is counted may be of a time before them."""
+    """Return a lower bound of the share of CPU time that the hypervisor stole between two readings:
+    the first tick may belong to the time before them."""
     spent = [after - before for after, before in zip(now, then, strict=True)]
     return max(0, spent[STEAL] - 1) / max(sum(spent), 1)
 
 
 class Steal:
-    """This object tells the share of all CPU time of a host that its hypervisor kept, since the
-    last call."""
+    """A function object that returns the share of a host's CPU time that its hypervisor stole since
+    the last call."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -183,8 +183,8 @@ class Steal:
 
 
 def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
-    """Return the interrupts of devices, which have a number; timers and calls between CPUs have a
-    name."""
+    """Return the interrupts of devices, whose names are numbers; timers and interrupts between CPUs
+    have other names."""
     head, *rows = text.decode(errors="replace").splitlines() or [""]
     columns = [int(name.removeprefix("CPU")) for name in head.split()]
     counts = {cpu: 0 for cpu in columns if cpu in cpus}

@@ -1,7 +1,7 @@
-"""This module reads the processor's counters by `perf stat`: which of them this host counts, and
-how they are counted for the threads of some processes, or for whole CPUs, in a window of time.
+"""The processor's counters, read by `perf stat`: which events this host can count, and the counts
+for the threads of processes or for whole CPUs, in a time window.
 
-`perf` suffices, so there is no perf_event_open of our own: it takes `enable` and `disable` on its
+`perf` itself suffices, without calls to perf_event_open: it takes `enable` and `disable` on its
 stdin within 0.1 ms, and starts in 20 to 50 ms, which the warm-up covers (measured, 6.1).
 """
 
@@ -20,7 +20,7 @@ from switchmark.model.cpus import format_cpus
 from switchmark.model.plan import Spawn
 
 EVENTS = ("cycles", "ref-cycles", "instructions", "cache-misses")
-"""`ref-cycles` tick as the TSC does, but only while the CPU is not halted."""
+"""`ref-cycles` tick like the TSC, but only while the CPU is not halted."""
 
 _PROGRAM = ("perf", "stat", "-x", ";")
 MENDED_BY = "apt-get install linux-perf"
@@ -28,10 +28,10 @@ _ANSWER_S = 5.0
 _NO_COUNTERS = "no hardware counters on this host"
 _SOURCES = "/sys/bus/event_source/devices/*"
 _SOFTWARE = {"breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"}
-"""Sources of events that every machine has: where there is no other, nothing is counted."""
+"""The event sources that every host has; with these alone, the host has no hardware counters."""
 
-# A count, its unit and its event, behind whose it is. Hybrid processors name their kind of core
-# (`cpu_core/cycles/`); `:u` says that the kernel's work is not counted.
+# A count, its unit and its event, after its thread or CPU. Hybrid processors name their type of
+# core (`cpu_core/cycles/`); `:u` excludes the kernel's work.
 _COUNT = re.compile(
     r"^(?:(?P<whose>.*?);)??(?P<count>[\d.]+|<not counted>|<not supported>);[^;\n]*;"
     r"(?:cpu_\w+/)?(?P<event>[a-z][\w-]*)/?(?P<modifier>:\w+)?;",
@@ -41,9 +41,12 @@ _COUNT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """This record says what can be counted here: `events`, some of EVENTS; `by_cpu` says that those
-    of whole CPUs can, `user_only` that the kernel's work is left out. Where there are none,
-    `missing` says why and `hint` what would mend it, if anything does."""
+    """The events that a host can count.
+
+    `events` is a part of EVENTS. `by_cpu` says that whole CPUs can be counted, `user_only` that the
+    kernel's work is excluded. Without events, `missing` gives the reason and `hint` the cure, if
+    there is any.
+    """
 
     events: tuple[str, ...] = ()
     by_cpu: bool = False
@@ -53,8 +56,8 @@ class Counting:
 
 
 def probe(host: Host) -> Counting:
-    """Try every event once, on all CPUs or else on a process of one's own. Takes some 30 ms, and
-    nothing where the kernel has no source of such events, as in many virtual machines."""
+    """Try every event once, on all CPUs, or otherwise on a child process. This takes some 30 ms, or
+    no time if the kernel has no source of such events, as in many virtual machines."""
     sources = {PurePath(path).name for path in host.inodes(_SOURCES)}
     if sources and sources <= _SOFTWARE:
         return Counting(missing=_NO_COUNTERS)
@@ -89,13 +92,13 @@ def _reason(stderr: bytes) -> str:
 
 
 def of_threads(name: str, events: Collection[str], pids: Collection[int], file: str) -> Spawn:
-    """Start perf, waiting to count for every thread that some processes have now."""
+    """Return the step that starts perf, paused, for every current thread of some processes."""
     whom = ("--per-thread", "-p", ",".join(map(str, sorted(pids))))
     return _counter(name, "counters of the parts' threads", events, whom, file)
 
 
 def of_cpus(name: str, events: Collection[str], cpus: Collection[int], file: str) -> Spawn:
-    """Start perf, waiting to count for some whole CPUs."""
+    """Return the step that starts perf, paused, for whole CPUs."""
     return _counter(name, "counters of CPUs", events, ("-A", "-C", format_cpus(cpus)), file)
 
 
@@ -108,19 +111,18 @@ def _counter(
 
 
 def control(process: Process, word: str) -> None:
-    """Send perf `ping`, `enable` or `disable`, and wait until it is done. TrialFailed with perf's
-    last words if it is not."""
+    """Send `ping`, `enable` or `disable` to perf, and wait for its answer. Raise TrialFailed with
+    perf's last output if the answer does not come."""
     process.send(word)
-    # The terminating NUL of perf's answer comes with the next one.
+    # The NUL at the end of perf's answer arrives with the next answer.
     answer = (process.receive(_ANSWER_S) or "").strip("\0")
     if answer != "ack":
         raise TrialFailed(f"perf did not answer to '{word}': {process.last_words(1)}")
 
 
 def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
-    """Return each event's count, by the number of the thread or of the CPU (`comm-TID`, `CPU0`), in
-    ns that of a clock. An event that was not counted is left out, and 0 where the thread had not
-    run."""
+    """Return the count of each event by the number of the thread or CPU (`comm-TID`, `CPU0`);
+    clocks count in ns. Uncounted events are missing; the count is 0 if the thread did not run."""
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     for row in _COUNT.finditer(text):
         number = re.search(r"\d+$", row["whose"] or "")
@@ -135,7 +137,7 @@ def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
 
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of some counts by event, with `_` in names that a record has."""
+    """Return the sums of counts by event; `_` replaces `-` in the names, as in records."""
     total: dict[str, int] = defaultdict(int)
     for each in counts:
         for event, count in each.items():

@@ -1,6 +1,5 @@
-"""This module reads what the kernel says of its CPUs: how long each was at work, how long in
-interrupts, and what of that is within the CPU time of threads already: not to be counted twice, nor
-forgotten."""
+"""The CPU time that the kernel reports: the load of each CPU, the time in interrupts, and the part
+of that time that threads' CPU time already includes, so that it is counted exactly once."""
 
 from __future__ import annotations
 
@@ -32,10 +31,12 @@ _OPTION = re.compile(r"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.
 
 @dataclass(frozen=True, slots=True)
 class SoftirqTimes:
-    """These are the ticks of each CPU up to a moment, by what it did, and its interrupts in
-    seconds: of devices (`irq`), of the kernel's deferred work such as packets (`softirq`), and that
-    of it which ksoftirqd did, None where its thread cannot be seen (from within a pid
-    namespace)."""
+    """The times of each CPU up to a moment.
+
+    `ticks` are by kind. `irq` is the time in device interrupts, in seconds, and `softirq` the time
+    in the kernel's deferred work, such as packet processing. `daemon` is the CPU time of ksoftirqd,
+    None if its thread is not visible (in a pid namespace).
+    """
 
     at_s: float
     ticks: Mapping[int, tuple[int, ...]]
@@ -47,7 +48,7 @@ class SoftirqTimes:
 
     @classmethod
     def read(cls, host: Host, cpus: Collection[int], taken: Reads) -> SoftirqTimes:
-        """Read the times of some CPUs of a host from its files that were taken."""
+        """Read the times of some CPUs from files that were read earlier."""
         daemons = _daemons(host)
         files = taken.read_all(*softirq_files(host, cpus))
         times = parse_cpu_times(files.get(STAT, b""), cpus)
@@ -61,12 +62,12 @@ class SoftirqTimes:
         )
 
     def stolen_since(self, before: SoftirqTimes) -> float:
-        """Return the share of all CPU time in between that the hypervisor kept."""
+        """Return the share of all CPU time since `before` that the hypervisor stole."""
         return stolen(before.whole, self.whole)
 
     def loads_since(self, before: SoftirqTimes) -> dict[str, float]:
-        """Return by CPU the share of the time in between that it was at work, as the scheduler
-        tells it: not idle, nor kept by the hypervisor."""
+        """Return the share of the time since `before` that each CPU worked, according to the
+        scheduler: neither idle nor stolen by the hypervisor."""
         loads: dict[str, float] = {}
         for cpu in self.ticks.keys() & before.ticks.keys():
             spent = [
@@ -78,8 +79,8 @@ class SoftirqTimes:
         return loads
 
     def since(self, before: SoftirqTimes, *, within: bool | None) -> InterruptCost:
-        """Return what happened in between. `within` is the answer of `within_threads`; without one
-        nobody knows what is `outside`, unless there was nothing."""
+        """Return the interrupt time since `before`. `within` is the result of `within_threads`; if
+        it is None, `outside` is unknown unless there was no interrupt time."""
         elapsed = max(self.at_s - before.at_s, 1e-9)
         cpus: dict[str, InterruptTimes] = {}
         outside: list[float | None] = []
@@ -89,7 +90,7 @@ class SoftirqTimes:
             then, now = before.daemon[cpu], self.daemon[cpu]
             daemon = None if then is None or now is None else (now - then) / elapsed
             cpus[str(cpu)] = InterruptTimes(irq=irq, softirq=softirq, ksoftirqd=daemon)
-            if within:  # a thread pays for what interrupts it; for ksoftirqd nobody else does
+            if within:  # a thread pays for interrupts in its time; only ksoftirqd pays for its own
                 outside.append(daemon if softirq else 0.0)
             else:
                 outside.append(irq + softirq if within is False or not irq + softirq else None)
@@ -102,18 +103,18 @@ class SoftirqTimes:
 
 
 def softirq_files(host: Host, cpus: Collection[int]) -> list[str]:
-    """Return the files in which the times of some CPUs are."""
+    """Return the files with the times of some CPUs."""
     daemons = _daemons(host)
     return [STAT, *(daemons[cpu] for cpu in cpus if cpu in daemons)]
 
 
 @cache
 def within_threads(host: Host) -> bool | None:
-    """Say whether the CPU time of a thread has that of the interrupts in it which came meanwhile.
+    """Return whether the CPU time of a thread includes the interrupts during it.
 
-    So it is unless the kernel tells them apart: CONFIG_IRQ_TIME_ACCOUNTING, but for
-    `tsc=noirqtime`. Without it /proc/stat has samples, a tick each. None where neither the kernel's
-    configuration nor the pressure of interrupts (PSI, 6.1) tells.
+    It does, unless the kernel has CONFIG_IRQ_TIME_ACCOUNTING and runs without `tsc=noirqtime`.
+    Without that option the times in /proc/stat are samples, one per tick. Return None if neither
+    the kernel's configuration nor the pressure file of interrupts (PSI, 6.1) answers the question.
     """
     if b"tsc=noirqtime" in host.read_all(_CMDLINE).get(_CMDLINE, b"").split():
         return True
@@ -125,7 +126,7 @@ def within_threads(host: Host) -> bool | None:
 
 @cache
 def _daemons(host: Host) -> Mapping[int, str]:
-    """Return the file in /proc with the CPU time of the ksoftirqd of each CPU."""
+    """Return the file in /proc with the CPU time of each CPU's ksoftirqd."""
     paths = {}
     for path, content in host.read_all("/proc/[0-9]*/comm").items():
         name, _, cpu = content.decode(errors="replace").strip().partition("/")

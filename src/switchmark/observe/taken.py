@@ -1,5 +1,5 @@
-"""Files of a host's kernel are taken at one moment, in one round trip, and read by whoever knows
-what is in them."""
+"""Kernel files of hosts, read at one moment and in one round trip; other modules parse them
+later."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from switchmark.hosts.base import Host
 
 
 class Reads(Protocol):
-    """What has files gives those that match a shell's pattern, as `Host` does."""
+    """A source of files that match a shell pattern, such as a `Host`."""
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]: ...
 
 
 def taken_at_once(wanted: Mapping[Host, Sequence[str]]) -> dict[Host, Taken]:
-    """Take the files of several hosts, side by side: by host those that match its patterns."""
+    """Read files of several hosts in parallel; return by host the files that match its patterns."""
     begun = {host: host.read_later(*dict.fromkeys(each)) for host, each in wanted.items()}
     return {host: Taken(files()) for host, files in begun.items()}
 
 
 class Taken:
-    """These are files of a host as they were when they were taken."""
+    """The files of a host at the moment when they were read."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = files
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        """Return those of the files that match."""
+        """Return the files that match a pattern."""
         folders = [re.compile(translate(each.replace("/", "\0"))) for each in patterns]
         return {
             path: content

@@ -1,5 +1,5 @@
-"""This module asks the kernel of a host about processes and their threads: the CPU time that they
-used, how often they were switched, whose they are."""
+"""The processes and threads of a host, as its kernel reports them: their CPU time, their context
+switches and migrations, and their owners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from switchmark.hosts.base import Host
 from switchmark.observe.taken import Reads
 
 Switches = Mapping[int, tuple[int, int | None]]
-"""By the number of a thread: how often it was taken off a CPU, and moved to another one."""
+"""The context switches and the migrations of each thread, by its number."""
 
 _STAT = re.compile(rb"\d+ \((.*)\) (\S) (\d+) ", re.DOTALL)  # a name may hold anything
 _KTHREADD = 2
@@ -18,9 +18,9 @@ _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
 
 def of_machine(host: Host, pid: int) -> frozenset[int]:
-    """Return the processes of a virtual machine that `pid` started: its children, and the kernel's
-    threads that copy frames for these. Until Linux 6.4 such a thread is none of the process that
-    has it: its name says whose it is."""
+    """Return the processes of a virtual machine that `pid` started: its children, and the kernel
+    threads that copy frames for them. Until Linux 6.4 such a thread is outside its owner's process;
+    only its name identifies the owner."""
     every = _stats(host, "[0-9]*")
     machine = {each for each, (_, _, parent) in every.items() if parent == pid}
     names = {f"vhost-{each}".encode() for each in machine}
@@ -31,13 +31,13 @@ def of_machine(host: Host, pid: int) -> frozenset[int]:
 
 
 def stopped(host: Host, pids: Iterable[int]) -> frozenset[int]:
-    """Return those of some processes that a signal or a debugger has stopped."""
+    """Return the processes that a signal or a debugger has stopped."""
     every = _stats(host, *map(str, pids))
     return frozenset(each for each, (_, state, _) in every.items() if state in (b"T", b"t"))
 
 
 def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:
-    """Return by number the name, the state and the parent of some processes."""
+    """Return name, state and parent of processes, by number."""
     stats = host.read_all(*(f"/proc/{process}/stat" for process in processes))
     told = {path: _STAT.match(stat) for path, stat in stats.items()}
     return {
@@ -48,25 +48,25 @@ def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:
 
 
 def threads(host: Host, pids: Iterable[int]) -> frozenset[int]:
-    """Return the threads that some processes have now."""
+    """Return the current threads of processes."""
     return frozenset(int(path.split("/")[4]) for path in host.read_all(*_of(pids, "comm")))
 
 
 def cpu_ns(host: Reads, pids: Iterable[int]) -> tuple[int, int]:
-    """Return the CPU time that all threads of some processes have used, and the time that they
-    were ready to run and did not; 0 once they are gone."""
+    """Return the CPU time of all threads of processes, and the time that they waited for a CPU; 0
+    if they have ended."""
     files = host.read_all(*cpu_time_files(pids))
     words = [each.split() for each in files.values() if each]
     return sum(int(ran) for ran, *_ in words), sum(int(waited) for _, waited, *_ in words)
 
 
 def cpu_time_files(pids: Iterable[int]) -> list[str]:
-    """Return the files in which `cpu_ns` looks."""
+    """Return the files that `cpu_ns` reads."""
     return _of(pids, "schedstat")
 
 
 def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
-    """Return the CPU time, in ns, that each thread of some processes has used, by name and id."""
+    """Return the CPU time of each thread of processes, in ns, by name and id."""
     files = host.read_all(*thread_time_files(pids))
     times = {}
     for path, content in files.items():
@@ -78,13 +78,13 @@ def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
 
 
 def thread_time_files(pids: Iterable[int]) -> list[str]:
-    """Return the files in which `thread_times` looks."""
+    """Return the files that `thread_times` reads."""
     return [*_of(pids, "comm"), *_of(pids, "schedstat")]
 
 
 def thread_switches(host: Reads, pids: Collection[int]) -> Switches:
-    """Return how often each thread of some processes was taken off a CPU, and moved to another one,
-    by its number; None where the kernel does not tell of moves (it has no CONFIG_SCHED_DEBUG)."""
+    """Return the context switches and the migrations of each thread of processes, by its number.
+    Migrations are None if the kernel does not count them (without CONFIG_SCHED_DEBUG)."""
     files = host.read_all(*switch_files(pids))
     counts = {}
     for path in (path for path in files if path.endswith("/status")):
@@ -98,13 +98,13 @@ def thread_switches(host: Reads, pids: Collection[int]) -> Switches:
 
 
 def switch_files(pids: Collection[int]) -> list[str]:
-    """Return the files in which `thread_switches` looks."""
+    """Return the files that `thread_switches` reads."""
     return [*_of(pids, "status"), *_of(pids, "sched")]
 
 
 def switched_since(before: Switches, now: Switches) -> tuple[int, int | None]:
-    """Return how often the threads that there are now were switched and moved since another
-    reading: one that has ended since then is left out, as its counts are gone."""
+    """Return the context switches and the migrations of the current threads since another reading.
+    Threads that have ended since do not count, because their counts are gone."""
     switches, moves = 0, 0
     told = True
     for thread, (switched, moved) in now.items():
@@ -116,7 +116,7 @@ def switched_since(before: Switches, now: Switches) -> tuple[int, int | None]:
 
 
 def in_network(host: Host, path: str) -> frozenset[int]:
-    """Return the processes whose network namespace is the one at `path`; none if there is none."""
+    """Return the processes in the network namespace at `path`; empty if there are none."""
     inodes = host.inodes(path, "/proc/[0-9]*/ns/net")
     there = (
         _PROCESS.fullmatch(name) for name, inode in inodes.items() if inode == inodes.get(path)
@@ -125,5 +125,5 @@ def in_network(host: Host, path: str) -> frozenset[int]:
 
 
 def _of(pids: Iterable[int], name: str) -> list[str]:
-    """Return the files of that name of all threads of some processes."""
+    """Return the files of this name for all threads of processes."""
     return [f"/proc/{pid}/task/*/{name}" for pid in pids]
