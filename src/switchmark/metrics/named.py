@@ -87,7 +87,7 @@ def metric(name: str) -> Metric:
     )
 
 
-# --- as results are compared -----------------------------------------------------------------
+# --- comparison ------------------------------------------------------------------------------
 
 _COMPARED = {
     "rx.pps": ("rate", 1.0),
@@ -242,7 +242,7 @@ def _of_latency(name: str, words: str, read: Callable[[Latency], float | None]) 
     return _as_its_samples(Metric(name, "us", words, of, samples))
 
 
-# --- the rest --------------------------------------------------------------------------------
+# --- other metrics ---------------------------------------------------------------------------
 
 
 def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | None]) -> Metric:

@@ -143,7 +143,7 @@ def _latency_value(goal: Goal) -> SearchValue:
     return SearchValue(None if middle is None else float(middle), None, None, False, goal.verdict)
 
 
-# --- the record's figures --------------------------------------------------------------------
+# --- medians over the repeats ----------------------------------------------------------------
 
 
 def goals_of(

@@ -169,7 +169,7 @@ class Question:
             for point in points
         ]
 
-    # --- of measured points ------------------------------------------------------------------
+    # --- measured points ---------------------------------------------------------------------
 
     def _place(self, measured: Measured, *, less: bool = False) -> tuple[Family, int]:
         excused = "overcommitted" in self.subject
@@ -247,7 +247,7 @@ class Question:
             return math.inf
         return math.exp(fmean(map(math.log, up.best)) - fmean(map(math.log, up.values)))
 
-    # --- of published points -----------------------------------------------------------------
+    # --- published points --------------------------------------------------------------------
 
     def _published(self, one: Point, other: Point, *, less: bool) -> Compared:
         figures = (point.figures[self.metric] for point in (one, other))

@@ -1,1 +1,1 @@
-"""This package makes reports from stored records only: JSON, tables, bars and pages."""
+"""Reports from stored records: JSON, tables, bars and HTML."""

@@ -1,5 +1,4 @@
-"""This module draws bar charts in plain text: one chart for each semantics and dimension, never
-across them."""
+"""Bar charts in plain text, a separate chart for each combination of semantics and dimension."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ _HOLLOW = "░"
 
 
 def bars(records: Sequence[Record], width: int = 100) -> list[str]:
-    """Return the lines to print. Throughput is drawn as the received rate, latency as the median
-    where enough samples tell it. The bar of a doubted test is hollow; a test without a figure has
-    none."""
+    """Return the lines to print: the received rate for throughput tests, and the median latency, if
+    it is known, for latency tests. The bar of a doubted test is hollow. Tests without results have
+    no bar."""
     charts: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if _figure(record) is not None:

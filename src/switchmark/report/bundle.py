@@ -1,7 +1,7 @@
-"""This module packs a run for whoever is to check it: an archive with the records, the commands,
-the host, a report, and how to run it again.
+"""Bundles of runs for reviewers: an archive with the records, the commands, the host, a report, and
+instructions to repeat the run.
 
-What is packed is a run folder itself. The same run makes the same archive, byte by byte.
+The bundle is itself a run folder. The same run gives the same archive, byte by byte.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from switchmark.report.schema import SCHEMAS, schema
 
 _SUMS = "SHA256SUMS"
 _LINES = ("records.jsonl", "trials.jsonl")
-_EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # zip knows none before
+_EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # the earliest time in a zip file
 
 
 def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, bytes]:
-    """Return the files of a bundle by name: what the run folder holds, whole lines of it, and what
-    is made of it. `rows` are its tests as CSV."""
+    """Return the files of a bundle by name: the files of the run folder, with complete lines only,
+    and the files generated from them. `rows` are its tests as CSV."""
     name = folder.resolve().name
     held = sorted(folder.rglob("*"))
     if links := [path for path in held if path.is_symlink()]:
@@ -83,8 +83,8 @@ def _steps(files: Mapping[str, bytes]) -> str:
 
 
 def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: datetime) -> None:
-    """Write an archive of files below a folder of that name, all of them of one time; UsageError
-    for a suffix that names no kind of archive."""
+    """Write an archive with the files in a folder of that name, all with the same modification
+    time. Raise UsageError for an unknown suffix."""
     forms = [form for suffix, form in _FORMS.items() if path.name.endswith(suffix)]
     if not forms:
         raise UsageError(
@@ -95,7 +95,8 @@ def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: dat
 
 
 def time_of(records: Sequence[Record]) -> datetime:
-    """Return when the last of some tests began: the time of all files of a bundle."""
+    """Return the start time of the latest test, as the modification time of the files of a
+    bundle."""
     times = [datetime.fromisoformat(record.started) for record in records if record.started]
     return max(times, default=_EARLIEST)
 
@@ -127,7 +128,7 @@ _FORMS: Mapping[str, Callable[[str, Mapping[str, bytes], datetime], bytes]] = {
     ".zip": _zip,
 }
 
-# --- the page that comes with it -------------------------------------------------------------
+# --- README ----------------------------------------------------------------------------------
 
 _FILES = {
     "campaign.yaml": "the campaign as it was run: every axis of every test",
@@ -145,7 +146,7 @@ _FILES = {
 
 
 def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) -> str:
-    """Return what to know first: what is here, what came out, how to run it again."""
+    """Return the README: the files, the results, and how to repeat the run."""
     statuses = Counter(record.status for record in records)
     outcome = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "none"
     versions = {

@@ -1,4 +1,4 @@
-"""This module says in a line what some tests have in common, so that a table of them need not."""
+"""Captions of tables: the axis values that all tests have in common."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ _SAID = frozenset(
         *("warmup", "seed"),
     }
 )
-"""Axes that a caption says in words of its own, or that no reader asks for."""
+"""Axes that the caption words specially or omits."""
 
 
 def caption(records: Sequence[Record]) -> str:
-    """Return what all tests of a section have in common: the usual only where a reader looks for
-    it."""
+    """Return the axis values that all tests of a section share. Most defaults are omitted."""
     first = records[0].test
     shared = {
         axis: value
@@ -55,7 +54,7 @@ def caption(records: Sequence[Record]) -> str:
 
 
 def _usual(test: Test, axis: str) -> object:
-    """Return the usual value of an axis, for tests of this one's dimension."""
+    """Return the default of an axis for tests of this dimension."""
     record = AXES[axis]
     if record.field.default_factory is None:
         return record.default
@@ -63,5 +62,5 @@ def _usual(test: Test, axis: str) -> object:
 
 
 def axis_text(value: object) -> str:
-    """Write the value of an axis."""
+    """Return the value of an axis as text."""
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

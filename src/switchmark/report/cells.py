@@ -1,5 +1,5 @@
-"""This module makes texts of records fit for a cell of Markdown or CSV: what others wrote there is
-neither markup nor a formula."""
+"""Texts of records as cells of Markdown or CSV, escaped so that they cannot act as markup or
+formulas."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from switchmark.model.printable import printable
 
 _MARKUP = re.compile(r"[\\`*_|<>\[\]#]")
 _FORMULA = re.compile(r"[=+@\t\r]|-(?![0-9.]+$)")
-"""What a spreadsheet takes for the beginning of a formula; a negative number is none."""
+"""The start of a formula in a spreadsheet. A negative number does not count."""
 
 
 def in_markdown(text: str) -> str:
-    """Return a text that is no markup, in one line."""
+    """Return a text on one line with its markup escaped."""
     return " ".join(_MARKUP.sub(r"\\\g<0>", printable(text)).split())
 
 
 def in_csv(text: str) -> str:
-    """Return a text that no spreadsheet computes: one that would begin a formula has an apostrophe
-    before it."""
+    """Return a text that a spreadsheet does not compute: an apostrophe precedes the start of a
+    formula."""
     return f"'{text}" if _FORMULA.match(text) else text

@@ -1,8 +1,7 @@
-"""This module puts tests side by side, says how their figures differ, and which of them make a
-comparison fail.
+"""Comparisons of tests: the differences of their figures, and the tests that fail a condition.
 
-Which tests those are is said in `report.pairing`, when a difference is one in
-`metrics.difference`; how it is written, in `report.compare_table`, `compare_markdown` and `junit`.
+`report.pairing` selects the pairs, and `metrics.difference` tests for a difference.
+`report.compare_table`, `compare_markdown` and `junit` write the comparison.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ State = Literal["passed", "failed", "cannot tell", ""]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A pair is a test, with the one that it is compared with, and how one figure of them
-    differs. `base` or `other` is empty where one run has no such test."""
+    """Two tests, and the difference of one of their figures. `base` or `other` is empty if a run
+    lacks the test."""
 
     base: tuple[Record, ...]
     other: tuple[Record, ...]
@@ -41,8 +40,7 @@ class Pair:
 
     @property
     def test(self) -> Test:
-        """Return the test that is compared with the base's; that of the base where there is no
-        other."""
+        """Return the test of `other`, or of `base` if there is no other."""
         return (self.other or self.base)[0].test
 
     @property
@@ -59,23 +57,22 @@ class Pair:
 
     @property
     def is_lacking(self) -> bool:
-        """Say whether a test that was to be compared was not measured: it failed, it was refused,
-        or the later run does not have it. One that only the later run has is none, if it was
-        measured."""
+        """Say whether a test is missing from the comparison: it failed, it was refused, or the
+        later run lacks it. A measured test that only the later run has is not missing."""
         if self.base:
             return not self.is_whole
         return any(record.status != "ok" for record in self.other)
 
     @property
     def is_undecided(self) -> bool:
-        """Say whether both tests were measured, and nothing can be said."""
+        """Say whether both tests were measured without a decision."""
         return self.is_whole and not self.difference.is_decided
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure says why a comparison fails: the pair, the condition as it was written (None where
-    a test was not measured), and what holds."""
+    """The reason why a comparison fails: the pair, the condition as written (None if a test was not
+    measured), and the finding."""
 
     pair: Pair
     condition: str | None
@@ -84,22 +81,21 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody can tell whether a condition holds for a pair."""
+    """A pair for which a condition can be neither confirmed nor excluded."""
 
     pair: Pair
     condition: str
 
     @property
     def reason(self) -> str:
-        """Say why, and how many rounds would decide."""
+        """Return the reason, with the number of rounds that would decide."""
         return why_undecided(self.pair.difference, in_the_way(self.pair.difference))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison has its pairs, those by the figures that tests are measured for first, and why
-    it fails; `conditions` are those that it was judged by, and `unknown` are the pairs for which
-    one of them may hold or not."""
+    """The pairs of a comparison, main figures first, with the conditions and their outcome:
+    `failures` and `unknown`."""
 
     pairs: tuple[Pair, ...]
     conditions: tuple[Condition, ...] = ()
@@ -113,8 +109,8 @@ class Comparison:
         return [each for each in self.unknown if each.pair is pair]
 
     def state(self, pair: Pair) -> State:
-        """Return how a pair was judged: "" where no condition is about it and it was measured, or
-        where there is nothing to compare it with."""
+        """Return the state of a pair. It is empty if no condition applies to a measured pair, or if
+        there is nothing to compare with."""
         if self.failures_of(pair):
             return "failed"
         if self.unknown_of(pair):
@@ -132,12 +128,13 @@ def compared(
     *,
     unknown_fails: bool = False,
 ) -> Comparison:
-    """Compare the tests of these sides, by what they are measured for and by the figures that the
-    conditions name. `margin` is what counts as the same: if not given, the least amount of the
-    conditions on that figure, or 1 %. `results` are all that may be compared with each other, where
-    the sides are some of those; otherwise the sides are planned pairs. With `unknown_fails` a
-    condition fails, too, of which nobody can tell whether it holds. UsageError for a figure that no
-    test has."""
+    """Compare the tests of these sides by their main figures and by the figures in the conditions.
+
+    `margin` is the difference that counts as the same; the default is the smallest amount in the
+    conditions on that figure, or 1 %. `results` are all results that may be compared with each
+    other and include the sides; without them, the sides are planned pairs. With `unknown_fails`, an
+    undecided condition fails too. Raise UsageError for a figure that no test has.
+    """
     mains = [main_figure((each.other or each.base)[0]) for each in sides]
     by_side: dict[int, Pair] = {}
     for figure in dict.fromkeys(mains):
@@ -184,7 +181,7 @@ def _pairs(
     margin: float | None,
     results: Results | None,
 ) -> list[Pair]:
-    """Return the pairs by a figure that these conditions are about."""
+    """Return the pairs by a figure, for the conditions on it."""
     if margin is None:
         margin = min((each.amount for each in conditions if each.amount), default=None)
     values = []
@@ -207,7 +204,7 @@ def _pairs(
 
 
 def _is_about(condition: Condition, pair: Pair) -> bool:
-    """Say whether a condition judges the figure of a pair."""
+    """Say whether a condition applies to the figure of a pair."""
     if condition.is_undecided:
         return True
     if condition.figure is None:
@@ -228,7 +225,7 @@ def _failures(pair: Pair, conditions: Sequence[Condition]) -> list[Failure]:
 
 
 def _why(pair: Pair, condition: Condition) -> str | None:
-    """Say why a condition makes a pair fail, which was measured; None if it does not."""
+    """Return why a measured pair fails a condition; None if it does not fail."""
     difference = pair.difference
     if not _is_about(condition, pair) or condition.holds(difference) != "yes":
         return None
@@ -254,7 +251,7 @@ def _why_lacking(pair: Pair) -> str:
 def as_object(
     pair: Pair, failures: Sequence[Failure] = (), unknown: Sequence[Unknown] = ()
 ) -> Printed:
-    """Return the pair as the JSON object of `--json`, in the words of `report.json`."""
+    """Return the pair as the JSON object of `--json`, with the names of `report.json`."""
     difference = pair.difference
     share = pair.figure.unit == "share"
     return {

@@ -1,4 +1,4 @@
-"""This module writes a comparison as Markdown, for the summary of a CI job."""
+"""Comparisons as Markdown, for the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from switchmark.report.host_differences import HostDifference
 def compare_markdown(
     comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]
 ) -> str:
-    """Return the page: in what the hosts differ, whether the comparison fails and why, a row for
-    each pair, and the notes."""
+    """Return the page: differences of the hosts, the outcome with reasons, a row for each pair, and
+    notes."""
     return "\n".join(_lines(comparison, hosts, runs)) + "\n"
 
 

@@ -1,5 +1,5 @@
-"""This module writes a comparison as text: in what the hosts differ, a line for each pair, what
-cannot be said and why, and whether the comparison fails."""
+"""Comparisons as text: differences of the hosts, a line for each pair, undecided pairs with
+reasons, and the outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from switchmark.report.pairing import identity
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
 Names = Sequence[str]
-"""The axes that tell the tests of a comparison apart."""
+"""The axes that distinguish the tests of a comparison."""
 
 
 def compare_lines(
@@ -29,8 +29,8 @@ def compare_lines(
     runs: Sequence[str],
     columns: int | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a comparison; `runs` are the names of the runs that `hosts` is about.
-    Words that would stand beyond so many `columns` stand below their row."""
+    """Yield the lines of a comparison. `runs` are the names of the runs in `hosts`. Words beyond
+    `columns` go to the line below their row."""
     yield from host_lines(hosts, runs)
     axes = names_of(comparison)
     both = [pair for pair in comparison.pairs if pair.base and pair.other]
@@ -59,8 +59,8 @@ def compare_lines(
 
 
 def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str]:
-    """Return a table of what differs between the runs, a line if nothing does; nothing of one
-    run."""
+    """Return a table of the differences between the runs, or a line if there are no differences.
+    Empty for a single run."""
     if len(runs) < 2:
         return []
     if not hosts:
@@ -78,7 +78,7 @@ def names_of(comparison: Comparison) -> tuple[str, ...]:
 
 
 def name_of(pair: Pair, axes: Names) -> str:
-    """Return the name of a pair: its test, and what that is compared with if it is another one."""
+    """Return the name of a pair: its test, and the test that it is compared with if they differ."""
     name = label(pair.test, axes)
     if not pair.base or _is_one_test(pair):
         return name
@@ -91,8 +91,8 @@ def _is_one_test(pair: Pair) -> bool:
 
 
 def figure_text(pair: Pair, which: int) -> str:
-    """Write one side: its figure, marked where it is doubted or a bound, and its interval; or how
-    the test ended."""
+    """Return a side as text: its figure with its interval and marks for doubts and bounds, or the
+    status of a test without results."""
     records = pair.sides[which]
     repeats = (pair.difference.before, pair.difference.after)[which]
     if ended := [record.status for record in records if record.status != "ok"]:
@@ -102,8 +102,8 @@ def figure_text(pair: Pair, which: int) -> str:
 
 
 def said(difference: Difference) -> str:
-    """Write what can be said: `slower by 3..4 % (p 0.01)`, `faster: at least 2.1 times (p 0.01)`,
-    `same: -0.3..+0.2 % (within 1 %)`, `undecided: -3..+5 %, needs about 24 rounds`."""
+    """Return a difference as text: `slower by 3..4 % (p 0.01)`, `faster: at least 2.1 times (p
+    0.01)`, `same: -0.3..+0.2 % (within 1 %)`, `undecided: -3..+5 %, needs about 24 rounds`."""
     word = difference.word
     if difference.figure.unit == "share" and word in ("faster", "slower"):
         word_told = "more loss" if word == "slower" else "less loss"
@@ -125,7 +125,7 @@ def said(difference: Difference) -> str:
 
 
 def _between(difference: Difference) -> str:
-    """Write the ends of a change: `: -3..+5 %`."""
+    """Return the interval of a change as text: `: -3..+5 %`."""
     if difference.ends is None:
         return ""
     low, high = difference.ends
@@ -133,7 +133,7 @@ def _between(difference: Difference) -> str:
 
 
 def _obstacle(difference: Difference) -> str:
-    """Write what keeps a difference from being decided, in a few words."""
+    """Return why a difference is undecided, in a few words."""
     if difference.needed is not None:
         about = "at least" if difference.reason == "few" else "about"
         return f", needs {about} {difference.needed} rounds"
@@ -147,25 +147,25 @@ def _obstacle(difference: Difference) -> str:
 
 
 def _unit(difference: Difference) -> str:
-    """Return the unit of a change: points, of what is in percent."""
+    """Return the unit of a change: percentage points for shares, else percent."""
     return "pp" if difference.figure.unit == "share" else "%"
 
 
 def _times(factor: float) -> str:
-    """Write how many times, rounded down: it is the least."""
+    """Return a ratio as text, rounded down because it is a lower bound."""
     digits = 1 if factor >= 2 else 2
     return f"{math.floor(factor * 10**digits) / 10**digits:.{digits}f}"
 
 
 def _percent(share: float, sign: str = "") -> str:
-    """Write a share in percent, with two digits at least."""
+    """Return a share in percent with at least two digits."""
     percent = share * 100
     return f"{percent:{sign}.0f}" if abs(percent) >= 10 else f"{percent:{sign}.2g}"
 
 
 def result_line(comparison: Comparison) -> str:
-    """Count in one line how the comparisons were judged, and by which conditions: `passed: 3,
-    failed: 1, cannot tell: 2 (about 24 rounds would); conditions: slower:3%`."""
+    """Return a line that counts the outcomes and lists the conditions: `passed: 3, failed: 1,
+    cannot tell: 2 (about 24 rounds would); conditions: slower:3%`."""
     count = Counter(map(comparison.state, comparison.pairs))
     parts = [f"passed: {count['passed']}"] if comparison.conditions else []
     if count["failed"]:
@@ -181,8 +181,8 @@ def result_line(comparison: Comparison) -> str:
 
 
 def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
-    """Return what stands below the table: what was not compared, and what has to be known; `runs`
-    are the names of the runs."""
+    """Return the notes below the table: tests that were not compared, and explanations. `runs` are
+    the names of the runs."""
     pairs, axes = comparison.pairs, names_of(comparison)
     notes = [note for pair in pairs for note in _of_pair(pair, axes)]
     if any(
@@ -198,7 +198,7 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
 
 
 def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
-    """Yield why pairs are undecided, and what would decide more."""
+    """Yield why pairs are undecided, and what would decide more of them."""
     undecided = [pair.difference for pair in pairs if pair.is_undecided]
     for reason in dict.fromkeys(each.reason for each in undecided if each.reason):
         alike = [(each, each.reason) for each in undecided if each.reason == reason]
@@ -210,8 +210,8 @@ def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
 
 
 def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
-    """Yield what was not measured, and which versions of a switch are compared, or of several,
-    where their names do not tell."""
+    """Yield tests that were not measured, and the versions of a switch if its name does not show
+    them."""
     for when, records in zip(("before", "after"), pair.sides, strict=True):
         if not records:
             other = "after" if when == "before" else "before"
@@ -229,7 +229,7 @@ def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
 
 
 def _kinds(pairs: Sequence[Pair]) -> list[str]:
-    """Return the semantics that are compared with other ones, of tests that were measured."""
+    """Return the pairs of different semantics among measured tests."""
     kinds = {(pair.base[0].semantics, pair.other[0].semantics) for pair in pairs if pair.is_whole}
     return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
 

@@ -1,15 +1,15 @@
-"""This module reads the conditions on which a comparison fails, and says of which tests they hold.
+"""Conditions on which a comparison fails.
 
     --fail-on CONDITION[,CONDITION...]
 
-    slower:P           the figure that a test is measured for is worse by P or more
+    slower:P           the main figure of a test is worse by P or more
     latency:P          the median latency is higher by P or more; latency-p90, -p99, -p999 alike
     loss, loss:P       more frames are lost; P of all frames or more
-    undecided          nothing can be said: neither faster nor slower nor the same is shown
+    undecided          no outcome: neither faster nor slower nor the same is shown
 
-P is a share: `3%` or `0.03`. A condition holds where a change for the worse is shown and the
-figures are so far apart. It does not hold where a change of that size is excluded. Elsewhere nobody
-can tell whether it holds.
+P is a share: `3%` or `0.03`. A condition holds if a change for the worse is significant and at
+least that large. It does not hold if the data exclude a change of that size. Otherwise it is
+undecided.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from switchmark.metrics.repeats import FIGURES
 from switchmark.model.units import parse_share
 
 GRAMMAR = "slower:3%, latency:5%, latency-p99:10%, loss, loss:0.1%, undecided"
-"""Conditions as they are written."""
+"""Examples of conditions."""
 
 Holds = Literal["yes", "no", "cannot tell"]
 
 _LEAST_LOSS = 0.001
-"""More loss than that has to be excluded where `loss` names no amount: that none at all was added
-cannot be shown by counting."""
+"""The additional loss that must be excluded if `loss` has no amount. Counting cannot show that
+there is no additional loss at all."""
 
 SLOWER, UNDECIDED, LOSS = "slower", "undecided", "loss"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition names a `figure`, or none for the one that each test is measured for, and the
-    least amount that counts; `undecided` has neither."""
+    """A condition on a `figure` (None stands for the main figure of each test) with the smallest
+    relevant amount. `undecided` has neither."""
 
     text: str
     figure: str | None = None
@@ -49,7 +49,7 @@ class Condition:
         return self.text == UNDECIDED
 
     def holds(self, difference: Difference) -> Holds:
-        """Say whether the condition holds for a difference of the figure that it is about."""
+        """Return whether the condition holds for a difference of its figure."""
         if self.is_undecided:
             return "no" if difference.is_decided else "yes"
         amount = self.amount or 0.0
@@ -61,13 +61,14 @@ class Condition:
 
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Read the conditions of `--fail-on`. UsageError for one that is not written so."""
+    """Parse the conditions of `--fail-on`. Raise UsageError for invalid syntax."""
     words = [word.strip() for text in texts for word in text.split(",")]
     return list(dict.fromkeys(map(_condition, words)))
 
 
 def _receives_nothing(difference: Difference) -> bool:
-    """Say whether frames were received before, and none after, which is no ratio but no chance."""
+    """Say whether frames were received before and none after. The change has no ratio, but it is
+    not chance."""
     before, after = difference.before, difference.after
     return (
         (difference.figure.unit, difference.reason) == ("pps", "zero")

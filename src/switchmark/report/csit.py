@@ -1,8 +1,8 @@
-"""This module writes tests in the form of FD.io CSIT's results, version 1.5.1 of its model
-(resources/model_schema/test_case.schema.yaml there): a JSON document a test.
+"""Results in the format of FD.io CSIT, version 1.5.1 of its model
+(resources/model_schema/test_case.schema.yaml in CSIT): a JSON document for each test.
 
-What that form has no member for stands in `telemetry`, as lines of OpenMetrics: it is the only
-list of texts in it. The latency there is in microseconds, and has one for 10, 50 and 90 % of PDR.
+Figures without a member in that format are OpenMetrics lines in `telemetry`, the only list of texts
+in the format. CSIT gives latency in microseconds, at 10, 50 and 90 % of PDR.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ VERSION = "1.5.1"
 
 _LOADS = {"pdr_0": 0.0, "pdr_10": 0.1, "pdr_50": 0.5, "pdr_90": 0.9}
 _LEAST_PPS = 9000.0
-"""The rate, of each direction, that stands for no load there, and that no load is below."""
+"""The rate per direction that stands for zero load in CSIT, and the lowest load."""
 
 _NEAR = 0.05
-"""How far from a load a trial may be that is shown as that of the load."""
+"""The relative distance up to which a trial counts as a trial at a load."""
 
 _HIGHEST_US = 100_000_000
 
@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 
 def as_csit(record: Record, others: Sequence[Record] = ()) -> Document:
-    """Return a test as a document. `others` are tests that may have its latency at loads."""
+    """Return a test as a document. `others` are tests that may provide its latency at loads."""
     start = _start(record)
     spent_s = sum(_spent_s(trial) for trial in record.trials)
     passed = record.status == "ok"
@@ -83,8 +83,8 @@ def _type(record: Record) -> str:
 
 
 def _result(record: Record, others: Sequence[Record]) -> Document:
-    """Return the result: `ndrpdr` of a search that found both rates, `mrr` of trials at the highest
-    load, else `unknown`, where the figures stand in telemetry alone."""
+    """Return the result: `ndrpdr` for a search that found both rates, `mrr` for trials at full
+    load, else `unknown`, which has its figures in telemetry only."""
     goals = {goal.goal: goal for goal in record.search.goals} if record.search else {}
     lower = {name: goals[name].rate_pps for name in ("ndr", "pdr") if name in goals}
     if len(lower) == 2 and None not in lower.values():
@@ -107,7 +107,7 @@ def _result(record: Record, others: Sequence[Record]) -> Document:
 
 
 def _rate(record: Record, pps: float | None) -> Document:
-    """Return a rate of one sender as that of all of them, as there."""
+    """Return the rate of one sender as the sum over all senders, as in CSIT."""
     senders = record.test.pairs * (2 if record.test.direction == "bi" else 1)
     every = (pps or 0.0) * senders
     bits = gbps_l1(every, mean_frame_bytes(record.test.frame_size)) * 1e9
@@ -124,8 +124,8 @@ def _list(values: Sequence[float], unit: str) -> Document:
 
 
 def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Document | None:
-    """Return the latency at the loads of that form, by trials of tests that differ in how they are
-    measured only; None unless there is one near each load."""
+    """Return the latency at CSIT's loads, from trials of tests with the same path; None if a load
+    has no trial near it."""
     if record.test.direction != "uni":
         return None
     trials = [
@@ -151,7 +151,7 @@ def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Docum
 
 
 def _path(record: Record) -> Mapping[str, Any]:
-    """Return the axes of what is set up and sent, but for how much and how it is measured."""
+    """Return the axes of the set-up and the traffic, without those of load and method."""
     left_out = ("method", "load")
     return {
         name: getattr(record.test, name)
@@ -161,7 +161,7 @@ def _path(record: Record) -> Mapping[str, Any]:
 
 
 def _numbers(latency: Latency | None) -> Document | None:
-    """Return a latency in microseconds, with its histogram in them; None without one."""
+    """Return a latency in microseconds with its histogram; None without a histogram."""
     if latency is None or latency.histogram is None:
         return None
     return {
@@ -178,7 +178,8 @@ def _us(ns: float) -> int:
 
 
 def _in_us(histogram: str) -> str:
-    """Return a stored histogram of nanoseconds as one of microseconds, of 1 at least."""
+    """Return a stored histogram of nanoseconds as a histogram of microseconds, with values of at
+    least 1."""
     from hdrh.histogram import HdrHistogram
 
     counted: dict[int, int] = {}
@@ -192,11 +193,11 @@ def _in_us(histogram: str) -> str:
     return str(made.encode().decode())
 
 
-# --- what it has no member for ---------------------------------------------------------------
+# --- telemetry -------------------------------------------------------------------------------
 
 
 def _telemetry(record: Record, start: datetime) -> Iterator[str]:
-    """Yield lines of OpenMetrics: the figures, doubts and limits of a test."""
+    """Yield OpenMetrics lines: the figures, doubts and limits of a test."""
     content = to_object(record)
     at = f"{start.timestamp():.3f}"
 
@@ -243,7 +244,7 @@ def _label(text: str) -> str:
 
 
 def _tags(record: Record) -> Iterator[str]:
-    """Yield what picks tests there: the kind of test, and what is set up."""
+    """Yield the tags that select tests in CSIT: the type of test, and the set-up."""
     yield _type(record).upper()
     test = record.test
     path = (test.scenario, test.direction, test.switch, test.environment, test.engine)
@@ -282,7 +283,7 @@ def _versions(record: Record) -> Mapping[str, str]:
 
 
 def _host(record: Record) -> str:
-    """Return what a host is known by: records hold no address and no name of it."""
+    """Return a description of the host. Records have neither its address nor its name."""
     facts = record.origin.host if record.origin else {}
     told = [str(facts[name]) for name in ("cpu_model", "kernel") if facts.get(name)]
     return ", ".join(told) or "unknown"
@@ -293,7 +294,7 @@ def _spent_s(trial: TrialResult) -> float:
 
 
 def _start(record: Record) -> datetime:
-    """Return when a test began; the epoch where its record does not say."""
+    """Return the start time of a test; the epoch if its record has no start time."""
     if record.started is None:
         return datetime.fromtimestamp(0, UTC)
     return datetime.fromisoformat(record.started).astimezone(UTC)

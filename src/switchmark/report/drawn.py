@@ -1,5 +1,5 @@
-"""This module draws an experiment's figures as its paper drew them: what was measured here, and the
-published values as marks of their own."""
+"""Charts of experiments in the design of their papers: measured values, and published values as
+separate marks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def experiment_charts(result: Judged) -> list[Chart]:
-    """Return a chart for each figure of an experiment of which anything is known."""
+    """Return a chart for each figure of an experiment that has values."""
     drawn = [
         _chart(result, figure, index) for index, figure in enumerate(result.experiment.figures)
     ]
@@ -44,7 +44,7 @@ def experiment_charts(result: Judged) -> list[Chart]:
 
 
 def paper_page(results: Sequence[Judged]) -> str:
-    """Return a page of experiments: each with its figures, and the answers to its claims."""
+    """Return an HTML page of experiments, with their figures and the answers to their claims."""
     drawn: list[Chart] = []
     parts = ["<main id='main'>", _contents(results)]
     for result in results:
@@ -59,7 +59,7 @@ def paper_page(results: Sequence[Judged]) -> str:
 
 
 def check_drawing(output: Path | None) -> None:
-    """Raise UsageError for a file whose suffix says nothing, before anything is measured."""
+    """Raise UsageError for a file with an unknown suffix, before anything is measured."""
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise UsageError(
             f"'{output.name}' cannot be drawn: the suffix says which kind it is",
@@ -68,7 +68,7 @@ def check_drawing(output: Path | None) -> None:
 
 
 def write_papers(output: Path, results: Sequence[Judged]) -> None:
-    """Draw experiments into a page, or their figures into one picture."""
+    """Write experiments to an HTML page, or their figures to one picture."""
     if output.suffix.lower() in (".html", ".htm"):
         write_file(output, paper_page(results))
         return
@@ -102,13 +102,13 @@ def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
 
 
 def axis_words(axis: str) -> str:
-    """Return an axis or a metric in words."""
+    """Return the title of an axis or a metric."""
     name = field_name(axis)
     return AXES[name].words if name in AXES else scale_of_metric(axis).title
 
 
 def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
-    """Return the marks of a metric: published ones first, then those measured here."""
+    """Return the marks of a metric: published values first, then measured values."""
     marks = []
     told = published_points(result.experiment, result.points)
     for point in told:
@@ -131,7 +131,7 @@ def _mark(
     known = [each for each in (value.low, value.high) if abs(each) < float("inf")]
     if not known:
         return []
-    if len(known) == 1:  # published as at least so much, or as at most
+    if len(known) == 1:  # published as a lower or an upper bound
         value = replace(value, value=known[0], low=known[0], high=known[0],
                         bounded=known[0] == value.low)  # fmt: skip
     doubted = bool(record and record.doubts)
@@ -154,7 +154,7 @@ def _mark(
 
 
 def _place(point: Point, figure: Drawn) -> float | str | None:
-    """Return where a point stands along the bottom: on an axis, or by a metric."""
+    """Return the x position of a point, on an axis or by a metric."""
     if figure.x in point.axes:
         value = point.axes[figure.x]
         if figure.kind == "lines" and _is_number(value):
@@ -183,7 +183,7 @@ def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
 
 
 def _curves(result: Judged, figure: Drawn) -> list[Mark]:
-    """Return the distributions of the points that were measured."""
+    """Return the CDFs of the measured points."""
     marks = []
     for point, record in zip(result.points, result.records, strict=True):
         if record is None or not point.is_at(figure.among) or not point.figures:
@@ -208,7 +208,7 @@ def _contents(results: Sequence[Judged]) -> str:
 
 
 def experiment_id(result: Judged) -> str:
-    """Return the name by which a page points to an experiment."""
+    """Return the id of an experiment in links of a page."""
     return result.experiment.name.replace("/", "-")
 
 
@@ -225,7 +225,7 @@ def _head(result: Judged) -> str:
 
 
 def assumptions(experiment: Experiment) -> str:
-    """Return in HTML what a paper leaves open, and what stands for it here."""
+    """Return the assumptions where the paper is silent, as HTML."""
     rows = "".join(
         f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
     )
@@ -233,7 +233,7 @@ def assumptions(experiment: Experiment) -> str:
 
 
 def odds(result: Judged) -> str:
-    """Return in HTML how surely the claims of what was measured are answered."""
+    """Return the error rate of the answers as HTML, if points were measured."""
     return f"<p>{escape(ODDS)}</p>" if any(point.measured for point in result.points) else ""
 
 

@@ -1,7 +1,6 @@
-"""Flat rows for other programs: CSV, Parquet, and an object of JSON a line.
+"""Flat rows for other programs: CSV, Parquet, and JSON lines.
 
-A row of a test is one of the table `tests` of `report.rows`, whatever the form: a failed or refused
-test has one too, with what is known of it.
+All formats have the rows of the table `tests` of `report.rows`, including failed and refused tests.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as CSV (RFC 4180). What is null is empty; a list or an object is JSON; no text is
-    a formula."""
+    """Return rows as CSV (RFC 4180). Null is empty, and a list or an object is JSON. Texts cannot
+    act as formulas."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(columns)
@@ -33,7 +32,7 @@ def as_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def as_objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Yield an object of JSON for each row, on a line of its own."""
+    """Yield a JSON object for each row, on a separate line."""
     for row in rows:
         content = dict(zip(columns, map(plain, row), strict=True))
         yield json.dumps(content, default=str, allow_nan=False)
@@ -47,7 +46,7 @@ def rows_as_csv(runs: Tables) -> str:
 
 
 def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
-    """Write all tests to a file of Parquet."""
+    """Write all tests to a Parquet file."""
     import duckdb
 
     try:

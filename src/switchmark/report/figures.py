@@ -1,5 +1,4 @@
-"""This module writes figures as a reader meets them: rates, times, intervals, and the marks that
-stand before them."""
+"""Figures as text: rates, times, intervals, and the marks before them."""
 
 from __future__ import annotations
 
@@ -16,44 +15,44 @@ from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
 
 DOUBT_MARK = "○"
-"""Stands before a figure that a doubt was raised about."""
+"""The mark before a doubted figure."""
 
 BOUND_MARK = ">= "
-"""Stands before a rate that the sender or the receiver limits."""
+"""The mark before a rate that the sender or the receiver limited."""
 
 BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
 
 ABOVE = "above"
-"""Stands for a floor that is none."""
+"""The text for a baseline latency that is invalid because it is above the test's latency."""
 
 _NS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
 _UNITS = {"pps": PPS, "ns": _NS, "frames": (("frames", 1.0),)}
 _OPEN = "…"
-"""Stands for the end of an interval that nobody knows."""
+"""The text for an unknown end of an interval."""
 
 _SMALLEST_SHARE = 0.0001
 
 _SHORT = 3
-"""Names of goals no longer than this are abbreviations."""
+"""The greatest length of a goal's name that is an abbreviation."""
 
 
 def rate(content: Printed) -> str:
-    """Return the received rate of a test's object, marked where it is doubted or only bounds."""
+    """Return the received rate in a test's object, with marks for doubts and bounds."""
     if content["rx"] is None:
         return "-"
     return f"{doubt(content)}{bound(content)}{format_pps(content['rx']['pps'])}"
 
 
 def sure_rate(record: Record, content: Printed, *, count: bool = True) -> str:
-    """Return the received rate of a test with what its repeats show, marked as `rate`: the 95 %
-    interval, or from the least to the most of too few for one, with their `count`."""
+    """Return the received rate of a test as in `rate`, with the 95 % interval of its repeats, or
+    their range and `count` if they are too few."""
     known = repeated_rates_pps(record)
     text = repeated_figure(content["rx"]["pps"], known, "pps", count)
     return f"{doubt(content)}{bound(content)}{text}"
 
 
 def sure_latency(record: Record, content: Printed, *, count: bool = True) -> str:
-    """Return the median latency of a test as `sure_rate` does its rate."""
+    """Return the median latency of a test, in the form of `sure_rate`."""
     latency = content["latency_ns"] or {}
     middle = latency.get("p50")
     if middle is None:
@@ -69,8 +68,8 @@ def sure_latency(record: Record, content: Printed, *, count: bool = True) -> str
 def repeated_figure(
     value: float, values: Sequence[float], unit: Literal["pps", "ns", "frames"], count: bool = True
 ) -> str:
-    """Write a figure with the 95 % interval of its repeats, or from the least to the most of too
-    few for one, as `326 kpps (274..368 of 3)`."""
+    """Return a figure with the 95 % interval of its repeats, or with their range if they are too
+    few: `326 kpps (274..368 of 3)`."""
     ends = median_interval(values)
     if ends is not None:
         return with_interval(value, *ends, unit)
@@ -82,17 +81,18 @@ def repeated_figure(
 
 
 def doubt(content: Printed) -> str:
-    """Return the mark of a test's object that is doubted."""
+    """Return the mark for doubts in a test's object."""
     return f"{DOUBT_MARK} " if content["doubts"] else ""
 
 
 def bound(content: Printed) -> str:
-    """Return the mark of a test's object whose rate only bounds the switch's."""
+    """Return the mark for a rate that is only a lower bound."""
     return BOUND_MARK if content["lower_bound"] else ""
 
 
 def outcome(record: Record) -> str:
-    """Return a finished test in a few words: its figure and verdict, or why there is none."""
+    """Return a finished test in a few words: its figure and verdict, or the reason for no
+    result."""
     if record.status != "ok":
         return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
     content = to_object(record)
@@ -107,20 +107,20 @@ def outcome(record: Record) -> str:
 
 
 def cable_latency(content: Printed) -> str:
-    """Return the median latency on the cable; `above` where it is above that of the test, and so
-    says nothing of it; nothing where it is not known."""
+    """Return the median latency of the baseline; `above` if it is invalid because it is above the
+    test's latency; empty if it is unknown."""
     told = content["latency_floor_ns"] or {}
     return ABOVE if told.get("holds") is False else format_ns(told.get("p50"))
 
 
 def format_ns(ns: float | None) -> str:
-    """Write a time as `850 ns`, `12.4 us`, `3.21 ms`, or as nothing."""
+    """Return a time as `850 ns`, `12.4 us`, `3.21 ms`, or empty for None."""
     return "" if ns is None else scaled(round(ns) if ns < 1e3 else ns, _NS)
 
 
 def format_median(latency: Mapping[str, Any]) -> str:
-    """Write a median with no digit beyond its error (two of that, GUM 7.2.6), or as `<= 44 us`
-    where the error is no smaller than the median: then that is all that is known of it."""
+    """Return a median rounded to its error (two digits of the error, GUM 7.2.6), or `<= 44 us` if
+    the error is at least as large as the median."""
     median, error = latency.get("p50"), latency.get("error")
     if median is None or error is None:
         return format_ns(median)
@@ -134,8 +134,8 @@ def format_median(latency: Mapping[str, Any]) -> str:
 def with_interval(
     value: float, low: float | None, high: float | None, unit: Literal["pps", "ns", "frames"]
 ) -> str:
-    """Write a figure with its interval, as `326 kpps [274, 368]`: in the unit that the figure
-    needs; without brackets where no interval is known."""
+    """Return a figure with its interval as `326 kpps [274, 368]`, in the unit of the figure. There
+    are no brackets without an interval."""
     text = scaled_figure(value, unit)
     if low is None and high is None:
         return text
@@ -150,8 +150,8 @@ def with_repeats(
     unit: Literal["pps", "ns", "frames"],
     repeats: str = "trials",
 ) -> str:
-    """Write a figure with the 95 % interval of its repeats; where they are too few for one, from
-    the least to the most of them, as `326 kpps (274 to 368 in 3 trials)`."""
+    """Return a figure with the 95 % interval of its repeats, or with their range if they are too
+    few: `326 kpps (274 to 368 in 3 trials)`."""
     if interval is not None:
         return with_interval(value, *interval, unit)
     text = scaled_figure(value, unit)
@@ -165,8 +165,8 @@ def with_repeats(
 def searched_figure(
     value: float, values: Sequence[SearchValue], unit: Literal["pps", "ns", "frames"]
 ) -> str:
-    """Write what searches found: with the 95 % interval of their median, or from the least to the
-    most where they are too few for one, as `326 kpps (274..368 of 3)`."""
+    """Return the value of searches with the 95 % interval of their median, or with their range if
+    they are too few: `326 kpps (274..368 of 3)`."""
     ends = values_interval(values)
     if ends is not None:
         return with_interval(value, *ends, unit)
@@ -175,18 +175,18 @@ def searched_figure(
 
 
 def precision(goal: Goal) -> str:
-    """Write how precisely a search found what met a goal; nothing where nothing failed."""
+    """Return the precision of a search for a goal; empty if no load failed."""
     share_apart = precision_of(goal)
     return "" if share_apart is None else percent(share_apart)
 
 
 def scaled_figure(value: float, unit: Literal["pps", "ns", "frames"]) -> str:
-    """Write a figure with three digits and its unit."""
+    """Return a figure with three digits and its unit."""
     return format_ns(value) if unit == "ns" else scaled(value, _UNITS[unit])
 
 
 def goal_name(goal: Goal, search: SearchResult) -> str:
-    """Write a goal of a search: `NDR`, `PDR 0.5 %`, `R+`, `10 % of R+`."""
+    """Return the name of a search goal: `NDR`, `PDR 0.5 %`, `R+`, `10 % of R+`."""
     if goal.goal == "pdr":
         return f"PDR {percent(goal.loss_ratio)}"
     if search.r_plus_pps is not None and goal.goal.replace(".", "").isdecimal():
@@ -195,12 +195,12 @@ def goal_name(goal: Goal, search: SearchResult) -> str:
 
 
 def percent(ratio: float) -> str:
-    """Write a share as `1.25 %`; what is more than nothing is not shown as nothing."""
+    """Return a share as `1.25 %`. A small positive share does not appear as 0."""
     if 0 < ratio < _SMALLEST_SHARE:
         return f"<{_SMALLEST_SHARE * 100:g} %"
     return f"{round(ratio * 100, 2):g} %"
 
 
 def share(count: float, whole: float) -> str:
-    """Write the share of a count in a whole; nothing where there is none."""
+    """Return a count as a share of a whole; empty if the whole is 0."""
     return percent(count / whole) if whole else ""

@@ -1,4 +1,4 @@
-"""This module writes reports as files: the name's suffix says which kind."""
+"""Report files. The suffix of the file name selects the format."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PICTURES = (".svg", ".pdf", ".png")
 """The suffixes of pictures."""
 
 Runs = Sequence[tuple[str, Sequence[Record]]]
-"""Runs by their names."""
+"""Runs with their names."""
 
 
 def as_csv(runs: Runs) -> str:
-    """Return all tests of some runs as CSV (RFC 4180), a row each.
+    """Return all tests of some runs as CSV (RFC 4180), with a row for each test.
 
-    The columns are the fields of `--json` by their path, such as `rx.pps` and `test.burst`, but for
-    the evidence of each trial. A field that is null is empty; a list is JSON.
+    The columns are the fields of `--json` by their path, such as `rx.pps` and `test.burst`, without
+    the evidence of the trials. A null field is empty, and a list is JSON.
     """
     rows = [
         _flat(to_object(record) | {"evidence": {}} | _ranges(record))
@@ -53,7 +53,7 @@ def as_csv(runs: Runs) -> str:
 
 
 def _ranges(record: Record) -> Printed:
-    """Return the least and the greatest of the repeats, which may be too few for an interval."""
+    """Return the minimum and the maximum of the repeats, which may be too few for an interval."""
     known = {
         "range_pps": repeated_rates_pps(record),
         "range_ns": repeated_latencies_ns(record),
@@ -78,8 +78,8 @@ def as_markdown(runs: Runs) -> str:
 
 
 def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
-    """Return what writes a report to a file of this name, with the steps of each run where there is
-    room for them; UsageError for a suffix that says nothing."""
+    """Return a function that writes a report to a file of this name, with the steps of the runs if
+    the format has them. Raise UsageError for an unknown suffix."""
     form = _FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
@@ -91,8 +91,8 @@ def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
 
 
 def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[str]]:
-    """Return the charts of some runs by these names, the first one without a name and all by `all`,
-    with the names of the others; UsageError for a name that no chart has."""
+    """Return the charts with these names (the first chart if there are no names, all charts for
+    `all`), and the names of the other charts. Raise UsageError for an unknown name."""
     drawn = charts([record for _, records in runs for record in records])
     known = [chart.name for chart in drawn]
     wanted = known if [*names] == ["all"] else [*names] or known[:1]
@@ -107,8 +107,8 @@ def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[s
 
 
 def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> str | bytes:
-    """Return charts below each other as a picture of the kind that a suffix says, so many points
-    wide; UsageError for a suffix of none, or where there is no chart."""
+    """Return charts in a column as a picture with a width of `width` points, in the format of the
+    suffix. Raise UsageError for an unknown suffix, or without charts."""
     converters: Mapping[str, Callable[[dict[str, Any]], str | bytes]]
     converters = {".svg": svg, ".pdf": pdf, ".png": png}
     convert = converters.get(path.suffix.lower())
@@ -125,12 +125,12 @@ def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> 
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a whole file, or leave what was there and raise RecordFailed."""
+    """Write a whole file. If that fails, leave the existing file and raise RecordFailed."""
     data = content if isinstance(content, bytes) else content.encode(errors="backslashreplace")
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            target.write_bytes(data)  # to a device or a pipe: there is nothing to replace
+            target.write_bytes(data)  # a device or a pipe cannot be replaced
             return
         written = target.with_name(f".switchmark-{secrets.token_hex(8)}")
         try:
@@ -140,7 +140,7 @@ def write_file(path: Path, content: str | bytes) -> None:
             written.replace(target)
         finally:
             written.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = error.strerror if isinstance(error, OSError) else error
         raise RecordFailed(f"{path} cannot be written: {reason}") from error
 

@@ -1,5 +1,5 @@
-"""This module writes the page of all experiments of the literature: their figures as they were
-drawn, with what was measured beside them, and what becomes of the papers' claims."""
+"""The HTML page of all experiments from the literature: their figures with measured values, and the
+outcome of the papers' claims."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import Judged, published_points
 
 _STILL_MARKS = 2500
-"""So many marks of all charts have a picture for where scripts are off; what comes after is drawn
-by the page's script."""
+"""The number of marks up to which charts have static pictures for readers without scripts. The
+page's script draws later charts."""
 
 
 def check_gallery(output: Path) -> None:
-    """Raise UsageError for a file that a page cannot be written as."""
+    """Raise UsageError for a file without the suffix of a page."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             f"the gallery cannot be written as '{output.name}': it is a page",
@@ -36,7 +36,7 @@ def check_gallery(output: Path) -> None:
 def write_gallery(
     output: Path, results: Sequence[Judged], own: Mapping[str, Sequence[Point]], runs: Sequence[str]
 ) -> None:
-    """Write the page of these experiments; arguments as those of `gallery_page`."""
+    """Write the page of these experiments, with the arguments of `gallery_page`."""
     write_file(output, gallery_page(results, own, runs))
 
 
@@ -47,9 +47,12 @@ def gallery_page(
     *,
     still_marks: int = _STILL_MARKS,
 ) -> str:
-    """Return the page of experiments, sorted by their papers. `own` are the points of each in its
-    paper's values, by which the claims are judged too; `runs` are the names of what was measured.
-    The charts have pictures until they have had `still_marks` marks."""
+    """Return the page of experiments, sorted by paper.
+
+    `own` are the points of the experiments at the paper's values, by which the claims are judged
+    too. `runs` are the names of the measured runs. Charts have static pictures up to a total of
+    `still_marks` marks.
+    """
     drawn: list[Chart] = []
     parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
     marks = 0
@@ -76,7 +79,7 @@ def gallery_page(
 
 
 def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
-    """Return the sentences that stand first."""
+    """Return the first sentences of the page."""
     papers = len({result.experiment.paper for result in results})
     values = sum(len(result.experiment.published) for result in results)
     claims = sum(len(result.answers) for result in results)
@@ -111,7 +114,7 @@ def _is_measured(result: Judged) -> bool:
 
 
 def _contents(results: Sequence[Judged]) -> str:
-    """Return links to all experiments, a list for each paper that a reader opens."""
+    """Return links to all experiments, in a collapsible list for each paper."""
     lists = []
     for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
         chosen = list(of_paper)
@@ -149,7 +152,8 @@ def _head(result: Judged) -> str:
 
 
 def _undrawn(result: Judged) -> str:
-    """Return the published values in words, or that there are none, where nothing can be drawn."""
+    """Return the published values as text for an experiment without a chart, or the quantities that
+    the paper shows."""
     rows = "".join(f"<li>{escape(_in_words(row))}</li>" for row in result.experiment.published)
     if rows:
         return f"<p>Published:</p><ul>{rows}</ul>"
@@ -167,7 +171,7 @@ def _in_words(row: Published) -> str:
 
 
 def _claims(result: Judged, own: Sequence[Point]) -> str:
-    """Return each claim with its answers: by the paper's own values, and by what was measured."""
+    """Return the claims with their answers by the paper's values and by measured values."""
     if not result.answers:
         return ""
     published = published_points(result.experiment, own)

@@ -1,6 +1,6 @@
-"""Draws the answer to a query as a table that fits a terminal (`report.table`).
+"""Query results as a table that fits the terminal (`report.table`).
 
-Columns of text are cut first. What does not fit even so is drawn as one block for each row.
+Text columns are cut first. If the table is still too wide, each row becomes a block of lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NARROWEST = 8
 
 
 def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Iterator[str]:
-    """Yield the lines of a table of rows, none longer than a width."""
+    """Yield the lines of a table, with at most `width` characters."""
     cells = [[cell(value) for value in row] for row in rows]
     columns = [
         Column(
@@ -28,7 +28,7 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Ite
 
 
 def cell(value: Any) -> str:
-    """Write a value on one line: a number with six digits, a list with commas."""
+    """Return a value on one line: a number with six digits, a list with commas."""
     match value:
         case None:
             return "-"
@@ -49,7 +49,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield a line for each value of each row, as for a table that is too wide."""
+    """Yield a line for each value of each row, for a table that is too wide."""
     name_width = max(map(len, columns))
     room = max(width - name_width - _GAP, _NARROWEST)
     for number, row in enumerate(rows, 1):

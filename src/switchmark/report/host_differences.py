@@ -1,7 +1,7 @@
-"""This module says in what the hosts and the versions of runs differ: what has to be known before
-their figures are compared.
+"""Differences between the hosts and versions of runs, which matter for a comparison of their
+figures.
 
-It gets what `host.json` and the records of each run tell.
+They come from `host.json` and the records of the runs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from switchmark.model.record import Record
 from switchmark.report.notes import version_told
 
 _CHANGES_BY_ITSELF = {"hugepages.free", "hugepages.total"}
-"""What differs between two runs of one host that nobody touched: other runs lease pages, too."""
+"""Facts that differ between runs on an unchanged host, because other runs lease pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """These are the facts of one run: its name, those of its host, and its records."""
+    """A run: its name, the facts of its host, and its records."""
 
     name: str
     host: Mapping[str, Any]
@@ -28,16 +28,16 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostDifference:
-    """A difference of the hosts or versions of runs: what differs, and its value in each run, in
-    their order; a dash where it is not known."""
+    """A fact that differs between runs, and its values in the order of the runs; a dash if
+    unknown."""
 
     what: str
     values: tuple[str, ...]
 
 
 def host_differences(runs: Sequence[RunFacts]) -> list[HostDifference]:
-    """Return what differs between runs: first versions, then the kernel, processor, mitigations and
-    all else of the hosts."""
+    """Return the differences between runs: versions first, then kernel, processor, mitigations and
+    other facts of the hosts."""
     told = [dict(_facts(run)) for run in runs]
     names = dict.fromkeys(name for facts in told for name in facts)
     differing = [
@@ -54,7 +54,7 @@ def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
         if version := version_told(record):
             versions.setdefault(f"switch {record.test.switch}", {})[version] = None
     for name in sorted(versions, key=lambda name: name != "switchmark"):
-        if name != "placement":  # an axis, and so part of what is compared
+        if name != "placement":  # an axis, so it is compared as such
             yield name, ", ".join(versions[name])
     for name, value in _flat(run.host):
         if name not in _CHANGES_BY_ITSELF and name.removeprefix("versions.") not in versions:

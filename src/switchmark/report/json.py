@@ -1,7 +1,7 @@
-"""The JSON object of a test, as `--json` prints it: each member has its name and its value here.
+"""The JSON object of a test, as printed by `--json`: the names and values of its members.
 
-Counts are integers; a rate that is a whole number is written as one. Every other report reads these
-members, so that all of them say the same; the table of `report.rows` gives them flat names.
+Counts are integers, and a rate without a fraction is written as an integer. All other reports use
+these members, so that they agree. The table of `report.rows` gives them flat names.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ DETAILS = (
     ),
     *("host", "versions"),
 )
-"""Members of a test's object that no table shows: most of what it holds."""
+"""Members of a test's object that tables omit. They make up most of the object."""
 
 _DECIMALS = 9
 
 
 def to_object(record: Record, without: Container[str] = ()) -> Printed:
-    """Return the object of one test; what was not measured is null. Members that nobody is going to
-    read can be left out."""
+    """Return the object of a test, with null for missing values and without the members in
+    `without`."""
     return {name: plain(of(record)) for name, of in MEMBERS.items() if name not in without}
 
 
 def origin(record: Record) -> Printed:
-    """Return the run, the time at which the test began, the host and the versions; null where they
-    are not known."""
+    """Return the run, the start time of the test, the host and the versions; null if unknown."""
     known = record.origin
     return {
         "run": known and known.run,
@@ -68,35 +67,35 @@ def origin(record: Record) -> Printed:
 
 
 def asked_pps(record: Record) -> float | None:
-    """Return the rate that was asked for, in frames per second of each sender: of a share of R+ the
-    rate that it came to; None for the highest."""
+    """Return the requested rate in frames per second per sender; None for the maximum rate. A share
+    of R+ is converted to the resulting rate."""
     if record.test.parsed_rate.share is not None and record.trials:
         return record.trials[0].spec.rate_pps
     return record.test.rate_pps
 
 
 def is_bound(record: Record) -> bool:
-    """Say whether the rate of a test bounds the traffic program, so that the switch may be
-    faster."""
+    """Say whether the traffic program limited the rate of a test, so the switch may be faster."""
     return record.status == "ok" and is_lower_bound(record.verdict)
 
 
 def _test(record: Record) -> Printed:
-    """Return every axis, and the rate in frames per second."""
+    """Return all axes, and the rate in frames per second."""
     content = record.test.model_dump()
     values = {AXES[name].json_name or name: value for name, value in content.items()}
     return {**values, AXES["rate"].json_number: asked_pps(record)}
 
 
 def _received(record: Record) -> Printed | None:
-    """Return all frames that arrived, duplicates too, and the rate of distinct ones in frames and
-    in bits per second."""
+    """Return the received frames including duplicates, and the rate of distinct frames in frames
+    and in bits per second."""
     rates = received(record)
     return rates and {"frames": total(record, "rx_frames"), **rates}
 
 
 def plain(value: Any) -> Any:
-    """Return JSON's numbers: whole ones as integers, others to a billionth; no NaN, no infinity."""
+    """Return a value as JSON: whole numbers as integers, other numbers rounded to a billionth, and
+    null for NaN or infinity."""
     if isinstance(value, BaseModel):
         return plain(value.model_dump(mode="json"))
     if isinstance(value, dict):
@@ -160,4 +159,5 @@ MEMBERS: Mapping[str, Callable[[Record], Any]] = {
     "teardown_s": attrgetter("teardown_s"),
     "stop_s": attrgetter("stop_s"),
 }
-"""The members of the object, in order, each with its value for a test; `plain` writes it."""
+"""The members of the object in order, with functions that return their values. `plain` converts
+these."""

@@ -1,5 +1,4 @@
-"""This module writes a comparison as JUnit XML, which CI systems show as tests that passed or
-failed."""
+"""Comparisons as JUnit XML, which CI systems display as passed and failed tests."""
 
 from __future__ import annotations
 
@@ -17,9 +16,11 @@ _FAILED, _LACKING = "failure", "error"
 
 
 def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequence[str]) -> str:
-    """Return a test suite: a case for each pair and figure, a `failure` where a condition holds, an
-    `error` where a test was not measured, `skipped` where nobody can tell; hosts and versions are
-    properties."""
+    """Return a test suite with a case for each pair and figure.
+
+    A case is a `failure` if a condition holds, an `error` if a test was not measured, and `skipped`
+    if the outcome is undecided. Hosts and versions are properties.
+    """
     failures = [each for each in comparison.failures if each.condition]
     lacking = [each for each in comparison.failures if not each.condition]
     skipped = [pair for pair in comparison.pairs if _skipped(comparison, pair)]
@@ -42,7 +43,7 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
     axes = names_of(comparison)
     for pair in comparison.pairs:
         _add_case(suite, comparison, pair, axes)
-    for element in root.iter():  # XML cannot hold all that records can
+    for element in root.iter():  # XML allows fewer characters than records
         element.attrib.update({name: printable(text) for name, text in element.items()})
         element.text = printable(element.text or "") or None
     ElementTree.indent(root)
@@ -50,8 +51,8 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
 
 
 def _skipped(comparison: Comparison, pair: Pair) -> str:
-    """Say why a case neither passed nor failed: it has nothing to be compared with, or nobody can
-    tell. Nothing if it passed or failed."""
+    """Return why a case neither passed nor failed: it has no counterpart, or the outcome is
+    undecided. Empty if it passed or failed."""
     if unknown := comparison.unknown_of(pair):
         told = "; ".join(f"{each.condition}: cannot tell: {each.reason}" for each in unknown)
         return "" if comparison.failures_of(pair) else told

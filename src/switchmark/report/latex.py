@@ -1,5 +1,5 @@
-"""Writes the tests of runs as a table of LaTeX, ready to be pasted, for the packages booktabs and
-adjustbox. The figures are columns of the table of tests (`report.rows`)."""
+"""Tests of runs as a LaTeX table for the packages booktabs and adjustbox. The figures are columns
+of the table of tests (`report.rows`)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _BOUND = r"$\geq$"
 
 
 def escape(text: str) -> str:
-    """Return text as LaTeX shows it."""
+    """Return text with LaTeX's special characters escaped."""
     return "".join(_SPECIAL.get(each, each) for each in text)
 
 
 def as_latex(runs: Tables) -> str:
-    """Return a table of all tests of some runs: a row for each, with the axes that tell them apart,
-    the rate with its interval, loss, latency and limit. Doubts and failures stand below it."""
+    """Return a table with a row for each test: the axes that distinguish the tests, the rate with
+    its interval, loss, latency and limit. Doubts and failures are below the table."""
     results = [result for name in runs.names for result in runs.of_run(name)]
     axes = telling([result.record.test for result in results])
     columns: list[tuple[str, str, list[str]]] = []
@@ -89,7 +89,7 @@ def _interval(result: TestRow) -> str | None:
 
 
 def _range(result: TestRow) -> str | None:
-    """Return the least and the greatest of repeats that are too few for an interval."""
+    """Return the range of repeats that are too few for an interval."""
     rates = repeated_rates_pps(result.record)
     few = 1 < len(rates) < MIN_REPEATS
     return f"{_thousands(min(rates))}--{_thousands(max(rates))}" if few else None
@@ -140,7 +140,7 @@ _FIGURES: Mapping[str, Callable[[TestRow], str | None]] = {
     r"p50 [$\mu$s]": partial(_latency, "latency_p50_ns"),
     r"p99 [$\mu$s]": partial(_latency, "latency_p99_ns"),
 }
-"""Columns of figures by head; one that no test has is left out."""
+"""Columns of figures by heading. Columns without values are omitted."""
 
 
 def _limit(result: TestRow) -> str:
@@ -148,7 +148,7 @@ def _limit(result: TestRow) -> str:
 
 
 def _caption(runs: Tables) -> str:
-    """Return where the figures come from: run, host, kernel, version."""
+    """Return the origin of the figures: run, host, kernel and version."""
     captions = []
     for name in runs.names:
         facts = [f"run {name}"]

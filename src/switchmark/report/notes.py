@@ -1,5 +1,5 @@
-"""This module writes what stands below a table: what its marks and its doubts mean, what searches
-leave to be said, and why tests failed."""
+"""Notes below a table: explanations of marks and doubts, details of searches, and reasons of
+failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from switchmark.model.search import OneSearch, SearchResult
 from switchmark.report.figures import BOUND_NOTE, DOUBT_MARK, format_ns, goal_name
 
 SHOWN_CORES = 0.005
-"""Of the kernel's interrupts: less is not shown."""
+"""The CPU time in interrupts, in cores, below which it is not shown."""
 
 
 def footnotes(records: Sequence[Record]) -> list[str]:
-    """Return a line or more for each thing that the tables of these records leave to be said."""
+    """Return the notes for the tables of these records, with at least a line for each subject."""
     notes = _doubts(records)
     if any(isinstance(record.floor, CableLatency) for record in records):
         notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
@@ -69,12 +69,12 @@ def footnotes(records: Sequence[Record]) -> list[str]:
 
 
 def version_told(record: Record) -> str:
-    """Return the version of a test's switch with its mode; empty where it is not known."""
+    """Return the version of a test's switch with its mode; empty if unknown."""
     return " ".join(filter(None, (record.switch_version, record.switch_mode)))
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:
-    """Return each doubt that these records have once: what it means, and what would cure it."""
+    """Return the distinct doubts of these records with their meaning and their cure."""
     doubts = dict.fromkeys(doubt for record in records for doubt in record.doubts)
     known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
     each = [f"{name}: {TABLE[name].meaning}; cured by {TABLE[name].cure}" for name in known]
@@ -86,7 +86,7 @@ def _doubts(records: Sequence[Record]) -> list[str]:
 
 
 def _errors(records: Sequence[Record]) -> list[str]:
-    """Say by how much the medians of latency may be wrong: the one that may be the most."""
+    """Return the largest error bound of the median latencies."""
     errors = [each.error for record in records if (each := latency_ns(record)) and each.error]
     if not errors:
         return []
@@ -102,7 +102,7 @@ def _errors(records: Sequence[Record]) -> list[str]:
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:
-    """Say whether the cores of the kernel's interrupts are in those of the parts too."""
+    """Return whether the cores of the parts include the kernel's interrupts."""
     costs = [cost(record) for record in records]
     kernels = [each.kernel_softirq for each in costs if each and each.kernel_softirq]
     within = {each.within_threads for each in kernels if each.cores >= SHOWN_CORES}
@@ -114,8 +114,8 @@ def _softirq(records: Sequence[Record]) -> list[str]:
 
 
 def _costs(record: Record) -> list[str]:
-    """Return what a frame cost, where the processor counts, and where two counters tell different
-    things."""
+    """Return the cycles per frame, if the processor counts them, and disagreements of two
+    counters."""
     costs = cost(record)
     if costs is None:
         return []
@@ -135,9 +135,8 @@ def _costs(record: Record) -> list[str]:
 
 
 def _search(search: SearchResult, finals: int) -> list[str]:
-    """Return what the rows of a search leave to be said: how many searches and trials it took,
-    which goals no rate met, what buffer a burst shows, and that fewer bursts than asked for were
-    measured."""
+    """Return the details of a search that its rows omit: the number of searches and trials, goals
+    that no rate met, the buffer size from a burst, and missing bursts."""
     many = len(search.repeats)
     notes = [f"{search.trials} trials" + f" in {many} searches" * (many > 1)]
     for goal in search.goals:

@@ -1,7 +1,7 @@
-"""This module writes a report as one HTML file that needs nothing else: what the runs answer, their
-charts and tables, the host, and the steps.
+"""The report as a single HTML file: the answer of the runs, charts, tables, the host, and the
+steps.
 
-Charts are pictures where scripts are off. Data and scripts are packed, and unpacked by the browser.
+Charts are static pictures if scripts are off. The browser decompresses data and scripts.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ from switchmark.report.table import Section
 
 _HERE = Path(__file__).parent
 _STILL_MARKS = 600
-"""Of more marks no picture is made beforehand: it would be larger than all else."""
+"""The number of marks above which a chart has no static picture, because the picture would dominate
+the file size."""
 
 _STILLS = 12
-"""How many charts have one."""
+"""The number of charts with a static picture."""
 
 _STEPS = 40_000
-"""Characters of the steps of a run: what comes after is like it, and in its folder."""
+"""The number of characters of a run's steps to show. The rest is similar, and in the run's
+folder."""
 
 _READY = "\nwindow.dispatchEvent(new Event('library'));"
-"""The library ends by saying that it is there."""
+"""The end of the library script, which announces that it has loaded."""
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 _CHOSEN = (
     *("rx.mpps", "rx.gbps_l1", "loss_ratio", "latency.p50_us", "latency.mean_us", "latency.p99_us"),
     *("cpu.total", "cpu.switch"),
 )
-"""The metrics that a reader can choose among."""
+"""The metrics that a reader can choose."""
 
 
 def page(
@@ -57,8 +59,8 @@ def page(
     *,
     stills: int = _STILLS,
 ) -> str:
-    """Return the page of these runs, each with its name. `steps` are the commands of each run, by
-    its name. The first so many charts have `stills`, for where scripts are off."""
+    """Return the page of these runs with their names. `steps` are the commands by name of the run.
+    The first `stills` charts have static pictures for readers without scripts."""
     records = [record for _, own in runs for record in own]
     drawn = charts(records)
     first, others = drawn[:1], drawn[1:]
@@ -88,7 +90,7 @@ def page(
 
 
 def _answers(runs: Sequence[tuple[str, Sequence[Record]]]) -> list[str]:
-    """Return what each run answers by itself: runs that took no turns are for `compare`."""
+    """Return the answer of each run alone. `compare` is for runs that did not take turns."""
     several = len(runs) > 1
     return [f"{name}: " * several + said for name, records in runs for said in answer(records)]
 
@@ -99,7 +101,7 @@ def page_of(
     drawn: Sequence[Chart],
     tests: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a page of a title and of parts in HTML, with what its script draws."""
+    """Return a page with a title, parts in HTML, and the data for its script."""
     data = {
         "charts": [specification(chart) for chart in drawn],
         "tests": tests or {},
@@ -131,14 +133,14 @@ def page_of(
 
 
 def _pictured(drawn: Sequence[Chart]) -> set[int]:
-    """Return which charts have a still picture: as many as there is time and room for."""
+    """Return the indices of charts with a static picture, as far as time and file size allow."""
     sums = accumulate(len(chart.marks) for chart in drawn if len(chart.marks) <= _STILL_MARKS)
     few = [number for number, chart in enumerate(drawn) if len(chart.marks) <= _STILL_MARKS]
     return {number for number, total in zip(few, sums, strict=True) if total <= 2 * _STILL_MARKS}
 
 
 def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
-    """Return a chart as a figure: its picture, which the script draws anew."""
+    """Return a chart as a figure with its static picture, which the script replaces."""
     few = still and len(chart.marks) <= _STILL_MARKS
     says = escape(chart.says, quote=True)
     picture = _still(chart) if few else "<p>This page's script draws it.</p>"
@@ -150,20 +152,20 @@ def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
 
 
 def _still(chart: Chart) -> str:
-    """Return a chart as a picture without what its parts say of themselves: the figure says it."""
+    """Return a chart as a picture without ARIA attributes, because the figure has them."""
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg(specification(chart)))
 
 
 def _said(sentence: str) -> str:
-    """Return a sentence in which no option is broken at its hyphens."""
+    """Return a sentence as HTML in which options do not break at their hyphens."""
     return re.sub(
         r"--[a-z][a-z-]*(?: [0-9]+)?", r"<span class='option'>\g<0></span>", escape(sentence)
     )
 
 
 def _policy(*scripts: str) -> str:
-    """Return what a browser lets the page do: run these scripts and no others, show its own styles
-    and pictures, and ask for nothing. Vega makes functions of its expressions, by eval."""
+    """Return the content security policy: run these scripts only, show inline styles and images,
+    and load nothing. Vega compiles its expressions by eval."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{each}'" for each in hashes)
     return (
@@ -176,11 +178,11 @@ def _packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-# --- choosing --------------------------------------------------------------------------------
+# --- filters and charts of a reader ----------------------------------------------------------
 
 
 def _tests(records: Sequence[Record]) -> dict[str, Any]:
-    """Return what the script knows of each test: axes, figures, doubts."""
+    """Return the data of the tests for the script: axes, figures and doubts."""
     axes = telling([record.test for record in records])
     told = {}
     for record in records:
@@ -232,7 +234,7 @@ def _template(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _filter(records: Sequence[Record]) -> str:
-    """Return a form that chooses values of the axes that tests differ in."""
+    """Return a form that filters tests by the axes on which they differ."""
     axes = telling([record.test for record in records])
     fields = []
     for axis in axes:
@@ -249,7 +251,7 @@ def _filter(records: Sequence[Record]) -> str:
 
 
 def _explore(records: Sequence[Record]) -> str:
-    """Return a form that chooses what a chart shows, and its place."""
+    """Return a form that selects the content of a chart, and the place of the chart."""
     axes = [key_of(axis) for axis in telling([record.test for record in records])]
     if not axes:
         return ""
@@ -309,7 +311,7 @@ def _table(section: Section, named: str) -> str:
 
 
 def _verdicts(records: Sequence[Record]) -> str:
-    """Return what each test was limited by, and why it is doubted, in words."""
+    """Return the limits of the tests and the reasons of their doubts as text."""
     axes = telling([record.test for record in records])
     lines = []
     for record in records:
@@ -344,7 +346,7 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
 
 
 def _noise(records: Sequence[Record]) -> str:
-    """Return what the certificates of a host's noise say, each once."""
+    """Return the first noise certificate of a host."""
     told = [record.noise.model_dump(mode="json") for record in records if record.noise]
     if not told:
         return ""

@@ -1,7 +1,6 @@
-"""This module says which tests are compared with which: of two sides of runs, or of the tests of
-some runs along one axis.
+"""The selection of pairs to compare: tests of two sides, or tests of the same runs along an axis.
 
-A side is one run or several. It knows nothing of figures and of statistics.
+A side is one run or several runs. This module does not use figures or statistics.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 
 Runs = Sequence[Sequence[Record]]
-"""The records of one run, or of several that repeat each other."""
+"""The records of one run, or of several runs that repeat each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Two sides are compared: the records of one test, one of each run, and those of another or of
-    the same; none where a run has no such test."""
+    """Two sides of a comparison: the records of one test, with one record for each run, and those
+    of another test or of the same test. A side is empty if its run lacks the test."""
 
     base: tuple[Record, ...]
     other: tuple[Record, ...]
     are_two_runs: bool = False
-    """Whether they were measured in two runs, which did not take turns."""
+    """Whether the sides come from two runs, which did not take turns."""
 
     @property
     def both(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
@@ -37,16 +36,16 @@ class Sides:
 
 
 def between(before: Runs, after: Runs, ignore: Collection[str] = ()) -> list[Sides]:
-    """Return the tests of `before`, in order, each with that of `after`, whatever the seed and the
-    axes to ignore; then those that only `after` has."""
+    """Return the tests of `before` in order with their counterparts in `after`, regardless of the
+    seed and the axes to ignore; then the tests that only `after` has."""
     bases, others = by_test(before, ignore), by_test(after, ignore)
     paired = [_sides(records, others.pop(test, ()), True) for test, records in bases.items()]
     return paired + [Sides((), records) for records in others.values()]
 
 
 def within(runs: Runs, ignore: Collection[str] = ()) -> list[Sides]:
-    """Return each two tests that differ in one axis only: in the switch if they do so, else in the
-    first of their telling axes."""
+    """Return all pairs of tests that differ on one axis only: the switch if it varies, else the
+    first axis that distinguishes the tests."""
     records = by_test(runs, ignore)
     axes = [axis for axis in telling(list(records)) if axis not in ignore]
     if not axes:
@@ -60,8 +59,8 @@ def within(runs: Runs, ignore: Collection[str] = ()) -> list[Sides]:
 
 
 def against(runs: Runs, base: str, ignore: Collection[str] = ()) -> list[Sides]:
-    """Return each test with the one that differs from it in one axis only, where that has the value
-    `base`: VALUE, or AXIS=VALUE. UsageError if no axis has it."""
+    """Return the tests with the base test that differs on one axis only, where it has the value
+    `base`: VALUE, or AXIS=VALUE. Raise UsageError if no axis has the value."""
     records = by_test(runs, ignore)
     axis, value = _axis_of(base, list(records), ignore)
     return [
@@ -73,8 +72,8 @@ def against(runs: Runs, base: str, ignore: Collection[str] = ()) -> list[Sides]:
 
 
 def identity(test: Test, ignore: Collection[str] = ()) -> Test:
-    """Return a test without what its campaign has for all tests, such as the seed, and without the
-    axes to ignore."""
+    """Return a test without the values that its campaign sets for all tests, such as the seed, and
+    without the axes to ignore."""
     usual = {
         name: axis.default for name, axis in AXES.items() if axis.of_campaign or name in ignore
     }
@@ -82,15 +81,15 @@ def identity(test: Test, ignore: Collection[str] = ()) -> Test:
 
 
 def parted_by(before: Runs, after: Runs) -> list[str]:
-    """Return the axes in which the tests of two sides differ that are most alike, by their keys."""
+    """Return the keys of the axes on which the most similar tests of two sides differ."""
     pairs = itertools.product(by_test(before, ()), by_test(after, ()))
     apart = (tuple(varying(pair)) for pair in pairs)
     return [key_of(axis) for axis in min(apart, key=len, default=())]
 
 
 def by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...]]:
-    """Return the records of each test, one of each run. UsageError if tests of one run are the same
-    but for what is to be ignored."""
+    """Return the records by test, with one record for each run. Raise UsageError if tests of one
+    run differ only on axes to ignore."""
     by_test: dict[Test, tuple[Record, ...]] = {}
     for records in runs:
         tests = [identity(record.test, ignore) for record in records]
@@ -107,7 +106,8 @@ def by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...
 
 
 def _sides(base: tuple[Record, ...], other: tuple[Record, ...], several: bool) -> Sides:
-    """Return two sides, with whether each is one run, if there are several, and not the same."""
+    """Return two sides. They count as two runs if there are several runs, and each side has one
+    record from a different run."""
     two_runs = several and len(base) == len(other) == 1
     if two_runs and base[0].origin and other[0].origin:
         two_runs = base[0].origin != other[0].origin or base[0].test == other[0].test
@@ -117,8 +117,8 @@ def _sides(base: tuple[Record, ...], other: tuple[Record, ...], several: bool) -
 def _alike(
     records: dict[Test, tuple[Record, ...]], axis: str
 ) -> list[dict[str, tuple[Record, ...]]]:
-    """Return the tests that are the same but for an axis, and for what was chosen with it, by its
-    value."""
+    """Return groups of tests that are equal except for an axis and the axes that follow it, by the
+    value of that axis."""
     freed = dict.fromkeys((axis, *following(list(records), axis)))
     groups: dict[Test, dict[str, tuple[Record, ...]]] = {}
     for test, each in records.items():
@@ -128,7 +128,7 @@ def _alike(
 
 
 def _axis_of(base: str, tests: Sequence[Test], ignore: Collection[str]) -> tuple[str, str]:
-    """Return the axis that a base is a value of, and the value."""
+    """Return the axis that has the base as a value, and the value."""
     values = {
         axis: list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
         for axis in sorted(varying(tests), key=lambda axis: axis != "switch")

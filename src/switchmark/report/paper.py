@@ -1,7 +1,6 @@
-"""This module shows an experiment's results beside the published values, and which of the paper's
-claims hold here.
+"""Results of an experiment next to the published values, and the answers to the paper's claims.
 
-Hardware differs, so values stand side by side and only orders, ratios and shapes are judged.
+Hardware differs, so values are only shown, and claims are about orders, ratios and shapes.
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ ODDS = (
     f"All results of a run are compared at once: where each has {MIN_REPEATS} repeats or more, "
     "chance alone tells any two equal ones apart in one run of 20 at most."
 )
-"""How surely claims are answered."""
+"""The error rate of the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judged experiment has its points as they were measured, the record of each, and an answer
-    to each claim."""
+    """An experiment with its measured points, their records, and the answers to its claims."""
 
     experiment: Experiment
     points: tuple[Point, ...]
@@ -47,7 +45,7 @@ class Judged:
     answers: tuple[tuple[Claim, Answer], ...]
 
     def count(self, verdict: str) -> int:
-        """Return how many claims have this answer."""
+        """Return the number of claims with this answer."""
         return sum(answer.verdict == verdict for _, answer in self.answers)
 
 
@@ -57,10 +55,12 @@ def judged(
     kernel_options: frozenset[str] | None = frozenset(),
     runs: Sequence[Sequence[Record]] = (),
 ) -> Judged:
-    """Return an experiment judged by its points, each with its record if it was run, on a host
-    whose kernel is known to have some options; None where they are not known. `runs` have all
-    records of the runs that its records are of: all results of a run are judged at once. Without
-    them its own are."""
+    """Return an experiment judged by its points, with their records if they were run.
+
+    `kernel_options` are the known options of the host's kernel, or None. `runs` have all records of
+    the runs that the records belong to, because all results of a run are tested together. The
+    default is the experiment's records.
+    """
     own = [record for _, record in results if record is not None]
     together = {
         id(record): of for run in runs or [own] for of in [Results.of(run)] for record in run
@@ -84,8 +84,8 @@ def judged(
 def measured(
     point: Point, record: Record | None, metrics: Sequence[str], results: Results | None = None
 ) -> Point:
-    """Return a point with the figures of its record, which is one of all the results of a run; of
-    itself alone if these are not given."""
+    """Return a point with the figures of its record. `results` are all results of the run; the
+    default is the record alone."""
     if record is None or record.status != "ok":
         why = "not run" if record is None else f"{record.status}: {_first_line(record.error)}"
         return replace(point, untold=point.untold or why)
@@ -107,7 +107,8 @@ def measured(
 
 
 def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
-    """Return the points with the published values as their figures, to be judged alike."""
+    """Return the points with the published values as their figures, for the same tests of
+    claims."""
     told = []
     for point in points:
         rows = [row for row in experiment.published if point.is_at(row.at)]
@@ -120,7 +121,7 @@ def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Po
 
 
 def as_object(result: Judged) -> Printed:
-    """Return what came of an experiment, as JSON shows it."""
+    """Return the outcome of an experiment as JSON."""
     return {
         "experiment": result.experiment.name,
         "points": len(result.points),
@@ -142,7 +143,7 @@ def as_object(result: Judged) -> Printed:
 
 
 def print_judged(result: Judged, stream: IO[str]) -> None:
-    """Print what was measured beside what was published, then the answer to each claim."""
+    """Print measured and published values, then the answers to the claims."""
     experiment, paper = result.experiment, source(result.experiment.paper)
     assumed = {**experiment.owner.assumed, **experiment.assumed}
     head = [f"{experiment.name}: {experiment.summary}"]
@@ -176,7 +177,7 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
 
 
 def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
-    """Print a line for each of several experiments."""
+    """Print a line for each experiment."""
     width = max(len(result.experiment.name) for result in results)
     head = ("measured", "hold", "do not hold", "cannot be told")
     print(f"{'':{width}}  {head[0]:>11}  {head[1]:>5}  {head[2]}  {head[3]}", file=stream)
@@ -201,8 +202,8 @@ def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> 
 
 
 def _figure(record: Record, name: str) -> Figure | None:
-    """Return a metric of a record with its interval; None where it is not known, or where this
-    build has no such metric."""
+    """Return a metric of a record with its interval; None if it is unknown or this build lacks the
+    metric."""
     try:
         known = metric(name)
     except UsageError:
@@ -215,7 +216,8 @@ def _figure(record: Record, name: str) -> Figure | None:
 
 
 def _tables(result: Judged) -> list[str]:
-    """Return the lines of one table of all metrics, or where that is too wide of one for each."""
+    """Return the lines of one table of all metrics, or of a table for each metric if that is too
+    wide."""
     experiment = result.experiment
     metrics = list(dict.fromkeys(row.metric for row in experiment.published))
     metrics = metrics or [each.y for each in experiment.figures][:1]
@@ -226,8 +228,8 @@ def _tables(result: Judged) -> list[str]:
 
 
 def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
-    """Return a line for each point of which a metric was measured or published: its place, then
-    for each metric the published value and the one measured here."""
+    """Return a line for each point with a measured or published metric: its position, then the
+    published and the measured value of each metric."""
     experiment = result.experiment
     published = [row for row in experiment.published if row.metric in metrics]
     heads = [*experiment.axes]
@@ -239,7 +241,7 @@ def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
         near = [row for row in published if point.is_at(row.at)]
         is_open = not point.figures and (record is None or record.status == "ok")
         if is_open and all(set(row.at) < set(experiment.axes) for row in near):
-            continue  # nothing was published of this very point
+            continue  # no value was published for exactly this point
         cells = ["none" if value is None else str(value) for value in point.axes.values()]
         for name in metrics:
             cells += [_published(name, near)] if published else []
@@ -268,7 +270,7 @@ def _here(point: Point, record: Record | None, name: str) -> str:
 
 
 def _is_doubted(claim: Claim, result: Judged) -> bool:
-    """Say whether a claim rests on a record that has doubts."""
+    """Say whether a claim uses a record with doubts."""
     by_point = {
         id(point): record for point, record in zip(result.points, result.records, strict=True)
     }

@@ -1,7 +1,7 @@
-"""SQL over what runs have recorded: DuckDB sees the tables of `report.rows`, and nothing else.
+"""SQL queries on the records of runs: DuckDB sees the tables of `report.rows` only.
 
-What is asked can neither open a file nor write one. A column is computed in Python, by
-`report.rows`, when a query needs it.
+A query can neither read nor write files. `report.rows` computes a column in Python when a query
+needs it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DIRECT = ("BIGINT", "DOUBLE", "BOOLEAN", "VARCHAR")
-"""Types of which Python hands values to DuckDB as they are; others are handed over as JSON."""
+"""Types that Python passes to DuckDB directly. Other types are passed as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer has columns, and rows with a value for each."""
+    """The result of a query: columns and rows."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]] = field(repr=False)
@@ -33,7 +33,8 @@ class Answer:
 
 @contextmanager
 def opened(runs: Tables) -> Iterator[DuckDBPyConnection]:
-    """Open what runs have recorded as the tables of `TABLES`. Unreadable if a line is not."""
+    """Open the records of runs as the tables of `TABLES`. Raise Unreadable for an unreadable
+    line."""
     import duckdb
 
     failed: list[Unreadable] = []
@@ -65,8 +66,8 @@ def opened(runs: Tables) -> Iterator[DuckDBPyConnection]:
 
 
 def _define(database: Any, value: Callable[[str, int], Any], rows: Callable[[str], int]) -> None:
-    """Define the functions of SQL that the views call: `bigint_of(COLUMN, ROW)` and so on, for each
-    type that is handed over, and `rows_of(TABLE)`."""
+    """Define the SQL functions of the views: `rows_of(TABLE)`, and for each direct type a function
+    such as `bigint_of(COLUMN, ROW)`."""
     for kind in _DIRECT:
         takes = ["VARCHAR", "BIGINT"]
         database.create_function(f"{kind.lower()}_of", value, takes, kind, null_handling="special")
@@ -74,7 +75,7 @@ def _define(database: Any, value: Callable[[str, int], Any], rows: Callable[[str
 
 
 def _in_sql(table: str, column: FlatColumn) -> str:
-    """Return the expression of SQL for a column of a view."""
+    """Return the SQL expression for a column of a view."""
     direct = column.kind if column.kind in _DIRECT else "VARCHAR"
     value = f"{direct.lower()}_of('{table}.{column.name}', i)"
     cast = "" if column.kind in _DIRECT else "::JSON"
@@ -83,7 +84,7 @@ def _in_sql(table: str, column: FlatColumn) -> str:
 
 
 def ask(database: DuckDBPyConnection, sql: str) -> Answer:
-    """Return the answer to a query; UsageError with what DuckDB says of a wrong one."""
+    """Return the result of a query. Raise UsageError with DuckDB's message for an invalid query."""
     import duckdb
 
     database.execute("set enable_external_access = false")
@@ -101,7 +102,7 @@ def ask(database: DuckDBPyConnection, sql: str) -> Answer:
 
 
 def columns_of_tables() -> Answer:
-    """Return what there is to ask: each column with its type, and what it is."""
+    """Return all columns with their types and descriptions."""
     rows: list[tuple[Any, ...]] = [
         (name, column.name, _short(column.kind), _as_words(column.description))
         for name, table in TABLES.items()
@@ -111,11 +112,11 @@ def columns_of_tables() -> Answer:
 
 
 def _short(kind: str) -> str:
-    """Return a type without what is in it."""
+    """Return a type without its members."""
     return "STRUCT" + "[]" * kind.endswith("[]") if kind.startswith("STRUCT") else kind
 
 
 def _as_words(words: str) -> str:
-    """Return what a column is without the capital and the full stop of a docstring."""
+    """Return a description without the capital letter and full stop of a docstring."""
     text = as_json(words).rstrip(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

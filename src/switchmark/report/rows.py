@@ -1,9 +1,9 @@
-"""The flat tables of what runs have recorded: each column once, with its type, its description and
-its value in Python.
+"""The flat tables of recorded data: the columns with their types, descriptions and values in
+Python.
 
-The figures are those of `--json` (`report.json`) and of `metrics`; every metric of `METRICS` is a
-column of `tests`. CSV, Parquet, LaTeX and SQL (`report.query`) read these tables, and compute
-nothing of their own.
+The figures come from `--json` (`report.json`) and from `metrics`, and every metric of `METRICS` is
+a column of `tests`. CSV, Parquet, LaTeX and SQL (`report.query`) use these tables without further
+computation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from switchmark.report.json import MEMBERS, asked_pps, plain
 from switchmark.report.schema import members_told
 
 Words = str | tuple[type, str]
-"""A description: a text, or a member of a model, whose docstring is read when it is needed."""
+"""A description: a text, or a member of a model whose docstring is read on demand."""
 
 _SCALARS: Mapping[object, str] = {
     bool: "BOOLEAN",
@@ -63,7 +63,7 @@ _OF_THE_HOST: Mapping[str, str] = {
 
 
 class Unreadable(UsageError):
-    """A stored line cannot be read; `campaign.store` says which."""
+    """An unreadable stored line. `campaign.store` finds the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,47 +71,47 @@ class FlatColumn:
     """A column of a table."""
 
     name: str
-    """Its name, in SQL and in the first line of CSV."""
+    """Its name, in SQL and in the header of CSV."""
 
     kind: str
     """Its type in SQL."""
 
     words: Words
-    """What it is."""
+    """Its description."""
 
     of: Callable[[Any], Any]
     """Its value in a row of its table."""
 
     @property
     def description(self) -> str:
-        """Return the words, of a member of a model its docstring."""
+        """Return the description. The description of a member of a model is its docstring."""
         if isinstance(self.words, str):
             return self.words
         model, member = self.words
         return members_told(model)[member]
 
     def value(self, row: Any) -> Any:
-        """Return the value in a row, of the Python type of `kind`: JSON is text, a list, a struct
-        or a map is made of lists and dictionaries."""
+        """Return the value in a row, as the Python type of `kind`: JSON as text, and lists, structs
+        and maps as lists and dictionaries."""
         value = self.of(row)
         return None if value is None else _PYTHON.get(self.kind, plain)(value)
 
 
 @dataclass(frozen=True, slots=True)
 class FlatTable:
-    """A table of what some runs have recorded."""
+    """A table of recorded data."""
 
     row: str
-    """What a row is."""
+    """The meaning of a row."""
 
     columns: tuple[FlatColumn, ...]
     """Its columns, in order."""
 
     rows: Callable[[Tables], Iterable[Any]]
-    """Its rows; each column reads them."""
+    """Its rows, which the columns read."""
 
 
-# --- what is stored --------------------------------------------------------------------------
+# --- stored records --------------------------------------------------------------------------
 
 _UNREAD: Mapping[type[BaseModel], Iterable[str]] = {
     Record: ("noise", "calibration", "gate", "turns", "discarded"),
@@ -121,19 +121,19 @@ _UNREAD: Mapping[type[BaseModel], Iterable[str]] = {
 """Members that take long to read, and that few columns need."""
 
 _AT_ONCE = 1 << 20
-"""Bytes of a file that are read at once."""
+"""The buffer size for reading a file, in bytes."""
 
 _OF_ALL = ("lost_at", "fairness", "cost")
-"""Members of a test's object that do need them."""
+"""Members of a test's object that need the slow members."""
 
 
 def _partly(model: Any, **others: Any) -> Any:
-    """Return a model that is read faster: members of `_UNREAD` have their default, whatever is
-    stored, and `others` have another type. All other members are those of `model`."""
+    """Return a variant of a model that is faster to read. Members of `_UNREAD` have their defaults,
+    regardless of the stored values, and `others` have other types."""
 
     def usual(name: str) -> Any:
         default = model.model_fields[name].get_default(call_default_factory=True)
-        return {"default_factory": lambda: default}  # not copied for each, as a default would be
+        return {"default_factory": lambda: default}  # not copied like a plain default
 
     fields = {name: Field(alias=" ", **usual(name)) for name in _UNREAD[model]}
     for name in others:
@@ -149,10 +149,10 @@ def _partly(model: Any, **others: Any) -> Any:
 
 @cache
 def _models() -> tuple[type[BaseModel], type[BaseModel], type[BaseModel]]:
-    """Return the models of a line of records as it is read first, of all of it, and of a line of
-    trials."""
+    """Return the models for a line of records at first reading, for a complete line of records, and
+    for a line of trials."""
     evidence = _partly(Evidence)
-    # Places are read as texts, which is what they are in a table.
+    # Places stay texts, as in the tables.
     trial = _partly(TrialResult, evidence=evidence, lost_at=dict[str, int])
 
     class First(BaseModel):
@@ -171,7 +171,7 @@ def _models() -> tuple[type[BaseModel], type[BaseModel], type[BaseModel]]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Open a file of lines; an empty one where there is none."""
+    """Open a file of lines; an empty file if there is none."""
     try:
         file = cast("io.RawIOBase", open_regular(path, sys.maxsize, links=False))
         return io.BufferedReader(file, _AT_ONCE)
@@ -182,8 +182,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _lines(path: Path, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
-    """Yield the lines of a file that were written to their end, each with the byte at which it
-    begins."""
+    """Yield the complete lines of a file with their offsets in bytes."""
     at = 0
     with _open(path) as file:
         for line in file:
@@ -196,8 +195,8 @@ def _lines(path: Path, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
 
 
 class TestRow:
-    """A finished test of a run: its latest record, read as far as most columns need it, and where
-    that is stored."""
+    """A finished test of a run: its latest record, without slow members, and the place of the
+    record in its file."""
 
     def __init__(self, run: str, host: Mapping[str, Any], path: Path, at: int, line: Any) -> None:
         self.run, self.host = run, host
@@ -212,12 +211,12 @@ class TestRow:
 
     @property
     def text(self) -> str:
-        """Return the record as it is stored."""
+        """Return the stored text of the record."""
         return json.dumps(json.loads(self._line())["record"])
 
     @property
     def whole(self) -> Record:
-        """Return the record with all of its members, which is read again, and not kept."""
+        """Return the complete record, which is read again on each call."""
         _, model, _ = _models()
         try:
             return model.model_validate_json(self._line()).record  # type: ignore[attr-defined, no-any-return]
@@ -235,7 +234,7 @@ class TestRow:
         return rates_pps(self.record)
 
     def member(self, name: str) -> Any:
-        """Return a member of the test's object, before it is written as JSON."""
+        """Return a member of the test's object before its conversion to JSON."""
         if name not in self._members:
             whole = name in _OF_ALL
             record = self.whole if whole else self.record
@@ -245,7 +244,7 @@ class TestRow:
 
     @cached_property
     def metrics(self) -> dict[str, float | None]:
-        """Return the value of every metric, all computed on one reading of the record."""
+        """Return the values of all metrics, from one reading of the record."""
         whole = self.whole
         return {name: metric.of(whole) for name, metric in METRICS.items()}
 
@@ -257,14 +256,14 @@ class TestRow:
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """A finished trial, by itself or of a finished test."""
+    """A finished trial, alone or with its finished test."""
 
     run: str
     number: int | None
     counts: TrialResult
     result: TestRow | None = None
     at: int = 0
-    """Its place in the test, from 0."""
+    """Its index in the test, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +276,7 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True)
 class GoalRow:
-    """What a search found of a goal; of one of its repeats, from 1."""
+    """The value that a search found for a goal, or the value of one of its repeats, from 1."""
 
     result: TestRow
     goal: Goal
@@ -285,14 +284,14 @@ class GoalRow:
 
 
 class Tables:
-    """What some runs have recorded, as tables. A row is read, and a column computed, when it is
-    first asked for."""
+    """The recorded data of runs as tables. Rows are read, and columns are computed, on first
+    use."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Read the records; Unreadable if one cannot be."""
+        """Read the records. Raise Unreadable if that fails."""
         self._folders = list({folder.resolve(): None for folder in folders})
         for folder in self._folders:
-            _open(folder / "trials.jsonl").close()  # read when a query needs it, and refused now
+            _open(folder / "trials.jsonl").close()  # checked now, read when a query needs it
         self.names = [self.name(folder) for folder in self._folders]
         self.results = [
             result
@@ -303,13 +302,13 @@ class Tables:
         self._values: dict[tuple[str, str], list[Any]] = {}
 
     def name(self, folder: Path) -> str:
-        """Return a run's name: that of its folder, with the path to it where two have one name, as
-        runs of two hosts that began in one second."""
+        """Return the name of a run: the name of its folder, or the path if two runs have the same
+        name, such as runs of two hosts that started in the same second."""
         same = [each for each in self._folders if each.name == folder.resolve().name]
         return str(folder.resolve()) if len(same) > 1 else folder.resolve().name
 
     def finished(self, folder: Path) -> int:
-        """Return how many tests of a run have a record."""
+        """Return the number of tests of a run that have a record."""
         return len(self.of_run(self.name(folder)))
 
     def rows(self, table: str) -> list[Any]:
@@ -327,11 +326,11 @@ class Tables:
         return self._values[key]
 
     def of_run(self, name: str) -> list[TestRow]:
-        """Return the finished tests of one run, by their numbers."""
+        """Return the finished tests of a run by number."""
         return [result for result in self.results if result.run == name]
 
     def finished_trials(self) -> Iterator[TrialRow]:
-        """Yield every trial that was finished, those on the way of a search too."""
+        """Yield all finished trials, including the intermediate trials of searches."""
         *_, model = _models()
         for folder in self._folders:
             for _, line in _lines(folder / "trials.jsonl", model):
@@ -339,7 +338,7 @@ class Tables:
 
 
 def _results(folder: Path, run: str) -> Iterator[TestRow]:
-    """Yield the finished tests of a run by their numbers, each as its latest record."""
+    """Yield the finished tests of a run by number, with their latest records."""
     path, facts = folder / "records.jsonl", read_object(folder / "host.json")
     testbeds = read_object(folder / "testbeds.json").get("testbeds")
     first, *_ = _models()
@@ -349,8 +348,8 @@ def _results(folder: Path, run: str) -> Iterator[TestRow]:
 
 
 def _host(facts: Mapping[str, Any], testbeds: Any, record: Record) -> Mapping[str, Any]:
-    """Return the facts of the host that a test was measured on: this run's, or those of the first
-    of the testbeds of a lab that had it."""
+    """Return the facts of the host of a test: the host of this run, or the first testbed of a lab
+    that ran the test."""
     known = testbeds.get(next(iter(record.testbeds), "")) if isinstance(testbeds, dict) else None
     of_testbed = known.get("facts") if isinstance(known, dict) else None
     return of_testbed if isinstance(of_testbed, dict) and of_testbed else facts
@@ -359,7 +358,8 @@ def _host(facts: Mapping[str, Any], testbeds: Any, record: Record) -> Mapping[st
 # --- columns ---------------------------------------------------------------------------------
 
 _OUTCOME = ("status", "error", "semantics", "steering", "port", "memory", "engine_mode")
-"""Members of a record that are columns. An axis of that name is `asked_` so: it may be `auto`."""
+"""Members of a record that are columns. The axis with the same name is the column `asked_NAME`,
+because it may be `auto`."""
 
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
 _LATENCY = "count min mean p50 p90 p99 p999 p9999 p99999 p999999 max".split()
@@ -368,7 +368,7 @@ _RUN = "the run: its folder's name, or path where two have one name"
 
 
 def _within(value: Any, *names: str) -> Any:
-    """Return what is found in a value at a path of members, keys and places; None without it."""
+    """Return the value at a path of attributes, keys and indices; None if it is missing."""
     for name in names:
         if isinstance(value, Mapping):
             value = value.get(name)
@@ -380,13 +380,13 @@ def _within(value: Any, *names: str) -> Any:
 
 
 def _at(path: str) -> Callable[[TestRow], Any]:
-    """Return what reads a member of a test's object by its path, such as `rx.pps`."""
+    """Return a function that reads a member of a test's object by its path, such as `rx.pps`."""
     name, *names = path.split(".")
     return lambda result: _within(result.member(name), *names)
 
 
 def _of_record(path: str) -> Callable[[TestRow], Any]:
-    """Return what reads a member of a record."""
+    """Return a function that reads a member of a record."""
     return lambda result: _within(result.record, *path.split("."))
 
 
@@ -464,7 +464,7 @@ def _frames() -> Iterable[FlatColumn]:
 
 
 def _latencies(of: Callable[[Any], Any]) -> Iterable[FlatColumn]:
-    """Yield the columns of the latency that `of` finds in a row."""
+    """Yield the columns of the latency that `of` returns for a row."""
     for name in _LATENCY:
         words = {"count": "frames whose latency is known", "min": "the smallest"}.get(name)
         words = words or {"mean": "the mean", "max": "the greatest"}.get(name)
@@ -524,7 +524,8 @@ def _metric(name: str, result: TestRow) -> float | None:
 
 
 def column_of(metric: str) -> str:
-    """Return the column of tests that has a metric: `loss_ratio` is the name of an axis, too."""
+    """Return the column of a metric in the table of tests. The name `loss_ratio` is also an
+    axis."""
     return metric if "." in metric else f"metric.{metric}"
 
 
@@ -600,7 +601,7 @@ _VERSIONS = FlatColumn(
 
 
 def _of_counts(model: type, name: str, column: str = "") -> FlatColumn:
-    """Return the column of a member of a trial, or of its flow."""
+    """Return the column for a member of a trial, or of its flow."""
     kind = kind_of(model.model_fields[name].annotation)  # type: ignore[attr-defined]
     return FlatColumn(column or name, kind, (model, name), lambda row: getattr(row.counts, name))
 
@@ -660,11 +661,11 @@ def _of_found() -> Iterable[FlatColumn]:
     yield from _latencies(lambda row: row.goal.latency_ns)
 
 
-# --- types of SQL ----------------------------------------------------------------------------
+# --- SQL types -------------------------------------------------------------------------------
 
 
 def kind_of(annotation: Any) -> str:
-    """Return the SQL type for a Python type. A value of several kinds is text, or JSON."""
+    """Return the SQL type for a Python type. A union is text or JSON."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         fields = annotation.model_fields.items()
         members = (f'"{name}" {kind_of(field.annotation)}' for name, field in fields)
@@ -685,7 +686,7 @@ def kind_of(annotation: Any) -> str:
     return _SCALARS.get(annotation, "JSON")
 
 
-# --- the tables ------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------
 
 
 def _trials(runs: Tables) -> Iterator[TrialRow]:
@@ -758,7 +759,7 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
 
 
 TABLES: Mapping[str, FlatTable] = dict(_tables())
-"""By name."""
+"""The tables by name."""
 
 TESTS: Mapping[str, FlatColumn] = {column.name: column for column in TABLES["tests"].columns}
 """The columns of the table of tests, by name."""

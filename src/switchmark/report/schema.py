@@ -1,7 +1,7 @@
-"""This module writes down in JSON Schema what run folders hold and what `--json` prints.
+"""JSON Schemas of the files in run folders and of the output of `--json`.
 
-All of it is made from the models of a record, and what it says of a member is what stands below it
-there: the source is read, as it costs too much to do so wherever a model is imported.
+They are generated from the models of a record. Descriptions of members are the docstrings below
+them, which are read from the source on demand, because reading them at import would be slow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBER, _COUNT, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "stri
 
 
 def schema(name: str) -> Schema:
-    """Return a schema by its name, one of `SCHEMAS`."""
+    """Return a schema by its name in `SCHEMAS`."""
     title, make = SCHEMAS[name]
     made = make()
     return {
@@ -45,7 +45,7 @@ def schema(name: str) -> Schema:
 
 @cache
 def members_told(model: type) -> dict[str, str]:
-    """Return the docstring of each member of a class: the text that stands below it."""
+    """Return the docstrings of the members of a class, which are the strings below them."""
     told: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if not owner.__module__.startswith("switchmark."):
@@ -61,11 +61,11 @@ def members_told(model: type) -> dict[str, str]:
 
 
 def as_json(text: str) -> str:
-    """Return a docstring on one line, with JSON's word for None."""
+    """Return a docstring on one line, with null in place of None."""
     return re.sub(r"\bNone\b", "null", " ".join(text.split()))
 
 
-# --- the files of a run ----------------------------------------------------------------------
+# --- files of a run --------------------------------------------------------------------------
 
 
 def _records() -> Schema:
@@ -98,8 +98,8 @@ def _line(model: type[BaseModel], **members: Any) -> Schema:
 
 
 def _told(model: type[BaseModel]) -> Schema:
-    """Return the schema of a model in which every part and every member is told of, without the
-    titles that repeat their names."""
+    """Return the schema of a model with descriptions of all parts and members, and without titles
+    that repeat their names."""
     made = model.model_json_schema()
     parts = made.get("$defs", {})
     for each in _models(model):
@@ -137,12 +137,12 @@ def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
     return known
 
 
-# --- what is printed -------------------------------------------------------------------------
+# --- printed objects -------------------------------------------------------------------------
 
 
 def _printed() -> Schema:
-    """Return the schema of the object of `--json`: what the record has, under the names that a
-    reader meets, and what is derived from it."""
+    """Return the schema of the `--json` object: members of the record under their printed names,
+    and derived members."""
     derived: dict[str, Any] = {
         "latency_ns": (LatencyFigures | None, _member("The latency of all trials.")),
         "latency_floor_ns": (
@@ -209,11 +209,11 @@ def _member(text: str) -> Any:
 
 
 _LATER = {"cables", "turns", "start_s", "stop_s"}
-"""Members that came when there were printed objects without them."""
+"""Members that older printed objects lack."""
 
 
 def _derived() -> Schema:
-    """Return the members that are derived from the trials, by their names."""
+    """Return the members that are derived from the trials, by name."""
     counts = {
         name: _or_null(_COUNT, text)
         for name, text in members_told(TrialResult).items()
@@ -278,7 +278,7 @@ def _or_null(kind: Schema, text: str) -> Schema:
 
 
 def _reachable(root: object, parts: Mapping[str, Schema]) -> Schema:
-    """Return the parts that something refers to, or a part of it does."""
+    """Return the parts that are referred to, directly or through other parts."""
     known: Schema = {}
     waiting = [root]
     while waiting:
@@ -299,4 +299,4 @@ SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {
     "trials": ("A line of trials.jsonl", _trials),
     "json": ("An object of --json", _printed),
 }
-"""By name: what it describes, and what makes it."""
+"""Titles and generators of the schemas, by name."""

@@ -1,8 +1,8 @@
-"""This module says how measured tests stand to each other: the figure of each, and what
-`metrics.difference` says of two of them.
+"""The ranking of measured tests: their figures, and the relation between two of them according to
+`metrics.difference`.
 
-Whatever is claimed of an order is decided there, from the records of the whole run: this module
-only says which figures are of one kind.
+`metrics.difference` decides every claim of an order from the records of the whole run. This module
+only selects comparable figures.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from switchmark.model.record import Record
 from switchmark.model.search import Goal
 
 FUNCTIONAL = "cores-overcommitted"
-"""The doubt of a figure that is left out of rankings."""
+"""The doubt that excludes a figure from rankings."""
 
 Unit = Literal["pps", "ns", "frames"]
 Kind = Literal["better", "same"] | Reason
-"""How one figure stands to another: it is shown to be better, both are the same, or why neither can
-be said."""
+"""The relation of one figure to another: it is better, both are the same, or the reason for no
+decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure is what a test found: `values` are those of its repeats, trials or whole searches,
-    and `interval` is the 95 % interval of their median, None of too few; its end is None where
-    bounds among them leave it open. `at_least`: it is a bound, and what was measured may do better.
-    `what` names the goal of a search, `compared` is the figure of `metrics` that it is compared
-    by."""
+    """A result of a test.
+
+    `values` are the values of its repeats (trials or whole searches), and `interval` is the 95 %
+    confidence interval of their median, or None if they are too few. The upper end is None if lower
+    bounds leave it open. `at_least` says that the value is a lower bound. `what` is the goal of a
+    search, and `compared` the figure of `metrics` for comparisons.
+    """
 
     record: Record
     unit: Unit
@@ -55,9 +57,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation says how one figure stands to another. If it is `better` it is so many times as
-    good, at least and at most (None: nobody knows how much more). `needed` are the rounds that
-    would probably decide, None where that is not known."""
+    """The relation of one figure to another.
+
+    If it is `better`, `low` and `high` are the range of the ratio, with None for an unknown upper
+    end. `needed` is the number of rounds that would probably decide, or None if unknown.
+    """
 
     kind: Kind
     low: float | None = None
@@ -67,7 +71,8 @@ class Relation:
 
 
 def figures_of(record: Record) -> Iterator[Figure]:
-    """Yield the figures of a test that was measured: one, or one for each goal that was met."""
+    """Yield the figures of a measured test: a single figure, or a figure for each goal that was
+    met."""
     if record.status != "ok" or not record.trials:
         return
     if of_latency(record.test):
@@ -87,7 +92,7 @@ def figures_of(record: Record) -> Iterator[Figure]:
 
 
 def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
-    """Yield what a search found; nothing for a goal that no rate met."""
+    """Yield the figure of a goal, unless no rate met the goal."""
     verdict = goal.verdict or "unknown"
     compared = figure_of_goal(record, goal.goal)
     if goal.burst_frames is not None:
@@ -101,8 +106,8 @@ def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
 def _of_searches(
     record: Record, unit: Unit, value: float, compared: Compared, at_least: bool, goal: str
 ) -> Figure:
-    """Return a figure of searches, whose values are of one sender as that is; they are compared by
-    what all receivers got."""
+    """Return the figure of searches. Its values are per sender, like the value, but comparisons use
+    the rate of all receivers."""
     each = values_of_goal(record, goal)
     values = tuple(one.value for one in each if one.value is not None)
     return Figure(record, unit, value, compared, values, values_interval(each), at_least, goal)
@@ -121,8 +126,8 @@ def _figure(
 
 
 def ranked(figures: Sequence[Figure], results: Results) -> tuple[list[Figure], list[Relation]]:
-    """Return figures of one kind, the best first, and how that stands to each of the others. The
-    best is the one of the greatest value that no other is shown to be better than."""
+    """Return comparable figures with the best first, and the relations of the best to the others.
+    The best is the figure with the best value that is not shown to be worse than another."""
     by_value = sorted(figures, key=lambda each: each.value, reverse=not figures[0].is_less_better)
 
     def is_led(figure: Figure) -> bool:
@@ -135,8 +140,8 @@ def ranked(figures: Sequence[Figure], results: Results) -> tuple[list[Figure], l
 
 
 def _relation(one: Figure, other: Figure, results: Results) -> Relation:
-    """Return how a figure stands to another one. Where the other one is shown to be better, chance
-    is said to be the reason: `ranked` has no such pair."""
+    """Return the relation of a figure to another. If the other figure is better, the reason is
+    chance: `ranked` has no such pair."""
     told = results.difference(one.record, other.record, one.compared)
     if told.word == "same":
         return Relation("same", margin=told.margin)
@@ -149,7 +154,7 @@ def _relation(one: Figure, other: Figure, results: Results) -> Relation:
 
 
 def united(relations: Sequence[Relation]) -> Relation:
-    """Return what several relations of one kind have in common."""
+    """Return the common range of several relations of the same kind."""
     lows = [each.low for each in relations]
     highs = [each.high for each in relations]
     needed = [each.needed for each in relations]

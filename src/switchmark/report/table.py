@@ -1,6 +1,6 @@
-"""This module lays a table out: columns as wide as there is room for, in lines of text.
+"""The layout of tables as lines of text, with column widths that fit the available space.
 
-It knows nothing of tests; what stands in the columns is decided in `report.sections`.
+`report.sections` decides the content of the columns.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from dataclasses import dataclass, replace
 _GAP = "  "
 _NO_WIDTH = 10_000
 _NARROWEST = 8
-"""No column of text is cut to less."""
+"""The least width of a text column."""
 
 _CUT = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column has a heading, what stands above it, and a cell for each row. Where there is no room
-    for all columns, those of the greatest `expendable` are left out first, and those of 0 never.
-    The words of one that `wraps` may stand below each other. One that `folds` is said once above
-    the table where all of its cells are the same."""
+    """A column: a heading, a group heading above it, and a cell for each row.
+
+    If space is short, columns with the largest `expendable` are dropped first, and columns with 0
+    never. A column that `wraps` may break its cells into lines. A column that `folds` moves to the
+    caption if all of its cells are equal.
+    """
 
     heading: str
     cells: tuple[str, ...]
@@ -42,7 +44,7 @@ class Column:
 
     @property
     def least_width(self) -> int:
-        """Return how narrow it can be made."""
+        """Return the smallest possible width."""
         if not self.wraps:
             return self.width
         words = (word for cell in self.cells for word in cell.split())
@@ -51,18 +53,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section shows some tests: what all of them have in common, in a caption and lines below it,
-    and a table of the rest."""
+    """Some tests: a caption and lines below it for their common properties, and a table of the
+    rest."""
 
     caption: str
     columns: tuple[Column, ...]
     below: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    """The test that each row is of."""
+    """The keys of the tests in the rows."""
 
 
 def folded(section: Section) -> Section:
-    """Return a section whose caption says what its columns would only repeat."""
+    """Return a section with constant columns moved to the caption."""
     same = [
         column
         for column in section.columns
@@ -74,8 +76,8 @@ def folded(section: Section) -> Section:
 
 
 def table_lines(section: Section, width: int | None = None) -> list[str]:
-    """Return a section as lines no wider than `width`, or as wide as they need to be: columns for
-    which there is no room are left out, and named."""
+    """Return a section as lines of at most `width` characters, or of any length without a width.
+    Columns that do not fit are dropped, and a note names them."""
     shown = _fitted(section.columns, width)
     names = {column.name for column in shown}
     gone = [column.name for column in section.columns if column.name not in names]
@@ -89,7 +91,7 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
 
 
 def drawn(columns: Sequence[Column]) -> list[str]:
-    """Return columns side by side: their headings, a rule, and a line or more for each row."""
+    """Return columns side by side: their headings, a rule, and the lines of the rows."""
     widths = [_lines_width(column, False) for column in columns]
     rows = [[column.above for column in columns]] if any(c.above for c in columns) else []
     rows.append([column.heading for column in columns])
@@ -101,8 +103,8 @@ def drawn(columns: Sequence[Column]) -> list[str]:
 
 
 def narrowed(columns: Sequence[Column], width: int) -> list[Column] | None:
-    """Return columns whose texts are cut so that they fit, the widest first; None where they are
-    too many even so."""
+    """Return columns with texts cut to fit, the widest column first; None if there are too many
+    columns."""
     widths = [max(column.width, 1) for column in columns]
     room = width - len(_GAP) * (len(columns) - 1)
     while sum(widths) > room:
@@ -126,7 +128,7 @@ def narrowed(columns: Sequence[Column], width: int) -> list[Column] | None:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text, or its beginning where it is longer."""
+    """Return a text, or its beginning if it is too long."""
     return text if len(text) <= width else text[: width - 1] + _CUT
 
 
@@ -135,8 +137,9 @@ def _within(text: str, width: int | None) -> list[str]:
 
 
 def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
-    """Return the columns that there is room for. Those below one heading go together; of others
-    that matter alike the last one goes first. What wraps gets the room that is left."""
+    """Return the columns that fit. Columns with a common group heading are dropped together; of
+    other columns with the same priority, the last is dropped first. Columns that wrap get the
+    remaining space."""
     shown = list(columns)
     if width is None:
         return shown
@@ -159,7 +162,7 @@ def _wrapped(column: Column, room: int) -> Column:
 
 
 def _width(columns: Sequence[Column], *, least: bool = False, but: Column | None = None) -> int:
-    """Return how wide some columns are side by side, with the gaps of all of them."""
+    """Return the total width of some columns with gaps."""
     widths = (_lines_width(column, least) for column in columns if column is not but)
     return sum(widths) + len(_GAP) * (len(columns) - 1)
 
@@ -172,7 +175,7 @@ def _lines_width(column: Column, least: bool) -> int:
 
 
 def _row(columns: Sequence[Column], widths: Sequence[int], texts: Sequence[str]) -> list[str]:
-    """Return the lines of a row: as many as its highest cell has."""
+    """Return the lines of a row, as many as its tallest cell needs."""
     cells = [text.split("\n") for text in texts]
     lines = []
     for number in range(max(map(len, cells))):

@@ -1,5 +1,4 @@
-"""This module says what a search for settings came to: the default, the tuned, and whether they
-differ."""
+"""The result of tuning: the default, the tuned settings, and their difference."""
 
 from __future__ import annotations
 
@@ -23,10 +22,13 @@ def tuning_lines(
     axes: tuple[str, ...],
     results: Results,
 ) -> list[str]:
-    """Return what a reader is told of one test: both figures with their intervals, the settings,
-    and the command that measures them again. `tried` is how many settings were, `axes` tell this
-    test from others of the run, and `results` are those of all tests that were measured anew: none
-    of the trials by which the best was chosen is among them."""
+    """Return the lines for one test: both figures with their intervals, the settings, and the
+    command that measures them again.
+
+    `tried` is the number of settings, and `axes` are the axes that distinguish this test in the
+    run. `results` are the final measurements of all tests, without the trials that selected the
+    best settings.
+    """
     name = label(default.test, axes)
     if tuned is None:
         why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
@@ -42,7 +44,7 @@ def tuning_lines(
 
 
 def _needed(difference: Difference) -> str:
-    """Say how many rounds would probably decide."""
+    """Return the number of rounds that would probably decide, as text."""
     if difference.reason != "chance" or difference.needed is None:
         return ""
     return f", about {difference.needed} rounds would tell"

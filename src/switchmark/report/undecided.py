@@ -1,4 +1,4 @@
-"""This module says why nobody can tell how two figures differ, and what would decide it."""
+"""The reasons why a difference is undecided, and the number of rounds that would decide it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ WHY: Mapping[Reason, str] = {
 
 
 def in_the_way(difference: Difference) -> Reason:
-    """Return why it cannot be excluded that `after` is worse. More rounds help against chance
-    alone: where the traffic program was the limit of `before`, or doubts may hide a change, that
-    comes first."""
+    """Return why it cannot be excluded that `after` is worse.
+
+    More rounds help only against chance. A bound on `before`, or doubts that may hide a change,
+    take precedence.
+    """
     if difference.reason in ("few", "zero", "load"):
         return difference.reason
     if difference.before.bound:
@@ -31,7 +33,7 @@ def in_the_way(difference: Difference) -> Reason:
 
 
 def why_undecided(difference: Difference, reason: Reason) -> str:
-    """Say why nothing can be said of one difference, and how many rounds would decide it."""
+    """Return why a difference is undecided, and the number of rounds that would decide it."""
     needed = _needed(difference, reason)
     if needed is None:
         return WHY[reason]
@@ -40,8 +42,8 @@ def why_undecided(difference: Difference, reason: Reason) -> str:
 
 
 def rounds_that_decide(open_: Sequence[tuple[Difference, Reason]]) -> str:
-    """Say how many rounds would decide these: `about 24 rounds would`, `about 24 rounds would
-    decide 1 of them`; nothing where none would."""
+    """Return the number of rounds that would decide these differences as text: `about 24 rounds
+    would`, `about 24 rounds would decide 1 of them`. Empty if rounds would not help."""
     needed = [each for each in (_needed(*one) for one in open_) if each is not None]
     if not needed:
         return ""

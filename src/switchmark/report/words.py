@@ -1,4 +1,4 @@
-"""This module writes lists and ratios as a sentence has them."""
+"""Lists and ratios as parts of a sentence."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 
 NAMED = 4
-"""Of more names than these some are counted."""
+"""The number of names to list before the rest is counted."""
 
 _CLOSE, _LARGE = 1.5, 10
-"""A ratio below is written with two digits behind the point, one from here on with none."""
+"""Ratios below the first limit have two decimals, ratios from the second limit on have no
+decimals."""
 
 
 def times(low: float | None, high: float | None) -> str:
-    """Write a ratio so that no more is said than was found: its low end is rounded down, its high
-    end up."""
+    """Return the range of a ratio as text, with its low end rounded down and its high end rounded
+    up."""
     if low is None:
         return "any number of times"
     least = _rounded(low, math.floor, 1)
@@ -34,7 +35,7 @@ def _rounded(ratio: float, towards: Callable[[float], int], digits: int) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Write some names, and count those beyond a handful."""
+    """Return some names as text, with a count of the names beyond a handful."""
     if len(names) <= NAMED + 1:
         return listed_all(names)
     return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
