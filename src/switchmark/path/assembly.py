@@ -1,5 +1,5 @@
-"""This module makes the plan of a path, from nothing to functions that forward, in the order in
-which it is carried out, and says what its nodes need for it. Pure."""
+"""The plan of a path, from nothing to forwarding functions, in the order of execution, and the
+needs of its nodes. This module is pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from switchmark.switches.links import READ_LINKS
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
 _TUN = "/dev/net/tun"
 _GUEST_MB = 256
-_GUEST_OF_DPDK_MB = 192  # a function there that is a DPDK program takes up to 168 of it
+_GUEST_OF_DPDK_MB = 192  # a DPDK function in the guest uses up to 168 MB of it
 
 
 def build(path: Path) -> Plan:
-    """Return the whole plan: `construct`, then `join` once the ports are being opened, and
+    """Return the whole plan: `construct`, then `join` while the ports are being opened, and
     `settled` when they are open."""
     return construct(path) + join(path) + settled(path)
 
@@ -54,7 +54,7 @@ def construct(path: Path) -> Plan:
     steps += _limited(path, "switch", at, path.drivers.switch_environment, switch)
     steps += _spread(path)
     for part in path.in_vms:
-        # A machine is started with its ports there.
+        # A machine starts with its ports already in it.
         steps += _limited(path, "function", part.node, part.environment, vm_of(path, part))
     if _vms_await_switch(path):
         steps += _join(path)
@@ -68,28 +68,27 @@ def construct(path: Path) -> Plan:
         steps += _confined(path, first, first.function.start(player.hosted))
     for part in path.hosted:
         steps += _confined(path, part, part.function.start(part.hosted))
-    # Pages first, so that they are given back last: a program in a container may live until
-    # the container goes.
+    # Hugepages come first, so that they are released last: a program in a container may live until
+    # the container is removed.
     ordered = sorted(steps, key=lambda step: not isinstance(step, Reserve))
     return tuple(_of_machine(path, step) for step in ordered)
 
 
 def _of_machine(path: Path, step: Step) -> Step:
-    """Return a step; one that reserves pages, of hosts that are this machine, reserves this
-    machine's, so that each has its own."""
+    """Return a step. If both hosts are this machine, a step that reserves hugepages applies to this
+    machine, so that every host has its share."""
     if isinstance(step, Reserve) and path.between.one_machine and not path.between.foreign:
         return replace(step, at=HOST)
     return step
 
 
 def vm_of(path: Path, part: Part) -> Plan:
-    """Return the steps that start the virtual machine of a part; none where it is in another
-    node."""
+    """Return the steps that start the virtual machine of a part; none for another environment."""
     return node_of(path, part) if part.own_kernel else ()
 
 
 def create_nodes(path: Path) -> Plan:
-    """Return the steps that make the nodes of the switches and those of the parts, but for virtual
+    """Return the steps that create the nodes of the switches and the parts, except virtual
     machines."""
     steps = _folders(path)
     for switch in path.switches:
@@ -99,23 +98,23 @@ def create_nodes(path: Path) -> Plan:
         if part.own_kernel:
             continue
         created = node_of(path, part)
-        # Nodes share a daemon or a root: each of them says it, and it is made once.
+        # Nodes share a daemon or a root directory. Every node lists it, but it is created once.
         steps += tuple(step for step in created if step not in steps)
     return steps
 
 
 def node_of(path: Path, part: Part) -> Plan:
-    """Return the steps that make the node of a part."""
+    """Return the steps that create the node of a part."""
     return on_host(part.environment.create(part.node, needs_of(path, part)), part.node.host)
 
 
 def start_switches(path: Path) -> Plan:
-    """Return the steps that start the switch, on two hosts with the cables between them."""
+    """Return the steps that start the switch. With two hosts, include the cables between them."""
     return _cables(path) + tuple(step for switch in path.switches for step in switch.start)
 
 
 def _folders(path: Path) -> Plan:
-    """Return the steps that make a folder of the run on each of two hosts."""
+    """Return the steps that create a folder for the run on both hosts."""
     remove = 'rm -rf "$1"; rmdir --ignore-fail-on-non-empty "${1%/*}"'
     return tuple(
         Run(
@@ -129,8 +128,8 @@ def _folders(path: Path) -> Plan:
 
 
 def _cables(path: Path) -> Plan:
-    """Return the steps that make the cables between two hosts: veth pairs, one end on each host,
-    whose network is found here by a process in it."""
+    """Return the steps that create the cables between two hosts: veth pairs with one end per host.
+    The plan finds the network namespace of a host through a process in it."""
     made = [uplink for uplink in path.uplinks if uplink.made]
     if not made:
         return ()
@@ -176,12 +175,13 @@ def _cables(path: Path) -> Plan:
 
 
 def _spread(path: Path) -> Plan:
-    """Spread what comes in at the switch's ports over its CPUs, each flow on one of them; NICs of
-    the host are spread where they are lent (`runs.nics.spread`).
+    """Return the steps that spread the frames from the switch's ports over its CPUs, by flow. NICs
+    of the host are spread where they are lent (`runs.nics.spread`).
 
-    The kernel does the work of a switch that has no threads. Behind a veth pair that is the CPU of
-    whoever sends, unless RPS (receive packet steering) spreads over several what comes in at an
-    interface, by flow."""
+    The kernel does the work of a switch without threads. Behind a veth pair, it does so on the
+    sender's CPU, unless RPS (receive packet steering) spreads the frames of an interface over
+    several CPUs by flow.
+    """
     wiring = path.wiring
     if not path.is_spread or not wiring.cores:
         return ()
@@ -198,16 +198,16 @@ def _spread(path: Path) -> Plan:
 
 
 def _confined(path: Path, part: Part, start: Plan) -> Plan:
-    """Return the start of a part's program under the limit of functions; in a virtual machine it is
-    that of the machine."""
+    """Return the start of a part's program under the CPU limit of functions. In a virtual machine,
+    the limit applies to the machine instead."""
     if part.physical or part.own_kernel:
         return start
     return _limited(path, "function", part.node, part.environment, start)
 
 
 def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) -> Plan:
-    """Return the steps with their processes under the CPU limit of the switch or of a function,
-    which is in a node of an environment."""
+    """Return the steps with their processes under the CPU limit of the switch or of a function, in
+    a node of an environment."""
     percent = path.test.limits.get(who)
     ours = where.shares_host or where.own_kernel
     if percent is None or not ours:
@@ -221,8 +221,8 @@ def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) 
 
 
 def join(path: Path) -> Plan:
-    """Return the steps that wait for the sockets of functions that the switch connects to, and join
-    them. There are none where virtual machines, which start only then, have been joined."""
+    """Return the steps that wait for the sockets of functions and connect the switch to them. None
+    if `construct` has already joined the ports for virtual machines."""
     return () if _vms_await_switch(path) else _join(path)
 
 
@@ -234,7 +234,7 @@ def _join(path: Path) -> Plan:
         if awaits_switch(parts)
     ]
     if _vms_await_switch(path):
-        # What else the switch connects to listens later: it is tried again.
+        # The other sockets that the switch connects to open later: the switch retries.
         sockets = [(part.node.host, end.path) for part in path.in_vms for end in part.endpoints]
     listening: Plan = ()
     for host, socket in sockets:
@@ -244,13 +244,13 @@ def _join(path: Path) -> Plan:
 
 
 def _vms_await_switch(path: Path) -> bool:
-    """Say whether virtual machines start only when the switch has connected to their ports."""
+    """Return whether virtual machines wait for the switch to connect to their ports."""
     ends = [end for part in path.in_vms for end in part.endpoints]
     return any(end.kind is PortKind.VHOST_USER and end.server for end in ends)
 
 
 def settled(path: Path) -> Plan:
-    """Return the steps that wait until the switch has its links, and functions forward."""
+    """Return the steps that wait until the links of the switch are up and functions forward."""
     steps = tuple(step for switch in path.switches for step in switch.settled)
     for part in path.hosted:
         steps += part.function.settled(part.hosted)
@@ -258,8 +258,8 @@ def settled(path: Path) -> Plan:
 
 
 def part_counters(path: Path) -> Mapping[Node, Run]:
-    """Return the commands that print the links in the nodes of parts, by the node where they are
-    looked at, to tell where frames were dropped."""
+    """Return the commands that print the links of the parts, by the node that they run in. Their
+    counters show where frames were dropped."""
     if not any(end.ifname for _, end in path.ends):
         return {}
     nodes = dict.fromkeys(network_stack(part.node) for part in path.parts)
@@ -273,12 +273,12 @@ def part_counters(path: Path) -> Mapping[Node, Run]:
 
 
 def vm_megabytes(path: Path) -> int:
-    """Return the memory of all virtual machines that are made for this test."""
+    """Return the memory of all virtual machines of this test."""
     return sum(needs_of(path, part).megabytes for part in path.in_vms)
 
 
 def attachments_of(path: Path, part: Part) -> list[Attachment]:
-    """Return the endpoints that are brought into the node of a part."""
+    """Return the endpoints to bring into the node of a part."""
     return [_attachment(path, part, port, end) for port, end in part.ends]
 
 
@@ -291,7 +291,7 @@ def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment
                 address = f"{a.source_ip}/{a.prefix}"
                 neighbours.append(Neighbour(a.sink_ip, a.sent_dst_mac, a.gateway))
             elif flow.sink == port.id:
-                # The way back, for answers and announcements, mirrors the way there.
+                # The way back, for answers and announcements, mirrors the forward way.
                 address = f"{a.sink_ip}/{a.prefix}"
                 via = None if a.gateway is None else _gateway_of(a.sink_ip, a)
                 neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
@@ -304,15 +304,15 @@ def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment
 
 
 def _gateway_of(ip: str, a: Addressing) -> str:
-    """Return the router's address in the sink's network: that of the source's, in the other /24."""
+    """Return the router's address in the sink's network, with the host number that it has in the
+    source's /24 network."""
     assert a.gateway is not None
     return f"{ip.rsplit('.', 1)[0]}.{a.gateway.rsplit('.', 1)[1]}"
 
 
 def switch_needs(path: Path, switch: Instance) -> Needs:
-    """Return the needs of the node of the switch on a host: also the folder of its program, with
-    what belongs to it, and those of others that it starts by their paths, as users' own builds
-    are."""
+    """Return the needs of the switch's node. They include the folders of the switch's program, and
+    of programs that it starts by path, as in builds by users."""
     wiring = switch.wiring
     folders = [_program_folder(path, wiring.at)]
     if wiring.at.host not in path.between.programs:
@@ -334,7 +334,7 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
 
 
 def needs_of(path: Path, part: Part) -> Needs:
-    """Return what the node of a part needs for it."""
+    """Return the needs of a part's node."""
     wiring, engine = part.switch.wiring, part.engine
     if part.function.played:
         more = engine.vm_megabytes(path.wiring, part.endpoints)
@@ -361,8 +361,8 @@ def _program_folder(path: Path, node: Node) -> str:
 
 
 def _capabilities(path: Path, part: Part) -> frozenset[str]:
-    """Return the capabilities of a part's node: those that its function takes, and the engine of
-    one that the traffic program plays."""
+    """Return the capabilities of a part's node: those of its function and, for a part that the
+    traffic program plays, those of its engine."""
     if not part.function.played:
         return part.function.capabilities
     return part.engine.granted(part.kinds, path.test.driver) | part.function.capabilities

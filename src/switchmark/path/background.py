@@ -1,4 +1,5 @@
-"""Plans what runs during the trials of a test: noise, and captures of frames at ports. Pure."""
+"""The plan for processes during the trials of a test: background load, and captures of frames. This
+module is pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from switchmark.path.path import Path
 
 
 def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
-    """Return the noise during a test's trials; `cpus` are those that the host allows."""
+    """Return the background load during a test's trials. `cpus` are the CPUs that the host
+    allows."""
     test, wiring = path.test, path.wiring
     if test.noise is None:
         return ()
@@ -60,10 +62,13 @@ def check_capture(path: Path) -> None:
 def captures(
     run: pathlib.Path, logs: pathlib.Path, path: Path, name: str, frames: int | None
 ) -> Plan:
-    """Return the steps that capture the first `frames` frames at the switch's end of every port, or
-    at the function's where it has none; `run` is the folder of the run, `logs` that of what its
-    processes say. No other capture there may have the `name`: its files would be overwritten, and
-    its log says that tcpdump listens."""
+    """Return the steps that capture the first `frames` frames of every port, at the switch's end
+    or, if it has no interface, at the function's end.
+
+    `run` is the folder of the run, and `logs` is the folder of its logs. The `name` must be unique
+    there: a second capture would overwrite the files, and its steps would read the old log, which
+    already says that tcpdump listens.
+    """
     if not frames:
         return ()
     steps: Plan = ()
@@ -72,7 +77,7 @@ def captures(
             at, ifname = part.node, end.ifname
             if end.switch_ifname:
                 at, ifname = path.wiring.at, end.switch_ifname
-            # A container has neither the folder of the run nor, of an image, tcpdump.
+            # A container has no access to the folder of the run, and its image may lack tcpdump.
             at = network_stack(at)
             steps += _capture(run, logs, f"{name}-{port.id}", at, ifname, frames)
     return steps

@@ -1,5 +1,5 @@
-"""This module draws the tests that others are held against: the same ones with a cable in the
-switch's place, and the CPUs they have there. Pure."""
+"""Baseline tests: the same tests with a cable in place of the switch, and their CPUs. This module
+is pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from switchmark.path.resolving import resolve
 from switchmark.switches import TABLE as SWITCHES
 
 _ENDS = "p2p"
-"""What is left of a chain between physical ports without its functions."""
+"""The scenario that remains of a chain between physical ports without its functions."""
 
 
 def without_switch(path: Path) -> dict[str, Test]:
-    """Return the tests that show what a test does but for its switch, by name; none where no cable
-    joins its ends."""
+    """Return the baseline tests of a test, by name; empty if no cable can join its ends."""
     test = path.test
     if test.dimension != "throughput":
         return {}
@@ -41,8 +40,8 @@ def without_switch(path: Path) -> dict[str, Test]:
 
 
 def on_cable(path: Path) -> Test:
-    """Return the same test on the cable. What is a property of the switch goes with it, a limit of
-    its CPU too; by which method the test is measured does not matter there."""
+    """Return the same test on a cable. Properties of the switch are dropped, including its CPU
+    limit. The method of the test is dropped too, because it does not affect a cable."""
     test, kind = path.test, path.wiring.kind
     return test.model_copy(
         update={
@@ -50,7 +49,7 @@ def on_cable(path: Path) -> Test:
             "switch": CABLE,
             "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
             "nic": None,
-            # Its CPUs are those of the test, whoever of it is pinned.
+            # The cable uses the CPUs of the test, whatever the test pins.
             "placement": PINNED if unpinned_only(path.placement.policy) else path.placement.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
         }
@@ -58,8 +57,8 @@ def on_cable(path: Path) -> Test:
 
 
 def _without_functions(cable: Test, *, between_physical: bool) -> Test:
-    """Return the ends of a chain; a function that is one stays as it is. A sender that splits its
-    frames over several chains varies their source."""
+    """Return the ends of a chain without its functions. An end that is a function stays. A sender
+    that splits its frames over several chains sends the flows of all chains instead."""
     if not between_physical:
         return cable.model_copy(update=usual_values("chain"))
     changes = usual_values("functions", "chain")
@@ -70,9 +69,9 @@ def _without_functions(cable: Test, *, between_physical: bool) -> Test:
 
 
 def pins_on_cable(cable: Test, path: Path) -> Placement:
-    """Return the placement of a test for its cable: each sender, receiver and forwarder there has
-    the CPUs of one of the test's, in turn where there are fewer, and yields where it shares
-    them."""
+    """Return the placement of a test for its cable. Every sender, receiver and forwarder there gets
+    the CPUs of a part of the same kind in the test. If the test has fewer such parts, several parts
+    share CPUs and yield."""
     placement = path.placement
     of_kind: dict[str, list[str]] = {}
     for cpu_user in path.cpu_users:

@@ -1,8 +1,8 @@
-"""This module chooses the engine of tests that leave it to switchmark. Pure: what a host can do is
-asked of whoever calls.
+"""The choice of the engine for tests with engine `auto`. This module is pure: the caller checks
+what a host can do.
 
-The order of the engines' table decides, which `make bench` checks, never a rate that was measured
-for the purpose: the same request on the same host always has the same engine.
+The order of the engines' table decides, and `make bench` checks that order. No measured rate
+affects the choice, so the same request on the same host always gets the same engine.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ AUTO = AXES["engine"].chosen
 _USUAL: str = AXES["engine"].default
 
 Usable = Callable[[Test], bool]
-"""Says whether the host of a test has all that the test needs, its engine included."""
+"""Returns whether the host of a test has everything that the test needs, including its engine."""
 
 
 def candidates() -> list[str]:
-    """Return the engines that may be chosen for some ports, in order."""
+    """Return the engines that `auto` may choose, in order."""
     return [name for name, engine in ENGINES.items() if engine.chosen_for != frozenset()]
 
 
 def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
-    """Return the tests, each whose engine is `auto` with the one that is chosen for it.
+    """Return the tests, with an engine in place of `auto`.
 
-    One engine is for all of them if it fits all, as the rates of one engine compare best; else one
-    for all tests of a switch, else each test has its own. Of several the first one wins: one that
-    opens the kind of ports that the switch has by itself before others, then by the table. A test
-    that no engine can make here takes no part in this, and gets what comes closest, so that it is
-    refused with the reason.
+    All tests get the same engine if it suits them all, because rates of the same engine compare
+    best. Otherwise, all tests of a switch get the same engine, or else every test gets its best.
+    The first suitable engine wins. Engines for the switch's native kind of port come first, and
+    then the order of the table counts. A test that no engine can run here does not affect the
+    choice. It gets the closest engine and is refused with the reason.
     """
     asked = list(dict.fromkeys(test for test in tests if test.engine == AUTO))
     if not asked:
@@ -66,8 +66,8 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
 
 
 def _ranked(tests: Iterable[Test]) -> list[str]:
-    """Return the candidates for some tests: those first that open the kinds of ports that the
-    switches have by themselves, then as in the table."""
+    """Return the candidates for some tests. Engines for the native port kinds of the switches come
+    first, then the order of the table counts."""
     of_switches = [each[0] for each in _by(tests, _ports_of)]
     names = candidates()
     order = {name: number for number, name in enumerate(names)}
@@ -75,12 +75,12 @@ def _ranked(tests: Iterable[Test]) -> list[str]:
 
 
 def _ports_of(test: Test) -> Hashable:
-    """Return what decides which ports a switch gets, besides the engine."""
+    """Return the axes that decide, besides the engine, which ports a switch gets."""
     return test.switch, test.port, test.environment, test.scenario, test.function
 
 
 def _detour(test: Test, name: str) -> int:
-    """Return how far down the list of a switch's ports are those that an engine would open."""
+    """Return the position, among the switch's port kinds, of the kind that an engine would open."""
     kinds = SWITCHES[test.switch].port_kinds if test.switch in SWITCHES else ()
     try:
         return kinds.index(_kind(_with(test, name)))
@@ -89,8 +89,7 @@ def _detour(test: Test, name: str) -> int:
 
 
 def _suits(test: Test) -> bool:
-    """Say whether the engine of a test that can work may be chosen for its frames, and for the
-    ports that it opens."""
+    """Return whether `auto` may choose the engine of a valid test for its frames and its ports."""
     path = resolve(test, prefix="sm0000", run_dir="/run")
     engine = path.engine
     if test.tag is not None and not engine.sees_tags:
@@ -113,8 +112,8 @@ def _kind(test: Test) -> object:
 
 
 def _nearest(test: Test) -> str:
-    """Return the engine with which the fewest reasons speak against a test, the usual one of
-    several."""
+    """Return the engine with the fewest refusals for a test. Prefer the default engine among
+    equals."""
     names = sorted(candidates(), key=lambda name: name != _USUAL)
     return min(names, key=lambda name: len(check(_with(test, name), suggest=False)))
 

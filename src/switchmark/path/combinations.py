@@ -1,5 +1,4 @@
-"""This module knows which values of axes can never go together, whatever switch and scenario join.
-Pure."""
+"""Combinations of axis values that never work, independent of the topology. This module is pure."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from switchmark.switches.base import Switch
 
 _VLAN_BYTES = 4
 _IP6_BYTES = 20
-"""By which its header is longer."""
+"""The additional length of an IPv6 header."""
 _VXLAN_BYTES = 50
 _OF_ONE_HOST = ("nic", "noise", "profile", "cpu_limit", "copies")
 
 
 def reasons_of_axes(test: Test) -> Iterable[Refusal]:
-    """Return every reason that the axes of a test give by themselves, before its topology is
-    drawn."""
+    """Yield the refusals that follow from the axes of a test alone, before its topology is
+    known."""
     drivers = drivers_of(test)
     yield from _load_reasons(test, drivers)
     yield from _header_reasons(test, drivers.engine)
@@ -45,7 +44,7 @@ def reasons_of_axes(test: Test) -> Iterable[Refusal]:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return the names in alphabetical order, with commas."""
+    """Return the names in alphabetical order, separated by commas."""
     return ", ".join(sorted(str(name) for name in names))
 
 
@@ -121,7 +120,7 @@ def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
 
 
 def _header_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
-    """Return what speaks against the headers that frames are to have."""
+    """Yield the refusals of the requested headers."""
     sizes = frame_sizes(test)
     tagged, tunnel = test.tag is not None, test.tunnel is not None
     if test.vlan is not None and (tunnel or test.encapsulation == "none"):
@@ -309,7 +308,7 @@ def _resource_reasons(test: Test, chosen: Drivers) -> Iterable[Refusal]:
 
 
 def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
-    """Return what cannot be on a host that is reached by ssh."""
+    """Yield the refusals of a test on hosts reached by ssh."""
     environments = {
         "environment": drivers.environment,
         "switch_environment": drivers.switch_environment,
@@ -324,7 +323,7 @@ def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
 
 
 def _remote_reasons(test: Test, switch: Switch) -> Iterable[Refusal]:
-    """Return what cannot be between two hosts, whatever switch."""
+    """Yield the refusals of a test between two hosts that do not depend on the topology."""
     if not switch.takes_uplink:
         able = [name for name, each in SWITCHES.items() if each.takes_uplink]
         yield Refusal(

@@ -1,8 +1,8 @@
-"""This module decides on which hosts a test is, and what joins the switches of two. Pure.
+"""The hosts of a test, and the connection between the switches of two hosts. This module is pure.
 
-Between two hosts each has an instance of the switch. To an instance the uplink to the other one is
-a physical port in the place of the function that is behind it there: of its number, and so with
-its addresses.
+With two hosts, the switch has an instance per host. An instance treats the uplink to the other host
+as a physical port in place of the remote function. The uplink has the function's port number, and
+therefore its addresses.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from switchmark.model.topology import Flow, Port, Semantics, Topology, Wiring
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HINT = "--hosts a,b, by the names of the host file"
 _SIDES = "ab"
-_OF_HOST = ":"  # in the name of an uplink's end, as in no other port's
+_OF_HOST = ":"  # in the names of uplink ports only
 
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """A cable that joins the instances of a switch on two hosts."""
+    """A cable between the instances of a switch on two hosts."""
 
     name: str
     ends: tuple[str, str]
-    """Its interfaces, on the first host and on the second."""
+    """The interfaces on the first and on the second host."""
     made: bool
-    """Whether it is made for the test, as a veth pair between both hosts."""
+    """Whether the plan creates it, as a veth pair between the hosts."""
 
 
 def hosts_of(test: Test) -> tuple[str, ...]:
-    """Return the names of the two hosts of a remote test, the sender's first; that of the host of a
-    local one, or none where it is on this host. UsageError where they are too many or too few."""
+    """Return the host names of a test: both hosts of a remote test, the sender's first, or the host
+    of a local test. Empty for this host. Raise UsageError for the wrong number of hosts."""
     names = tuple(name.strip() for name in (test.hosts or "").split(",") if name.strip())
     for name in names:
         if not _NAME.fullmatch(name):
@@ -63,15 +63,14 @@ def hosts_of(test: Test) -> tuple[str, ...]:
 
 
 def home_of(test: Test) -> str:
-    """Return the name of the host that commands of a test run on which name none: that of a local
-    test, else this one."""
+    """Return the host for commands that name no host: the host of a local test, else this host."""
     names = hosts_of(test)
     return names[0] if len(names) == 1 else HOST.host
 
 
 def sides_of(topology: Topology) -> Mapping[str, int]:
-    """Return the side of each part: 0 where the first flow of a pair begins, 1 where it ends.
-    UsageError for functions between."""
+    """Return the side of every part: 0 where the first flow of a pair begins, 1 where it ends.
+    Raise UsageError if frames pass functions on the way."""
     sides: dict[str, int] = {}
     parts = {port.id: port.part for port in topology.ports}
     for flow in topology.flows:
@@ -89,20 +88,20 @@ def sides_of(topology: Topology) -> Mapping[str, int]:
 
 
 def side_name(side: int) -> str:
-    """Return the letter that the names of a host's nodes and interfaces have behind the run's
-    prefix: those of both hosts differ, as they may be one machine."""
+    """Return the letter in the names of a host's nodes and interfaces, after the run's prefix. It
+    keeps the names distinct if both hosts are one machine."""
     return _SIDES[side]
 
 
 def far_switch(host: str) -> str:
-    """Return the name that the instance of the second host has among parts."""
+    """Return the name of the second host's instance among the parts."""
     return f"switch@{host}"
 
 
 def uplinks_of(wiring: Wiring, far: Node, cables: Sequence[tuple[str, str]]) -> tuple[Uplink, ...]:
-    """Return the uplinks of a switch on two hosts, the second of which has the node `far`: one
-    where the instances learn who is behind it, else one for each pair. `cables` are the interfaces
-    of real ones, in pairs; without them they are made."""
+    """Return the uplinks of a switch on two hosts: one uplink if the switch learns, else one per
+    pair. `far` is the node on the second host. `cables` are the interfaces of real cables, in
+    pairs; if empty, the plan creates the cables."""
     shared = wiring.semantics is Semantics.LEARNING
     count = 1 if shared else len(_pairs(wiring, far))
     ends = tuple(cables) or tuple(
@@ -114,7 +113,7 @@ def uplinks_of(wiring: Wiring, far: Node, cables: Sequence[tuple[str, str]]) -> 
 
 
 def lacking_cables(switch: str, wiring: Wiring, uplinks: Sequence[Uplink]) -> str | None:
-    """Return why a switch cannot go between two hosts with these uplinks; None if it can."""
+    """Return why a switch does not work between two hosts with these uplinks, or None."""
     pairs = len({frozenset((flow.source, flow.sink)) for flow in wiring.flows})
     cables = len(uplinks)
     if wiring.semantics is Semantics.LEARNING or cables >= pairs:
@@ -129,8 +128,8 @@ def lacking_cables(switch: str, wiring: Wiring, uplinks: Sequence[Uplink]) -> st
 def halves_of(
     wiring: Wiring, far: Node, uplinks: Sequence[Uplink], far_cores: tuple[int, ...]
 ) -> tuple[Wiring, Wiring]:
-    """Return the wirings of both instances: of that at `Wiring.at`, and of that at `far`, which
-    has `far_cores`. Each has the ports of its host, and its ends of the uplinks."""
+    """Return the wirings of both instances, at `Wiring.at` and at `far` with its `far_cores`. A
+    wiring has the ports of its host, and its ends of the uplinks."""
     pairs = _pairs(wiring, far)
 
     def half(side: int) -> Wiring:
@@ -169,8 +168,8 @@ def halves_of(
 
 
 def mac_of_uplink(half: Wiring, uplink: Port) -> str:
-    """Return the MAC of an end of an uplink. A router sends to that of the function behind it,
-    whose place the router of the other host is in."""
+    """Return the MAC of an uplink's end. The router on the other host sends frames to the MAC of
+    the function behind its uplink, so this end has that MAC."""
     if half.semantics is not Semantics.ROUTED:
         return mac_address(uplink.index, router=True)
     flow = next(f for f in half.flows if uplink.id in (f.source, f.sink))
@@ -179,12 +178,12 @@ def mac_of_uplink(half: Wiring, uplink: Port) -> str:
 
 
 def itself(half: Wiring) -> Node:
-    """Return the host that an instance is on."""
+    """Return the host of an instance."""
     return replace(HOST, host=half.at.host, run_dir=half.run_dir)
 
 
 def _pairs(wiring: Wiring, far: Node) -> list[tuple[Port, Port]]:
-    """Return the ports between which frames go, that of the first host first."""
+    """Return the pairs of ports that exchange frames, with the first host's port first."""
     pairs = {}
     for flow in wiring.flows:
         ends = [wiring.port(flow.source), wiring.port(flow.sink)]

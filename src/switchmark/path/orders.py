@@ -1,5 +1,5 @@
-"""This module writes the orders to the traffic program: its ports, threads and tasks, and what each
-task sends and expects. Pure."""
+"""The orders for the traffic program: ports, threads and tasks, and the frames that a task sends
+and expects. This module is pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from switchmark.path.resolving import UDP_PORT, distinct, frame_sizes
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
-_VNI = 100  # of a VXLAN tunnel
-_TTL = 64  # of a frame as it is sent (`traffic/src/frames.h`)
+_VNI = 100  # the VNI of a VXLAN tunnel
+_TTL = 64  # the TTL of a sent frame (`traffic/src/frames.h`)
 
 
 def opening_of(path: Path, player: Player) -> Message:
-    """Return what a process opens: its ports, and the threads with their tasks."""
+    """Return the ports that a process opens, and its threads with their tasks."""
     parts, opened = player.parts, player.opened
     played = [port for part in parts for port in part.ports]
     ports = [
@@ -68,9 +68,9 @@ def _port(path: Path, part: Part, port: Port, *, alone: bool) -> Message:
         "flows": test.flow_numbers if part.sent else 1,
     }
     if engine.needs_ip:
-        # With several flows answers and arrivals come from, or go to, other ports too.
+        # With several flows, answers and arrivals use other ports too.
         opened |= {**_addresses(path, port), "connected": test.flow_numbers == 1}
-    if endpoint.kind is PortKind.NETMAP:  # each network has switches of its own
+    if endpoint.kind is PortKind.NETMAP:  # every network namespace has separate netmap switches
         opened["netns"] = netns_of(part.switch.wiring.at) or ""
     elif not alone:
         opened["netns"] = netns_of(part.node) or ""
@@ -78,8 +78,8 @@ def _port(path: Path, part: Part, port: Port, *, alone: bool) -> Message:
 
 
 def _frame_bytes(path: Path, engine: Engine) -> int:
-    """Return the longest frame that a port is opened for: the longest of the path where it cannot
-    be opened anew for each test, as a switch would lose its link."""
+    """Return the maximum frame length for a port. If the port cannot be opened again for another
+    test, because the switch would lose its link, use the maximum of the path."""
     if engine.own_memory:
         return path.wiring.mtu + LAYER_2_BYTES
     return max(frame_sizes(path.test))
@@ -103,7 +103,7 @@ def _addresses(path: Path, port: Port) -> Message:
 
 def _pin(path: Path, part: Part) -> Message:
     pin, cores = part.pin, path.test.function_cores
-    if part.own_kernel:  # whose only CPU is pinned as a whole
+    if part.own_kernel:  # its only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
     if cores > 1:
         cpus = {"cpus": [pin.cpus[core % len(pin.cpus)] for core in range(cores)]}
@@ -113,9 +113,9 @@ def _pin(path: Path, part: Part) -> Message:
 
 
 def load_of(path: Path, part: Part, job: Job, spec: TrialSpec) -> Message:
-    """Return what a task of a part does in a trial."""
+    """Return the load of a task in a trial."""
     test, role = path.test, job.role
-    # Nobody but a switch that learns listens to who is where.
+    # Announcements only matter to a switch that learns.
     learning = path.wiring.semantics is Semantics.LEARNING
     if role is Role.FORWARDER:
         forward: Message = {
@@ -152,9 +152,9 @@ def load_of(path: Path, part: Part, job: Job, spec: TrialSpec) -> Message:
 
 
 def _stagger(path: Path, part: Part, job: Job) -> float:
-    """Return the share of a period by which a task's bursts are due after those of the first
-    sender: at a fixed rate they take turns, as all at one moment would be one burst at the
-    switch."""
+    """Return the delay of a task's bursts after those of the first sender, as a share of a period.
+    At a fixed rate, the senders take turns: simultaneous bursts would reach the switch as one
+    burst."""
     senders = [
         (played, one)
         for player in path.processes
@@ -166,7 +166,8 @@ def _stagger(path: Path, part: Part, job: Job) -> float:
 
 
 def _address(path: Path, flow: AddressedFlow, share: int) -> Message:
-    """Return the addresses of a sender's first flow; `share` is its number among the part's."""
+    """Return the addresses of a sender's first flow. `share` is its number among the part's
+    flows."""
     test, a = path.test, flow.addressing
     first = path.first_flow(flow) + share
     address: Message = {
@@ -177,7 +178,7 @@ def _address(path: Path, flow: AddressedFlow, share: int) -> Message:
         "src_port": UDP_PORT + (0 if test.flows_by != "port" or has_subflows(test) else share),
         "dst_port": UDP_PORT,
     }
-    # Addresses that vary begin where no port has its own.
+    # Varied addresses begin outside the range of the ports' addresses.
     if has_subflows(test):
         address |= first_subflow(test, flow.index)
     elif test.flows > 1 and test.flows_by == "mac":
@@ -193,7 +194,7 @@ def _address(path: Path, flow: AddressedFlow, share: int) -> Message:
 
 
 def expected_of(path: Path, part: Part, job: Job) -> Message:
-    """Return the headers that the frames of a receiver are to have."""
+    """Return the headers that a receiver expects."""
     answers = job.role is Role.CLIENT
     if not (answers or job.role is Role.RECEIVER):
         return {}
@@ -206,7 +207,7 @@ def expected_of(path: Path, part: Part, job: Job) -> Message:
 
 
 def _flows_of(path: Path, job: Job, *, answers: bool = False) -> Message:
-    """Return how the headers of a task's frames differ; those of answers in their other end."""
+    """Return how the headers of a task's frames vary. Answers vary at their destination."""
     test = path.test
     if has_subflows(test):
         return {"subflows": subflows_of(test, job.first, several=job.flows, answers=answers)}
@@ -214,20 +215,20 @@ def _flows_of(path: Path, job: Job, *, answers: bool = False) -> Message:
 
 
 def _seen(path: Path, flow: AddressedFlow, answered: bool) -> Message:
-    """Return the addresses of a flow's first frames where they arrive; or of their answers, which
-    are reflected and come back as they went."""
+    """Return the addresses of a flow's first frames on arrival, or those of the answers, which
+    return the same way."""
     sent, a = _address(path, flow, 0), flow.addressing
     if not answered:
         macs = {"src_mac": a.seen_src_mac, "dst_mac": a.seen_dst_mac} if a.rewritten else {}
         return {**sent, **macs, "ttl": _TTL - a.routed}
     macs = {"dst_mac": a.sent_src_mac} if a.rewritten else {}
-    # The kernel of a server makes the headers of its answers anew.
+    # A server's kernel creates new headers for its answers.
     crossed = 1 if path.engine.needs_ip else 2
     return {**_turned(sent), **macs, "ttl": _TTL - crossed * a.routed}
 
 
 def _turned(address: Message) -> Message:
-    """Return the addresses of a frame's answer, those in a tunnel too."""
+    """Return the addresses of the answer to a frame, also inside a tunnel."""
     turned = {**address}
     for what in ("mac", "ip", "ip6", "port"):
         if f"src_{what}" in address:
@@ -239,9 +240,10 @@ def _turned(address: Message) -> Message:
 
 
 def _announcing(path: Path, ends: Sequence[tuple[Port, Endpoint]]) -> Message:
-    """Return what tells a switch that learns where ports are. In a phase a port is announced again
-    to where the frames that come to it are from, so that it is forwarded by one way: not to ports
-    that nothing comes to, which send."""
+    """Return the announcements of ports to a switch that learns. During a phase, a receiving port
+    repeats its announcement to the source MAC of its frames, so that the switch forwards it to one
+    port instead of flooding it. A port that receives no frames does not repeat it: the switch
+    learns from the frames that it sends."""
     sources = {sink: (source, a.sent_src_mac) for (source, sink), a in path.crossings.items()}
     varied = {flow.source: _address(path, flow, 0)["src_mac"] for flow in reversed(path.flows)}
     again = [
@@ -271,7 +273,7 @@ def _announcement(path: Path, port: Port, end: Endpoint) -> Message:
 
 
 def _of_version(version: str, address: Message) -> Message:
-    """Return addresses as those of a version of IP."""
+    """Return addresses in the given IP version."""
     if version == "4":
         return address
     ips = {f"{end}6": ip6_address(address.pop(end)) for end in ("src_ip", "dst_ip")}
@@ -279,7 +281,7 @@ def _of_version(version: str, address: Message) -> Message:
 
 
 def _share_of(frames: int | None, job: Job, flows: int) -> int:
-    """Return a task's part of the frames of a burst; 0 where there is no such end."""
+    """Return a task's share of the frames of a burst, or 0 without a limit."""
     if frames is None:
         return 0
     return frames * (job.first + job.flows) // flows - frames * job.first // flows

@@ -1,5 +1,5 @@
-"""A path is a test with every name resolved: its parts and switches are objects that hold their
-drivers, nodes, ports and tasks. Pure; it looks nothing up by name."""
+"""A path: a test with every name resolved to an object. Its parts and switches have their drivers,
+nodes, ports and tasks. This module is pure and looks nothing up by name."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from switchmark.searches.base import Search
 from switchmark.switches.base import Counters, Switch
 
 RX_BURST = 64
-"""Frames that a receiver takes at once: every port has buffers for so many."""
+"""The number of frames that a receiver takes at once. Every port has that many buffers at least."""
 
 _OF_A_PATH = tuple(name for name, axis in AXES.items() if axis.changes != "trial")
-"""The axes of which another value needs another path; all others are what the traffic program is
-told for each trial, and who makes noise beside it."""
+"""The axes that need another path for another value. All other axes only affect the traffic
+program's orders for a trial, and the background load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class Drivers:
     switch: Switch
     engine: Engine
     receiver: Engine
-    """The engine of parts that only receive, or forward."""
+    """The engine of parts that only receive or forward."""
     environment: Environment
-    """Of the functions."""
+    """The environment of the functions."""
     switch_environment: Environment
     function: Function
-    """Of a chain."""
+    """The function of a chain."""
     scenario: Scenario
     search: Search
 
     @property
     def environments(self) -> tuple[Environment, ...]:
-        """Return the environments of the functions and of the switch, each once."""
+        """Return the environments of the functions and of the switch, without duplicates."""
         return tuple(dict.fromkeys((self.environment, self.switch_environment)))
 
 
@@ -72,28 +72,28 @@ class AddressedFlow(Flow):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task of the traffic program: a role of a part."""
+    """A task of the traffic program: one role of a part."""
 
     role: Role
     queue: int
-    """Of the part's port; a forwarder has this one of both."""
+    """The queue of the part's port. A forwarder uses this queue of both ports."""
     first: int
-    """The number of the first of its flows."""
+    """The number of its first flow."""
     flows: int
-    """How many flows of the part it has."""
+    """The number of the part's flows in this task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """The switch on one host: all of it, or one of the two that a test between hosts has."""
+    """The switch on one host: the whole switch, or one of two instances in a test between hosts."""
 
     id: str
-    """As among parts: `switch`, or `switch@HOST` on the second of two hosts."""
+    """The id among the parts: `switch`, or `switch@HOST` on the second of two hosts."""
     driver: Switch
     environment: Environment
     wiring: Wiring
     alone: bool = True
-    """Whether it is the whole switch."""
+    """Whether this is the whole switch."""
 
     @property
     def host(self) -> str:
@@ -113,84 +113,84 @@ class Instance:
 
     @property
     def uplinks(self) -> list[Port]:
-        """Return its ports that lead to the other host."""
+        """Return the ports that lead to the other host."""
         return [port for port in self.wiring.ports if port.uplink]
 
     @property
     def counters(self) -> tuple[Run, ...]:
-        """Return the commands that print its counters."""
+        """Return the commands that print the counters of the switch."""
         steps = self.at_host(self.driver.counters.commands(self.wiring))
         return tuple(step for step in steps if isinstance(step, Run))
 
     def parse(self, outputs: tuple[bytes, ...]) -> Counters:
-        """Return the counters, by what these commands print. ValueError if they are garbled."""
+        """Return the counters in the output of these commands. Raise ValueError if garbled."""
         return self.driver.counters.parse(self.wiring, outputs) if outputs else Counters()
 
     def at_host(self, steps: Plan) -> Plan:
-        """Return steps of the driver, those of two instances at the host of this one."""
+        """Return the driver's steps, at this instance's host if there are two instances."""
         return steps if self.alone else on_host(steps, self.host)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A program with ports, in a node: the traffic program in a role, or another function."""
+    """A program with ports, in a node: the traffic program in some roles, or another function."""
 
     id: str
-    """As in a record (`f0`, `a0`)."""
+    """The id in a record (`f0`, `a0`)."""
     physical: bool
-    """Whether it has the far end of a physical port; else it is a function."""
+    """Whether the part has the far end of a physical port. Otherwise it is a function."""
     function: Function
     engine: Engine
-    """Its ports are opened with it, where the traffic program plays the part."""
+    """The engine that opens the ports, if the traffic program plays the part."""
     environment: Environment
     node: Node
     ports: tuple[Port, ...]
     endpoints: tuple[Endpoint, ...]
-    """Its ends of the ports, in their order."""
+    """The part's ends of the ports, in the same order."""
     switch: Instance
-    """Where its ports are."""
+    """The switch with the other ends of its ports."""
     sent: tuple[AddressedFlow, ...]
-    """The flows that begin here."""
+    """The flows that begin at the part."""
     received: tuple[AddressedFlow, ...]
-    """The flows that end here."""
+    """The flows that end at the part."""
     roles: tuple[Role, ...]
-    """Of the traffic program that plays it."""
+    """The roles of the traffic program in this part."""
     jobs: tuple[Job, ...]
     rewrites: tuple[Mapping[str, str] | None, ...]
-    """The MACs that it writes into what leaves by each port; None where it writes none."""
+    """The MACs that the part writes into frames, by outgoing port; None for no rewriting."""
     pair: int | None
-    """The number of the pair of ends that it is one of."""
+    """The number of its pair of ends."""
     pin: Pin
-    """The CPUs that it is given; none: any."""
+    """The CPUs of the part; empty for any CPU."""
     version: Version | None
-    """What a probe of its function found on its host; None where nobody has probed it."""
+    """The probed version of its function on its host; None without a probe."""
     clock: str
-    """The name of the clock that it reads: its own, its host's, or none where that is this
-    host's."""
+    """The name of the clock that the part reads: a separate clock, its host's clock, or empty for
+    this host's clock."""
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Return the CPUs that it is given; none: any."""
+        """Return the CPUs of the part; empty for any CPU."""
         return self.pin.cpus
 
     @property
     def own_kernel(self) -> bool:
-        """Say whether it runs on another kernel than its host's: in a virtual machine."""
+        """Return whether the part runs on a separate kernel, in a virtual machine."""
         return self.environment.own_kernel
 
     @property
     def ends(self) -> tuple[tuple[Port, Endpoint], ...]:
-        """Return its ports, each with its end."""
+        """Return the ports with their ends."""
         return tuple(zip(self.ports, self.endpoints, strict=True))
 
     @property
     def kinds(self) -> frozenset[PortKind]:
-        """Return the kinds of its ports."""
+        """Return the kinds of the ports."""
         return frozenset(end.kind for end in self.endpoints)
 
     @property
     def cpu_user(self) -> str:
-        """Return which kind of user of CPUs it is."""
+        """Return the kind of CPU user."""
         if not self.function.played:
             return "function"
         if self.function.forwards:
@@ -199,7 +199,7 @@ class Part:
 
     @property
     def hosted(self) -> Hosted:
-        """Return what its function is started with, in a process of its own."""
+        """Return the arguments for the start of its function in a separate process."""
         return hosted_at(self.node, (self,))
 
 
@@ -216,7 +216,7 @@ class Player:
 
     @property
     def hosted(self) -> Hosted:
-        """Return what the traffic program is started with."""
+        """Return the arguments for the start of the traffic program."""
         return hosted_at(self.node, self.parts)
 
     @property
@@ -225,7 +225,7 @@ class Player:
 
     @property
     def opened(self) -> list[tuple[Part, Port, int]]:
-        """Return the ports that it opens: each once for each queue that it uses."""
+        """Return the ports that the process opens, once per queue in use."""
         return list(
             dict.fromkeys(
                 (part, port, job.queue)
@@ -237,7 +237,7 @@ class Player:
 
 
 def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
-    """Return what a function that plays these parts in one node is started with."""
+    """Return the arguments for the start of a function that plays these parts in one node."""
     ports = tuple(port for part in parts for port in part.ports)
     written = (macs for part in parts for macs in part.rewrites)
     return Hosted(
@@ -252,38 +252,38 @@ def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
 
 
 def awaits_switch(parts: Sequence[Part]) -> bool:
-    """Say whether the first port of a process is opened only when the switch connects to it."""
+    """Return whether the first port of a process opens only when the switch connects to it."""
     end = parts[0].endpoints[0]
-    ours = not parts[0].own_kernel  # in a machine it is an interface of the guest's
+    ours = not parts[0].own_kernel  # in a machine, the port is an interface of the guest
     return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
 
 @dataclass(frozen=True)
 class Path:
-    """All that is decided for a test before a host is touched."""
+    """Everything that is decided for a test before it touches a host."""
 
     test: Test
     drivers: Drivers
     wiring: Wiring
-    """That of the whole switch: between two hosts no instance has it."""
+    """The wiring of the whole switch. Between two hosts, no instance has this wiring."""
     switches: tuple[Instance, ...]
-    """One on each host."""
+    """The switch on every host."""
     uplinks: tuple[Uplink, ...]
-    """What joins the instances of two hosts."""
+    """The cables between the instances on two hosts."""
     parts: tuple[Part, ...]
     processes: tuple[Player, ...]
-    """Those of the traffic program."""
+    """The processes of the traffic program."""
     flows: tuple[AddressedFlow, ...]
     crossings: Mapping[tuple[str, str], Addressing]
-    """Of each pair of ports between which frames cross the switch."""
+    """The addressing by pair of ports, for frames that cross the switch between them."""
     placement: Placement
-    """The CPUs of all parts; of none before they are placed."""
+    """The CPUs of all parts; empty before the placement."""
     cgroups: str
-    """The root of those that limit CPUs."""
+    """The root of the cgroups for CPU limits."""
     modes: Mapping[str, str | None]
-    """What the probes of environments found."""
+    """The modes that the probes of environments found."""
     between: Between
-    """What two hosts have between them."""
+    """The connection between the two hosts."""
 
     @property
     def switch(self) -> Switch:
@@ -291,12 +291,12 @@ class Path:
 
     @property
     def engine(self) -> Engine:
-        """Return the engine of parts that send."""
+        """Return the engine of sending parts."""
         return self.drivers.engine
 
     @property
     def is_away(self) -> bool:
-        """Say whether a part of it is on another host than this one."""
+        """Return whether a part of the path is on another host."""
         return any(switch.host != HOST.host for switch in self.switches)
 
     @property
@@ -306,7 +306,7 @@ class Path:
 
     @property
     def hosted(self) -> tuple[Part, ...]:
-        """Return the other parts: programs of their own."""
+        """Return the other parts, which are separate programs."""
         return tuple(part for part in self.parts if not part.function.played)
 
     @property
@@ -316,17 +316,17 @@ class Path:
 
     @property
     def ends(self) -> tuple[tuple[Port, Endpoint], ...]:
-        """Return all ports of parts, each with its end."""
+        """Return the ports of all parts, with their ends."""
         return tuple(end for part in self.parts for end in part.ends)
 
     @cached_property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """Return the parts' ends of ports, by the ids of these."""
+        """Return the parts' ends of ports, by port id."""
         return {port.id: end for port, end in self.ends}
 
     @property
     def refusal(self) -> str | None:
-        """Return why the switch cannot make such a path, as its driver says it; None if it can."""
+        """Return the driver's reason why the switch does not support this path, or None."""
         lacking = lacking_cables(self.switch.name, self.wiring, self.uplinks)
         if self.uplinks and lacking:
             return lacking
@@ -335,26 +335,25 @@ class Path:
 
     @property
     def streams(self) -> int:
-        """Return how many ports frames are sent from: a rate is that of each."""
+        """Return the number of sending ports. A rate applies per port."""
         return len({flow.source for flow in self.flows})
 
     def copies(self, flow: Flow) -> tuple[AddressedFlow, ...]:
-        """Return the flows that carry the frames of this one, itself among them."""
+        """Return the flows that carry the frames of a flow, including the flow."""
         return tuple(each for each in self.flows if each.index == flow.index)
 
     def first_flow(self, flow: Flow) -> int:
-        """Return the first number of a flow's frames."""
+        """Return the first flow number in a flow's frames."""
         return flow.index * self.test.flow_numbers
 
     @property
     def together(self) -> bool:
-        """Say whether each sender is in one process with its receiver."""
+        """Return whether senders share a process with their receivers."""
         return self.placement.policy == SHARED_PROCESS
 
     @property
     def steering(self) -> str | None:
-        """Return how frames find their way from function to function; None where there is no
-        chain."""
+        """Return how frames find their way between functions, in words; None without a chain."""
         if all(not flow.hops for flow in self.flows):
             return None
         if self.wiring.semantics is Semantics.LEARNING:
@@ -365,18 +364,18 @@ class Path:
 
     @property
     def own_core(self) -> bool:
-        """Say whether forwarding keeps cores of the switch's own busy."""
+        """Return whether forwarding keeps dedicated cores of the switch busy."""
         return self.switch.own_core(self.wiring.version.mode)
 
     @property
     def is_spread(self) -> bool:
-        """Say whether a switch in the kernel is to work on CPUs that the test asks for."""
+        """Return whether a switch in the kernel must work on the number of CPUs that the test
+        sets."""
         return self.test.switch_cores != "auto" and not self.own_core
 
     @property
     def cpu_users(self) -> list[CpuUser]:
-        """Return the switches and parts as the placement knows them; parts of a pair share a
-        group."""
+        """Return the switches and parts as users of CPUs. Parts of a pair share a group."""
         switches = [
             CpuUser(
                 switch.id,
@@ -415,15 +414,17 @@ class Path:
 
 
 def path_key(test: Test) -> Hashable:
-    """Return what a path depends on: tests of one key can be measured on one, one after the other.
+    """Return the key of a test's path. Tests with the same key can run on one path, one after the
+    other.
 
-    Every axis but those that only a trial needs. Interfaces have the MTU of a longer frame, and
-    DPDK's ports the buffers for a longer burst: no figure depends on which other tests there are.
+    The key has all axes except those that only change a trial. It also has the MTU, which a longer
+    frame can change, and the burst size, because DPDK ports have buffers for a burst. Figures
+    therefore never depend on the other tests of a run.
     """
     fixed = tuple(getattr(test, axis) for axis in _OF_A_PATH)
     return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
 
 
 def shares_path(a: Test, b: Test | None) -> bool:
-    """Say whether what is up for `a` serves `b` too."""
+    """Return whether the path of test `a` suits test `b` too."""
     return b is not None and path_key(a) == path_key(b)

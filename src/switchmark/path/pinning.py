@@ -1,6 +1,6 @@
-"""Pins units to CPUs. Rules in order say which CPU is best for a unit.
+"""Pins units to CPUs by ordered rules for the best CPU.
 
-This module knows no policy. Units come with the strongest claim first.
+This module knows no policy. The caller pins the units with the highest priority first.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from switchmark.model.cpus import Cpu
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A part, or a pair of parts in one process: the scheduler moves it as one."""
+    """A part, or a pair of parts in one process, which the scheduler moves as a whole."""
 
     ids: tuple[str, ...]
-    """Of its parts."""
+    """The ids of its parts."""
     kind: str
-    """As of `CpuUser`."""
+    """The kind of CPU user (`CpuUser`)."""
     polls: bool
     group: int | None
     """The index of its pair."""
     cores: int
-    """How many CPUs it needs."""
+    """The number of CPUs that it needs."""
     nodes: tuple[int, ...] = ()
-    """The NUMA nodes of its NICs, as far as they are known."""
+    """The NUMA nodes of its NICs, as far as known."""
 
     @property
     def is_polling_switch(self) -> bool:
@@ -34,18 +34,18 @@ class Unit:
 
     @property
     def never_yields(self) -> bool:
-        """Say whether it polls and is not the traffic program, which yields."""
+        """Return whether the unit polls and, unlike the traffic program, never yields."""
         return self.polls and self.kind in ("switch", "function")
 
     @property
     def can_yield(self) -> bool:
-        """Say whether it can be asked to yield a CPU that it shares."""
+        """Return whether the unit can yield a CPU that it shares."""
         return self.polls and self.kind != "function"
 
 
 class Pinning:
-    """The CPUs, and the units that are pinned to each of them so far. `nodes` has the NUMA node of
-    each NIC of the test, as far as it is known."""
+    """The CPUs, with the units pinned to them so far. `nodes` has the NUMA nodes of the test's
+    NICs, as far as known."""
 
     def __init__(self, cpus: Sequence[Cpu], needed: int, nodes: Sequence[int]) -> None:
         self._cpus = {cpu.id: cpu for cpu in cpus}
@@ -53,14 +53,14 @@ class Pinning:
         self.home = home_node(cpus, needed, nodes)
 
     def pin(self, unit: Unit) -> None:
-        """Pin a unit to as many CPUs as it needs, each time to the best one."""
+        """Pin a unit to the best CPUs, as many as it needs."""
         for _ in range(unit.cores):
             best = min(self._cpus.values(), key=lambda cpu: self._against(RULES, cpu, unit))
             self._units[best.id].append(unit)
 
     def least_used(self, count: int, nodes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return CPUs for a switch in the kernel, whose NICs are on `nodes`. RPS takes no isolated
-        CPUs. UsageError if there are too few."""
+        """Return CPUs for a switch in the kernel whose NICs are on `nodes`. RPS uses no isolated
+        CPUs. Raise UsageError if there are too few."""
         usable = [cpu for cpu in self._cpus.values() if not cpu.isolated]
         if count > len(usable):
             raise UsageError(
@@ -72,7 +72,7 @@ class Pinning:
         return tuple(sorted(cpu.id for cpu in usable[:count]))
 
     def units_on(self, cpu: int) -> Sequence[Unit]:
-        """Return the units on a CPU: none on one that may not be used."""
+        """Return the units on a CPU; empty for a CPU that may not be used."""
         return self._units.get(cpu, ())
 
     def cpus_of(self, unit: Unit) -> set[int]:
@@ -100,28 +100,28 @@ class Pinning:
         return tuple(doubts)
 
     def _against(self, rules: Sequence[Rule], cpu: Cpu, unit: Unit) -> tuple[int, ...]:
-        """Return what each rule has against a CPU. Of equals the lowest is best."""
+        """Return the penalties of a CPU by rule. Among equals, the lowest CPU wins."""
         return (*(rule(self, cpu, unit) for rule in rules), cpu.id)
 
 
 # --- rules for a CPU -------------------------------------------------------------------------
 
 Rule = Callable[[Pinning, Cpu, Unit], int]
-"""Returns how much speaks against a CPU for a unit: 0, or False, if nothing does."""
+"""Returns the penalty of a CPU for a unit: 0, or False, for none."""
 
 
 def has_a_sender(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
-    """A sender that is kept from its CPU sends late."""
+    """A sender that waits for its CPU sends late."""
     return any(other.kind == "sender" for other in pinning.units_on(cpu.id))
 
 
 def has_a_polling_switch(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
-    """The switch is what is measured."""
+    """Other units would disturb the device under test."""
     return any(other.is_polling_switch for other in pinning.units_on(cpu.id))
 
 
 def has_a_unit_that_never_yields(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
-    """The others wait there until the kernel takes the CPU from it."""
+    """Other units would wait until the kernel preempts it."""
     return any(other.never_yields for other in pinning.units_on(cpu.id))
 
 
@@ -130,7 +130,7 @@ def is_crowded(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
 
 
 def has_the_other_end(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
-    """Two ends of a pair are both busy at the same time."""
+    """Both ends of a pair are busy at the same time."""
     return any(other.group == unit.group is not None for other in pinning.units_on(cpu.id))
 
 
@@ -143,7 +143,8 @@ def is_off_the_home_node(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
 
 
 def has_a_busy_sibling(pinning: Pinning, cpu: Cpu, unit: Unit) -> int:
-    """A hyperthread slows its sibling down; the switch is slowed down last."""
+    """A hyperthread slows down its sibling. A CPU whose sibling runs a polling switch has the
+    highest penalty."""
     others = [other for sibling in cpu.siblings for other in pinning.units_on(sibling)]
     return 2 if any(other.is_polling_switch for other in others) else bool(others)
 
@@ -167,16 +168,16 @@ RULES: tuple[Rule, ...] = (
     is_not_isolated,
     is_of_core_0,
 )
-"""What speaks against a CPU, the weightiest reason first."""
+"""The rules against a CPU, the most important first."""
 
 RULES_OF_THE_KERNEL: tuple[Rule, ...] = (has_a_sender, *RULES)
-"""The same where the kernel is to do the work of a switch."""
+"""The rules for a CPU on which the kernel works for a switch."""
 
 
 # --- rules for the home node -----------------------------------------------------------------
 
 NodeRule = Callable[[Sequence[Cpu], int], int]
-"""Returns how well the CPUs of a NUMA node suit units that need so many."""
+"""Returns how well the CPUs of a NUMA node suit units that need this number of CPUs."""
 
 
 def holds_all(cpus: Sequence[Cpu], needed: int) -> int:
@@ -188,7 +189,7 @@ def holds_all_isolated(cpus: Sequence[Cpu], needed: int) -> int:
 
 
 def holds_all_on_physical_cores(cpus: Sequence[Cpu], needed: int) -> int:
-    """Each on a core of its own, without hyperthreads that share one."""
+    """Every unit has a whole physical core, without sharing its hyperthreads."""
     return len({min(cpu.id, *cpu.siblings) if cpu.siblings else cpu.id for cpu in cpus}) >= needed
 
 
@@ -207,13 +208,12 @@ NODE_RULES: tuple[NodeRule, ...] = (
     isolated,
     is_without_core_0,
 )
-"""What speaks for a node among those that have most of the test's NICs, the weightiest reason
-first."""
+"""The rules for a node, the most important first, among the nodes with most of the test's NICs."""
 
 
 def home_node(cpus: Sequence[Cpu], needed: int, nodes_of_nics: Sequence[int]) -> int:
-    """Return the NUMA node for units that have no NIC, while there is a choice: that of most NICs,
-    of these the best by the rules, of equals the lowest."""
+    """Return the NUMA node for units without NICs: the node with most NICs, then the best by the
+    rules, then the lowest."""
 
     def merit(node: int) -> tuple[int, ...]:
         own = [cpu for cpu in cpus if cpu.node == node]
@@ -223,5 +223,5 @@ def home_node(cpus: Sequence[Cpu], needed: int, nodes_of_nics: Sequence[int]) ->
 
 
 def _serves_interrupts(cpu: Cpu) -> bool:
-    """Say whether it is core 0, or a hyperthread of it, which serves the host's interrupts."""
+    """Return whether a CPU is core 0, which serves the host's interrupts, or its hyperthread."""
     return 0 in (cpu.id, *cpu.siblings)

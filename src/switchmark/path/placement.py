@@ -1,6 +1,6 @@
-"""Places the parts of a test on CPUs by a policy, and says which doubts follow from it.
+"""The placement of a test's parts on CPUs by a policy, and the doubts that follow from it.
 
-A pure function of the parts, the CPUs and the policy; it touches no host.
+The placement depends on the parts, the CPUs and the policy only. This module touches no host.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from switchmark.path.pinning import Pinning, Unit
 
 AUTO, PINNED, UNPINNED, SHARED_PROCESS = "auto", "pinned", "unpinned", "shared-process"
 POLICIES = (AUTO, PINNED, UNPINNED, "unpinned:switch", "unpinned:function", SHARED_PROCESS)
-"""Besides these, a policy may be a list of CPUs, `0,2-5`: pinned, to these alone. As commas divide
-the values of an axis, it may be written `0+2-5`."""
+"""The named policies. A policy can also be a list of CPUs, `0,2-5`, which pins the parts to these
+CPUs only. Commas also separate the values of an axis, so `0+2-5` is allowed as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,18 @@ class CpuUser:
 
     id: str
     kind: str
-    """`switch`, `sender`, `receiver`, `forwarder`, or `function`: a program that never yields."""
+    """`switch`, `sender`, `receiver`, `forwarder`, or `function` for a program that never
+    yields."""
     polls: bool
     """Whether it keeps its CPUs busy."""
     group: int | None = None
     """The index of its pair."""
     cores: int = 1
-    """How many CPUs it keeps busy."""
+    """The number of CPUs that it keeps busy."""
     spread: bool = False
-    """Whether it is a switch in the kernel that is to work on `cores` CPUs, which it shares."""
+    """Whether it is a switch in the kernel that must work on `cores` CPUs, which it shares."""
     function: bool = False
-    """Whether it is no physical end."""
+    """Whether it is a function, not a physical end."""
     nics: tuple[str, ...] = ()
     """The real NICs that it opens."""
 
@@ -47,37 +48,37 @@ class Placement:
     """The CPUs of every part of a test."""
 
     policy: str
-    """The policy that was followed, never `auto`."""
+    """The policy in effect, never `auto`."""
     pins: Mapping[str, Pin]
-    """By the ids of parts."""
+    """The pins by part id."""
     orchestrator: int | None
-    """A CPU that is left for it, if there is one."""
+    """A spare CPU for the orchestrator."""
     doubts: tuple[str, ...]
     unpinned: frozenset[str] = frozenset()
-    """Parts that run on any CPU that the scheduler gives them."""
+    """The parts that run on any CPU."""
     node: int = 0
-    """The NUMA node that the test's hugepages are of."""
+    """The NUMA node of the test's hugepages."""
 
     def pin(self, part: str) -> Pin:
-        """Return the pin of a part; that of none is to any CPU."""
+        """Return the pin of a part. A part without a pin may use any CPU."""
         return self.pins.get(part, Pin())
 
     def is_alone(self, part: str) -> bool:
-        """Say whether a part has CPUs that it shares with no other."""
+        """Return whether a part has CPUs and shares none of them."""
         own = set(self.pins[part].cpus)
         others = {cpu for who, pin in self.pins.items() if who != part for cpu in pin.cpus}
         return bool(own) and not own & others
 
     def used(self, cpus: Collection[int], *, but: Iterable[str] = ()) -> tuple[int, ...]:
-        """Return which of these CPUs the parts use, `but` for some parts: all of them where a part
-        is not pinned."""
+        """Return those of `cpus` that the parts use, without the parts in `but`. If another part is
+        not pinned, the parts use all CPUs."""
         out = set(but)
         pinned = {cpu for part, pin in self.pins.items() if part not in out for cpu in pin.cpus}
         left_out = {cpu for part in out for cpu in self.pins[part].cpus}
         return tuple(sorted((set(cpus) if self.unpinned - out else pinned) - left_out))
 
     def beside(self, other: Placement) -> Placement:
-        """Return the placement of these parts and of those on a second host."""
+        """Return the combined placement of these parts and those of a second host."""
         return replace(
             self,
             pins={**self.pins, **other.pins},
@@ -86,7 +87,7 @@ class Placement:
         )
 
     def recorded(self) -> PlacementRecord:
-        """Return the placement as a record keeps it."""
+        """Return the placement for a record."""
         return PlacementRecord(
             policy=self.policy,
             seats=dict(self.pins),
@@ -103,24 +104,27 @@ def place(
     may_share: bool = False,
     nodes: Mapping[str, int] = MappingProxyType({}),
 ) -> Placement:
-    """Give CPUs to the parts. Deterministic; UsageError for a policy or a CPU that is not there.
+    """Assign CPUs to the parts. The result is deterministic. Raise UsageError for an unknown policy
+    or CPU.
 
-    `auto` is `pinned`, or `shared-process` where parts that keep a CPU busy would have to share
-    one, the ends `may_share` a process, and fewer would then. `unpinned:switch` and
-    `unpinned:function` are `pinned` but for these, as if they were not there. `nodes` are the NUMA
-    nodes of NICs, by name, where these are known.
+    `auto` means `pinned`, or `shared-process` if busy parts would share CPUs under `pinned`, the
+    ends `may_share` a process, and this reduces the sharing. `unpinned:switch` and
+    `unpinned:function` mean `pinned` for all other parts, as if the unpinned parts did not exist.
+    `nodes` maps NICs to NUMA nodes, as far as known.
 
-    A polling switch has its CPUs to itself first. While there is a choice, whoever opens NICs gets
-    CPUs of their NUMA node, the others of the one with most NICs, or of any one; on physical cores
-    of their own, isolated, and not core 0, which serves the host's interrupts. Then they share, and
-    yield to each other, but not with the switch, and with a function that never yields only where
-    nothing else is left. A switch or a function that does not poll gets no CPU of its own, but for
-    a switch that is `spread`: CPUs that nobody has, then those of others, who are no worse off than
-    where the kernel does its work in their time.
+    A polling switch gets its CPUs first. As long as there is a choice, parts with NICs get CPUs on
+    the NUMA nodes of their NICs. Other parts get CPUs on the node with most NICs, or on any node if
+    there are no NICs. Separate physical cores and isolated CPUs are best, and core 0, which serves
+    the host's interrupts, is worst. When CPUs run out, parts share CPUs and yield to each other.
+    They share with the switch, or with a function that never yields, only as a last resort. A
+    switch or a function that does not poll gets no CPUs, except for a switch that is `spread`. Such
+    a switch gets unused CPUs first, and then CPUs of other parts. These parts would also lose CPU
+    time if the kernel did the switch's work where it arrives.
 
-    The doubts are `cores-shared`; `cores-overcommitted` where a polling switch or function that
-    never yields shares, or more than two parts do; `sibling-busy` where two hyperthreads of a core
-    are both in use; `nic-on-other-node` where a part's CPU is on another NUMA node than its NIC.
+    The doubt `cores-shared` means that a polling part shares a CPU. `cores-overcommitted` means
+    that a polling switch or a function that never yields shares a CPU, or that more than two
+    polling parts share one. `sibling-busy` means that both hyperthreads of a core are in use.
+    `nic-on-other-node` means that a part's CPU is on another NUMA node than its NIC.
     """
     if policy == AUTO:
         pinned = place(parts, cpus, PINNED, nodes=nodes)
@@ -159,8 +163,8 @@ def _pinned(
 
 
 def _crowding(placement: Placement, parts: Sequence[CpuUser]) -> tuple[int, int]:
-    """Return how badly busy parts share CPUs: by the doubts, and where these are the same, by how
-    many the most crowded CPU has; both ends in one process count as one."""
+    """Return the degree of CPU sharing between busy parts: the doubts, then the number of busy
+    processes on the most crowded CPU. Two ends in one process count once."""
     together = placement.policy == SHARED_PROCESS
     doubts = sum(doubt in placement.doubts for doubt in ("cores-shared", "cores-overcommitted"))
     busy = Counter(
@@ -183,7 +187,7 @@ def _every_node(parts: Sequence[CpuUser], nodes: Mapping[str, int]) -> list[int]
 def _far_from_nics(
     parts: Sequence[CpuUser], placed: Placement, cpus: Sequence[Cpu], nodes: Mapping[str, int]
 ) -> bool:
-    """Say whether a CPU of a part is on another NUMA node than a NIC that the part opens."""
+    """Return whether a part has a CPU on another NUMA node than a NIC that it opens."""
     return any(
         cpu.node != node
         for part in parts
@@ -196,8 +200,8 @@ def _far_from_nics(
 def _memory_node(
     parts: Sequence[CpuUser], placed: Placement, cpus: Sequence[Cpu], nodes: Mapping[str, int]
 ) -> int:
-    """Return the NUMA node of the CPUs in use that has most of the NICs: programs take memory where
-    they run. Of several that of the switch's NICs, else the lowest."""
+    """Return the NUMA node with most NICs among the nodes of CPUs in use, because programs allocate
+    memory where they run. Among equals, prefer the node of the switch's NICs, then the lowest."""
     used = {cpu for pin in placed.pins.values() for cpu in pin.cpus}
     of_nics = Counter(_every_node(parts, nodes))
     in_use = {cpu.node for cpu in cpus if cpu.id in used or not used}
@@ -206,7 +210,7 @@ def _memory_node(
 
 
 def _units(parts: Sequence[CpuUser], nodes: Mapping[str, int], *, together: bool) -> list[Unit]:
-    """Return the parts that need CPUs, those with the strongest claim first."""
+    """Return the parts that need CPUs, by descending priority."""
     units: list[Unit] = []
     for part in parts:
         if part.kind in ("switch", "function") and not part.polls:
@@ -250,7 +254,8 @@ def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
 
 
 def wanted_cpus(policy: str) -> tuple[int, ...]:
-    """Return the CPUs that a policy names: none for those with a name. UsageError for any other."""
+    """Return the CPUs that a policy lists; empty for a named policy. Raise UsageError for anything
+    else."""
     if policy in POLICIES:
         return ()
     if not policy[:1].isdecimal():
@@ -264,7 +269,7 @@ def wanted_cpus(policy: str) -> tuple[int, ...]:
 def _spread_pins(
     parts: Sequence[CpuUser], pinning: Pinning, nodes: Mapping[str, int]
 ) -> dict[str, Pin]:
-    """Return the CPUs of switches in the kernel whose work is to be on so many CPUs."""
+    """Return the CPUs of switches in the kernel that must work on a given number of CPUs."""
     return {
         part.id: Pin(pinning.least_used(part.cores, _nodes_of(part, nodes)))
         for part in parts
@@ -273,14 +278,15 @@ def _spread_pins(
 
 
 def unpinned_only(policy: str) -> str:
-    """Return whom alone a policy leaves unpinned: `switch`, or `function` for all of them."""
+    """Return the kind of part that a policy leaves unpinned: `switch` or `function`; empty for all
+    parts, and for other policies."""
     return policy.partition(":")[2]
 
 
 def _unpinned(
     parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
 ) -> Placement:
-    """Pin those whom the policy does not leave unpinned, as if the others were not there."""
+    """Pin the parts that the policy does not leave unpinned, as if the others did not exist."""
     who = unpinned_only(policy)
     free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
     fixed = _pinned([part for part in parts if part.id not in free], cpus, PINNED, nodes)
@@ -304,7 +310,7 @@ def _unpinned(
 
 
 def _spare(cpus: Sequence[Cpu], used: set[int]) -> int | None:
-    """Return the orchestrator's CPU: unused, and where it disturbs nobody."""
+    """Return an unused CPU for the orchestrator, preferably without a busy sibling, or None."""
     free = [cpu for cpu in cpus if cpu.id not in used]
     ranked = sorted(free, key=lambda cpu: (bool(used & {*cpu.siblings}), cpu.isolated, cpu.id))
     return ranked[0].id if ranked else None

@@ -1,4 +1,4 @@
-"""This module decides whether a test can ever work, and gives all refusals at once. Pure."""
+"""The check whether a test can ever work, with all refusals at once. This module is pure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from switchmark.switches import TABLE as SWITCHES
 
 _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
-"""Of the machine on which a placement is tried: whether a part has a seat does not depend on it."""
+"""The number of CPUs for a trial placement. It does not affect whether a part gets CPUs."""
 
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
-"""Interfaces of the kernel that are made, or set up, with as many pairs of queues as wanted."""
+"""Kernel interfaces that can have any number of queue pairs."""
 
 _OF_A_WIRING = ranked(AXES, lambda axis: axis.blame_rank)
-"""The axes that decide which ports a switch or a function has, and how frames go between them. A
-driver may refuse these, without saying by which of them."""
+"""The axes that decide the ports of a switch or a function, and the way of frames between them. A
+driver may refuse their combination without naming an axis."""
 
 
 def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
-    """Return every reason why this test can never work; none if it can. To find what would do
-    instead of a port takes its time: without `suggest` that is left out."""
+    """Return all reasons why a test can never work; empty if it can. Finding alternatives for a
+    port takes time, so `suggest=False` omits them."""
     if unknown := unknown_names(test):
         return unknown
     try:
@@ -74,20 +74,19 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
 
 
 def _of_error(error: UsageError, *axes: str) -> Refusal:
-    """Return what an error says, about the axes that it names, or else these."""
+    """Return the refusal for an error, on the axes that the error names, or else on `axes`."""
     return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
 
 
 def _of_driver(words: str) -> Refusal:
-    """Return what a driver says of a wiring, with a hint in it perhaps."""
+    """Return the refusal for a driver's reason, which may contain a hint."""
     why, _, hint = words.partition("\n\nhint: ")
     return Refusal(_OF_A_WIRING, why, hint or None)
 
 
 def may_share_process(test: Test) -> bool:
-    """Say whether the sender and the receiver of a test can be one process of this host, and the
-    test still be the one that was asked for. A process that plays a function in a container would
-    be outside of it."""
+    """Return whether the sender and the receiver of a test can be one process on this host without
+    changing the test. A process outside a container cannot play a function in it."""
     together = test.model_copy(update={"placement": SHARED_PROCESS})
     return drivers_of(test).environment.shares_host and not check(together)
 
@@ -186,7 +185,7 @@ def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
         )
         return
     if any(end.kind not in engine.port_kinds for end in ends):
-        return  # refused with its own reason
+        return  # another check refuses this
     try:
         for part in path.parts:
             for end in part.endpoints:
@@ -210,12 +209,12 @@ def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _has_processes(path: Path) -> bool:
-    """Say whether the switch starts processes, so that their CPUs can be chosen and limited."""
+    """Return whether the switch starts processes, whose CPUs can be chosen and limited."""
     return any(isinstance(step, Spawn) for step in start_switches(path))
 
 
 def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    """Return what speaks against functions on several cores."""
+    """Yield the refusals of functions on several cores."""
     cores, engine = test.function_cores, path.engine
     if cores == 1:
         return
@@ -308,7 +307,7 @@ def _noise_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _has_cpus(test: Test, path: Path, where: str) -> bool:
-    """Say whether a placement gives CPUs to the switch, or to the functions, of a test."""
+    """Return whether the placement of a test gives CPUs to the switch, or to the functions."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
     pins = place(path.cpu_users, cpus, test.placement).pins
     return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
@@ -344,8 +343,8 @@ def _copy_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _with_changes(refusal: Refusal, test: Test) -> Refusal:
-    """Return a refusal with the values that would do of the first of its axes that has any: the
-    usual value, or else all. With these, only the other refusals of the test are left."""
+    """Return a refusal with suggested values for the first of its axes that has any: the default
+    value, or else all suitable values. A suitable value resolves this refusal without a new one."""
     others = {*check(test, suggest=False)} - {refusal}
     for axis in map(AXES.__getitem__, refusal.axes):
         names = TABLES[axis.table][1] if axis.table else axis.choices
@@ -373,7 +372,7 @@ def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]
             f"a machine is the virtio side of a port, and switch {test.switch} joins it to another",
             "a switch between the machines",
         )
-    # Physical ports are not in the functions' environment.
+    # Physical ports are outside the functions' environment.
     inner = {end.kind for port, end in path.ends if not port.physical}
     for who, kinds, accepted in (
         *(

@@ -1,5 +1,5 @@
-"""This module resolves a test: its names become drivers, and its scenario a path of parts with
-nodes, addresses and tasks. Pure."""
+"""The resolution of a test: from names to drivers, and from a scenario to a path of parts with
+nodes, addresses and tasks. This module is pure."""
 
 from __future__ import annotations
 
@@ -65,27 +65,27 @@ TABLES: Mapping[str, tuple[str, Table[Any]]] = {
     "searches": ("search", SEARCHES),
     "switches": ("switch", SWITCHES),
 }
-"""What one member of a folder is called, and the table of all of them."""
+"""The noun for a driver, and the table of all drivers, by folder."""
 _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 
 
 def frame_sizes(test: Test) -> Sequence[int]:
-    """Return the frame sizes that a sender cycles through, bytes with the FCS."""
+    """Return the frame sizes that a sender cycles through, in bytes with the FCS."""
     return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
 
 
 def opened_in(environment: Environment, kinds: Collection[PortKind]) -> frozenset[PortKind]:
-    """Return the kinds of ports that an engine or a function, which takes `kinds`, can open in an
-    environment. In a virtual machine each of its ports is an interface of the guest's kernel, or a
-    NIC past it."""
+    """Return the port kinds that an engine or a function with `kinds` can open in an environment.
+    In a virtual machine, a port is an interface of the guest's kernel, or a NIC that bypasses
+    it."""
     if not environment.own_kernel:
         return frozenset(kinds)
     return environment.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
 
 
 def unknown_names(test: Test) -> list[Refusal]:
-    """Return the refusals of names that are in no table, each with the nearest name or with the
-    reason why the plug-in of that name cannot be used."""
+    """Return the refusals of unknown names. They suggest the nearest name, or say why the plug-in
+    of that name is unusable."""
     refusals = []
     for axis in AXES.values():
         if not axis.table:
@@ -108,7 +108,7 @@ def unknown_names(test: Test) -> list[Refusal]:
 
 
 def drivers_of(test: Test) -> Drivers:
-    """Return the drivers that a test names; all names must be known."""
+    """Return the drivers that a test names. All names must be known."""
     engine = ENGINES[test.engine]
     return Drivers(
         switch=SWITCHES[test.switch],
@@ -135,12 +135,12 @@ def resolve(
     between: Between = NOTHING,
     probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Path:
-    """Draw the test's scenario and give every part its drivers, a node, the ends of its ports and
+    """Draw the scenario of a test, and give every part its drivers, its node, its ends of ports and
     its tasks.
 
-    All names of the test must be known (`unknown_names`). UsageError for what the scenario cannot
-    draw. Without a `placement` no part has CPUs. `between` is what two hosts have between them,
-    `probed` what probes found of the switch and the functions, by host and name.
+    All names of the test must be known (`unknown_names`). Raise UsageError if the scenario cannot
+    be drawn. Without a `placement`, no part has CPUs. `between` is the connection of two hosts.
+    `probed` are the probe results for the switch and the functions, by host and name.
     """
     placement = placement or Placement(test.placement, {}, None, ())
     drivers = drivers_of(test)
@@ -154,7 +154,7 @@ def resolve(
     sides = sides_of(topology) if two else {}
 
     def node_on(side: int | None, suffix: str, environment: str, image: str | None = None) -> Node:
-        """Return a node of this run; in the environment `host` it is a name only."""
+        """Return a node of this run. In the environment `host`, a node is only a name."""
         name, home, folder = f"{prefix}-{suffix}", host, run_dir
         if side is not None:
             letter, home = side_name(side), hosts[side]
@@ -237,7 +237,7 @@ def resolve(
     pair_of = {port: number for number, pair in enumerate(pairs) for port in pair}
 
     def resolved(part: DrawnPart) -> Part:
-        """Return a part with its drivers and all that is decided for it."""
+        """Return a part with its drivers and other properties."""
         function, at = functions[part.id], nodes[part.id]
         environment = ENVIRONMENTS[at.environment]
         own = {port.id for port in part.ports}
@@ -286,12 +286,12 @@ def resolve(
 
 
 def turned_to(path: Path, test: Test) -> Path:
-    """Return a path for another test that shares it."""
+    """Return the path for another test that shares it."""
     return replace(path, test=test, drivers=drivers_of(test))
 
 
 def _offered(switch: Instance) -> Mapping[str, Endpoint]:
-    """Return the functions' ends of a switch's ports, by the ids of these."""
+    """Return the functions' ends of a switch's ports, by port id."""
     return switch.driver.endpoints(switch.wiring)
 
 
@@ -303,8 +303,8 @@ def _ends(
     engine: Engine,
     wiring: Wiring,
 ) -> tuple[Endpoint, ...]:
-    """Return a part's ends of its ports: those that the switch offers, as the part's node shows
-    them."""
+    """Return a part's ends of its ports: the ends that the switch offers, as they appear in the
+    part's node."""
     past_kernel = engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
     return tuple(
         environment.seen_inside(
@@ -317,7 +317,7 @@ def _ends(
 def _roles(
     test: Test, function: Function, sent: Sequence[Flow], received: Sequence[Flow]
 ) -> tuple[Role, ...]:
-    """Return the roles of the traffic program that plays a part."""
+    """Return the roles of the traffic program in a part."""
     if function.forwards:
         return (Role.FORWARDER,)
     if test.dimension == "latency":
@@ -328,9 +328,9 @@ def _roles(
 def _engine(
     drivers: Drivers, part: DrawnPart, sent: Sequence[Flow], ends: Sequence[Endpoint]
 ) -> Engine:
-    """Return the engine that a part's ports are opened with. Where functions are in virtual
-    machines, it may not take a port of the switch that stays on the host: then it is one that
-    does."""
+    """Return the engine that opens a part's ports. With functions in virtual machines, the test's
+    engine may not support a switch port that stays on the host. In that case, return another engine
+    that does."""
     engine = drivers.engine if sent else drivers.receiver
     kinds = {end.kind for end in ends}
     if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
@@ -340,10 +340,10 @@ def _engine(
 
 
 def _jobs(test: Test, roles: Sequence[Role], flows: int, queues: int) -> tuple[Job, ...]:
-    """Return the tasks of a part that sends, or else receives, so many flows. Each queue is sent to
-    by a task of its own, so that a flow stays on its queue; what is received is counted by one,
-    which reads all queues."""
-    # On several cores each has a queue and a share of the flows: the program sees to that.
+    """Return the tasks of a part that sends or receives `flows` flows. Every queue has a separate
+    sending task, so that a flow stays on its queue. One receiving task reads and counts all
+    queues."""
+    # With several cores, the traffic program gives every core a queue and a share of the flows.
     queues = queues if test.function_cores == 1 else 1
     flows = max(1, flows) * test.flow_numbers
     bounds = [flows * queue // queues for queue in range(queues + 1)]
@@ -365,8 +365,8 @@ def _rewrites(
     part: DrawnPart,
     crossings: Mapping[tuple[str, str], Addressing],
 ) -> tuple[Mapping[str, str] | None, ...]:
-    """Return the MACs that a function writes into what leaves by each of its ports. What comes
-    back to a port of a chain that is used one way goes to whom the frames there come from."""
+    """Return the MACs that a function writes into outgoing frames, by port. If a chain is used in
+    one direction, frames in the other direction go back to the port's source of frames."""
     if not function.writes_macs(test.function_semantics):
         return tuple(None for _ in part.ports)
     rewrites: dict[str, dict[str, str]] = {}
@@ -378,7 +378,7 @@ def _rewrites(
 
 
 def _processes(parts: Sequence[Part], prefix: str, together: bool) -> tuple[Player, ...]:
-    """Return the processes of the traffic program; `together` those of a pair are one."""
+    """Return the processes of the traffic program. With `together`, a pair shares a process."""
     if not together:
         return tuple(Player(part.node, (part,)) for part in parts if part.function.played)
     pairs: dict[int | None, list[Part]] = {}
@@ -391,13 +391,14 @@ def _processes(parts: Sequence[Part], prefix: str, together: bool) -> tuple[Play
 
 
 def distinct(flows: Sequence[AddressedFlow]) -> tuple[AddressedFlow, ...]:
-    """Return the flows without copies, which are made of the frames of the first."""
+    """Return the flows without copies. Copies consist of the frames of the first flow."""
     return tuple({flow.index: flow for flow in reversed(flows)}.values())[::-1]
 
 
 def _end_to_end(crossed: Sequence[Addressing], *, rewritten: bool) -> Addressing:
-    """Return the addresses of a flow, from those of its crossings. Where nobody writes MACs its
-    frames are for the sink from the start; `rewritten`: functions do."""
+    """Return the addresses of a flow from those of its crossings. If no switch or function writes
+    MACs, frames carry the sink's MAC from the start. `rewritten` means that functions write
+    MACs."""
     first, last = crossed[0], crossed[-1]
     if first.rewritten or rewritten:
         first = replace(first, seen_src_mac=last.seen_src_mac)
@@ -408,9 +409,13 @@ def _end_to_end(crossed: Sequence[Addressing], *, rewritten: bool) -> Addressing
 
 
 def _kind(test: Test, drivers: Drivers, chained: Sequence[Function]) -> PortKind:
-    """Return the kind of ports that the test names, else the first of the switch's that engine,
-    environment and functions take too, those of user space before the kernel's where the engine is
-    of user space; the switch's first where there is none, which is refused."""
+    """Return the kind of ports.
+
+    The test's kind comes first. With `auto`, return the first kind of the switch that the engine,
+    the environment and the functions support. An engine in user space prefers kinds in user space
+    over kinds of the kernel. If no kind fits, return the first kind of the switch, which is then
+    refused.
+    """
     switch, engine, environment = drivers.switch, drivers.engine, drivers.environment
     if test.port != "auto":
         if test.port not in switch.port_kinds:
@@ -430,7 +435,7 @@ def _kind(test: Test, drivers: Drivers, chained: Sequence[Function]) -> PortKind
     taken = environment.port_kinds
     for kinds in inner:
         taken &= opened_in(environment, kinds)
-    # An engine of user space has the kernel's ports by a detour only.
+    # An engine in user space reaches kernel ports only by a detour.
     usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
     if engine.own_memory:
         usable.sort(key=lambda kind: kind in KERNEL_PORTS)
@@ -438,9 +443,12 @@ def _kind(test: Test, drivers: Drivers, chained: Sequence[Function]) -> PortKind
 
 
 def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Semantics:
-    """Return the semantics that the test names, else the switch's first; in a chain its first that
-    brings frames from function to function: by the port where they come in, or learning where
-    functions write MACs."""
+    """Return the forwarding semantics.
+
+    The test's semantics come first. With `auto`, return the first of the switch. In a chain, return
+    the first semantics that can steer frames between functions: by incoming port, or by learning if
+    functions write MACs.
+    """
     if test.semantics == "auto" and not chained:
         return switch.semantics[0]
     if chained:
@@ -452,7 +460,8 @@ def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Seman
             if s is Semantics.LEARNING or (s is Semantics.ROUTED and switch.routes_by_port)
         ]
         written = all(function.writes_macs(test.function_semantics) for function in chained)
-        # Of those that write MACs the traffic program alone tells a switch its own beforehand.
+        # Among functions that write MACs, only the traffic program announces its MACs to the
+        # switch.
         told = all(function.played for function in chained)
         if written:
             steering += [s for s in by_macs if told or s is not Semantics.LEARNING]

@@ -1,5 +1,5 @@
-"""This module knows the sub-flows of a test: flows that are too many to be numbered by frames, or
-that come in no order. Pure."""
+"""The sub-flows of a test: flows that frames cannot number, because there are too many or because
+they have no fixed order. This module is pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from switchmark.model.test import Test
 _ADDRESSES = IPv4Address("10.0.0.0")
 _MACS = 0x800000
 _MOST = {"ip": 2**24, "mac": 2**23}
-"""Sub-flows of all senders, of what has not as many values as all may have flows."""
+"""The maximum number of sub-flows over all senders, for header fields with too few values for all
+allowed flows."""
 
 
 def has_subflows(test: Test) -> bool:
-    """Say whether frames of one flow number have different headers."""
+    """Return whether frames with the same flow number have different headers."""
     return test.flows > 1 and (test.flow_order != "sequential" or test.flow_numbers < test.flows)
 
 
 def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Message:
-    """Return the sub-flows of `several` flow numbers of a sender, from number `first` on. Each
-    queue or core has its share of them, each chain all."""
+    """Return the sub-flows of `several` flow numbers of a sender, from number `first` on. Every
+    queue or core has a share of the sub-flows, and every chain has all of them."""
     shares = test.flow_numbers
     each = test.flows // shares
     return {
@@ -39,7 +40,7 @@ def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Messa
 
 
 def first_subflow(test: Test, index: int) -> Message:
-    """Return the address that the first sub-flow of a flow has, of those that differ."""
+    """Return the address of a flow's first sub-flow, if the address varies."""
     first = index * test.flows
     if test.flows_by == "mac":
         low = _MACS + first
@@ -48,7 +49,7 @@ def first_subflow(test: Test, index: int) -> Message:
 
 
 def reasons_of_flows(test: Test, engine: Engine) -> Iterable[Refusal]:
-    """Return every reason why a test cannot have such flows."""
+    """Yield the refusals of a test's flows."""
     senders = test.pairs * test.chains * (2 if test.direction == "bi" else 1)
     if not has_subflows(test):
         if test.flow_order != "sequential":

@@ -1,5 +1,5 @@
-"""This module knows which ports of the switch the frames of each flow have to pass, and which of
-these count them. Pure."""
+"""The switch ports that the frames of a flow must pass, and the ports that count them. This module
+is pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from switchmark.path.path import Path
 
 
 def ways_of(path: Path) -> tuple[Way, ...]:
-    """Return the way of each flow through the switch, and of its answers, by the ports that have an
-    end of their own at the switch: to open another port is to be inside of the switch."""
+    """Return the way of every flow, and of its answers, through the switch. A way has only ports
+    with a separate end at the switch, because a program that opens any other port is inside the
+    switch."""
     apart = _apart(path)
     answered = path.test.dimension == "latency"
     ways = []
@@ -39,8 +40,8 @@ def ways_of(path: Path) -> tuple[Way, ...]:
 
 
 def feeds_of(path: Path) -> Mapping[str, frozenset[str]]:
-    """Return for every port of the switch the ports where the frames come in that are to leave by
-    it; answers go back."""
+    """Return, for every port of the switch, the ports that its outgoing frames come from. Answers
+    go the opposite way."""
     feeds: dict[str, set[str]] = {
         port.id: set() for each in path.switches for port in each.wiring.ports
     }
@@ -54,7 +55,7 @@ def feeds_of(path: Path) -> Mapping[str, frozenset[str]]:
 
 
 def _crossings(path: Path, source: str, sink: str) -> tuple[tuple[str, str], ...]:
-    """Return the crossings of the instances of the switch that make one: through each of two."""
+    """Return the crossings that frames make between two ports: one per instance of the switch."""
     if not path.uplinks:
         return ((source, sink),)
     flows = [flow for switch in path.switches for flow in switch.wiring.flows]
@@ -64,8 +65,8 @@ def _crossings(path: Path, source: str, sink: str) -> tuple[tuple[str, str], ...
 
 
 def between_hosts(path: Path) -> Mapping[str, Any]:
-    """Return the ports of each of two hosts' instances, and the cables between them, as a balance
-    is told of them (`metrics.balance`)."""
+    """Return the ports of both hosts' instances, and the cables between the hosts, as arguments of
+    `metrics.balance.balanced`."""
     if not path.uplinks:
         return {}
     ends = [[port.id for port in switch.uplinks] for switch in path.switches]
@@ -75,7 +76,7 @@ def between_hosts(path: Path) -> Mapping[str, Any]:
 
 
 def cables_of(path: Path) -> dict[str, str] | None:
-    """Return in words what joins two hosts, by the name of each cable; None within one."""
+    """Return the cables between two hosts in words, by cable name; None on one host."""
     if not path.uplinks:
         return None
     near, far = (switch.host for switch in path.switches)
@@ -87,7 +88,7 @@ def cables_of(path: Path) -> dict[str, str] | None:
 
 
 def named_ends(path: Path) -> tuple[tuple[Node, str, str], ...]:
-    """Return the real NICs that join two hosts: where each is, its name, and its MAC for a run."""
+    """Return the real NICs between two hosts, with their node, name and MAC for the run."""
     return tuple(
         (itself(switch.wiring), port.nic, mac_of_uplink(switch.wiring, port))
         for switch in path.switches
@@ -97,7 +98,7 @@ def named_ends(path: Path) -> tuple[tuple[Node, str, str], ...]:
 
 
 def uncounted_ports(path: Path, trial: TrialResult) -> tuple[str, ...]:
-    """Return the ports at which frames are counted neither by the switch nor by an interface."""
+    """Return the ports whose frames neither the switch nor an interface counts."""
     used = dict.fromkeys(p for flow in path.wiring.flows for p in (flow.source, flow.sink))
     apart = _apart(path)
     return tuple(port for port in used if port in apart and not _is_counted(trial.counters, port))
@@ -109,9 +110,9 @@ def _is_counted(counters: PathCounters, port: str) -> bool:
 
 
 def _apart(path: Path) -> frozenset[str]:
-    """Return the ports with an end at the switch besides the function's. One that has none is
-    itself the function's interface, made by the switch (`staged`), or the end of a cable whose
-    other end another function opens (one socket for both), or leads nowhere."""
+    """Return the ports with a separate end at the switch. Any other port is the function's
+    interface, created by the switch (`staged`), or the end of a cable that another function opens
+    (one socket for both), or it leads nowhere."""
     opened = Counter(end.path for _, end in path.ends if end.path)
     ups = (port.id for switch in path.switches for port in switch.uplinks)
     return frozenset(ups if _seen(path) else ()) | frozenset(
@@ -124,5 +125,5 @@ def _apart(path: Path) -> frozenset[str]:
 
 
 def _seen(path: Path) -> bool:
-    """Say whether uplinks end at the switch: a cable in its place is opened by the functions."""
+    """Return whether uplinks end at the switch. On a cable, the functions open them."""
     return any(end.switch_ifname or end.path for _, end in path.ends)
