@@ -1,3 +1,3 @@
-"""This package is switchmark, the reference benchmark for virtual switches in NFV."""
+"""switchmark, the reference benchmark for virtual switches in NFV."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""This module lets `python -m switchmark` do the same as the command."""
+"""The entry point of `python -m switchmark`, equal to the command `switchmark`."""
 
 from switchmark.cli import main
 

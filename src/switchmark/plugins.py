@@ -1,5 +1,5 @@
-"""This module makes the tables of implementations: the project's own, and third-party ones by entry
-point, checked by contract."""
+"""Tables of implementations: the project's own, and third-party plug-ins from entry points. The
+module checks every implementation against its contract."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, get_origin, get_type_hints
 
 from switchmark.errors import Unavailable, UsageError
 
-_MISSPELT = 0.85  # how like two names are of which one is meant for the other
+_MISSPELT = 0.85  # the similarity above which a name counts as a misspelling of another
 
 
 class _Named(Protocol):
@@ -26,8 +26,8 @@ _T = TypeVar("_T", bound=_Named)
 
 
 class Table(Mapping[str, _T]):
-    """A table holds the implementations of a contract, by name. `unusable` says of plug-ins that
-    are none why not, by the names of their entry points."""
+    """A table of the implementations of a contract, by name. `unusable` maps the entry points of
+    rejected plug-ins to the reasons."""
 
     def __init__(self, members: Mapping[str, _T], unusable: Mapping[str, Unavailable]) -> None:
         self._members = MappingProxyType(dict(members))
@@ -43,15 +43,16 @@ class Table(Mapping[str, _T]):
         return len(self._members)
 
     def why_not(self, name: str) -> UsageError | Unavailable | None:
-        """Return why a name cannot be used that the table does not have; None for one that is
-        simply not known."""
+        """Return why a name that is missing from the table cannot be used; None if the name is
+        unknown."""
         return self.unusable.get(name)
 
     @contextmanager
     def replaced_by(self, other: Table[_T]) -> Iterator[None]:
-        """Put what `other` holds in the place of this table's members while the block lasts.
+        """Replace this table's members with those of `other` for the duration of the block.
 
-        So a test hands in drivers of its own, and no module that uses the table has to be known.
+        Tests use this to provide their own drivers, without changes to the modules that use the
+        table.
         """
         before = self._members, self.unusable
         self._members, self.unusable = other._members, other.unusable
@@ -62,12 +63,12 @@ class Table(Mapping[str, _T]):
 
 
 def check_contract(candidate: Any, contract: type[Any], origin: str) -> None:
-    """Raise UsageError if `candidate` is not what `contract` says, with all that is missing or
-    extra.
+    """Raise UsageError if `candidate` does not fulfil `contract`, with all missing, extra and wrong
+    members.
 
-    A method may name its arguments as it likes and have more or fewer that are optional: it must
-    take those that the contract requires, and require no other. `origin` names the plug-in in the
-    message.
+    A method may choose the names of its arguments and the number of optional arguments. It must
+    accept the required arguments of the contract, and must not require others. `origin` names the
+    plug-in in the message.
     """
     methods = {
         name: member
@@ -89,8 +90,8 @@ def check_contract(candidate: Any, contract: type[Any], origin: str) -> None:
 
 
 def _missing(candidate: Any, contract: type[Any], names: Iterable[str]) -> Iterator[str]:
-    """Return the members that it lacks. A class that derives from the contract lacks only what has
-    no default."""
+    """Yield the members that the candidate lacks. A subclass of the contract lacks only members
+    without a default."""
     lacks = sorted(name for name in names if not hasattr(candidate, name))
     if lacks:
         yield f"it has no {', '.join(map(repr, lacks))}"
@@ -100,7 +101,7 @@ def _missing(candidate: Any, contract: type[Any], names: Iterable[str]) -> Itera
 
 
 def _of_another_kind(candidate: Any, contract: type[Any]) -> Iterator[str]:
-    """Return the values that should be of a class of this project's, and are not."""
+    """Yield the values with the wrong class, for members whose class belongs to this project."""
     for name, asked in get_type_hints(contract).items():
         hint = get_origin(asked) or asked
         ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
@@ -109,7 +110,7 @@ def _of_another_kind(candidate: Any, contract: type[Any]) -> Iterator[str]:
 
 
 def _misfit(candidate: Any, name: str, method: Callable[..., Any]) -> str | None:
-    """Return why a method cannot be called as the contract's is; None where it can, or is
+    """Return why a method does not accept the contract's call; None if it does, or if it is
     missing."""
     if not hasattr(candidate, name):
         return None
@@ -131,8 +132,7 @@ def _misfit(candidate: Any, name: str, method: Callable[..., Any]) -> str | None
 
 
 def _misspelt(candidate: Any, contract: type[Any], names: set[str]) -> Iterator[str]:
-    """Return the members that nobody would ask for, where a default stands in for what they are to
-    be."""
+    """Yield the extra members that look like misspellings of optional members of the contract."""
     if contract not in type(candidate).__mro__:
         return
     for extra in sorted(set(dir(candidate)) - set(dir(contract)) - names):
@@ -144,8 +144,8 @@ def _misspelt(candidate: Any, contract: type[Any], names: set[str]) -> Iterator[
 def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]:
     """Return the table of a plural folder: `own` first, then the entry points of `group`.
 
-    One that cannot be imported, does not fit the contract, or takes a name already there is
-    unusable, with the reason: it keeps nobody from what else is there.
+    A plug-in is unusable if its import fails, it does not fit the contract, or its name is taken.
+    The table records the reason, and all other members stay usable.
     """
     table: dict[str, _T] = {one.name: one for one in own}
     unusable: dict[str, Unavailable] = {}

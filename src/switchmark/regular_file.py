@@ -1,5 +1,5 @@
-"""This module reads files whose content others decide, without waiting for them and without end: a
-file that is none of a disk, or larger than it can rightly be, is refused."""
+"""Safe reads of files with untrusted content: reads never block and are limited in size. Files that
+are not regular, or are too large, are refused."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import IO, Any
 MIB = 1 << 20
 
 _NULL = os.makedev(1, 3)
-"""/dev/null stands for a file that says nothing."""
+"""/dev/null counts as an empty file."""
 
 _PIECE = MIB // 4
 _SMALL = 64 * MIB
-"""No file that a person writes is larger."""
+"""Larger than any file that a person writes."""
 
 
-# A pipe without a writer would be waited for.
+# Without O_NONBLOCK, opening a pipe would wait for a writer.
 _TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 def open_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = True) -> IO[bytes]:
-    """Open a file to be read. OSError, whose `strerror` says why, for one that is no regular file,
-    such as a device or a pipe, or that holds more than `most_bytes`; without `links` also for a
-    symbolic link in its place, as in a run folder, which somebody else may have made."""
+    """Open a file for reading. OSError, with the reason in `strerror`, if it is not a regular file
+    (for instance a device or a pipe) or holds more than `most_bytes`. Without `links`, also for a
+    symbolic link: other users may have created files in a run folder."""
     opened = os.open(path, _TO_READ) if links else open_no_link(path, _TO_READ)
     return _checked(opened, path, most_bytes)
 
@@ -36,7 +36,7 @@ def open_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = Tr
 def open_no_link(
     path: Path | str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
 ) -> int:
-    """Open a file as `os.open`; OSError for a symbolic link."""
+    """Open a file like `os.open`; OSError for a symbolic link."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
     except OSError as error:
@@ -47,8 +47,8 @@ def open_no_link(
 
 
 def read_within(folder: Path, name: str) -> bytes:
-    """Return the content of a file below a folder that somebody else may have made; OSError where a
-    symbolic link is on the way, which may lead anywhere, and for what is no regular file."""
+    """Return the content of a file below a folder that another user may have created. OSError for a
+    file that is not regular, and for a symbolic link in the path, which could point anywhere."""
     *folders, last = Path(name).parts
     at = os.open(folder, _TO_READ | os.O_DIRECTORY)
     try:
@@ -73,10 +73,10 @@ def _checked(descriptor: int, path: Path | str, most_bytes: int) -> IO[bytes]:
 
 
 def read_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = True) -> bytes:
-    """Return the content of a file; OSError as `open_regular`."""
+    """Return the content of a file; raises OSError like `open_regular`."""
     content = bytearray()
     with open_regular(path, most_bytes, links=links) as file:
-        # Files of the kernel do not tell their size.
+        # Kernel files do not report their size.
         while piece := file.read(_PIECE):
             content += piece
             if len(content) > most_bytes:
@@ -85,9 +85,9 @@ def read_regular(path: Path | str, most_bytes: int = _SMALL, *, links: bool = Tr
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object of JSON that a file of a run folder holds; empty if the file is not there,
-    is a symbolic link, or holds something else."""
-    from pydantic_core import from_json  # the anchor imports this module by the plain interpreter
+    """Return the JSON object in a file of a run folder; empty if the file is missing, is a symbolic
+    link, or does not contain an object."""
+    from pydantic_core import from_json  # the anchor imports this module with the plain interpreter
 
     with suppress(OSError, ValueError):
         content = from_json(read_regular(path, links=False))
@@ -97,7 +97,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def check_regular(descriptor: int, path: Path | str | None, most_bytes: int) -> None:
-    """Raise OSError, as `open_regular`, for an open file that is not to be read."""
+    """Raise OSError, like `open_regular`, for an open file that must not be read."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory", _name(path))

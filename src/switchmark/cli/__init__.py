@@ -1,7 +1,7 @@
-"""The command line leads from arguments to an exit status, and shows every error as a person reads
-it.
+"""The entry point of the command line: it runs a command, prints readable errors and exits with the
+command's status.
 
-The commands themselves are in `app`; nothing heavy is imported before it is needed.
+`app` contains the commands; heavy modules are imported only when needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from switchmark.hosts.signals import check_interrupted, interruptible
 
 
 def main() -> NoReturn:
-    """Run the command of `sys.argv` and end with its exit status."""
+    """Run the command in `sys.argv` and exit with its status."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
@@ -30,29 +30,29 @@ def main() -> NoReturn:
     except KeyboardInterrupt as error:
         status = _explain(error, Exit.INTERRUPTED, debug)
     except BrokenPipeError:
-        give_up_output()  # whoever read it has seen enough
+        give_up_output()  # the reader has seen enough
         status = Exit.FAILED
     except OutputLost as error:
         give_up_output()
         status = _explain(error, error.exit_code, debug)
-    except Exception as error:  # noqa: BLE001 (a bug is told as one, not as a traceback)
+    except Exception as error:  # noqa: BLE001 (a bug gets a message, not a traceback)
         known = _of_surroundings(error)
         status = _explain(known, known.exit_code, debug) if known else _confess(error, debug)
     try:
         sys.stdout.flush()
-    except (OSError, AttributeError):  # it takes no more, or could not even be opened
+    except (OSError, AttributeError):  # stdout is full, or was never open
         give_up_output()
     sys.exit(status)
 
 
 def _run_to_its_end(arguments: list[str]) -> int:
-    """Run a command. A library that was interrupted, or that misses the working directory, may say
-    so in words of its own."""
+    """Run a command. Errors of libraries that stem from an interrupt or a deleted working directory
+    are replaced by the real cause."""
     try:
         status = _run(arguments)
         sys.stdout.flush()
     except Exception as error:
-        # What a command has found out by itself needs no other reason.
+        # Errors that a command itself reports already name the cause.
         if isinstance(error, UsageError) or not isinstance(error, SwitchmarkError):
             check_interrupted(error)
             if not _has_folder():
@@ -62,7 +62,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Looking for plug-ins of pydantic reads every installed distribution: 20 ms of a start.
+    # pydantic's search for plug-ins reads every installed distribution: 20 ms at start-up.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import click
 
@@ -86,12 +86,13 @@ _LOST = UsageError(
 )
 
 _USED_UP = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""What an OSError says where a disk, a limit of this process or the memory is used up."""
+"""The error numbers of an OSError for a full disk, an exhausted limit of the process, or lack of
+memory."""
 
 
 def _of_surroundings(error: Exception) -> SwitchmarkError | None:
-    """Return what an unexpected error says of where the command runs, or of a name; None where
-    neither is a reason for it."""
+    """Return the error for a cause in the environment or in a file name; None for any other
+    cause."""
     if isinstance(error, MemoryError):
         return SetupFailed("there is not enough memory", hint="ulimit -a")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -102,7 +103,7 @@ def _of_surroundings(error: Exception) -> SwitchmarkError | None:
 
 
 def _has_folder() -> bool:
-    """Say whether the working directory is still there."""
+    """Return whether the working directory still exists."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -120,7 +121,7 @@ def _explain(error: BaseException, status: int, debug: bool) -> int:
 
 
 def _confess(error: Exception, debug: bool) -> int:
-    """Say that this is a bug, and keep the traceback where it can be sent from."""
+    """Report a bug, and save the traceback for a bug report."""
     import tempfile
     import traceback
 

@@ -1,7 +1,7 @@
-"""Holds the table of the commands, and makes a program of it.
+"""The table of commands, and the program built from it.
 
-The help of the whole is written from the table. A command's own module is imported when the command
-is used, or when its own help is asked for: so the help comes at once, whatever commands there are.
+The program's help comes from the table alone. A command's module is imported only when the command
+or its help is needed, so the program's help is fast.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "help": ("app:print_help", "Print the help of a command."),
     "version": ("app:print_version", "Print the version."),
 }
-"""Each command by its name: where its function is in this folder, and what it does, in a line."""
+"""The commands by name: the place of the function in this folder, and a one-line summary."""
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name; a command's module is imported when it is asked for."""
+    """The commands by name; access to a command imports its module."""
 
     def __getitem__(self, name: str) -> click.Command:
         place, words = COMMANDS[name]
@@ -56,7 +56,7 @@ class _Commands(Mapping[str, click.Command]):
 
 
 class _Group(click.Group):
-    """The program, which imports no command to print what there are."""
+    """The program, which lists its commands without importing them."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -86,7 +86,7 @@ class _Group(click.Group):
 @click.option("--version", is_flag=True, help="print the version")
 @click.pass_context
 def app(context: click.Context, version: bool) -> int:
-    """Print the version where that is asked for, or the help where nothing is."""
+    """Print the version if requested, or the help if there is no command."""
     if version:
         _print_version()
     elif context.invoked_subcommand is None:

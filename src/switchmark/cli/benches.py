@@ -1,5 +1,5 @@
-"""This module says where experiments of the literature run: on this host, or on the testbeds of a
-lab; what can be run of them there, and how."""
+"""The benches for experiments of the literature: this host, or the testbeds of a lab; and the
+experiments that can run there."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from switchmark.runs.own_run import OwnRun
 HOW_LONG = {
     name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
 }
-"""The axes on which it does not depend whether a test can work."""
+"""The axes that do not affect whether a test can run."""
 
 
 class ThisHost:
-    """This object says which tests this host can run, and runs them; it asks once for each
-    path."""
+    """Finds the tests that this host can run, and runs them; every path is probed once."""
 
     def __init__(self, hosts: Hosts, bench: Bench | None = None) -> None:
         self._bench = bench or HostBench(hosts)
@@ -46,13 +45,13 @@ class ThisHost:
         self.cpus = len(os.sched_getaffinity(0))
 
     def find(self, test: Test) -> Ability:
-        """Return what is made of the path of a test here."""
+        """Return whether and how the path of a test can be set up here."""
         self._learn([test])
         return self._paths[_path_of(test)]
 
     def check(self, test: Test) -> Sequence[Refusal]:
-        """Return why a test can never work, asked once for tests that differ only in how long and
-        how often they are measured."""
+        """Return why a test can never run. Tests that differ only in duration and repetition share
+        an answer."""
         key = test.model_dump(exclude=HOW_LONG)
         known = repr(key)
         if known not in self._refusals:
@@ -60,12 +59,12 @@ class ThisHost:
         return self._refusals[known]
 
     def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
-        """Return the points, with what those wait for that cannot be run here."""
+        """Return the points; a point that cannot run here carries the reason for which it waits."""
         self._learn([point.test for point in points if point.test is not None])
         return [self._seen(point) for point in points]
 
     def facts(self, tests: Sequence[Test]) -> Facts:
-        """Return the facts that the needs of claims are held against."""
+        """Return the facts that decide whether the needs of claims are met."""
         return Facts(
             self.cpus,
             bool(tests) and all(test.line_rate for test in tests),
@@ -81,7 +80,7 @@ class ThisHost:
     def measure(
         self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
     ) -> list[Record]:
-        """Run a campaign in a folder of its own; return its records."""
+        """Run a campaign in a new run folder; return its records."""
         return [*measure(self._bench, self._bench.new_run(campaign, out), show, options)]
 
     def _learn(self, tests: Sequence[Test]) -> None:
@@ -103,7 +102,7 @@ class ThisHost:
 
 
 class Testbeds(ThisHost):
-    """This object asks the testbeds of a lab, which are equal, and has them measure."""
+    """Uses the equal testbeds of a lab: asks them for their abilities, and lets them measure."""
 
     def __init__(self, hosts: Hosts, bench: LabBench) -> None:
         super().__init__(hosts, bench)
@@ -128,7 +127,7 @@ class Testbeds(ThisHost):
 def bench_of_papers(
     cluster: str | None, show: Shown, *, share_machine: bool, spread: bool
 ) -> Iterator[ThisHost]:
-    """Give what runs experiments: this host, or the lab that `cluster` names."""
+    """Yield the bench for experiments: this host, or the lab that `cluster` names."""
     with Hosts(OwnRun) as hosts:
         if cluster is None:
             yield ThisHost(hosts, HostBench(hosts, show.quiet))

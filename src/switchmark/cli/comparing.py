@@ -1,5 +1,4 @@
-"""This module is the command `compare`: it puts tests of runs side by side, for a person or for
-CI."""
+"""The command `compare`: it compares tests of runs, for a person or for CI."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from switchmark.report.pairing import Sides
 
 _Side = tuple[str, "list[list[Record]]"]
-"""What was written for a side, and the records of its runs."""
+"""The name of a side as the user typed it, and the records of its runs."""
 
 
 @click.command("compare", cls=GroupedCommand)
@@ -117,7 +116,7 @@ def compare(
         if conditions:
             print(result_line(result), file=sys.stderr)
     else:
-        columns = shutil.get_terminal_size((0, 0)).columns or None  # a pipe has any width
+        columns = shutil.get_terminal_size((0, 0)).columns or None  # a pipe has no width limit
         print(*compare_lines(result, hosts, names, columns), sep="\n")
     for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
         if path is not None:
@@ -131,8 +130,8 @@ def compare(
 
 
 def _go_on(runs: Sequence[str], limit: int) -> int:
-    """Measure more rounds of a run, as `resume` does, until its switches are decided; return how
-    often it was judged. UsageError for what has no rounds."""
+    """Measure more rounds of a run, like `resume`, until its switches are decided. Return the
+    number of times that the run was judged. UsageError for a run without rounds."""
     from switchmark.campaign.rounds import groups, not_in_turn
     from switchmark.campaign.store import read_campaign
     from switchmark.cli.arguments import Measuring
@@ -159,13 +158,13 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
 
 
 def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
-    """Return the sides, and what each of their runs tells of its host."""
+    """Return the sides, and the facts about the hosts of their runs."""
     from switchmark.campaign.store import read_host, read_records
     from switchmark.report.host_differences import RunFacts
 
     sides, facts = [], []
     for text in runs:
-        # A folder may have a comma in its name.
+        # The name of a folder may contain a comma.
         folders = [Path(text)] if Path(text).is_dir() else [Path(one) for one in text.split(",")]
         records = [read_records(folder) for folder in folders]
         sides.append((text, records))
@@ -177,7 +176,7 @@ def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
 
 
 def _axes(written: str | None) -> tuple[str, ...]:
-    """Return the fields of the axes that are to be ignored; UsageError for what is no axis."""
+    """Return the fields of the axes to ignore; UsageError for an unknown axis."""
     from switchmark.campaign.values import nearest
     from switchmark.errors import UsageError
     from switchmark.model.axis import field_name
@@ -194,9 +193,9 @@ def _axes(written: str | None) -> tuple[str, ...]:
 def _results(
     read: Sequence[_Side], sides: Sequence[Sides], ignore: tuple[str, ...]
 ) -> Results | None:
-    """Return all results of the one run that is compared, or of runs that repeat each other: they
-    are judged together, as in the run's own answer. None where runs are compared: those are pairs
-    that were planned."""
+    """Return all results of a single run, or of runs that repeat each other: they are judged
+    together, as in the run's own answer. None when runs are compared with each other, because those
+    pairs were planned."""
     from switchmark.metrics.family import Results
     from switchmark.report.pairing import by_test
 
@@ -206,7 +205,7 @@ def _results(
 
 
 def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> list[Sides]:
-    """Return which tests are compared; UsageError if that is none."""
+    """Return the tests to compare; UsageError if there are none."""
     from switchmark.errors import UsageError
     from switchmark.report.pairing import against, between, parted_by, within
 

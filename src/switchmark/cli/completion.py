@@ -1,7 +1,8 @@
-"""Completes the command line in shells, by click. Scripts are printed; nothing is written anywhere.
+"""Shell completion of the command line, by click. The command prints the script and writes no
+files.
 
-A shell runs the command itself to learn what may follow; the values of an axis are read from its
-record or its table then, not before.
+The shell runs the command to get completions; it reads the values of an axis from the axis record
+or from its table only then.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ SHELLS = ("bash", "zsh", "fish")
 
 _PROGRAM = "switchmark"
 _VARIABLE = "_SWITCHMARK_COMPLETE"
-"""Set by a shell that asks what may follow; click derives it from the program's name."""
+"""The variable that a shell sets to request completions; click derives it from the program's
+name."""
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
-"""Called by click with what is typed so far of a value; returns what it may become."""
+"""click calls it with the typed part of a value; it returns the possible completions."""
 
 
 @click.command("completion", cls=GroupedCommand)
@@ -45,14 +47,15 @@ def print_completion(context: click.Context, shell: str) -> int:
     maker = get_completion_class(shell)
     assert maker is not None
     script = maker(context.find_root().command, {}, _PROGRAM, _VARIABLE).source()
-    if shell == "fish":  # an axis takes a list of values: its commas are no separators of click's
+    if shell == "fish":  # an axis takes a comma list, which click's separator would split
         script = script.replace('string split ","', 'string split --max 1 ","')
     print(script)
     return 0
 
 
 def completer(axis: Axis) -> Completer | None:
-    """Return what completes the last of some values of an axis; None where values are not names."""
+    """Return a completer for the last value in a comma list of an axis; None if the values are not
+    names."""
     if not axis.choices and not axis.table:
         return None
 
@@ -64,14 +67,14 @@ def completer(axis: Axis) -> Completer | None:
 
 
 def experiments(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
-    """Return the names of the experiments of the literature."""
+    """Return the names of the literature's experiments that match."""
     from switchmark.papers.experiment import names
 
     return _beginning(names(), typed)
 
 
 def things(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
-    """Return what can be listed."""
+    """Return the matching kinds of things for `list`."""
     from switchmark.cli.listing import Thing
 
     return _beginning(list(Thing), typed)

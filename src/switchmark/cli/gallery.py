@@ -1,7 +1,7 @@
-"""This module is the command `gallery`: it draws the experiments of the literature on one page,
-with what stored runs have measured of them.
+"""The command `gallery`: it draws the experiments of the literature on one page, with the results
+of stored runs.
 
-It measures nothing, and asks the host nothing.
+It measures nothing and does not probe the host.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
 
 
 def _kernel_options(hosts: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
-    """Return the options that the kernel of these hosts is known to have, as each run wrote them
-    down; None where one did not, or where they differ."""
+    """Return the known kernel options of these hosts, as their runs recorded them; None if a run
+    has no record, or if the hosts differ."""
     told = [host.get("kernel_options") for host in hosts]
     if not told or None in told or any(each != told[0] for each in told):
         return None
@@ -78,8 +78,9 @@ def _kernel_options(hosts: Sequence[Mapping[str, Any]]) -> frozenset[str] | None
 def _points(
     experiment: Experiment, records: Mapping[str, Record]
 ) -> tuple[list[tuple[Point, Record | None]], list[Point]]:
-    """Return the points of an experiment, each with its record, and those of the paper's own
-    values. Points have the paper's rates unless more was measured at those relative to the host."""
+    """Return the points of an experiment with their records, and the points of the paper's
+    published values. The points have the paper's rates, unless more measurements exist at rates
+    relative to the host."""
     from switchmark.campaign.experiments import planned
 
     own = planned(experiment, _anything, {}, as_published=True)
@@ -108,13 +109,14 @@ def _matched(
 
 
 def _meant(test: Test) -> str:
-    """Return what a test measures, however long and often: quick trials are of the same point."""
+    """Return the identity of a test without its duration and repetition, so that quick trials match
+    the same point."""
     from switchmark.cli.benches import HOW_LONG
 
     return repr(test.model_dump(exclude=HOW_LONG))
 
 
 def _anything(test: Test) -> Sequence[Refusal]:
-    """Return no refusal: what this build cannot run has no record."""
+    """Return no refusal: a test that this build cannot run has no record."""
     del test
     return ()

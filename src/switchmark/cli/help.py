@@ -1,4 +1,4 @@
-"""Lays out the help of a command: its options in groups, its examples as they are typed."""
+"""The layout of a command's help: options in groups, and examples as a user types them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _GROUPS = {
     "trial": "Trials",
     "statistics": "Statistics",
 }
-"""The headings of groups of axes, in their order. All other options stand above them."""
+"""The headings of axis groups, in order. All other options come before them."""
 
 _EXAMPLES = Path(__file__).with_name("examples.txt")
-"""What is typed, one command a line."""
+"""Example commands, one per line."""
 
 
 class AxisOption(click.Option):
-    """The option of an axis, which help shows in a group."""
+    """The option of an axis, with its help group."""
 
     def __init__(self, *declarations: Any, group: str, **given: Any) -> None:
         super().__init__(*declarations, **given)
@@ -29,7 +29,7 @@ class AxisOption(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows each group of options below a heading, and its examples last."""
+    """A command whose help shows option groups under headings, and examples at the end."""
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
@@ -59,10 +59,10 @@ class GroupedCommand(click.Command):
 
 
 def _record_of(argument: click.Argument, ctx: click.Context) -> tuple[str, str]:
-    """Return an argument as it is written, and what it is."""
+    """Return an argument's syntax and its help text."""
     written, told = argument.get_help_record(ctx)
     if argument.required:
         return written, f"{told}  [required]"
     default = argument.default
-    named = isinstance(default, str) and default  # click has an object of its own for no default
+    named = isinstance(default, str) and default  # click represents a missing default by an object
     return written, f"{told}  [default: {default}]" if named else told

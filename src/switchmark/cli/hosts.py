@@ -1,7 +1,7 @@
-"""This module defines the commands that ask a host what it can do, or undo what was left on it.
+"""The commands that show a host's abilities, or remove the remains of runs from it.
 
-A command returns its exit status and imports what it needs when it is run, so that its `--help` is
-quick.
+A command returns its exit status and imports its dependencies at run time, so that `--help` is
+fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""This module runs a campaign on the testbeds of a lab (`--cluster`), and says what can be asked of
-one.
+"""Runs on the testbeds of a lab (`--cluster`), and the checks of their options.
 
-It imports what it needs when it is called: Dask is an extra, and takes its time.
+The functions import their dependencies at run time: Dask is an optional extra, and slow to import.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 def check_cluster(
     cluster: str | None, spread: bool, *, keep: bool, capture: int | None, tune: int | None
 ) -> None:
-    """Raise UsageError or Unavailable for what a lab cannot do, or no lab can."""
+    """Raise UsageError or Unavailable for options that a lab does not support, or if labs are not
+    available."""
     if cluster is None:
         if spread:
             raise UsageError("--spread needs testbeds to spread repeats over: --cluster")
@@ -46,8 +46,8 @@ def check_cluster(
 
 
 def check_same_lab(folder: Path, cluster: str | None) -> None:
-    """Raise UsageError if a run that was begun on a lab would go on without it, or the other way
-    round: its figures would be of other hosts."""
+    """Raise UsageError if a lab run would continue without the lab, or the other way round: its
+    figures would come from other hosts."""
     from switchmark.campaign.store import read_lab, read_records
 
     if cluster is None and read_lab(folder):
@@ -63,7 +63,7 @@ def check_same_lab(folder: Path, cluster: str | None) -> None:
 def bench(
     cluster: str | None, hosts: Hosts, show: Shown, *, share_machine: bool, spread: bool
 ) -> Iterator[Bench]:
-    """Hold what measures: this host, or the lab that `--cluster` names, until the block ends."""
+    """Yield the bench for the block: this host, or the lab that `--cluster` names."""
     if cluster is None:
         yield HostBench(hosts, show.quiet)
         return
@@ -73,7 +73,7 @@ def bench(
 
 @contextmanager
 def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[LabBench]:
-    """Hold the lab that `--cluster` names, until the block ends."""
+    """Yield the lab that `--cluster` names, connected for the block."""
     from switchmark.cluster.description import described
     from switchmark.cluster.start import connected
     from switchmark.hosts.signals import interruptible
@@ -87,7 +87,7 @@ def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[Lab
 
 @dataclass(frozen=True, slots=True)
 class LabBench:
-    """The testbeds of a lab measure; its workers write into files in `logs`."""
+    """A bench of testbeds; the lab's workers log to files in `logs`."""
 
     cluster: str
     lab: DaskLab
@@ -125,8 +125,8 @@ class LabBench:
 
 
 def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:
-    """Have all testbeds measure the same on a cable, keep what they are and in what they differ,
-    and say so."""
+    """Measure the same cable tests on all testbeds; store and print the testbeds' facts and
+    differences."""
     from switchmark.campaign.store import read_lab
     from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests
     from switchmark.cluster.wire import as_record, as_request

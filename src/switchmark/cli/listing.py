@@ -1,5 +1,4 @@
-"""This module is the command `list`: it shows the names of a table, and which of them this host can
-use."""
+"""The command `list`: it shows the names in a table, and which of them this host can use."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from switchmark.switches.versions import Switches, probe_asked
 
 
 class Thing(StrEnum):
-    """A thing can be listed: each is a plural folder."""
+    """A kind of thing that can be listed; it names the folder of the implementations."""
 
     SWITCHES = "switches"
     ENGINES = "engines"
@@ -33,7 +32,7 @@ class Thing(StrEnum):
 
 
 def thing_named(text: str) -> Thing:
-    """Return the thing that is written so; UsageError with the nearest."""
+    """Return the kind with this name; UsageError with the nearest name."""
     if text not in list(Thing):
         raise UsageError(
             f"'{text}' cannot be listed{nearest(text, Thing)}\n  known: {', '.join(Thing)}"
@@ -42,10 +41,10 @@ def thing_named(text: str) -> Thing:
 
 
 def listed(thing: Thing, port: str | None = None, host: Host | None = None) -> list[dict[str, Any]]:
-    """Return one object for each name: usable or why not, version, mode, how far it was verified;
-    on this host or on another one.
+    """Return one object per name: whether it is usable or why not, its version, mode and
+    verification state, on this host or another.
 
-    `port` keeps what has that kind of port; UsageError if there is no such kind.
+    `port` selects the entries with that kind of port; UsageError for an unknown kind.
     """
     if thing is Thing.PAPERS:
         return listed_papers()
@@ -67,7 +66,7 @@ def listed(thing: Thing, port: str | None = None, host: Host | None = None) -> l
 
 
 def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
-    """Print a line for each name; below what cannot be used, why and what mends it."""
+    """Print a line per name; below an unusable name, print the reason and the fix."""
     if entries and "claims" in entries[0]:
         print_papers(entries, stream)
         return
@@ -90,7 +89,7 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
 
 
 def _probed(entry: Any, host: Host) -> dict[str, Any]:
-    """Ask a driver with `probe` what it needs of the host; one that has none needs nothing."""
+    """Probe a driver on the host. A driver without `probe` has no requirements."""
     listed = _entry(entry.name, getattr(entry, "summary", ""))
     for name in ("port_kinds", "semantics"):
         if hasattr(entry, name):

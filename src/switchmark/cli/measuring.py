@@ -1,8 +1,8 @@
-"""This module defines the commands that run tests, or say how they would be run: each parses, calls
-and prints; the work is done elsewhere.
+"""The commands that run tests, or show how they would run: a command parses, calls and prints, and
+other modules do the work.
 
-A command returns its exit status and imports what it needs when it is run, so that its `--help` is
-quick.
+A command returns its exit status and imports its dependencies at run time, so that `--help` is
+fast.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Adds options to commands: one for each axis, by its record, so that a new axis is an option by
-itself; those of measuring; and the host file."""
+"""Decorators that add options to commands: `--host-file`, the options of measuring, and an option
+per axis, generated from the axis records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def with_axes(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command that takes `axes: dict[str, str]` an option for each axis instead.
+    """Replace the argument `axes: dict[str, str]` of a command with an option per axis.
 
-    The command gets what was written for the axes that were given, by the names of the fields.
+    The command gets the text of the given axes, by field name.
     """
     from switchmark.model.test import AXES
 
@@ -38,7 +38,7 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def with_measuring(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command that takes `how: Measuring` an option for each of its fields instead."""
+    """Replace the argument `how: Measuring` of a command with an option per field."""
     names = [field.name for field in fields(Measuring)]
 
     @wraps(command)
@@ -49,7 +49,7 @@ def with_measuring(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the option `--host-file`, and have it read before anything else is done."""
+    """Add the option `--host-file` to a command, and read the file before the command runs."""
 
     @wraps(command)
     def wrapper(*, host_file: Path | None, **given: Any) -> int:
@@ -61,19 +61,19 @@ def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _decorated(wrapper: Callable[..., int], options: Sequence[Decorator]) -> Callable[..., int]:
-    """Return a function with options, which help shows in this order."""
+    """Return a function with options, in the order in which help shows them."""
     for option in reversed(options):
         wrapper = option(wrapper)
     return wrapper
 
 
 def _use_host_file(path: Path | None) -> None:
-    """Read a host file, or the usual one, and refuse what it should not hold."""
+    """Read a host file, or the default one, and refuse unknown names."""
     from switchmark.hosts.host_file import VARIABLE, check_names, host_entries
     from switchmark.hosts.programs import OTHER_PROGRAMS
 
     if path is not None:
-        os.environ[VARIABLE] = str(path.absolute())  # for what this command starts again, too
+        os.environ[VARIABLE] = str(path.absolute())  # also for child processes of this command
     if any(entry.programs for entry in host_entries().values()):
         from switchmark.switches import TABLE
 
@@ -82,7 +82,7 @@ def _use_host_file(path: Path | None) -> None:
 
 
 def _option(axis: Axis) -> Decorator:
-    """Return the option of an axis: a text, or None where it is not given."""
+    """Return the option of an axis: its value is the text that the user typed, or None."""
     told = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
     if axis.field.default_factory is None:
         told += " [none]" if axis.default is None else f" [{axis.default}]"

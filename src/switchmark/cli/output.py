@@ -1,5 +1,5 @@
-"""This module has the streams that a command prints to. A terminal obeys control characters, and
-records hold what others wrote: so it gets none. What cannot be written is told as that."""
+"""The streams that a command prints to. Records may contain text from others, and a terminal obeys
+control characters, so terminals get only printable text. Failed writes are reported as errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from switchmark.model.printable import printable
 
 
 class OutputLost(OSError):
-    """Standard output takes no more, for instance because a disk is full."""
+    """Standard output accepts no more data, for instance because a disk is full."""
 
     exit_code = Exit.INCOMPLETE
 
@@ -21,7 +21,7 @@ class OutputLost(OSError):
 
 
 class _Output(io.FileIO):
-    """What cannot be written to standard output ends the command."""
+    """Standard output: a failed write ends the command."""
 
     def write(self, data: bytes, /) -> int | None:  # type: ignore[override]
         try:
@@ -33,7 +33,8 @@ class _Output(io.FileIO):
 
 
 class _Remarks(io.FileIO):
-    """What cannot be written to standard error is lost: no run ends for want of a reader."""
+    """Standard error: a failed write is dropped, so that a run does not end for lack of a
+    reader."""
 
     def write(self, data: bytes, /) -> int | None:  # type: ignore[override]
         try:
@@ -43,26 +44,27 @@ class _Remarks(io.FileIO):
 
 
 class _Text(io.TextIOWrapper):
-    """A terminal is shown text; a file or a pipe gets what is written."""
+    """A text stream: a terminal gets printable text, a file or pipe gets the text unchanged."""
 
     def write(self, text: str, /) -> int:
         return super().write(printable(text) if self.isatty() else text)
 
 
 def open_streams() -> None:
-    """Make the standard streams those of this module. One that is closed leads to nowhere: a file
-    that is opened later must not get its number."""
+    """Replace the standard streams with those of this module. A closed stream leads to /dev/null,
+    so that files opened later do not get its number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
-    if sys.stdout is sys.__stdout__:  # not where somebody listens in this process
+    if sys.stdout is sys.__stdout__:  # not if code in this process captures the output
         sys.stdout = _opened(_Output(1, "wb", closefd=False), sys.stdout)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _opened(_Remarks(2, "wb", closefd=False), sys.stderr)
 
 
 def _opened(raw: io.FileIO, before: object) -> io.TextIOWrapper:
-    """Return a stream of text like the one before. A terminal without bars is no bug."""
+    """Return a text stream with the encoding of the stream before. It replaces characters that the
+    encoding lacks, such as bars."""
     encoding = before.encoding if isinstance(before, io.TextIOWrapper) else "utf-8"
     return _Text(
         io.BufferedWriter(raw),
@@ -74,5 +76,5 @@ def _opened(raw: io.FileIO, before: object) -> io.TextIOWrapper:
 
 
 def give_up_output() -> None:
-    """Let nothing be flushed to standard output when the interpreter ends: it takes no more."""
+    """Discard unflushed output at exit: standard output accepts no more data."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""This module runs experiments of the literature, and says of each what this host can run of it."""
+"""Runs of the literature's experiments, and the share of each experiment that this host can run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def run_papers(
     cluster: str | None = None,
     spread: bool = False,
 ) -> int:
-    """Run the experiments that a pattern means, each campaign once, here or on a lab; print what
-    came of each, and draw them into a file where one is named."""
+    """Run the experiments that match a pattern, each campaign once, here or on a lab. Print their
+    results, and draw them into a file if `output` is set."""
     check_drawing(output)
     engine = AXES["engine"]
     if engine.chosen in axes.get(engine.name, "").split(","):
@@ -122,12 +122,12 @@ def _print(result: Judged, show: Shown) -> None:
         print_judged(result, sys.stdout)
 
 
-# --- what there is ---------------------------------------------------------------------------
+# --- listing ---------------------------------------------------------------------------
 
 
 def listed_papers() -> list[dict[str, Any]]:
-    """Return one object for each experiment: its points and claims, how many of them this host can
-    run and tell, what the others wait for, and how long it takes."""
+    """Return one object per experiment: its points and claims, how many of them this host can run
+    and decide, the reasons for the missing ones, and the duration."""
     with Hosts(OwnRun) as hosts:
         host = ThisHost(hosts)
         return [_listed(read(name), host) for name in names()]
@@ -158,7 +158,8 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
 
 
 def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: ThisHost) -> int:
-    """Return how many claims have all of their points on this host, and what else they need."""
+    """Return how many claims this host can decide: all of their points can run here, and their
+    other needs are met."""
     tests = {id(each.point): each.test for each in points}
     told = 0
     for claim in experiment.claims:
@@ -173,7 +174,7 @@ def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: Thi
 
 
 def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
-    """Print two lines for each experiment, and what the mark before its name means."""
+    """Print two lines per experiment, and a legend for the marks."""
     for entry in entries:
         mark = "✓" if entry["points_here"] == entry["points"] else "·"
         mark = mark if entry["points_here"] else "✗"

@@ -1,5 +1,4 @@
-"""This module shows a run while it lasts: a bar on a terminal, plain lines elsewhere, JSON on
-stdout."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere, JSON on stdout."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ from switchmark.report.json import to_object
 from switchmark.runs.jsonl import to_line
 
 _AGAIN_S = 10.0
-"""After so long a line says which of many short visits is made now."""
+"""The minimum interval between lines about repeated short visits."""
 
 
 class Watch(Progress, Protocol):
-    """Such a progress is shown from the beginning to the end of a block."""
+    """A progress display that lasts for a block."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -35,7 +34,7 @@ class Watch(Progress, Protocol):
 
 
 def watch(tests: Sequence[Test], quiet: bool) -> Watch:
-    """Return the progress that fits where stderr goes to."""
+    """Return the progress display for the type of stderr."""
     if quiet:
         return _Silent()
     return _Bar(tests) if sys.stderr.isatty() else _Lines(tests)
@@ -64,8 +63,8 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """Two lines are printed for each test: what is begun, for the first time or after a while, and
-    what came of it."""
+    """Two lines per test: its start, printed at the first visit and again after an interval, and
+    its outcome."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         self._axes = telling(tests)
@@ -91,7 +90,7 @@ class _Lines(_Silent):
 
 
 class _Bar(_Silent):
-    """A bar stands at the foot of the terminal; each test's outcome scrolls by above it."""
+    """A bar at the bottom of the terminal; test outcomes scroll above it."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         from rich.console import Console
@@ -140,7 +139,8 @@ class _Bar(_Silent):
 
 
 class JsonObjects(_Silent):
-    """One object a test goes to stdout as soon as the test has ended; the rest is passed on."""
+    """One JSON object per test on stdout as soon as the test ends; all calls also go to the inner
+    progress display."""
 
     def __init__(self, inner: Watch) -> None:
         self._inner = inner

@@ -1,5 +1,4 @@
-"""This module writes what a test would do here as lines of a shell script, for `switchmark
-plan`."""
+"""The output of `switchmark plan`: the steps of a test on this host, as lines of a shell script."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ from switchmark.runs.workspace import default_base
 from switchmark.switches.versions import probe_asked
 
 _VALUES = 8
-"""Of more values of an axis than these some are counted."""
+"""The number of values of an axis to print; the rest are only counted."""
 
 
 def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
-    """Yield what `switchmark plan` prints: a summary with a note, then the tests of each path and
+    """Yield the output of `switchmark plan`: a summary with a note, then the tests of each path and
     its steps."""
     shown = telling(tests)
     numbered = enumerate(tests, 1)
@@ -58,7 +57,7 @@ def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
 
 
 def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
-    """Say how many tests there are, on how many paths, how long they take, and what they vary."""
+    """Yield the number of tests and paths, the duration, and the axes that vary."""
     counted = f"{_counted(len(tests), 'test')} on {_counted(paths, 'path')}"
     yield f"# {counted}, about {clock(expected_s(tests))} to run"
     if groups(tests):
@@ -76,10 +75,10 @@ def _counted(count: int, what: str) -> str:
 
 
 def plan(test: Test, *others: Test) -> list[str]:
-    """Return the steps of a test, and of others that share its path, as shell lines; touch nothing,
-    need no privileges.
+    """Return the steps of a test, and of other tests on the same path, as shell lines. The function
+    changes nothing and needs no privileges.
 
-    The placement is that of this host, the switch's mode what its probe finds, if it does.
+    The placement is for this host. The mode of the switch is the probed one, if the probe succeeds.
     """
     for name in (names := hosts_of(test)):
         host_entry(name)
@@ -118,8 +117,8 @@ def plan(test: Test, *others: Test) -> list[str]:
 
 
 def _loans(path: Path, home: str) -> list[str]:
-    """Return the loan of NICs that the user names as shell lines, or why they cannot be lent. Other
-    hosts are looked at where these are theirs."""
+    """Return the steps that lend the user's NICs, as shell lines, or why they cannot be lent. Probe
+    other hosts for their NICs."""
     with Hosts(OwnRun) as hosts:
 
         def host_of(at: Node) -> Host:
@@ -133,7 +132,8 @@ def _loans(path: Path, home: str) -> list[str]:
 
 
 def _noise_lines(path: Path) -> list[str]:
-    """Return the noise during a test as shell lines, or why this host cannot make it."""
+    """Return the steps of the noise during a test, as shell lines, or why this host cannot run
+    it."""
     try:
         noise = noise_of(path, read_cpus(LocalHost()))
         return describe(on_host(noise, home_of(path.test)), inside)
@@ -146,7 +146,7 @@ def _impossible(error: Exception) -> list[str]:
 
 
 def _asked(probe: Callable[[Host], Version]) -> Version | None:
-    """Return what a probe of this host finds, if it does."""
+    """Return the version from a probe on this host; None if the probe fails."""
     try:
         return probe(LocalHost())
     except Unavailable:
@@ -154,7 +154,7 @@ def _asked(probe: Callable[[Host], Version]) -> Version | None:
 
 
 def _reservable(steps: Plan) -> bool:
-    """Say whether pages can be reserved on their nodes at all, as far as can be told by looking."""
+    """Return whether the pages can be reserved on their NUMA nodes, without trying it."""
     return all(can_reserve(LocalHost(), s.node) for s in steps if isinstance(s, Reserve))
 
 

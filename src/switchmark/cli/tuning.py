@@ -1,7 +1,7 @@
-"""This module carries out `--tune`: what is tried, then what is compared, each in a run folder; and
-says what came of it.
+"""The option `--tune`: it tries settings, compares the best with the defaults and prints the
+result. The tries and the comparison have separate run folders.
 
-It imports what it needs when it is called, so that `--help` is quick.
+The functions import their dependencies at run time, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def search_settings(
     hosts: Hosts,
     strict: bool,
 ) -> int:
-    """Try up to `count` settings of the switch of each test, and compare the best with the
-    default; `out` is where, and the name of the run. What that will take is told before it
-    begins."""
+    """Try up to `count` settings of the switch in each test, and compare the best with the default.
+    `out` is the folder and the name of the run. The expected duration is printed first."""
     from switchmark.campaign.tuning import keep_asked, to_try
     from switchmark.path.refusals import check
     from switchmark.runs.anchor import anchor
@@ -48,7 +47,7 @@ def search_settings(
 def go_on_tuning(
     folder: RunFolder, show: Shown, options: dict[str, Any], hosts: Hosts, strict: bool
 ) -> int:
-    """Do what is left of a search for settings, of which `folder` holds what is tried."""
+    """Finish a search for settings; `folder` is the run that tries them."""
     from switchmark.campaign.store import RunFolder, is_run
     from switchmark.campaign.tuning import TUNED, asked_for, to_compare
 
@@ -57,12 +56,12 @@ def go_on_tuning(
         folder.close()
         compared = RunFolder(within)
     else:
-        # Who was the limit is asked of what is compared: cables for each setting would take long.
+        # Only the comparison runs calibration: cables for every setting would take long.
         tried = measure(bench, folder, show, {**options, "calibrate": "never"})
         if all(record.status != "ok" for record in tried):
             return status_of(tried, strict=False)
         print(file=sys.stderr)
-        shutil.rmtree(within, ignore_errors=True)  # of a death before it was a run's
+        shutil.rmtree(within, ignore_errors=True)  # left by an earlier crash
         beside = to_compare(asked_for(folder.path), tried, _rate)
         compared = bench.new_run(beside, folder.path, TUNED)
     compared.resumed_by = folder.path
@@ -72,7 +71,8 @@ def go_on_tuning(
 
 
 def print_tuning(path: Path, stream: IO[str]) -> None:
-    """Print what a search for settings came to; nothing of another run, or before its end."""
+    """Print the result of a search for settings; nothing for other runs, or before the search
+    ends."""
     from switchmark.campaign.store import read_campaign, read_records
     from switchmark.campaign.tuning import (
         TUNED,
@@ -100,7 +100,7 @@ def print_tuning(path: Path, stream: IO[str]) -> None:
 
 
 def _budget(asked: Campaign, tried: Campaign) -> str:
-    """Return what a search for settings will take."""
+    """Return the expected duration of a search for settings."""
     from switchmark.campaign.tuning import REPEATS, expected_tuning_s
     from switchmark.cli.progress import clock
 
