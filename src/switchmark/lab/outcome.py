@@ -42,7 +42,7 @@ _Sent = dict[str, tuple[Message, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a trial, computed from the reports of the workers of a path."""
+    """Computes the result of a trial from the reports of the workers of a path."""
 
     path: Path
     workers: Sequence[Worker]

@@ -260,7 +260,7 @@ class Profiler:
             self._try(lambda: control(self._executor.process(_NAME), word))
 
     def _report(self) -> str:
-        # A signal may end it before all is written (Linux 6.1).
+        # A signal may end perf before it has written all samples (perf 6.1).
         deadline = time.monotonic() + _ANSWER_S
         while self._executor.process(_NAME).poll() is None:
             if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
-"""The traffic processes of a path: they get commands in parallel, and their clocks are synchronized
-with this host's clock."""
+"""The traffic processes of a path: they get commands in parallel, and use this host's time on all
+kernels."""
 
 from __future__ import annotations
 

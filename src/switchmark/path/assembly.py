@@ -221,8 +221,8 @@ def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) 
 
 
 def join(path: Path) -> Plan:
-    """Return the steps that wait for the sockets of functions and connect the switch to them. None
-    if `construct` has already joined the ports for virtual machines."""
+    """Return the steps that wait for the sockets of functions and connect the switch to them. They
+    are empty if `construct` has already joined the ports for virtual machines."""
     return () if _vms_await_switch(path) else _join(path)
 
 
@@ -234,7 +234,7 @@ def _join(path: Path) -> Plan:
         if awaits_switch(parts)
     ]
     if _vms_await_switch(path):
-        # The other sockets that the switch connects to open later: the switch retries.
+        # Other sockets open later, and the switch retries its connections.
         sockets = [(part.node.host, end.path) for part in path.in_vms for end in part.endpoints]
     listening: Plan = ()
     for host, socket in sockets:

@@ -242,8 +242,8 @@ def _turned(address: Message) -> Message:
 def _announcing(path: Path, ends: Sequence[tuple[Port, Endpoint]]) -> Message:
     """Return the announcements of ports to a switch that learns. During a phase, a receiving port
     repeats its announcement to the source MAC of its frames, so that the switch forwards it to one
-    port instead of flooding it. A port that receives no frames does not repeat it: the switch
-    learns from the frames that it sends."""
+    port instead of flooding it. A port that receives no frames does not repeat it: the frames that
+    it sends are enough for the switch."""
     sources = {sink: (source, a.sent_src_mac) for (source, sink), a in path.crossings.items()}
     varied = {flow.source: _address(path, flow, 0)["src_mac"] for flow in reversed(path.flows)}
     again = [

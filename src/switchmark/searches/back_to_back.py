@@ -31,7 +31,7 @@ from switchmark.searches.ndr import majority, search_rate, usual_trials
 
 _FIRST_FRAMES = 1024
 _SENT_BY_THEN = 0.5
-"""The longest burst tried, as a share of the frames that fit in a trial. A longer one is steady
+"""The longest burst tried, as a share of the frames that fit in a trial. Anything longer is steady
 load, not a burst."""
 
 
@@ -114,7 +114,7 @@ class BackToBack(Search):
 
 def _known(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:
     """Return the longest lossless burst of some trials and the shortest longer burst that lost
-    frames, for a search that ran out of trials before it had one burst."""
+    frames. The search uses it if it has no trials left before the first burst is found."""
     lossless = {length: loss_ratio([trial], unsent=True) == 0 for length, trial in trials.items()}
     low = max((length for length, passed in lossless.items() if passed), default=0)
     beyond = (length for length, passed in lossless.items() if not passed and length > low)

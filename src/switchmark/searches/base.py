@@ -75,10 +75,10 @@ class LoadBounds:
 class Estimate:
     """The result of a search.
 
-    `trials` are the trials behind the figure, in order. `summary` is the search's part of the
-    record (None for `fixed`). `verdict` is the part that limits the figure, or None if the trials
-    carry the verdict. `goal` is the goal behind the figure, or None if no goal was met. `finals`
-    are the final trials by goal.
+    `trials` are the trials behind the figure, in order. `summary` is the part of the record about
+    the search; for `fixed` it is None. `verdict` names the part that limits the figure; it is None
+    if the trials carry the verdict. `goal` is the goal behind the figure; it is None if no goal was
+    met. `finals` are the final trials by goal.
     """
 
     trials: tuple[TrialResult, ...]
@@ -115,8 +115,8 @@ class Search(ABC):
 
 @dataclass(slots=True)
 class Probe:
-    """Calls `measure` with the durations of a test and stores every trial. It raises no errors of
-    its own."""
+    """Calls `measure` with the durations of a test and stores every trial. Errors of `measure`
+    propagate."""
 
     measure: Measure
     bounds: LoadBounds
