@@ -101,7 +101,7 @@ class Difference:
 
     @property
     def is_shown(self) -> bool:
-        """Say whether the figures differ by more than chance."""
+        """Return whether the figures differ by more than chance."""
         return self.p is not None and self.p <= LEVEL and self.reason in ("", "bound", "spoiled")
 
     @property
@@ -119,7 +119,7 @@ class Difference:
 
     @property
     def is_at_least(self) -> bool:
-        """Say whether the better side is only a lower bound, so the true difference may be
+        """Return whether the better side is only a lower bound, so the true difference may be
         larger."""
         return self.better.bound
 
@@ -145,8 +145,8 @@ class Difference:
         return low, None if self.is_at_least or math.isinf(high) else high
 
     def excludes(self, amount: float) -> bool:
-        """Say whether the data exclude that `after` is worse by this amount: a share of `before`,
-        or of all frames.
+        """Return whether the data exclude that `after` is worse by this amount: a share of
+        `before`, or of all frames.
 
         False if the interval reaches the amount. Also False if a figure may hide the change: the
         traffic program was the limit of `before`, or doubts say that `before` may be better, or
@@ -183,7 +183,7 @@ class Difference:
 
     @property
     def _is_within_margin(self) -> bool:
-        """Say whether the whole interval is within the margin, and no figure is a bound or
+        """Return whether the whole interval is within the margin, and no figure is a bound or
         falsified."""
         if self.ends is None or self.reason == "load":
             return False
@@ -428,7 +428,7 @@ def _plain(figure: Figure, before: Repeats, after: Repeats) -> float | None:
 
 
 def _same_load(before: Repeats, after: Repeats) -> bool:
-    """Say whether both sides had the same offered load, as far as it is known."""
+    """Return whether both sides had the same offered load, as far as it is known."""
     if before.offered is None or after.offered is None:
         return before.offered is after.offered
     return math.isclose(before.offered, after.offered, rel_tol=0.005)

@@ -80,7 +80,7 @@ class Results:
 
 
 def _went_on(record: Record) -> bool:
-    """Say whether a test had, or may have, more repeats because the comparison was undecided."""
+    """Return whether a test had, or may have, more repeats because the comparison was undecided."""
     looks = record.turns.looks if record.turns else 1
     return record.test.until_decided is not None or looks > 1
 

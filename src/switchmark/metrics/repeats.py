@@ -195,16 +195,16 @@ def repeats_of(
 
 
 def _is_bound(record: Record) -> bool:
-    """Say whether the switch may be better than a record's figure, because the traffic program was
-    the limit or a search had reached its highest load."""
+    """Return whether the switch may be better than a record's figure, because the traffic program
+    was the limit or a search had reached its highest load."""
     goals = record.search.goals if record.search and record.search.name != "max" else ()
     met = [goal for goal in goals if _is_met(goal)]
     return is_lower_bound(record.verdict) or bool(met and is_bound(met[0]))
 
 
 def _is_all_taken(records: Sequence[Record], excused: Collection[str]) -> bool:
-    """Say whether only the measured background load lowered a rate. The effect of other doubts has
-    no known size."""
+    """Return whether only the measured background load lowered a rate. The effect of other doubts
+    has no known size."""
     if any("lowers" in spoiled(record, excused=(*excused, *_TAKEN)) for record in records):
         return False
     return all(

@@ -121,8 +121,8 @@ def values_interval(values: Sequence[SearchValue]) -> tuple[float, float | None]
 
 
 def is_bound(goal: Goal) -> bool:
-    """Say whether the value of a goal is only a lower bound: no load failed, or the traffic program
-    was the limit."""
+    """Return whether the value of a goal is only a lower bound: no load failed, or the traffic
+    program was the limit."""
     if goal.burst_frames is not None:
         return goal.burst_high is None or is_lower_bound(goal.verdict or "")
     return goal.low_pps is not None and (

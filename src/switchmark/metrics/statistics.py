@@ -130,8 +130,8 @@ def mser_start(values: Sequence[float]) -> int:
 
 
 def is_drifting(values: Sequence[float]) -> bool:
-    """Say whether repeats drift: from first to last they rise or fall by more than a tenth of their
-    median (median slope, Theil 1950), and Kendall's tau is significant (p below 0.01).
+    """Return whether repeats drift: from first to last they rise or fall by at least a tenth of
+    their median (median slope, Theil 1950), and Kendall's tau is significant (p below 0.01).
 
     False for fewer than six repeats, which cannot reach that level.
     """
@@ -167,7 +167,7 @@ def _order_odds(count: int, score: int) -> float:
 
 
 def is_unstable(values: Sequence[float]) -> bool:
-    """Say whether a series drifts or splits into two bands; False if the series is too short.
+    """Return whether a series drifts or splits into two bands; False if the series is too short.
 
     A drift is a change of more than a tenth of the median from end to end, with a significant
     Kendall's tau (p below 0.001). Two bands are more than a tenth of the median apart, and the gap
@@ -198,7 +198,7 @@ def _drifts(series: NDArray[np.float64]) -> bool:
 
 
 def _splits(series: NDArray[np.float64]) -> bool:
-    """Say whether the values form two bands, from the best division of the sorted values (Otsu
+    """Return whether the values form two bands, from the best division of the sorted values (Otsu
     1979)."""
     import numpy as np
 

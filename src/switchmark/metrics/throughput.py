@@ -77,29 +77,29 @@ def trial_rates_pps(trials: Sequence[TrialResult], *, steady: bool) -> list[floa
 
 
 def of_steady_part(test: Test) -> bool:
-    """Say whether the rate of a test is R+, measured in the steady part of its trials."""
+    """Return whether the rate of a test is R+, measured in the steady part of its trials."""
     return test.search == "max"
 
 
 def is_lower_bound(verdict: str) -> bool:
-    """Say whether the traffic program limited the rate, so the switch may be faster."""
+    """Return whether the traffic program limited the rate, so the switch may be faster."""
     return verdict in ("sender", "receiver")
 
 
 def is_of_search(record: Record) -> bool:
-    """Say whether a search with many trials set the load of the trials in the figure. Such a search
-    is one value, or one value for each repeat."""
+    """Return whether a search with many trials set the load of the trials in the figure. Such a
+    search is one value, or one value for each repeat."""
     return record.search is not None and record.search.trials > len(record.trials)
 
 
 def is_unstable(trial: TrialResult) -> bool:
-    """Say whether the arrivals of a trial drift or split into two bands over its intervals."""
+    """Return whether the arrivals of a trial drift or split into two bands over its intervals."""
     within = trial.intervals[: trial.elapsed_ns // trial.interval_ns]
     return trial.spec.frames is None and statistics.is_unstable(within[1:-1])
 
 
 def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Say whether a test with `until_certain` did not reach the requested precision."""
+    """Return whether a test with `until_certain` did not reach the requested precision."""
     searched = any(trial.spec.repeat > 1 for trial in trials)
     repeats = _by_search(trials) if searched else [(trial,) for trial in trials]
     if test.until_certain is None or len(repeats) < MIN_REPEATS:
@@ -110,7 +110,7 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
 
 
 def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
-    """Say whether the figures of a test rise or fall from the first repeat to the last."""
+    """Return whether the figures of a test rise or fall from the first repeat to the last."""
     repeats = _by_search(trials)
     repeats = repeats if len(repeats) > 1 else [(trial,) for trial in trials]
     each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
@@ -118,7 +118,7 @@ def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
 
 
 def of_latency(test: Test) -> bool:
-    """Say whether the figure of a test is a latency rather than a rate."""
+    """Return whether the figure of a test is a latency rather than a rate."""
     return test.dimension == "latency" or test.search == "latency-at-load"
 
 

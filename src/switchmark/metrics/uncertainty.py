@@ -61,7 +61,7 @@ def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
 
 
 def _is_noted(stamps: Stamps) -> bool:
-    """Say whether the kernel or a device took receive timestamps."""
+    """Return whether the kernel or a device took receive timestamps."""
     return stamps.by in ("kernel", "device") and stamps.noted > 0
 
 

@@ -178,7 +178,7 @@ def _blame(trial: TrialResult) -> dict[Blamed, int]:
 
 
 def _saturates(trial: TrialResult) -> bool:
-    """Say whether the sender sent at full rate for the whole trial."""
+    """Return whether the sender sent at full rate for the whole trial."""
     return trial.spec.rate_pps is None and trial.spec.frames is None
 
 
@@ -248,8 +248,8 @@ def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | 
 
 
 def _is_busy_receiver(trial: TrialResult, evidence: VerdictEvidence, together: bool) -> bool:
-    """Say whether the receiver was busy all the time. A receiver that takes turns with the sender
-    finds a burst at every poll even if it keeps up, so there only frames that waited longer
+    """Return whether the receiver was busy all the time. A receiver that takes turns with the
+    sender finds a burst at every poll even if it keeps up, so there only frames that waited longer
     count."""
     behind = evidence.lost_by.get("receiver", 0) + trial.late
     if together and behind <= _MATTERS * trial.tx_frames * trial.copies:
@@ -321,7 +321,7 @@ def _below(
     cables: int = 1,
     share: float = _BELOW_DIRECT,
 ) -> bool:
-    """Say whether the rate of a trial is below a share of the baseline, with separate intervals.
+    """Return whether the rate of a trial is below a share of the baseline, with separate intervals.
     With copies, rates are per copy."""
     _, middle, high = (pps / trial.copies for pps in rate_interval(trial))
     low, there, _ = (pps / cables for pps in on_cables)

@@ -76,7 +76,8 @@ class Question:
 
     @property
     def is_of_shares(self) -> bool:
-        """Say whether the metric may be 0, so that differences are compared instead of ratios."""
+        """Return whether the metric may be 0, so that differences are compared instead of
+        ratios."""
         try:
             return figure_of(self.metric).unit == "share"
         except UsageError:
@@ -227,7 +228,7 @@ class Question:
         return self.of_loads or (self.of_sizes and not is_relative)
 
     def _open(self, side: Repeats, *, up: bool = True) -> bool:
-        """Say whether the true figure of a side may be greater than measured, or smaller."""
+        """Return whether the true figure of a side may be greater than measured, or smaller."""
         if up and self._is_bound(side):
             return True
         return side.lowered if up == figure_of(self.metric).more_is_better else side.raised

@@ -40,7 +40,7 @@ class Measured:
 
     @property
     def is_relative(self) -> bool:
-        """Say whether its load is a share of its maximum rate."""
+        """Return whether its load is a share of its maximum rate."""
         return self.record.test.parsed_rate.share is not None
 
 
@@ -89,7 +89,7 @@ class Point:
     measured: Measured | None = None
 
     def is_at(self, at: At) -> bool:
-        """Say whether the point matches on all of these axes."""
+        """Return whether the point matches on all of these axes."""
         for axis, words in at.items():
             among = words if isinstance(words, list) else [words]
             if self.axes.get(axis) not in [meaning(axis, word) for word in among]:

@@ -32,7 +32,7 @@ def break_of(
     """Return the `x` of the knee at which two connected straight lines best fit the means of the
     values, with the lowest and the highest `x` at which they fit equally well within chance.
 
-    None for fewer than five points, and if two lines fit no better than one line.
+    None if there are fewer than five points, or if two lines fit hardly better than one line.
     """
     if len(xs) < 5:
         return None
@@ -59,7 +59,7 @@ def _by_chance(values: Sequence[Sequence[float]], least: float) -> float:
     """Return by how much chance may increase the squared misfit of the right lines.
 
     The estimate comes from the variance of the values at each point. If the lines miss the points
-    by more than that, it comes from the misfit.
+    by far more than that, or if points have a single value, it comes from the misfit.
     """
     free = len(values) - 4
     missed = least / free

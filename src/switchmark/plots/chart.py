@@ -105,5 +105,5 @@ def _natural(text: str) -> list[tuple[float, str]]:
 
 
 def spans(marks: Sequence[Mark]) -> bool:
-    """Say whether some of these marks have an interval."""
+    """Return whether some of these marks have an interval."""
     return any(mark.low is not None and mark.low != mark.high for mark in marks)

@@ -126,7 +126,7 @@ def layers_of(chart: Chart) -> list[Spec]:
 
 
 def _beside_each_other(chart: Chart) -> bool:
-    """Say whether bars of several series share a position and must be grouped."""
+    """Return whether bars of several series share a position and must be grouped."""
     places = [(mark.panel, mark.row, mark.x) for mark in (*chart.marks, *chart.second)]
     several = len(chart.series_names()) > 1 and bool(chart.x.words)
     return several and len(set(places)) < len(places)

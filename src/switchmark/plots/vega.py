@@ -76,8 +76,8 @@ def together(specifications: Sequence[Spec]) -> Spec:
 
 
 def _far_apart(chart: Chart) -> bool:
-    """Say whether a common scale would leave some panels empty. Such panels get separate scales and
-    a note."""
+    """Return whether a common scale would leave some panels empty. Such panels get separate scales
+    and a note."""
     if chart.y.log or chart.rows or chart.second or chart.kind == "heat":
         return False
     highest: dict[str, float] = {}

@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def is_whole(self) -> bool:
-        """Say whether both tests were measured."""
+        """Return whether both tests were measured."""
         return all(
             bool(records) and all(record.status == "ok" for record in records)
             for records in self.sides
@@ -57,7 +57,7 @@ class Pair:
 
     @property
     def is_lacking(self) -> bool:
-        """Say whether a test is missing from the comparison: it failed, it was refused, or the
+        """Return whether a test is missing from the comparison: it failed, it was refused, or the
         later run lacks it. A measured test that only the later run has is not missing."""
         if self.base:
             return not self.is_whole
@@ -65,7 +65,7 @@ class Pair:
 
     @property
     def is_undecided(self) -> bool:
-        """Say whether both tests were measured without a decision."""
+        """Return whether both tests were measured without a decision."""
         return self.is_whole and not self.difference.is_decided
 
 
@@ -204,7 +204,7 @@ def _pairs(
 
 
 def _is_about(condition: Condition, pair: Pair) -> bool:
-    """Say whether a condition applies to the figure of a pair."""
+    """Return whether a condition applies to the figure of a pair."""
     if condition.is_undecided:
         return True
     if condition.figure is None:

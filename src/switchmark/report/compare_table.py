@@ -86,7 +86,7 @@ def name_of(pair: Pair, axes: Names) -> str:
 
 
 def _is_one_test(pair: Pair) -> bool:
-    """Say whether the same test was measured in two runs."""
+    """Return whether the same test was measured in two runs."""
     return bool(pair.base) and identity(pair.base[0].test) == identity(pair.test)
 
 

@@ -67,7 +67,7 @@ def parse_conditions(texts: Sequence[str]) -> list[Condition]:
 
 
 def _receives_nothing(difference: Difference) -> bool:
-    """Say whether frames were received before and none after. The change has no ratio, but it is
+    """Return whether frames were received before and none after. The change has no ratio, but it is
     not chance."""
     before, after = difference.before, difference.after
     return (

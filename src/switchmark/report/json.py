@@ -75,7 +75,8 @@ def asked_pps(record: Record) -> float | None:
 
 
 def is_bound(record: Record) -> bool:
-    """Say whether the traffic program limited the rate of a test, so the switch may be faster."""
+    """Return whether the traffic program limited the rate of a test, so the switch may be
+    faster."""
     return record.status == "ok" and is_lower_bound(record.verdict)
 
 

@@ -152,6 +152,6 @@ def _search(search: SearchResult, finals: int) -> list[str]:
 
 
 def _is_unmet(one: OneSearch, name: str) -> bool:
-    """Say whether no rate met a goal in one search."""
+    """Return whether no rate met a goal in one search."""
     own = [goal for goal in one.goals if goal.goal == name]
     return all(goal.burst_frames is None and goal.rate_pps is None for goal in own)

@@ -270,7 +270,7 @@ def _here(point: Point, record: Record | None, name: str) -> str:
 
 
 def _is_doubted(claim: Claim, result: Judged) -> bool:
-    """Say whether a claim uses a record with doubts."""
+    """Return whether a claim uses a record with doubts."""
     by_point = {
         id(point): record for point, record in zip(result.points, result.records, strict=True)
     }
