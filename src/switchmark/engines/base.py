@@ -45,9 +45,8 @@ class Engine:
     needs the Linux `capabilities` (without `CAP_`) and the device files `devices`.
 
     `chosen_for` are the kinds of ports for which `--engine auto` may choose the engine (None: all
-    that it opens). `sees_tags`: the engine sees VLAN tags that a kernel switch passes in metadata
-    outside the frame, as senders on interfaces insert them; `auto` skips other engines for tagged
-    frames.
+    that it opens). `sees_tags`: the engine also sees a VLAN tag that the kernel passes next to the
+    frame, in the metadata of the skb. `auto` chooses no other engines for tagged frames.
     """
 
     name: str

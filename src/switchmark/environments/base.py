@@ -103,7 +103,7 @@ class Environment(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """Return the version, or raise Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with the reason."""
 
     @abstractmethod
     def create(self, node: Node, needs: Needs) -> Plan:

@@ -76,15 +76,15 @@ class Function(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """Return the version, or raise Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with the reason."""
 
     @abstractmethod
     def start(self, hosted: Hosted) -> Plan:
-        """Return the steps that start the program in its node. A program of the traffic process
-        opens its ports later."""
+        """Return the steps that start the program in its node. A function that the traffic program
+        plays opens its ports later."""
 
     def accepts(self, hosted: Hosted) -> str | None:
-        """Return the reason why the function cannot have such ports, or None if it can."""
+        """Return the reason why the function does not support such ports; None if it does."""
         return None
 
     def settled(self, hosted: Hosted) -> Plan:

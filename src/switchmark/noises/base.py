@@ -31,7 +31,7 @@ class Noise(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """Return the version, or raise Unavailable with what is missing."""
+        """Return the version, or raise Unavailable with the reason."""
 
     @abstractmethod
     def start(self, site: Site) -> Plan:

@@ -132,7 +132,7 @@ class Switch(ABC):
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
-        """Return the version of the switch, or raise Unavailable with what is missing."""
+        """Return the version of the switch, or raise Unavailable with the reason."""
 
     @abstractmethod
     def start(self, wiring: Wiring) -> Plan:
@@ -144,7 +144,7 @@ class Switch(ABC):
         return False
 
     def accepts(self, wiring: Wiring) -> str | None:
-        """Return the reason why the switch does not support this wiring, or None if it does."""
+        """Return the reason why the switch does not support this wiring; None if it does."""
         return None
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:

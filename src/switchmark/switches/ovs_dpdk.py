@@ -195,8 +195,8 @@ class OvsDpdk(Switch):
         )
 
     def join(self, wiring: Wiring) -> Plan:
-        # The functions listen by now; OVS retries a missing socket only after 1 s. OVS takes an
-        # arbitrary time to create the ports, as to start: a port number shows that it has finished.
+        # The functions listen by now; OVS retries a missing socket only after 1 s. The time to
+        # create the ports varies, so the steps wait for a port number.
         last = vsctl(wiring, "get", "Interface", _interface(wiring.ports[-1]), "ofport")
         return (
             Run(

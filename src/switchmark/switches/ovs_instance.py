@@ -97,7 +97,8 @@ def on_host(wiring: Wiring, datapath: str) -> Plan:
     of this type there: `system` (the kernel's) or `netdev`.
 
     The interface of a datapath has the same name in every instance and outlives its daemon. The
-    daemon creates the interface of the kernel's datapath itself, and takes over all existing ones.
+    daemon creates the interface of the kernel's datapath itself, and takes over all existing
+    datapaths of the kernel.
     """
     if wiring.at.isolated:
         return ()

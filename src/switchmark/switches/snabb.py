@@ -131,8 +131,8 @@ def _script(wiring: Wiring) -> str:
 
 
 def _made(wiring: Wiring) -> tuple[int, int]:
-    """Return the number of frames that fill all links, and the number of steps that allocate
-    them."""
+    """Return the number of frames to allocate, enough to fill all links, and the number of
+    allocation steps."""
     wanted = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
     made = steps = 0
     while made < wanted:

@@ -22,7 +22,7 @@ _MODES = {Semantics.PATCH: "io", Semantics.STATIC: "mac"}
 _HEADROOM = 128
 _LAYER_2 = 18 + 4  # Ethernet header and FCS, and a VLAN tag
 _DESCRIPTORS = 1024
-_RINGS = 128  # it prints 280 bytes per ring to a pipe of 64 KiB that nobody reads
+_RINGS = 128  # it prints 280 bytes per pair of queues to a pipe of 64 KiB that nobody reads
 _CACHE = 512  # mbufs that a core may hold back: the pool allows twice the cache size
 
 

@@ -3,9 +3,9 @@
 It runs with vpp's recommended defaults: 16384 buffers per NUMA node (more are "needed only in
 scenarios with large number of interfaces and worker threads"; docs/configuration/reference.rst),
 vectors of at most 256 frames, a worker per core, and a main thread on another core that forwards
-nothing (`cpu`). Rings have 1024 descriptors ("the qsz should be 1024";
-docs/usecases/vhost/vhost02.rst), also for memif; the function sets those of vhost-user ports.
-SWITCHMARK_VPP names the program if it is not on PATH; `vppctl` is in the same folder.
+nothing (`cpu`). Rings have 1024 descriptors, also for memif ("the qsz should be 1024";
+docs/usecases/vhost/vhost02.rst). Functions set the ring length of vhost-user ports. SWITCHMARK_VPP
+names the program if it is not on PATH; `vppctl` is in the same folder.
 """
 
 from __future__ import annotations
