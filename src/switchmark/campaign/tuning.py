@@ -1,5 +1,5 @@
 """The search for the settings of switches: the tests that try settings, and the comparison that
-follows. A run folder stores the requested tests in one file of this module.
+follows. This module keeps the requested tests in one file of the run folder.
 
 One rule applies to all switches. Settings are values of axes (`Axis.tries`) that a switch follows
 (`Switch.resources`) and that the user left open. They come from points that fill the space of all

@@ -75,7 +75,8 @@ def rate_of(record: Record) -> Rate | None:
     repeats = repeats_of([record], FIGURES["rate"])
     if not repeats.values:
         return None
-    # On a cable the sender and the receiver are measured. Testbeds do not take turns.
+    # On a cable the limit of the sender or the receiver is the result itself, not a bound.
+    # Testbeds do not take turns.
     return Rate(replace(repeats, bound=False, rounds=()))
 
 

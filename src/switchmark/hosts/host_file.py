@@ -144,7 +144,7 @@ def check_ssh_option(option: str) -> None:
 
 
 def _check_machine(name: str, entry: HostEntry) -> None:
-    """Raise ValueError for keys that a virtual machine cannot have, or that only one can have."""
+    """Raise ValueError for an invalid key: some need a virtual machine, some forbid it."""
     if entry.vm and (entry.address or entry.ssh_options):
         raise ValueError(f"{name} is a machine that is booted here: it has no address of yours")
     for nic in entry.nics.values():

@@ -90,7 +90,7 @@ class SoftirqTimes:
             then, now = before.daemon[cpu], self.daemon[cpu]
             daemon = None if then is None or now is None else (now - then) / elapsed
             cpus[str(cpu)] = InterruptTimes(irq=irq, softirq=softirq, ksoftirqd=daemon)
-            if within:  # a thread pays for interrupts in its time; only ksoftirqd pays for its own
+            if within:  # a thread pays for its interrupts; ksoftirqd's time is extra
                 outside.append(daemon if softirq else 0.0)
             else:
                 outside.append(irq + softirq if within is False or not irq + softirq else None)
