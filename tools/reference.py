@@ -54,7 +54,10 @@ def pages() -> Iterator[tuple[str, str]]:
             index.append((f"[{folder}]({folder}.md)", meaning))
     yield "axes.md", page("Axes", "The axes of a test, in campaign files and as options.", axes())
     lead = (
-        "Reasons not to trust a trial. `--rerun N` repeats a trial with a temporary doubt. "
+        "Reasons not to trust a trial. A doubt of severity `information` is about the set-up or "
+        "the spread of a figure. `caution` says that the figure may be wrong, and `invalid` that "
+        "it is not the figure that was asked for. `--rerun N` repeats a trial with a temporary "
+        "doubt. "
         "The guide explains [doubts in a comparison](../guide/trust.md#doubts-in-a-comparison)."
     )
     yield "doubts.md", page("Doubts", lead, doubts())
@@ -226,14 +229,15 @@ def sentence(text: str) -> str:
 
 
 def doubts() -> Iterator[tuple[str, ...]]:
-    """Yield every doubt with its threshold, its cure and how it may have falsified a figure."""
+    """Yield every doubt with its severity, threshold, cure and effect on a figure."""
     from switchmark.metrics.doubts import SPOILS, TABLE
 
-    yield ("doubt", "raised when", "meaning", "cure", "temporary", "in a comparison")
+    yield ("doubt", "severity", "raised when", "meaning", "cure", "temporary", "in a comparison")
     for doubt in TABLE.values():
         passing = "yes" if doubt.passing else ""
         spoils = SPOILS[doubt.spoils] + (" (latency only)" if doubt.only_latency else "")
-        yield (f"`{doubt.name}`", doubt.threshold, doubt.meaning, doubt.cure, passing, spoils)
+        words = (doubt.severity, doubt.threshold, doubt.meaning, doubt.cure, passing, spoils)
+        yield (f"`{doubt.name}`", *words)
 
 
 def axes() -> Iterator[tuple[str, ...]]:

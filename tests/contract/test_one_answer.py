@@ -180,7 +180,7 @@ def truth_of(records: Sequence[Record]) -> Said:
     return said
 
 
-_UNDECIDED = ("no difference is shown", "cannot be ranked", "are not compared", "no order")
+_UNDECIDED = ("is not significant", "cannot be ranked", "are not compared", "no order")
 
 
 def said_by(sentences: Sequence[str]) -> Said:
@@ -188,16 +188,16 @@ def said_by(sentences: Sequence[str]) -> Said:
     said: Said = {}
     for clause in (each for sentence in sentences[:1] for each in sentence.split("; ")):
         names = sorted((n for n in NAMES if n in clause), key=clause.index)
-        if "times what" in clause or "median" in clause:
+        if "times as much as" in clause or "median" in clause:
             leader = names[0]
-            others, word = re.findall(r"times what ([\w-]+) do", clause), "better"
+            others, word = re.findall(r"times as much as ([\w-]+)", clause), "better"
         elif "as long" in clause:
             others, word = names, "better"
         elif "the same within" in clause:
             leader, others = (names[0], names[1:]) if "are the same" in clause else (leader, names)
             word = "same"
         elif any(each in clause.lower() for each in _UNDECIDED):
-            if not clause.startswith(("against", "of ")):
+            if not clause.startswith(("the difference from", "of ")):
                 leader, names = names[0], names[1:]
             others, word = names, "undecided"
         else:
@@ -244,9 +244,10 @@ def test_what_is_said_of_two_depends_on_all_results_of_their_run() -> None:
     assert set(truth_of(calm).values()) == {"better", "worse"}
 
 
-def test_run_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("explain", [False, True])
+def test_run_says_it(folder: Path, explain: bool, capsys: pytest.CaptureFixture[str]) -> None:
     records = read_records(folder)
-    print_report(records, False)
+    print_report(records, explain=explain)
     first = capsys.readouterr().out.split("\n\n")[0]
     sentences = re.split(r"\.\n(?=\S)", first.rstrip(".\n"))
     assert_told(said_by([" ".join(each.split()) for each in sentences]), records, whole=False)

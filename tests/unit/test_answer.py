@@ -96,32 +96,33 @@ def searches(
 
 FAST, SLOW = (300e3, 310e3, 290e3) * 4, (150e3, 152e3, 148e3) * 4
 ALIKE = (300e3, 290e3, 310e3, 310e3, 290e3, 300e3) * 2
-TOGETHER = "These comparisons hold with 95 % confidence, all of this run together."
+TOGETHER = "All comparisons of this run together hold with 95 % confidence."
 
 
 def test_one_test_is_answered_by_its_figure_and_its_limit() -> None:
-    assert answer([of_rates(FAST)]) == ["linux-bridge carries 300 kpps [290, 310]."]
+    assert answer([of_rates(FAST)]) == ["linux-bridge forwards 300 kpps [290, 310]."]
     bound = of_rates(FAST, found={"verdict": "sender"})
     assert answer([bound]) == [
-        "linux-bridge carries at least 300 kpps [290, 310], where the sender was the limit."
+        "linux-bridge forwards at least 300 kpps [290, 310], limited by the sender."
     ]
     unknown = of_rates(FAST[:1], found={"verdict": "unknown"})
     assert answer([unknown]) == [
-        "linux-bridge carries 300 kpps (1 trial), and what was the limit is not known."
+        "linux-bridge forwards 300 kpps (1 trial), limited by an unknown part."
     ]
 
 
 def test_who_leads_by_how_much_and_who_does_not_differ() -> None:
     records = [of_rates(FAST), of_rates(SLOW, switch="ovs"), of_rates(ALIKE, switch="ip-forward")]
     assert answer(records) == [
-        "linux-bridge carries 300 kpps [290, 310]: 1.9 to 2.1 times what ovs does; against "
-        "ip-forward no difference is shown: about 127 rounds would tell (--repeat 127).",
+        "linux-bridge forwards 300 kpps [290, 310]: 1.9 to 2.1 times as much as ovs; the "
+        "difference from ip-forward is not significant (about 127 rounds would decide: --repeat "
+        "127).",
         TOGETHER,
     ]
 
 
 def test_what_is_the_same_is_said_to_be_so() -> None:
-    """Within 1 %, which is another thing than that no difference is shown."""
+    """Within 1 %, which is more than a difference that is not significant."""
     steady, close = (3e5, 3.01e5, 2.999e5) * 4, (3.003e5, 3e5, 2.997e5) * 4
     records = [of_rates(steady, switch="a"), of_rates(close, switch="b")]
     assert answer(records) == [
@@ -138,12 +139,15 @@ def test_the_same_is_said_once_of_all_cases() -> None:
         for n in (1, 2, 3)
         for switch, rates in (("a", FAST), ("b", SLOW))
     ]
-    assert answer(records) == ["In all 3 cases: a carries 1.9 to 2.1 times what b does.", TOGETHER]
+    assert answer(records) == [
+        "In all 3 cases: a forwards 1.9 to 2.1 times as much as b.",
+        TOGETHER,
+    ]
     other = of_rates(FAST, switch="b", frame_size=64)
     assert answer([records[0], other, *records[2:]]) == [
-        "64 B: between a (300 kpps [290, 310]) and b (300 kpps [290, 310]) no difference is shown: "
-        "about 173 rounds would tell (--repeat 173).",
-        "128 B and 192 B: a carries 1.9 to 2.1 times what b does.",
+        "64 B: the difference between a (300 kpps [290, 310]) and b (300 kpps [290, 310]) is not "
+        "significant (about 173 rounds would decide: --repeat 173).",
+        "128 B and 192 B: a forwards 1.9 to 2.1 times as much as b.",
         TOGETHER,
     ]
 
@@ -151,7 +155,7 @@ def test_the_same_is_said_once_of_all_cases() -> None:
 def test_other_axes_than_the_switch_are_compared_too() -> None:
     records = [of_rates(FAST, engine="xdp"), of_rates(SLOW, engine="raw")]
     assert answer(records) == [
-        "linux-bridge with xdp carries 300 kpps [290, 310]: 1.9 to 2.1 times what raw does.",
+        "linux-bridge with xdp forwards 300 kpps [290, 310]: 1.9 to 2.1 times as much as raw.",
         TOGETHER,
     ]
     records = [
@@ -160,7 +164,7 @@ def test_other_axes_than_the_switch_are_compared_too() -> None:
         for engine, rates in (("xdp", FAST), ("raw", SLOW))
     ]
     said, _ = answer(records)
-    assert said.startswith("In both cases: linux-bridge with xdp carries 1.9 to 2.1 times what")
+    assert said.startswith("In both cases: linux-bridge with xdp forwards 1.9 to 2.1 times as")
 
 
 def test_a_case_names_the_axis_of_a_word_that_several_axes_have() -> None:
@@ -185,8 +189,8 @@ def test_of_a_bound_no_order_is_told_against_it() -> None:
     ]
     high = of_rates(FAST, found={"verdict": "receiver"})
     assert answer([high, of_rates(SLOW, switch="ovs")]) == [
-        "linux-bridge carries at least 300 kpps [290, 310], where the receiver was the limit: "
-        "at least 1.9 times what ovs does.",
+        "linux-bridge forwards at least 300 kpps [290, 310], limited by the receiver: "
+        "at least 1.9 times as much as ovs.",
         TOGETHER,
     ]
 
@@ -194,13 +198,13 @@ def test_of_a_bound_no_order_is_told_against_it() -> None:
 def test_a_load_that_all_carry_ranks_nobody() -> None:
     offered = {"verdict": "offered-load"}
     records = [of_rates(FAST, found=offered, switch=switch, rate="300000") for switch in "ab"]
-    assert answer(records) == ["a and b carry all that is offered."]
+    assert answer(records) == ["a and b forward all of the offered load."]
     rates = [
         of_rates([pps] * 3, found=offered, rate=rate)
         for pps, rate in ((1e5, "100kpps"), (2e5, "200kpps"))
     ]
     assert answer(rates) == [
-        "linux-bridge carries all that is offered, at rate 200kpps and rate 100kpps."
+        "linux-bridge forwards all of the offered load, at rate 200kpps and rate 100kpps."
     ]
 
 
@@ -234,7 +238,7 @@ def test_too_few_trials_show_no_order() -> None:
 
 def test_three_trials_have_no_interval_and_may_show_an_order() -> None:
     assert answer([of_rates(FAST[:3]), of_rates(SLOW[:3], switch="ovs")]) == [
-        "linux-bridge carries 300 kpps (290 to 310 in 3 trials): 1.8 to 2.2 times what ovs does.",
+        "linux-bridge forwards 300 kpps (290 to 310 in 3 trials): 1.8 to 2.2 times as much as ovs.",
         TOGETHER,
     ]
     assert len(answer([of_rates(FAST[:3]), of_rates(ALIKE[:3], switch="ovs")])) == 1
@@ -276,7 +280,7 @@ def test_latency_is_led_by_the_least() -> None:
         TOGETHER,
     ]
     (said,) = answer([of_delays(soon[:5], switch=switch) for switch in "ab"])
-    assert "no difference is shown" in said
+    assert "is not significant" in said
 
 
 def test_a_latency_that_is_no_larger_than_its_error_is_a_bound() -> None:
@@ -293,25 +297,24 @@ def test_latency_and_throughput_are_answered_apart() -> None:
         *(of_delays((200,) * 12, switch="a"), of_delays((100,) * 12, switch="b")),
     ]
     one, other, _ = answer(records)
-    assert one.startswith("a carries 300 kpps")
+    assert one.startswith("a forwards 300 kpps")
     assert "of b is 100 ns [100, 100]; a takes" in other
 
 
 def test_different_work_is_said_to_be_so() -> None:
     routed = of_rates(SLOW, found={"semantics": "routed"}, switch="ip-forward")
     assert answer([of_rates(FAST), routed])[1] == (
-        "They do different work (linux-bridge learning; ip-forward routed): side by side, and no "
-        "ranking."
+        "They do different work (linux-bridge learning; ip-forward routed): do not rank them."
     )
 
 
 def test_the_cable_is_no_switch() -> None:
     cable = of_rates((500e3,) * 5, found={"verdict": "sender"}, switch="direct")
     assert answer([cable, of_rates(FAST)]) == [
-        "linux-bridge carries 300 kpps [290, 310].",
-        "On a cable arrive 500 kpps, without any switch.",
+        "linux-bridge forwards 300 kpps [290, 310].",
+        "Baseline (no switch): 500 kpps.",
     ]
-    assert answer([cable]) == ["On a cable arrive 500 kpps, without any switch."]
+    assert answer([cable]) == ["Baseline (no switch): 500 kpps."]
 
 
 def test_what_failed_or_was_refused_is_named() -> None:
@@ -328,7 +331,7 @@ def test_what_failed_or_was_refused_is_named() -> None:
 def test_functional_results_are_left_out() -> None:
     crowded = of_rates(FAST, found={"doubts": ("cores-overcommitted",)}, switch="ovs")
     assert answer([of_rates(SLOW), crowded]) == [
-        "linux-bridge carries 150 kpps [148, 152].",
+        "linux-bridge forwards 150 kpps [148, 152].",
         "Left out, as too many parts share a core: ovs.",
     ]
 
@@ -336,7 +339,7 @@ def test_functional_results_are_left_out() -> None:
 def test_doubted_figures_are_counted() -> None:
     doubted = of_rates(SLOW, found={"doubts": ("clock",)}, switch="ovs")
     assert answer([of_rates(FAST), doubted])[-1] == (
-        "1 of these 2 tests are doubted: see their rows."
+        "1 of these 2 tests have doubts: see their rows."
     )
 
 
@@ -354,7 +357,7 @@ def test_searches_that_are_repeated_are_compared_by_what_each_found() -> None:
         searches((120e3, 121e3, 119e3, 118e3, 122e3), switch="ovs"),
     ]
     assert answer(records) == [
-        "NDR: linux-bridge carries 236 kpps [231, 240]: 1.9 to 2.1 times what ovs does.",
+        "NDR: linux-bridge forwards 236 kpps [231, 240]: 1.9 to 2.1 times as much as ovs.",
         TOGETHER,
     ]
 
@@ -376,7 +379,7 @@ def test_bursts_are_compared_as_bursts() -> None:
     ]
     assert answer(records)[0] == (
         "back-to-back: linux-bridge takes a burst of 5000 frames (4990 to 5010 in 3 searches): "
-        "1.9 to 2.1 times what ovs does."
+        "1.9 to 2.1 times as much as ovs."
     )
 
 
@@ -395,7 +398,7 @@ def test_many_names_are_counted() -> None:
     records = [of_rates(FAST, switch="a")]
     records += [of_rates([rate / n for rate in SLOW], switch=f"b{n}") for n in range(1, 8)]
     assert answer(records) == [
-        "a carries 300 kpps [290, 310]: 1.9 to 15 times what 7 others do.",
+        "a forwards 300 kpps [290, 310]: 1.9 to 15 times as much as 7 others.",
         TOGETHER,
     ]
     assert listed(["a", "b"]) == "a and b"
@@ -435,8 +438,8 @@ def test_no_sentence_claims_more_than_the_differences_say(
     }
     said = " ".join(answer(list(records.values())))
     results = Results.of(records.values())
-    for leader, claims in re.findall(r"(s\d) carries (.*?times what [^.;]*)", said):
-        for other in re.findall(r"times what (s\d) does", claims):
+    for leader, claims in re.findall(r"(s\d) forwards (.*?times as much as [^.;]*)", said):
+        for other in re.findall(r"times as much as (s\d)", claims):
             told = results.difference(records[leader], records[other])
             assert told.is_decided
             assert told.better is told.before
@@ -495,7 +498,7 @@ ANSWERED = {
         "linux-bridge (80.1 kpps, 69.3 to 102 in 3 trials) cannot be ranked above ovs (41.5 kpps, "
         "34.9 to 42.4 in 3 trials): disturbances (host-busy and verdict host) may have set them "
         "apart.",
-        "On a cable arrive 98.7 kpps, without any switch.",
+        "Baseline (no switch): 98.7 kpps.",
     ),
     "four sizes": (
         "No order is shown with fewer than three trials (--repeat 5): linux-bridge with 256 B "
@@ -503,26 +506,24 @@ ANSWERED = {
         "(57.2 kpps, 1 trial).",
     ),
     "mlr": (
-        "NDR: linux-bridge carries 82.3 kpps (1 search, found to within 0.5 %), where the "
-        "host was the limit.",
-        "PDR 0.5 %: linux-bridge carries 82.3 kpps (1 search, found to within 0.5 %), where the "
-        "host was the limit.",
+        "NDR: linux-bridge forwards 82.3 kpps (1 search, found to within 0.5 %), limited by the "
+        "host.",
+        "PDR 0.5 %: linux-bridge forwards 82.3 kpps (1 search, found to within 0.5 %), limited by "
+        "the host.",
     ),
     "ndr": (
-        "NDR: linux-bridge carries 141 kpps (1 search, found to within 0.49 %), where the "
-        "host was the limit.",
+        "NDR: linux-bridge forwards 141 kpps (1 search, found to within 0.49 %), limited by the "
+        "host.",
     ),
     "latency-at-load": (
         "At the highest load: the median one-way delay of linux-bridge is 1.96 ms (1 search).",
     ),
     "back-to-back": (
         "back-to-back: linux-bridge takes a burst of at least 14640 frames (1 search), "
-        "where the sender was the limit.",
+        "limited by the sender.",
     ),
-    "docker": (
-        "linux-bridge carries at least 83.6 kpps (1 trial), where the sender was the limit.",
-    ),
-    "vm": ("linux-bridge carries 4.86 kpps (1 trial), where the host was the limit.",),
+    "docker": ("linux-bridge forwards at least 83.6 kpps (1 trial), limited by the sender.",),
+    "vm": ("linux-bridge forwards 4.86 kpps (1 trial), limited by the host.",),
     "refused": ("Nothing was measured: 1 refused.",),
 }
 

@@ -153,16 +153,48 @@ def test_a_table_is_as_wide_as_the_terminal_or_as_it_is_asked_to_be(
     cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    narrow, wide = cli("run", "--quiet").out, cli("run", "--quiet", "--wide").out
+    narrow, wide = cli("run", "--quiet", "--explain").out, cli("run", "--quiet", "--wide").out
     tables = [text.split("\n\n")[1].splitlines() for text in (narrow, wide)]
     assert max(map(len, tables[0])) <= 80 < max(map(len, tables[1]))
     assert ("no room for: " in narrow, "no room for: " in wide) == (True, False)
 
 
-def test_what_is_printed_into_a_pipe_has_100_columns(cli) -> None:
+def test_what_is_printed_into_a_pipe_has_80_columns_and_100_with_explanations(cli) -> None:
     axes = ("--switch", "linux-bridge,ovs,ip-forward,macvlan", "--engine", "raw,raw-mmsg,udp")
-    ended = cli("run", *axes, "--frame-size", "64,1518", "--burst", "1,32", "--quiet")
-    assert 80 < max(map(len, ended.out.splitlines())) <= 100
+    more = ("--frame-size", "64,1518", "--burst", "1,32", "--quiet")
+    assert 60 < max(map(len, cli("run", *axes, *more).out.splitlines())) <= 80
+    assert 80 < max(map(len, cli("run", *axes, *more, "--explain").out.splitlines())) <= 100
+
+
+def test_five_switches_at_one_load_take_24_lines(cli, outcome) -> None:
+    verdicts = {"direct": "sender", "ovs": "switch", "macvlan": "host"}
+    doubts = {"ovs": ("cpu-stolen", "not-isolated"), "macvlan": ("cpu-stolen",)}
+    outcome(
+        lambda test: {
+            "verdict": verdicts.get(test.switch, "unknown"),
+            "doubts": doubts.get(test.switch, ("not-isolated",)),
+            "semantics": "learning",
+        }
+    )
+    switches = "direct,linux-bridge,ovs,ip-forward,macvlan"
+    ended = cli("run", "--switch", switches, "--engine", "raw-mmsg", "--quiet")
+    lines = ended.out.splitlines()
+    assert len(lines) + len(ended.err.splitlines()) <= 24
+    assert max(map(len, lines)) <= 80
+    table = lines[lines.index(next(line for line in lines if line.startswith("─"))) - 1 :]
+    columns = ("switch", "received (min..max)", "lost", "limited by")
+    assert [name for name in columns if name in table[0]] == list(columns)
+    rows = {row.split()[0]: row for row in table[2:7]}
+    assert rows["direct"].endswith("generator (sender)")
+    assert rows["ovs"].endswith("!")
+    assert rows["macvlan"].endswith("!")
+    assert rows["linux-bridge"].endswith("unknown")
+    said = " ".join(" ".join(lines[lines.index("", 8) :]).split())
+    assert said == (
+        "! the virtual machine shares its cores with other guests (cpu-stolen, 2 of 5 tests): "
+        "those figures may be wrong. Fix: --rerun 3, or a machine that is not shared. --explain "
+        "says more."
+    )
 
 
 def test_a_campaign_is_run_with_axes_of_the_command_line(cli, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from switchmark.metrics.doubts import SPOILS, TABLE, spoiled
 from switchmark.model.record import Record, TrialResult, TrialSpec, Verdict
 from switchmark.model.test import Test
+from switchmark.report.brief import brief_notes, severity_of
 
 
 def trial(*doubts: str, verdict: Verdict = "switch") -> TrialResult:
@@ -89,3 +90,50 @@ def test_every_passing_disturbance_spoils() -> None:
     """What is worth another try is no ground for a comparison; and all words are in the table."""
     assert {doubt.spoils for doubt in TABLE.values()} == set(SPOILS)
     assert all(doubt.spoils for doubt in TABLE.values() if doubt.passing)
+
+
+def test_a_doubt_that_may_falsify_a_figure_is_a_caution_at_least() -> None:
+    by_severity = {
+        severity: {name for name, doubt in TABLE.items() if doubt.severity == severity}
+        for severity in ("information", "caution", "invalid")
+    }
+    assert {"cores-shared", "not-isolated", "short"} <= by_severity["information"]
+    assert {"cpu-stolen", "host-busy", "clock"} <= by_severity["caution"]
+    assert by_severity["invalid"] == {
+        *("cores-overcommitted", "emulated", "not-equivalent", "nothing-arrived", "past-switch")
+    }
+    assert not any(TABLE[name].spoils for name in by_severity["information"])
+
+
+@pytest.mark.parametrize(
+    ("doubts", "wanted"),
+    [
+        ((), "information"),
+        (("not-isolated", "unheard-of"), "information"),
+        (("not-isolated", "cpu-stolen"), "caution"),
+        (("cpu-stolen", "past-switch", "short"), "invalid"),
+    ],
+)
+def test_a_test_is_marked_by_its_most_severe_doubt(doubts: tuple[str, ...], wanted: str) -> None:
+    found = record(trial(*doubts)).model_copy(update={"doubts": doubts})
+    assert severity_of(found) == wanted
+
+
+def test_one_sentence_has_the_most_severe_doubts_and_a_cure() -> None:
+    named = (("cpu-stolen", "past-switch"), ("cpu-stolen", "emulated"), ("emulated",))
+    records = [
+        record(trial(*doubts)).model_copy(update={"doubts": doubts, "number": number})
+        for number, doubts in enumerate(named, 1)
+    ]
+    assert brief_notes(records) == [
+        "✗ the figures show the speed of the emulator (emulated, 2 of 3 tests; also past-switch): "
+        "do not use those figures. Fix: a host with KVM. --explain says more."
+    ]
+    (alone,) = brief_notes([record(trial()).model_copy(update={"doubts": ("short",)})])
+    assert alone == (
+        "Note: start-up and shutdown effects weigh heavily (short, this test). Fix: --duration 1 "
+        "or more. --explain says more."
+    )
+    assert brief_notes([record(trial())]) == []
+    failed = record().model_copy(update={"status": "failed", "error": "no link", "number": 4})
+    assert brief_notes([failed]) == ["test 4 failed: no link"]

@@ -30,6 +30,9 @@ json_array = click.option("--json", "as_json", is_flag=True, help="an array of o
 wide = click.option(
     "--wide", is_flag=True, help="all columns of the table, whatever the terminal's width"
 )
+explain = click.option(
+    "--explain", is_flag=True, help="print what each mark, doubt and figure means, too"
+)
 keep = click.option(
     "--keep", is_flag=True, help="leave the topology up, and say how to enter each node"
 )
@@ -68,6 +71,7 @@ class Measuring:
 
     as_json: bool = False
     wide: bool = False
+    explain: bool = False
     quiet: bool = False
     capture: int | None = None
     strict: bool = False
@@ -80,6 +84,7 @@ class Measuring:
 MEASURING: tuple[Decorator, ...] = (
     json_lines("test"),
     wide,
+    explain,
     click.option("--quiet", is_flag=True, help="no progress on stderr"),
     click.option(
         "--capture",

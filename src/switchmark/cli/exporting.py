@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchmark.cli.arguments import json_lines, output, run_folder, run_folders, wide
+from switchmark.cli.arguments import explain, json_lines, output, run_folder, run_folders, wide
 from switchmark.cli.help import GroupedCommand
 from switchmark.cli.running import print_json, print_records, print_report, steps_of
 from switchmark.cli.tuning import print_tuning
@@ -48,6 +48,7 @@ _COLUMNS = 100
 )
 @json_lines("test")
 @wide
+@explain
 def report(
     runs: tuple[Path, ...],
     output: Path | None,
@@ -55,6 +56,7 @@ def report(
     width: str | None,
     as_json: bool,
     wide: bool,
+    explain: bool,
 ) -> int:
     """Show the results of runs again, from their records only."""
     from switchmark.campaign.store import read_records
@@ -82,7 +84,7 @@ def report(
             print_records(records)
         elif output is None:
             print(f"{name}\n")
-            print_report(records, wide)
+            print_report(records, wide=wide, explain=explain)
     for run in runs if output is None and not as_json else ():
         print_tuning(run, sys.stdout)
     return 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from switchmark.model.record import Record
     from switchmark.model.test import Test
 
-_WIDTH = 100
+_WIDTH, _NARROW = 100, 80
 """Of what is printed where no terminal says how wide it is."""
 
 
@@ -126,14 +126,15 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """This record says how the results of a run are shown: `as_json` or in tables, which may be
-    `wide`; `quiet` without what happens meanwhile; `only_progress` without any results, which are
-    shown otherwise."""
+    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `explain`
+    with what the marks and doubts mean; `quiet` without progress; `only_progress` without any
+    results, which are shown otherwise."""
 
     as_json: bool
     wide: bool
     quiet: bool
     only_progress: bool = False
+    explain: bool = False
 
 
 def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
@@ -147,7 +148,7 @@ def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
         if (value := getattr(how, option)) not in get_args(words):
             raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
     names = ("capture", "calibrate", "gate", "rerun", "share_machine")
-    shown = Shown(how.as_json, how.wide, how.quiet)
+    shown = Shown(how.as_json, how.wide, how.quiet, explain=how.explain)
     return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
 
 
@@ -280,7 +281,7 @@ def _shown(
             yield shown
     finally:
         if folder.latest and not (show.as_json or show.only_progress):
-            print_report(folder.latest, show.wide)
+            print_report(folder.latest, wide=show.wide, explain=show.explain)
         for line in remarks():
             print(line, file=sys.stderr)
         if folder.path.exists() and not show.quiet:
@@ -358,22 +359,26 @@ def status_of(records: Sequence[Record], strict: bool) -> int:
     return Exit.DOUBTED if doubted else Exit.FINE
 
 
-def print_report(records: Sequence[Record], wide: bool) -> None:
-    """Print what the records answer, then tables and notes: as wide as the terminal, or `wide`,
-    with all that there is, and bars."""
-    from switchmark.report.answer import answer
+def print_report(records: Sequence[Record], *, wide: bool = False, explain: bool = False) -> None:
+    """Print what the records answer, and a table of the figures, as wide as the terminal. `explain`
+    adds what every mark, doubt and figure means; `wide` adds that, all columns, and bars."""
+    from switchmark.report.answer import answer, brief_answer
     from switchmark.report.bars import bars
+    from switchmark.report.brief import brief_notes
     from switchmark.report.notes import footnotes
     from switchmark.report.sections import sections
     from switchmark.report.table import table_lines
 
-    columns = shutil.get_terminal_size((_WIDTH, 0)).columns
-    for sentence in answer(records):
+    terminal = shutil.get_terminal_size((0, 0)).columns
+    brief = not (wide or explain)
+    columns = terminal or (_NARROW if brief else _WIDTH)
+    for sentence in brief_answer(records) if brief else answer(records):
         print(_filled(sentence, columns, "  "))
-    for section in sections(records, wide=wide):
+    for section in sections(records, wide=wide, brief=brief):
         print("", *table_lines(section, None if wide else columns), sep="\n")
-    for note in ("", *footnotes(records)):
-        print(_filled(note, columns, "    "))
+    notes = brief_notes(records) if brief else footnotes(records)
+    for note in ("", *notes) if notes else ():
+        print(_filled(note, columns, "  " if brief else "    "))
     for line in ("", *bars(records, min(columns, _WIDTH))) if wide else ():
         print(line)
 

@@ -20,6 +20,9 @@ from switchmark.metrics.throughput import of_latency
 from switchmark.model.record import Record, TrialResult
 
 Spoils = Literal["", "lowers", "raises", "both"]
+Severity = Literal["information", "caution", "invalid"]
+"""`information` is about the set-up or the spread of a figure, `caution` about a figure that may be
+falsified, `invalid` about a figure that is not the one that was asked for."""
 
 SPOILS: Mapping[Spoils, str] = MappingProxyType(
     {
@@ -56,6 +59,15 @@ class Doubt:
     """How it may have falsified a figure."""
     only_latency: bool = False
     """It falsifies latencies only."""
+    invalid: bool = False
+    """The figure is not the one that was asked for, so it must not be used."""
+
+    @property
+    def severity(self) -> Severity:
+        """Return how much the doubt matters to a reader of the figure."""
+        if self.invalid:
+            return "invalid"
+        return "caution" if self.spoils else "information"
 
 
 _DOUBTS = (
@@ -71,6 +83,7 @@ _DOUBTS = (
         "the result is functional only and excluded from rankings",
         "fewer --pairs or --switch-cores, or a machine with more cores",
         spoils="lowers",
+        invalid=True,
     ),
     Doubt(
         "sibling-busy",
@@ -150,6 +163,7 @@ _DOUBTS = (
         "the figures show the speed of the emulator",
         "a host with KVM",
         spoils="both",
+        invalid=True,
     ),
     Doubt(
         "no-hugepages",
@@ -206,6 +220,7 @@ _DOUBTS = (
         "the switch does not forward frames as the test requires",
         "fixing the switch; --gate refuse skips the measurement",
         spoils="both",
+        invalid=True,
     ),
     Doubt(
         "nothing-arrived",
@@ -213,6 +228,7 @@ _DOUBTS = (
         "the switch stopped or dropped everything, so a rate of 0 is not its speed",
         "--keep, to inspect the running path, or a lower --rate",
         spoils="lowers",
+        invalid=True,
     ),
     Doubt(
         "past-switch",
@@ -220,6 +236,7 @@ _DOUBTS = (
         "frames bypassed the switch, so the result is not the switch's alone",
         "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other link between them",
         spoils="raises",
+        invalid=True,
     ),
     Doubt(
         "flooded",

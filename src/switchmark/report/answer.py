@@ -39,7 +39,7 @@ from switchmark.report.standing import (
 from switchmark.report.words import NAMED, listed, listed_all, times
 
 _NUMBERS = {3: "three"}
-_SENTENCES = 6
+_SENTENCES, _BRIEF_SENTENCES = 6, 3
 """Of more cases than these some are counted."""
 
 _DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
@@ -48,12 +48,12 @@ _WORDS = {"at", "between", "in", "no", "nothing", "of", "the"}
 """Words that a sentence may begin with."""
 
 _LIMITS = {
-    "sender": ", where the sender was the limit",
-    "receiver": ", where the receiver was the limit",
-    "offered-load": ", all that was offered",
-    "host": ", where the host was the limit",
-    "function": ", where the functions were the limit",
-    "unknown": ", and what was the limit is not known",
+    "sender": ", limited by the sender",
+    "receiver": ", limited by the receiver",
+    "offered-load": ", all of the offered load",
+    "host": ", limited by the host",
+    "function": ", limited by the functions",
+    "unknown": ", limited by an unknown part",
 }
 """What is said of a figure by its verdict; of the switch's own nothing more."""
 
@@ -90,24 +90,55 @@ class _Group:
 
 def answer(records: Sequence[Record]) -> list[str]:
     """Return the sentences that the records of a run allow, what is asked for first."""
-    measured = [record for record in records if record.status == "ok" and record.trials]
-    switches = [record for record in measured if record.test.switch != CABLE]
-    whole = [record for record in switches if FUNCTIONAL not in record.doubts]
-    results = Results.of(records)
-    said: list[str] = []
-    claims: list[Figure] = []
-    for figures in _alike(figure for record in whole for figure in figures_of(record)):
-        groups = _groups(figures, results)
-        said += _sentences(groups)
-        claims += [figure for group in groups for figure in _claimed(group)]
+    measured, whole = _measured(records)
+    said, claims = _said(whole, Results.of(records), _SENTENCES)
     return [
         *said,
         *remarks.semantics(whole),
         *remarks.engines(whole),
         *remarks.cables(measured),
         *remarks.sureness(claims),
-        *remarks.left_out(records, [each for each in switches if FUNCTIONAL in each.doubts]),
+        *remarks.left_out(records, _functional(measured)),
     ]
+
+
+def brief_answer(records: Sequence[Record]) -> list[str]:
+    """Return the sentences of `answer` that a reader needs before the table: the comparison, what
+    stands against a ranking, the baseline, and what is missing."""
+    measured, whole = _measured(records)
+    said, _ = _said(whole, Results.of(records), _BRIEF_SENTENCES)
+    return [
+        *said,
+        *remarks.semantics(whole),
+        *remarks.engines(whole),
+        *remarks.cables(measured),
+        *remarks.left_out(records, _functional(measured)),
+    ]
+
+
+def _measured(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Return the tests that were measured, and those of switches whose figures count."""
+    measured = [record for record in records if record.status == "ok" and record.trials]
+    switches = [record for record in measured if record.test.switch != CABLE]
+    return measured, [record for record in switches if FUNCTIONAL not in record.doubts]
+
+
+def _functional(measured: Sequence[Record]) -> list[Record]:
+    """Return the tests of switches that show only that a switch works."""
+    switches = (record for record in measured if record.test.switch != CABLE)
+    return [record for record in switches if FUNCTIONAL in record.doubts]
+
+
+def _said(records: Sequence[Record], results: Results, most: int) -> tuple[list[str], list[Figure]]:
+    """Return the sentences about figures that can be compared, `most` of each kind, and the figures
+    that they claim something of."""
+    said: list[str] = []
+    claims: list[Figure] = []
+    for figures in _alike(figure for record in records for figure in figures_of(record)):
+        groups = _groups(figures, results)
+        said += _sentences(groups, most)
+        claims += [figure for group in groups for figure in _claimed(group)]
+    return said, claims
 
 
 def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
@@ -167,15 +198,15 @@ def _claimed(group: _Group) -> list[Figure]:
 # --- sentences -------------------------------------------------------------------------------
 
 
-def _sentences(groups: Sequence[_Group]) -> list[str]:
-    """Return a sentence for all groups that the same can be said of."""
+def _sentences(groups: Sequence[_Group], most: int) -> list[str]:
+    """Return a sentence for all groups that the same can be said of, `most` of them."""
     same: dict[tuple[object, ...], list[_Group]] = {}
     for group in groups:
         kinds = zip(group.names[1:], (each.kind for each in group.relations), strict=True)
         same.setdefault((group.names[0], frozenset(kinds)), []).append(group)
     told = list(same.values())
-    said = [_sentence(each, len(groups)) for each in told[:_SENTENCES]]
-    more = sum(map(len, told[_SENTENCES:]))
+    said = [_sentence(each, len(groups)) for each in told[:most]]
+    more = sum(map(len, told[most:]))
     return [*said, *([f"{more} more cases are in the table."] if more else [])]
 
 
@@ -213,9 +244,8 @@ def _best(groups: Sequence[_Group]) -> list[str]:
         lead = f"the {late} of {name} is {own}" if own else f"{name} has the least {late}"
         take = "take" if many else "takes"
         return [lead, *(f"{other} {take} {ratio} as long" for other, ratio in much.items())]
-    verb = "takes a burst of" if first.leader.unit == "frames" else "carries"
-    do = "do" if many else "does"
-    more = listed_all([f"{ratio} what {other} {do}" for other, ratio in much.items()])
+    verb = "takes a burst of" if first.leader.unit == "frames" else "forwards"
+    more = listed_all([f"{ratio} as much as {other}" for other, ratio in much.items()])
     return [" ".join(filter(None, (f"{name} {verb}", own + ":" * bool(own and more), more)))]
 
 
@@ -226,9 +256,13 @@ def _carried(groups: Sequence[_Group]) -> list[str]:
     if not first.relations or first.is_ordered or verdicts != {"offered-load"}:
         return []
     if first.compared == "switch":
-        return [] if _has_own_loads(first) else [f"{listed(first.names)} carry all that is offered"]
+        return (
+            []
+            if _has_own_loads(first)
+            else [f"{listed(first.names)} forward all of the offered load"]
+        )
     own = [*dict.fromkeys(name for group in groups for name in group.names)]
-    return [f"{first.leader.record.test.switch} carries all that is offered, at {listed(own)}"]
+    return [f"{first.leader.record.test.switch} forwards all of the offered load, at {listed(own)}"]
 
 
 def _figure_of(groups: Sequence[_Group]) -> str:
@@ -251,13 +285,15 @@ def _the_same(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say between whom no difference is shown, and how many rounds would probably show one."""
+    """Say which differences are not significant, and how many rounds would probably decide."""
     needed = united(_relations(groups, "chance")).needed
-    more = "" if needed is None else f": about {needed} rounds would tell (--repeat {needed})"
+    more = "" if needed is None else f" (about {needed} rounds would decide: --repeat {needed})"
     if groups[0].is_ordered:
-        return [f"against {listed(others)} no difference is shown{more}"]
+        return [f"the difference from {listed(others)} is not significant{more}"]
     names = [_subject(groups[0]), *others]
-    return [f"between {listed(_with_figures(groups, names))} no difference is shown{more}"]
+    return [
+        f"the difference between {listed(_with_figures(groups, names))} is not significant{more}"
+    ]
 
 
 def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ def semantics(records: Sequence[Record]) -> list[str]:
     for switch, kind in kinds.items():
         by_kind.setdefault(kind, []).append(switch)
     each = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
-    return [f"They do different work ({'; '.join(each)}): side by side, and no ranking."]
+    return [f"They do different work ({'; '.join(each)}): do not rank them."]
 
 
 def engines(records: Sequence[Record]) -> list[str]:
@@ -48,15 +48,15 @@ def engines(records: Sequence[Record]) -> list[str]:
 
 
 def cables(records: Sequence[Record]) -> list[str]:
-    """Say what the traffic program does on a cable, where the run has tests of it."""
+    """Return the baseline: what the traffic program does on a cable, if the run has such tests."""
     figures = [f for r in records if r.test.switch == CABLE for f in figures_of(r)]
     said = []
     for unit in dict.fromkeys(figure.unit for figure in figures):
         known = sorted((f for f in figures if f.unit == unit), key=lambda each: each.value)
         ends = dict.fromkeys(scaled_figure(each.value, unit) for each in (known[0], known[-1]))
         words = " to ".join(ends)
-        what = "The median delay on a cable is" if unit == "ns" else "On a cable arrive"
-        said.append(f"{what} {words}, without any switch.")
+        what = "median delay " * (unit == "ns")
+        said.append(f"Baseline (no switch): {what}{words}.")
     return said
 
 
@@ -64,11 +64,11 @@ def sureness(claims: Sequence[Figure]) -> list[str]:
     """Say how sure the order is that was told."""
     said = []
     if claims:
-        said.append("These comparisons hold with 95 % confidence, all of this run together.")
+        said.append("All comparisons of this run together hold with 95 % confidence.")
     doubted = {id(figure.record): figure.record.doubts for figure in claims}
     if count := sum(map(bool, doubted.values())):
         many = f"{count} of these {len(doubted)}" if count < len(doubted) else "All of these"
-        said.append(f"{many} tests are doubted: see their rows.")
+        said.append(f"{many} tests have doubts: see their rows.")
     return said
 
 

@@ -4,8 +4,9 @@ each kind of search, with a row for each test or for each goal of it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from switchmark.metrics.loss import lost_share
 from switchmark.metrics.searched import values_of_goal
@@ -15,9 +16,11 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
+from switchmark.report.brief import MARKS, severity_of
 from switchmark.report.caption import axis_text, caption
 from switchmark.report.figures import (
     BOUND_MARK,
+    DOUBT_MARK,
     bound,
     cable_latency,
     doubt,
@@ -44,6 +47,21 @@ _LAST_ROLES = ("switch",)
 _NO_GOALS = ("fixed", "max")
 """Searches that find one figure, which is the test's."""
 
+LIMITS = MappingProxyType(
+    {
+        "sender": "generator (sender)",
+        "receiver": "generator (receiver)",
+        "offered-load": "offered load",
+        "function": "function",
+        "host": "host",
+        "switch": "switch",
+        "unknown": "unknown",
+    }
+)
+"""Verdicts in words."""
+
+_NOT_BRIEF = ("Gbps L1", "semantics", "actual semantics")
+
 _GBPS, _P99, _P50, _SEMANTICS, _LOST, _LAST = 6, 5, 4, 3, 2, 1
 
 
@@ -59,25 +77,23 @@ class _Row:
 _Rows = Sequence[_Row]
 
 
-def sections(records: Sequence[Record], *, wide: bool = False) -> list[Section]:
+def sections(
+    records: Sequence[Record], *, wide: bool = False, brief: bool = False
+) -> list[Section]:
     """Return the sections of these records, with their rows in the order of the records. A column
     that is empty in all rows is left out; what all rows have in common is said above, but where
-    all is to be seen (`wide`)."""
+    all is to be seen (`wide`). A `brief` section has the figures, what limited them, and a mark for
+    doubts."""
     kinds: dict[tuple[str, str, tuple[str, ...]], list[Record]] = {}
     for record in records:
         search = "" if record.test.search in _NO_GOALS else record.test.search
         kinds.setdefault((record.test.dimension, search, record.alike), []).append(record)
-    return [_section(each, search, wide) for (_, search, _), each in kinds.items()]
+    make = _brief_section if brief else partial(_section, wide=wide)
+    return [make(each, search) for (_, search, _), each in kinds.items()]
 
 
 def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
-    rows = [row for record in records for row in (_goals(record) if search else [_row(record)])]
-    if search:
-        figures = _of_search(rows)
-    elif records[0].test.dimension == "latency":
-        figures = _of_latency(rows)
-    else:
-        figures = _of_rate(rows)
+    rows, figures = _rows_of(records, search)
     common = _common_doubts(rows) if not wide else []
     columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
@@ -87,6 +103,25 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     keys = tuple(row.record.key[:16] for row in rows)
     section = Section(caption(records), kept, tuple(below), keys)
     return section if wide else folded(section)
+
+
+def _brief_section(records: Sequence[Record], search: str) -> Section:
+    rows, figures = _rows_of(records, search)
+    columns = [*_axes(rows), *(each for each in figures if each.name not in _NOT_BRIEF)]
+    columns += [_limits(rows), _marks(rows)]
+    kept = (replace(each, cells=_unmarked(each.cells)) for each in columns if any(each.cells))
+    keys = tuple(row.record.key[:16] for row in rows)
+    return Section(caption(records), tuple(kept), (), keys)
+
+
+def _rows_of(records: Sequence[Record], search: str) -> tuple[_Rows, list[Column]]:
+    """Return the rows of a section, and the columns of what was measured."""
+    rows = [row for record in records for row in (_goals(record) if search else [_row(record)])]
+    if search:
+        return rows, _of_search(rows)
+    if records[0].test.dimension == "latency":
+        return rows, _of_latency(rows)
+    return rows, _of_rate(rows)
 
 
 def _row(record: Record) -> _Row:
@@ -243,6 +278,28 @@ def _verdicts(rows: _Rows) -> Column:
         return (row.goal.verdict or "") if row.goal else row.record.verdict
 
     return Column("verdict", tuple(map(text, rows)), expendable=_LOST, folds=True)
+
+
+def _limits(rows: _Rows) -> Column:
+    """Return what limited each figure, in words."""
+
+    def text(row: _Row) -> str:
+        if row.record.status != "ok":
+            return row.record.status if row.content["rx"] else ""
+        verdict = row.goal.verdict if row.goal else row.record.verdict
+        return LIMITS.get(verdict or "", verdict or "")
+
+    return Column("limited by", tuple(map(text, rows)), expendable=_LOST)
+
+
+def _marks(rows: _Rows) -> Column:
+    """Return a mark for each test whose figure may be wrong."""
+    marks = (MARKS[severity_of(row.record)] if row.content["rx"] else "" for row in rows)
+    return Column("", tuple(marks))
+
+
+def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(cell.replace(f"{DOUBT_MARK} ", "") for cell in cells)
 
 
 def _testbeds(rows: _Rows) -> Column:

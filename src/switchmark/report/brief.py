@@ -1,0 +1,59 @@
+"""What is printed below the table of a run by default: one sentence about doubts with its cure, and
+why tests failed. `--explain` prints the notes of `report.notes` instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from switchmark.metrics.doubts import TABLE, Severity
+from switchmark.model.record import Record
+from switchmark.report.words import listed
+
+MARKS: Mapping[Severity, str] = MappingProxyType(
+    {"invalid": "✗", "caution": "!", "information": ""}
+)
+"""The mark of a test by the most severe of its doubts."""
+
+_SEVERITIES: tuple[Severity, ...] = ("invalid", "caution", "information")
+_EFFECTS: Mapping[Severity, str] = MappingProxyType(
+    {
+        "invalid": "do not use {those} figures",
+        "caution": "{those} figures may be wrong",
+        "information": "",
+    }
+)
+
+
+def severity_of(record: Record) -> Severity:
+    """Return the severity of the most severe doubt of a test."""
+    known = {TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE}
+    return next((each for each in _SEVERITIES if each in known), "information")
+
+
+def brief_notes(records: Sequence[Record]) -> list[str]:
+    """Return the lines below the tables: a sentence about doubts, and the errors of tests."""
+    errors = [
+        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
+        for record in records
+        if record.status != "ok"
+    ]
+    return [*_doubts([record for record in records if record.trials]), *errors]
+
+
+def _doubts(records: Sequence[Record]) -> list[str]:
+    """Return a sentence about the most severe doubts, with the cure of the most frequent one."""
+    names = Counter(doubt for record in records for doubt in record.doubts if doubt in TABLE)
+    if not names:
+        return []
+    worst = next(each for each in _SEVERITIES if any(TABLE[n].severity == each for n in names))
+    severe = [name for name, _ in names.most_common() if TABLE[name].severity == worst]
+    first, others = TABLE[severe[0]], severe[1:]
+    many = f"{names[first.name]} of {len(records)} tests" if len(records) > 1 else "this test"
+    also = f"; also {listed(others)}" if others else ""
+    mark = MARKS[worst]
+    effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
+    said = f"{first.meaning} ({first.name}, {many}{also})"
+    lead = f"{mark} {said}: {effect}" if mark else f"Note: {said}"
+    return [f"{lead}. Fix: {first.cure}. --explain says more."]
