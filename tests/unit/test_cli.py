@@ -21,6 +21,7 @@ import pytest
 import switchmark
 import switchmark.cli.steps
 import switchmark.lab.turns
+import switchmark.observe.facts
 import switchmark.observe.noise
 import switchmark.runs.anchor
 from switchmark.campaign.load import from_options
@@ -29,6 +30,7 @@ from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
+from switchmark.hosts.base import LocalHost
 from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
@@ -611,14 +613,15 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
     ended = cli("doctor")
     assert ended.status == 3
     assert ended.out.splitlines() == [
+        "✗ This host cannot run tests: ip missing.",
+        "",
         "tools",
         "  ✗ ip      not there",
-        "            mend: apt-get install iproute2",
+        "            fix: apt-get install iproute2",
         "cores",
         "  ✓ usable  8 (0-7)",
         "",
-        "✓ there   - missing, and optional   ! makes figures unreliable   ✗ needed by every test",
-        "No test can run here without ip.",
+        "✓ there   - missing, optional   ! makes figures unreliable   ✗ missing, required",
     ]
     assert json.loads(cli("doctor", "--json").out)[0]["mend"] == "apt-get install iproute2"
 
@@ -626,10 +629,10 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("more", "summary"),
     [
-        ([], "Tests run here, and nothing was found that makes their figures unreliable."),
+        ([], "✓ This host is fit to measure."),
         (
             [Finding("noise", "CPU 0", False, "lost 84%", spoils=True)],
-            "Tests run here, but their figures are not reliable now: see CPU 0.",
+            "! Tests run here, but their figures are unreliable now: see CPU 0.",
         ),
     ],
 )
@@ -640,18 +643,32 @@ def test_the_doctor_tells_what_is_optional_from_what_spoils_figures(
     monkeypatch.setattr("switchmark.cli.doctor.examine", lambda: findings)
     ended = cli("doctor")
     assert ended.status == 0
-    assert ended.out.splitlines()[-1] == summary
+    assert ended.out.splitlines()[0] == summary
     assert re.search(r"^  - netkit ", ended.out, re.MULTILINE)
     assert bool(more) == bool(re.search(r"^  ! CPU 0 ", ended.out, re.MULTILINE))
 
 
-def test_a_run_on_a_busy_host_says_so_before_it_measures(
-    cli, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("busy", "governor", "reasons"),
+    [
+        ({0: 0.8412}, "performance", "others take 84% of CPU 0"),
+        ({}, "powersave", "the frequency governor is powersave"),
+        ({1: 0.3}, "powersave", "others take 30% of CPU 1, the frequency governor is powersave"),
+        ({}, None, ""),
+    ],
+)
+def test_a_run_on_a_host_that_is_not_fit_says_so_before_it_measures(
+    cli, monkeypatch: pytest.MonkeyPatch, busy: dict[int, float], governor: str, reasons: str
 ) -> None:
-    monkeypatch.setattr(switchmark.observe.noise, "busy_cpus", lambda *_: {"0": 0.8412})
+    monkeypatch.setattr(switchmark.observe.noise, "busy_cpus", lambda *_: busy)
+    facts = {**switchmark.observe.facts.host_facts(LocalHost()), "governor": governor}
+    monkeypatch.setattr(switchmark.observe.facts, "host_facts", lambda _: facts)
     ended = cli("run")
-    assert "\nwarning: this host is too busy to measure: others take 84% of CPU" in ended.err
-    assert ended.err.index("warning: ") < ended.err.index("[1/1]")
+    warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
+    said = f"warning: this host is not fit to measure: {reasons} (switchmark doctor)"
+    assert warnings == ([said] if reasons else [])
+    if reasons:
+        assert ended.err.index("warning: ") < ended.err.index("[1/1]")
     assert "warning" not in cli("run", "--quiet").err
 
 

@@ -1,5 +1,4 @@
-"""This module is the command `doctor`: it says what this host can do, what is missing, and the
-command that mends it.
+"""The command `doctor`: what this host can do, what is missing, and the command that fixes it.
 
 It changes nothing: what must be tried is tried in a network namespace that ends with the command.
 """
@@ -43,7 +42,7 @@ _LINKS = {
 }
 """Kind of link: the rest of the command that makes one."""
 
-_MARKS = "✓ there   - missing, and optional   ! makes figures unreliable   ✗ needed by every test"
+_MARKS = "✓ there   - missing, optional   ! makes figures unreliable   ✗ missing, required"
 
 _HOST = LocalHost()
 _AF_XDP = 44
@@ -82,7 +81,8 @@ def examine(host: Host = _HOST) -> list[Finding]:
 
 
 def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
-    """Print a line for each finding, by area, then what mends what is missing."""
+    """Print whether this host can measure, then a line for each finding, by area, with a fix."""
+    print(f"{_verdict(findings)}\n", file=stream)
     width = max(len(finding.name) for finding in findings)
     area = ""
     for finding in findings:
@@ -94,20 +94,20 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
         for line in rest:
             print(f"    {'':{width}}  {line}", file=stream)
         if finding.mend and not finding.ok:
-            print(f"    {'':{width}}  mend: {finding.mend}", file=stream)
-    print(f"\n{_MARKS}\n{_summary(findings)}", file=stream)
+            print(f"    {'':{width}}  fix: {finding.mend}", file=stream)
+    print(f"\n{_MARKS}", file=stream)
 
 
-def _summary(findings: Sequence[Finding]) -> str:
+def _verdict(findings: Sequence[Finding]) -> str:
     """Say in a line whether this host can measure."""
     names: dict[str, list[str]] = {}
     for finding in findings:
         names.setdefault(finding.mark, []).append(finding.name)
     if missing := names.get("✗"):
-        return f"No test can run here without {', '.join(missing)}."
+        return f"✗ This host cannot run tests: {', '.join(missing)} missing."
     if spoilt := names.get("!"):
-        return f"Tests run here, but their figures are not reliable now: see {', '.join(spoilt)}."
-    return "Tests run here, and nothing was found that makes their figures unreliable."
+        return f"! Tests run here, but their figures are unreliable now: see {', '.join(spoilt)}."
+    return "✓ This host is fit to measure."
 
 
 def _privileges(host: Host) -> Iterator[Finding]:
@@ -218,7 +218,11 @@ def _cores(host: Host) -> Iterator[Finding]:
         "cores", "counters", not counting.missing, counting.missing or events, counting.hint
     )
     within = within_threads(host)
-    words = {True: "is in the CPU time of threads", False: "is told apart", None: "is unknown"}
+    words = {
+        True: "is in the CPU time of threads",
+        False: "is counted separately",
+        None: "is unknown",
+    }
     yield Finding("cores", "softirq", within is not None, f"its time {words[within]}")
 
 

@@ -239,7 +239,7 @@ class HostBench:
         there, me = (self._hosts[name] for name in names), myself(folder.path)
         with measuring_alone_on(there, me, shared=shared, told=_told_of_waiting):
             if not self._quiet:
-                _warn_of_others()
+                _warn_of_this_host()
             run(folder, Doubting(lab, doubts) if doubts else lab, progress, further_repeats)
 
     def remarks(self) -> Sequence[str]:
@@ -301,17 +301,24 @@ def _told_of_waiting(holder: str) -> None:
     )
 
 
-def _warn_of_others() -> None:
-    """Say that this host has too few quiet CPUs, before any time is spent on measuring there."""
+def _warn_of_this_host() -> None:
+    """Say in a line why figures of this host will be unreliable, before any time is spent."""
     from switchmark.hosts.base import LocalHost
     from switchmark.hosts.programs import tool_program
+    from switchmark.observe.facts import host_facts
     from switchmark.observe.noise import busy_cpus
 
-    if taken := busy_cpus(LocalHost(), tool_program()):
-        shares = ", ".join(f"{share:.0%} of CPU {cpu}" for cpu, share in taken.items())
+    host = LocalHost()
+    reasons = [
+        f"others take {share:.0%} of CPU {cpu}"
+        for cpu, share in busy_cpus(host, tool_program()).items()
+    ]
+    governor = host_facts(host)["governor"]
+    if governor not in (None, "performance"):
+        reasons.append(f"the frequency governor is {governor}")
+    if reasons:
         print(
-            f"warning: this host is too busy to measure: others take {shares}\n"
-            "  hint: end what else runs; switchmark doctor says when it is quiet",
+            f"warning: this host is not fit to measure: {', '.join(reasons)} (switchmark doctor)",
             file=sys.stderr,
             flush=True,
         )
