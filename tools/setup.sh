@@ -71,17 +71,31 @@ apt() # What its words are matched against, here and in other scripts, are those
 	as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"
 }
 
+show_progress() # LOG: on a terminal, how many packages apt-get has set up so far, once a second
+{
+	[ -t 1 ] || return 0
+	trap 'printf "\r\033[K"; exit' TERM
+	while sleep 1; do
+		printf '\rsetup:   %s packages installed ' "$(grep -c '^Setting up' "$1" || true)"
+	done
+}
+
 apt_install()
 {
 	# No daemon may start because its package was installed. A policy that is already there
 	# is the administrator's and stays.
-	local policy=/usr/sbin/policy-rc.d status=0
+	local policy=/usr/sbin/policy-rc.d status=0 log=build/setup/apt-install.log progress
 	if [ ! -e "$policy" ] && [ ! -L "$policy" ]; then
 		trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
 		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
 		as_root chmod 755 "$policy"
 	fi
-	apt install --yes --no-install-recommends "$@" || status=$?
+	show_progress $log &
+	progress=$!
+	apt install --yes --no-install-recommends "$@" >>$log 2>&1 || status=$?
+	kill $progress 2>/dev/null || true
+	wait $progress 2>/dev/null || true
+	[ "$status" -eq 0 ] || say "apt-get failed: $(apt_said <$log) (all it printed: $log)"
 	if [ -n "$(trap -p EXIT)" ]; then
 		as_root rm -f "$policy"
 		trap - EXIT
@@ -146,6 +160,7 @@ debian_packages()
 	say "looking for what is missing: apt-get update"
 	apt --quiet update >$log 2>&1 ||
 		say "apt-get update failed, trying with the lists of last time: $(apt_said <$log)"
+	: >build/setup/apt-install.log
 	announce "${needed[@]}" "${other[@]}"
 	if [ ${#needed[@]} -gt 0 ]; then
 		apt_install "${needed[@]}" || die "apt-get could not install: ${needed[*]}"
@@ -187,7 +202,7 @@ python_packages()
 		return
 	fi
 	python=$(find_python)
-	say "Python packages of requirements.lock, for $("$python" --version), into $venv"
+	say "$(python_count) Python packages of requirements.lock, for $("$python" --version), into $venv (a minute or two)"
 	rm -rf $venv
 	"$python" -m venv $venv
 	$venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \

@@ -117,6 +117,14 @@ def test_setup_says_first_what_it_installs_and_how_much(tree: Path, apt: Path) -
     assert lines[5] == "setup: then, into .venv: 2 Python packages, some 300 MB"
 
 
+def test_what_apt_prints_is_in_a_log_that_is_named_when_it_fails(tree: Path, apt: Path) -> None:
+    lines = set_up(tree, apt).stdout.splitlines()
+    assert all(line.startswith("setup: ") for line in lines)
+    (failed,) = (line for line in lines if line.startswith("setup: apt-get failed: "))
+    assert failed.endswith("(all it printed: build/setup/apt-install.log)")
+    assert "sm-test-builder" in (tree / "build/setup/apt-install.log").read_text()
+
+
 def test_a_part_is_added_and_belongs_to_the_tree_from_then_on(tree: Path, apt: Path) -> None:
     words = "for build, engine, switch, docker: sm-test-builder sm-test-runtime sm-test-switch"
     assert words in set_up(tree, apt, "docker").stdout.replace("switch sm-test-r", "switch")
