@@ -683,7 +683,7 @@ def test_help_has_axes_in_groups_and_ends_with_examples(cli) -> None:
     text = cli("run", "--help").out
     groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
     assert groups == [
-        *("Arguments", "Options", "What is measured", "Where its parts are, and what they have"),
+        *("Arguments", "Options", "What is measured", "Environments, ports and resources"),
         *("Load", "Trials", "Statistics", "Examples"),
     ]
     by_group = dict(zip(groups, re.split(r"^\w.*:$", text, flags=re.MULTILINE)[1:], strict=True))
@@ -900,7 +900,7 @@ def test_help_says_a_default_once_and_arguments_as_they_are_written(cli) -> None
     ("command", "what"), [("report", "test"), ("compare", "pair"), ("query", "row")]
 )
 def test_help_says_what_json_has_an_object_of(command: str, what: str, cli) -> None:
-    assert f"one object a {what} on stdout" in " ".join(cli(command, "--help").out.split())
+    assert f"one JSON object per {what}" in " ".join(cli(command, "--help").out.split())
 
 
 def test_the_example_of_a_query_is_no_part_of_its_sentences(cli) -> None:

@@ -21,41 +21,39 @@ run_folders = click.argument(
     "runs", metavar="RUN...", nargs=-1, required=True, type=PATH, help="run folders"
 )
 out = click.option(
-    "--out", metavar="FOLDER", default=Path("runs"), type=PATH, help="where run folders are kept"
+    "--out", metavar="FOLDER", default=Path("runs"), type=PATH, help="where to write run folders"
 )
-run_name = click.option(
-    "--name", metavar="NAME", help="the run folder, instead of one of the campaign and the time"
-)
+run_name = click.option("--name", metavar="NAME", help="name of the run folder [campaign and time]")
 json_array = click.option("--json", "as_json", is_flag=True, help="an array of objects on stdout")
 wide = click.option(
-    "--wide", is_flag=True, help="all columns of the table, whatever the terminal's width"
+    "--wide", is_flag=True, help="print all columns, whatever the width of the terminal"
 )
 explain = click.option(
-    "--explain", is_flag=True, help="print what each mark, doubt and figure means, too"
+    "--explain", is_flag=True, help="also print all doubts with their cures, CPU use and versions"
 )
 keep = click.option(
-    "--keep", is_flag=True, help="leave the topology up, and say how to enter each node"
+    "--keep", is_flag=True, help="leave the topology up, and print how to enter each node"
 )
 cluster = click.option(
     "--cluster",
     metavar="ADDRESS|FILE",
-    help="run it on the testbeds of a lab: a Dask scheduler's address, or a file that says how",
+    help="run on the testbeds of a lab: the address of a Dask scheduler, or a lab file",
 )
 spread = click.option(
-    "--spread", is_flag=True, help="with --cluster: repeats of a test on different testbeds"
+    "--spread", is_flag=True, help="with --cluster: run the repeats of a test on different testbeds"
 )
-on_host = click.option("--host", metavar="NAME", help="on this host of the host file, by ssh")
+on_host = click.option("--host", metavar="NAME", help="use this host of the host file, over ssh")
 tune = click.option(
     "--tune",
     metavar="N",
     type=click.IntRange(1, 1000),
-    help="try N settings of each switch, and compare the best with the default",
+    help="try N settings of each switch and compare the best with the default",
 )
 
 
 def json_lines(what: str) -> Decorator:
     """Return the option `--json` of a command that prints an object for each test, pair or row."""
-    told = f"one object a {what} on stdout, each on one line; no table"
+    told = f"print one JSON object per {what} in place of a table"
     return click.option("--json", "as_json", is_flag=True, help=told)
 
 
@@ -92,30 +90,30 @@ MEASURING: tuple[Decorator, ...] = (
         type=click.IntRange(1),
         help="keep the first N frames of each port as pcap",
     ),
-    click.option("--strict", is_flag=True, help="exit with 5 if a trial is doubted"),
+    click.option("--strict", is_flag=True, help="exit with 5 if a trial has a doubt"),
     click.option(
         "--calibrate",
         metavar="WHEN",
         default=Measuring.calibrate,
-        help="the traffic program without a switch: auto, never, again",
+        help="when to measure the generator's own limit: auto, never, again",
     ),
     click.option(
         "--gate",
         metavar="WHAT",
         default=Measuring.gate,
-        help="a switch that does other work: refuse, doubt, off (untried)",
+        help="if the switch forwards frames wrongly: refuse the test, doubt it, or off (no check)",
     ),
     click.option(
         "--rerun",
         metavar="N",
         default=Measuring.rerun,
         type=click.IntRange(0, 100),
-        help="repeat a spoiled trial up to N times",
+        help="repeat a disturbed trial up to N times",
     ),
     click.option(
         "--share-machine",
         is_flag=True,
-        help="measure beside another run on this machine; trials are doubted",
+        help="measure while another run uses this machine; marks the trials",
     ),
 )
 """The options of `Measuring`, in the order of help."""

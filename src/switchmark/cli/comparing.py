@@ -37,16 +37,16 @@ _Side = tuple[str, "list[list[Record]]"]
     "--fail-on",
     metavar="CONDITION,...",
     multiple=True,
-    help="exit with 1 if it holds: slower:3%, latency:5%, latency-p99:10%, loss, "
+    help="exit with 1 if a condition holds: slower:3%, latency:5%, latency-p99:10%, loss, "
     "loss:0.1%, undecided",
 )
 @click.option(
     "--undecided",
     metavar="<pass|fail>",
     type=click.Choice(["pass", "fail"]),
-    help="what it is if nobody can tell whether a condition of --fail-on holds [exit with 6]",
+    help="the result if a condition of --fail-on is undecided [exit with 6]",
 )
-@click.option("--ignore", metavar="AXIS,...", help="tests pair although they differ in these axes")
+@click.option("--ignore", metavar="AXIS,...", help="compare tests that differ in these axes")
 @click.option(
     "--base",
     metavar="NAME",
@@ -62,11 +62,11 @@ _Side = tuple[str, "list[list[Record]]"]
     "--until-decided",
     metavar="LIMIT",
     type=click.IntRange(3, 1000),
-    help="measure more rounds of one run, to so many repeats at most, until its switches are "
+    help="measure more rounds of one run, up to LIMIT repeats, until its switches are "
     "decided; exit with 6 if that did not do",
 )
-@click.option("--junit", metavar="FILE", type=PATH, help="write the result as JUnit XML, too")
-@click.option("--markdown", metavar="FILE", type=PATH, help="write the result as Markdown, too")
+@click.option("--junit", metavar="FILE", type=PATH, help="also write the result as JUnit XML")
+@click.option("--markdown", metavar="FILE", type=PATH, help="also write the result as Markdown")
 @json_lines("pair")
 def compare(
     runs: tuple[str, ...],

@@ -42,10 +42,8 @@ _COLUMNS = 100
 @click.command("report", cls=GroupedCommand)
 @run_folders
 @output(".html, .svg, .pdf, .png, .md or .csv")
-@click.option("--chart", metavar="NAME,...", help="the charts of a picture, or all [the first]")
-@click.option(
-    "--width", metavar="LENGTH", help="how wide a picture is: 3.3in, 84mm, 8.4cm or 240pt"
-)
+@click.option("--chart", metavar="NAME,...", help="charts to draw, or all [the first]")
+@click.option("--width", metavar="LENGTH", help="width of a picture: 3.3in, 84mm, 8.4cm or 240pt")
 @json_lines("test")
 @wide
 @explain
@@ -58,7 +56,7 @@ def report(
     wide: bool,
     explain: bool,
 ) -> int:
-    """Show the results of runs again, from their records only."""
+    """Show the results of runs from their records."""
     from switchmark.campaign.store import read_records
     from switchmark.campaign.tuning import folders_of
     from switchmark.errors import UsageError
@@ -129,7 +127,7 @@ def _points(length: str) -> int:
 @click.command("export", cls=GroupedCommand)
 @run_folders
 @click.option(
-    "--format", "form", metavar="FORM", help="csv, parquet, latex, csit; else the suffix says it"
+    "--format", "form", metavar="FORM", help="csv, parquet, latex or csit [from the suffix]"
 )
 @output()
 def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int:
@@ -167,7 +165,7 @@ def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int
 @run_folder
 @output("an archive, .tar.gz or .zip")
 def bundle(folder: Path, output: Path | None) -> int:
-    """Write an archive of a run for whoever checks it: records, commands, host, report.
+    """Write an archive of a run for reviewers: records, commands, host, report.
 
     The same run makes the same archive, byte by byte.
     """
@@ -194,8 +192,9 @@ def bundle(folder: Path, output: Path | None) -> int:
 @json_lines("row")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout, no table")
 def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
-    """Ask the records of runs by SQL: tests, trials, flows, goals, searches, records, all_trials.
+    """Query the records of runs with SQL.
 
+    The tables are tests, trials, flows, goals, searches, records and all_trials.
     Without a query it lists the columns of each table.
     """
     from switchmark.errors import UsageError

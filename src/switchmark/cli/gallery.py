@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--only", metavar="PATTERN", default="*", help="such as 'ara-2021/*'")
 def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
-    """Draw all experiments of the literature on one page, with what runs have measured of them.
+    """Draw all experiments from the literature on one page, with the results of runs.
 
     Each figure is drawn as its paper drew it, with the published values; its claims are answered.
     """

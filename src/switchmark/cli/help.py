@@ -9,7 +9,7 @@ import click
 
 _GROUPS = {
     "what": "What is measured",
-    "where": "Where its parts are, and what they have",
+    "where": "Environments, ports and resources",
     "load": "Load",
     "trial": "Trials",
     "statistics": "Statistics",

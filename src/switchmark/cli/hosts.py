@@ -27,11 +27,11 @@ from switchmark.errors import Exit
     shell_complete=things,
     help="switches, engines, environments, functions, scenarios, searches, noises, papers",
 )
-@click.option("--port", metavar="KIND", help="only what has this kind of port")
+@click.option("--port", metavar="KIND", help="only entries with this kind of port")
 @json_array
 @with_host_file
 def list_(thing: str, port: str | None, as_json: bool) -> int:
-    """List names, whether this host can use them, and why not."""
+    """List switches, engines and more, and whether this host has them."""
     from switchmark.cli.listing import Thing, listed, print_listed, thing_named
 
     entries = listed(thing_named(thing or Thing.SWITCHES), port)
@@ -50,7 +50,7 @@ def list_(thing: str, port: str | None, as_json: bool) -> int:
 @on_host
 @with_host_file
 def doctor(as_json: bool, host: str | None) -> int:
-    """Say what this host can do, what is missing, and the command that mends it."""
+    """Check this host: what works, what is missing, and the command that fixes it."""
     from switchmark.cli.doctor import examine, print_findings
     from switchmark.hosts.hosts import Hosts
     from switchmark.runs.own_run import OwnRun
@@ -66,17 +66,17 @@ def doctor(as_json: bool, host: str | None) -> int:
 
 @click.command("clean", cls=GroupedCommand)
 @click.argument("runs", metavar="[RUN]...", nargs=-1, help="only these, such as sm3f2a")
-@click.option("--dry-run", is_flag=True, help="only say what would be done")
+@click.option("--dry-run", is_flag=True, help="only print what would be removed")
 @on_host
 @click.option(
     "--forget",
     metavar="HOST",
     multiple=True,
-    help="give up what is left on a host that is gone for good",
+    help="forget what is left on a host that no longer exists",
 )
 @with_host_file
 def clean(runs: tuple[str, ...], dry_run: bool, host: str | None, forget: tuple[str, ...]) -> int:
-    """Undo what dead runs left on this machine, and on the hosts that they used."""
+    """Remove what crashed runs left on this machine and on the hosts that they used."""
     from switchmark.errors import UsageError
     from switchmark.hosts.hosts import Hosts
     from switchmark.runs.clean import clean, clean_there

@@ -111,7 +111,7 @@ def plan(axes: dict[str, str], campaign: Path | None) -> int:
 @spread
 @with_host_file
 def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread: bool) -> int:
-    """Run the tests that a run has not finished, and those that failed in it."""
+    """Continue a run: unfinished and failed tests."""
     from switchmark.campaign.store import read_campaign
     from switchmark.campaign.tuning import is_tuning
     from switchmark.hosts.hosts import Hosts
@@ -138,9 +138,9 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
     "name",
     metavar="NAME",
     shell_complete=experiments,
-    help="see: switchmark list papers; 'ara-2021/*' is many",
+    help="see: switchmark list papers; 'ara-2021/*' selects several",
 )
-@click.option("--quick", is_flag=True, help="fewer points and shorter trials: some two minutes")
+@click.option("--quick", is_flag=True, help="fewer points and shorter trials, about two minutes")
 @click.option(
     "--as-published", is_flag=True, help="the paper's rates, not shares of this host's R+"
 )
@@ -162,7 +162,7 @@ def paper(
     cluster: str | None,
     spread: bool,
 ) -> int:
-    """Run experiments of the literature, and show their results beside the published ones.
+    """Run experiments from the literature and print the results next to the published ones.
 
     Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
     """
