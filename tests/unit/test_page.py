@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from recorded import fresh, latency_trial
-from switchmark.model.record import Record
+from recorded import FACTS, fresh, latency_trial
+from switchmark import __version__
+from switchmark.model.record import Origin, Record
 from switchmark.model.test import Test
 from switchmark.report.page import page
 
@@ -31,6 +32,13 @@ def runs(*names: str) -> list[tuple[str, Sequence[Record]]]:
         for number, (switch, size) in enumerate(made, 1)
     ]
     return [(name, records) for name in names]
+
+
+def at_a_host() -> list[tuple[str, Sequence[Record]]]:
+    """Return a run whose records have the facts of their host."""
+    ((name, records),) = runs("one")
+    origin = Origin(run=name, host=FACTS, versions={})
+    return [(name, [record.model_copy(update={"origin": origin}) for record in records])]
 
 
 def packed(text: str, name: str) -> str:
@@ -48,10 +56,40 @@ def test_the_answer_comes_first_then_a_chart_then_tables() -> None:
     text = page(runs("one"), {"one": "ip link add a\n"})
     places = [
         text.index(each)
-        for each in ("class='answer'", "data-chart='0'", "id='filter'", "<table", "ip link add a")
+        for each in ("class='answer'", "data-chart='0'", "<table", "id='filter'", "ip link add a")
     ]
     assert places == sorted(places)
     assert "<svg" in text[places[1] : places[2]]
+
+
+def test_the_head_says_what_was_measured_where_and_when() -> None:
+    text = page(at_a_host())
+    assert "<h1>linux-bridge and ovs: throughput</h1>" in text
+    (line,) = re.findall(r"<p class='host'>(.*?)</p>", text)
+    assert line.startswith("a_cpu · 2 CPUs · kernel 6.1 · ")
+    assert re.search(r"\d November 2026 · \d+ tests with 3 trials each$", line)
+
+
+def test_the_method_is_a_paragraph_to_copy() -> None:
+    text = page(at_a_host())
+    (said,) = re.findall(r"<h2>Method</h2><p>(.*?)</p>", text)
+    assert said.startswith(
+        f"switchmark {__version__} measured 4 tests with 3 trials each on 22 November 2026 on one "
+        "host (a_cpu, 2 CPUs, kernel 6.1). "
+    )
+    assert "A trial took 10 s after 0.5 s of warm-up." in said
+    assert "Versions: linux-bridge 6.1.0" in said
+    assert "@misc{switchmark," in text
+    assert "year = {2026}" in text
+
+
+def test_the_first_screen_has_the_figures_and_the_doubts_in_a_sentence() -> None:
+    doubted = [fresh(1), fresh(2, test=Test(switch="ovs"), doubts=("cpu-stolen",))]
+    text = page([("one", doubted)])
+    first = text[: text.index("id='tables'")]
+    assert "<th scope='col'>limited by</th>" in first
+    (said,) = re.findall(r"<p class='doubts'>(.*?)</p>", first)
+    assert said.startswith("! the virtual machine shares its cores with other guests (cpu-stolen, ")
 
 
 def test_every_test_is_known_to_the_script_and_every_row_to_the_filter() -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from itertools import accumulate
 from pathlib import Path
@@ -25,7 +26,9 @@ from switchmark.plots import charts
 from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.render import script, svg
 from switchmark.plots.vega import specification
-from switchmark.report.answer import answer
+from switchmark.report.answer import answer, brief_answer
+from switchmark.report.brief import brief_notes
+from switchmark.report.headline import bibtex, circumstances, headline, method
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections
 from switchmark.report.table import Section
@@ -37,6 +40,9 @@ the file size."""
 
 _STILLS = 12
 """The number of charts with a static picture."""
+
+_BRIEF = 24
+"""More tests than these have no table on the first screen."""
 
 _STEPS = 40_000
 """The number of characters of a run's steps to show. The rest is similar, and in the run's
@@ -69,6 +75,7 @@ def page(
         "<main id='main'>",
         *(f"<p class='answer'>{_said(each)}</p>" for each in _answers(runs)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
+        _brief(records),
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
         *(
@@ -81,18 +88,40 @@ def page(
         "<p id='count' class='js-only' role='status'></p>",
         *(_run(name, own) for name, own in runs),
         "</section>",
+        _method(records),
         _hosts(runs),
         _steps(steps or {}),
         "</main>",
     ]
     names = ", ".join(name for name, _ in runs)
-    return page_of(f"switchmark: {names}", parts, drawn, _tests(records))
+    top = (headline(records), circumstances(records))
+    return page_of(f"switchmark: {names}", parts, drawn, _tests(records), top)
 
 
 def _answers(runs: Sequence[tuple[str, Sequence[Record]]]) -> list[str]:
     """Return the answer of each run alone. `compare` is for runs that did not take turns."""
     several = len(runs) > 1
-    return [f"{name}: " * several + said for name, records in runs for said in answer(records)]
+    return [
+        f"{name}: " * several + said for name, records in runs for said in brief_answer(records)
+    ]
+
+
+def _brief(records: Sequence[Record]) -> str:
+    """Return the table of the figures, and a sentence about their doubts."""
+    if len(records) > _BRIEF:
+        return ""
+    tables = [_table(replace(each, keys=()), "figures") for each in sections(records, brief=True)]
+    notes = [f"<p class='doubts'>{_said(note)}</p>" for note in brief_notes(records)]
+    return "\n".join([*tables, *notes])
+
+
+def _method(records: Sequence[Record]) -> str:
+    """Return how the tests were measured, and how to cite that."""
+    said = method(records)
+    if not said:
+        return ""
+    cite = f"<details><summary>BibTeX</summary><pre>{escape(bibtex(records))}</pre></details>"
+    return f"<section><h2>Method</h2><p>{escape(said)}</p>{cite}</section>"
 
 
 def page_of(
@@ -100,8 +129,10 @@ def page_of(
     parts: Sequence[str],
     drawn: Sequence[Chart],
     tests: Mapping[str, Any] | None = None,
+    top: tuple[str, str] | None = None,
 ) -> str:
-    """Return a page with a title, parts in HTML, and the data for its script."""
+    """Return a page with parts in HTML and the data for its script. Its heading and the line below
+    are `top`, or the title."""
     data = {
         "charts": [specification(chart) for chart in drawn],
         "tests": tests or {},
@@ -109,6 +140,8 @@ def page_of(
         "numeric": _numeric(tests or {}),
         "template": {"numbers": _template(()), "words": _template(("x",))},
     }
+    heading, line = top or (title, "")
+    below = f"<p class='host'>{escape(line)}</p>" if line else ""
     drawing, library = (_HERE / "page.js").read_text(), script() + _READY
     scripts = [
         f"<script type='text/plain' id='data'>{_packed(json.dumps(data))}</script>",
@@ -124,7 +157,7 @@ def page_of(
             f"<title>{escape(title)}</title>",
             f"<style>{(_HERE / 'page.css').read_text()}</style>\n</head>\n<body>",
             "<a class='skip' href='#main'>to the results</a>",
-            f"<header><h1>{escape(title)}</h1></header>",
+            f"<header><h1>{escape(heading)}</h1>{below}</header>",
             *(part for part in parts if part),
             *scripts,
             "</body>\n</html>\n",
@@ -283,7 +316,9 @@ def _run(name: str, records: Sequence[Record]) -> str:
         _table(section, f"tests of {name}, {number}")
         for number, section in enumerate(sections(records), 1)
     )
-    notes = "\n".join(f"<p>{escape(note)}</p>" for note in footnotes(records))
+    brief = brief_answer(records)
+    more = [sentence for sentence in answer(records) if sentence not in brief]
+    notes = "\n".join(f"<p>{escape(note)}</p>" for note in (*more, *footnotes(records)))
     return f"<h3>{escape(name)}</h3>\n{tables}\n{notes}\n{_verdicts(records)}"
 
 

@@ -1,0 +1,100 @@
+"""The head of a report: its title in words, the circumstances in a line, and the method as a
+paragraph to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from switchmark import __version__
+from switchmark.metrics.statistics import MIN_OF_INTERVAL
+from switchmark.model.record import Record
+from switchmark.report.words import listed, listed_all
+
+_SEPARATOR = " · "
+
+
+def headline(records: Sequence[Record]) -> str:
+    """Return the title of a report: the switches and what was measured of them."""
+    switches = list(dict.fromkeys(record.test.switch for record in records))
+    quantities = list(dict.fromkeys(record.test.dimension for record in records))
+    return f"{listed(switches)}: {listed_all(quantities)}" if switches else "No tests"
+
+
+def circumstances(records: Sequence[Record]) -> str:
+    """Return where, when and how often the tests were measured, in a line."""
+    return _SEPARATOR.join(filter(None, (*_host(records), _day(records), _counted(records))))
+
+
+def method(records: Sequence[Record]) -> str:
+    """Return how the tests were measured, as a paragraph for a publication."""
+    measured = [record for record in records if record.trials]
+    if not measured:
+        return ""
+    durations = sorted({record.test.duration for record in measured})
+    warmups = sorted({record.test.warmup for record in measured})
+    where = f" on one host ({', '.join(_host(records))})" if _host(records) else ""
+    sentences = [
+        f"switchmark {__version__} measured {_counted(measured)} on {_day(measured)}{where}.",
+        f"A trial took {_range(durations)} s after {_range(warmups)} s of warm-up.",
+    ]
+    if any(record.turns and record.turns.kept for record in measured):
+        sentences.append("Compared switches took turns, one trial each in every round.")
+    if any(len(record.trials) >= MIN_OF_INTERVAL for record in measured):
+        sentences.append(
+            "Intervals are 95 % confidence intervals of the median over the trials, by the sign "
+            "test."
+        )
+    versions = dict.fromkeys(
+        " ".join(filter(None, (record.test.switch, record.switch_version, record.switch_mode)))
+        for record in measured
+    )
+    sentences.append(f"Versions: {', '.join(versions)}.")
+    return " ".join(sentences)
+
+
+def bibtex(records: Sequence[Record]) -> str:
+    """Return an entry of BibTeX for switchmark in the year of the measurement."""
+    day = next((record.started for record in records if record.started), "")
+    return (
+        "@misc{switchmark,\n"
+        "  title = {switchmark: the reference benchmark for virtual switches in {NFV}},\n"
+        "  author = {{The switchmark authors}},\n"
+        f"  year = {{{day[:4]}}},\n"
+        f"  note = {{version {__version__}}}\n"
+        "}"
+    )
+
+
+def _host(records: Sequence[Record]) -> list[str]:
+    origin = next((record.origin for record in records if record.origin), None)
+    host = origin.host if origin else {}
+    cpus = host.get("cores_usable")
+    parts = [
+        host.get("cpu_model"),
+        f"{cpus} CPU{'s' * (cpus > 1)}" if isinstance(cpus, int) else None,
+        "virtual machine" if host.get("virtual") else None,
+        f"kernel {host['kernel']}" if host.get("kernel") else None,
+    ]
+    return [str(part) for part in parts if part]
+
+
+def _day(records: Sequence[Record]) -> str:
+    """Return the days between the first and the last test, as 24 November 2026."""
+    days = sorted({record.started[:10] for record in records if record.started})
+    words = [f"{datetime.fromisoformat(day):%-d %B %Y}" for day in days]
+    return " to ".join(dict.fromkeys(words[:1] + words[-1:]))
+
+
+def _counted(records: Sequence[Record]) -> str:
+    counts = sorted({len(record.trials) for record in records if record.trials})
+    tests = f"{len(records)} test{'s' * (len(records) != 1)}"
+    if not counts:
+        return tests
+    trials = f"{_range(counts)} trial{'s' * (counts[-1] > 1)}"
+    return f"{tests} with {trials}" + " each" * (len(records) > 1)
+
+
+def _range(values: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{value:g}" for value in (values[0], values[-1]))
+    return " to ".join(ends)
