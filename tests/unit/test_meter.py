@@ -11,7 +11,7 @@ import pytest
 
 from switchmark.environments import inside
 from switchmark.hosts.base import LocalHost
-from switchmark.lab.meter import Meter, roles_of
+from switchmark.lab.meter import Meter, roles_of, roles_within
 from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
@@ -91,3 +91,17 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
 def test_each_place_of_a_path_has_roles(axes: dict[str, Any], roles: dict[str, list[str]]) -> None:
     path = resolve(Test.model_validate(axes), prefix="smtest", run_dir="/run/x")
     assert roles_of(path) == roles
+
+
+@pytest.mark.parametrize(
+    ("places", "wanted"),
+    [
+        ("f0+f1", ["sender", "receiver"]),
+        ("f0+f1+switch", ["sender", "receiver", "switch"]),
+        ("f2", ["forwarder"]),
+        ("cpus", []),
+    ],
+)
+def test_a_process_that_plays_several_parts_keeps_its_roles(places: str, wanted: list[str]) -> None:
+    roles = {"f0+f1": ["sender", "receiver"], "f2": ["forwarder"], "switch": ["switch"]}
+    assert roles_within(roles, places) == wanted

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -200,7 +200,7 @@ class Window:
             roles = self._roles[place]
             by_place[place] = ProcessorCounts(by="thread", roles=roles, **added(counts))
         for places, cpus in self._by_cpu.items():
-            roles = [role for place in places.split("+") for role in self._roles.get(place, ())]
+            roles = roles_within(self._roles, places)
             counts = [by_cpu.get(cpu, {}) for cpu in cpus]
             by_place[places] = ProcessorCounts(by="cpu", cpus=cpus, roles=roles, **added(counts))
         return by_place
@@ -281,6 +281,12 @@ def _whose_counters(
     if in_kernel:
         by_cpu[_CPUS] = tuple(sorted(meter.cpus))
     return by_thread, by_cpu if meter.counting.by_cpu else {}
+
+
+def roles_within(roles: Mapping[str, Sequence[str]], places: str) -> list[str]:
+    """Return the roles of the places that share CPUs. The name of a process that plays several
+    parts has a plus sign too: `f0+f1+switch` is the process `f0+f1` and the switch."""
+    return [role for place, own in roles.items() if f"+{place}+" in f"+{places}+" for role in own]
 
 
 def roles_of(path: Path) -> dict[str, list[str]]:
