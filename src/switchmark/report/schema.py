@@ -243,7 +243,7 @@ def _derived() -> Schema:
         "unaccounted": _or_null(_COUNT, "Lost frames without a place."),
         "cpu": {**_mapping(_or_null(_NUMBER, "")), "description": "Cores in use, by role."},
         "repeats": {**_COUNT, "description": "How many trials make the figure."},
-        "ci95_pps": _or_null(low_and_high, "The 95 % interval of `rx.pps`; null below three."),
+        "ci95_pps": _or_null(low_and_high, "The 95 % interval of `rx.pps`; null below twelve."),
         "ci95_ns": _or_null(low_and_high, "That of the median latency, in nanoseconds."),
         "fairness": _or_null(_NUMBER, "Jain's index over what each flow received."),
         "per_flow": {
