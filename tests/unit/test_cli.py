@@ -187,7 +187,7 @@ def test_five_switches_at_one_load_take_24_lines(cli, outcome) -> None:
     columns = ("switch", "received (min..max)", "lost", "limited by")
     assert [name for name in columns if name in table[0]] == list(columns)
     rows = {row.split()[0]: row for row in table[2:7]}
-    assert rows["direct"].endswith("generator (sender)")
+    assert rows["direct"].endswith("generator")
     assert rows["ovs"].endswith("!")
     assert rows["macvlan"].endswith("!")
     assert rows["linux-bridge"].endswith("unknown")

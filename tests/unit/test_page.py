@@ -70,6 +70,12 @@ def test_the_head_says_what_was_measured_where_and_when() -> None:
     assert re.search(r"\d November 2026 · \d+ tests with 3 trials each$", line)
 
 
+def test_the_baseline_is_no_switch_of_the_title() -> None:
+    both = [fresh(1, test=Test(switch="direct")), fresh(2)]
+    assert "<h1>linux-bridge: throughput</h1>" in page([("one", both)])
+    assert "<h1>direct: throughput</h1>" in page([("one", both[:1])])
+
+
 def test_the_method_is_a_paragraph_to_copy() -> None:
     text = page(at_a_host())
     (said,) = re.findall(r"<h2>Method</h2><p>(.*?)</p>", text)

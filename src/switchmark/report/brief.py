@@ -32,14 +32,16 @@ def severity_of(record: Record) -> Severity:
     return next((each for each in _SEVERITIES if each in known), "information")
 
 
-def brief_notes(records: Sequence[Record]) -> list[str]:
-    """Return the lines below the tables: a sentence about doubts, and the errors of tests."""
+def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
+    """Return the lines below the tables: a sentence about doubts, with where to find `more`, and
+    the errors of tests."""
     errors = [
         f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
         for record in records
         if record.status != "ok"
     ]
-    return [*_doubts([record for record in records if record.trials]), *errors]
+    said = _doubts([record for record in records if record.trials])
+    return [*(sentence + more for sentence in said), *errors]
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:
@@ -56,4 +58,4 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
     said = f"{first.meaning} ({first.name}, {many}{also})"
     lead = f"{mark} {said}: {effect}" if mark else f"Note: {said}"
-    return [f"{lead}. Fix: {first.cure}. --explain says more."]
+    return [f"{lead}. Fix: {first.cure}."]

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from switchmark import __version__
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
+from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.report.words import listed, listed_all
 
@@ -15,8 +16,9 @@ _SEPARATOR = " · "
 
 
 def headline(records: Sequence[Record]) -> str:
-    """Return the title of a report: the switches and what was measured of them."""
-    switches = list(dict.fromkeys(record.test.switch for record in records))
+    """Return the title of a report: the switches without the baseline, and the quantities."""
+    every = list(dict.fromkeys(record.test.switch for record in records))
+    switches = [switch for switch in every if switch != CABLE] or every
     quantities = list(dict.fromkeys(record.test.dimension for record in records))
     return f"{listed(switches)}: {listed_all(quantities)}" if switches else "No tests"
 

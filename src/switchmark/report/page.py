@@ -111,7 +111,7 @@ def _brief(records: Sequence[Record]) -> str:
     if len(records) > _BRIEF:
         return ""
     tables = [_table(replace(each, keys=()), "figures") for each in sections(records, brief=True)]
-    notes = [f"<p class='doubts'>{_said(note)}</p>" for note in brief_notes(records)]
+    notes = [f"<p class='doubts'>{_said(note)}</p>" for note in brief_notes(records, more="")]
     return "\n".join([*tables, *notes])
 
 

@@ -49,8 +49,8 @@ _NO_GOALS = ("fixed", "max")
 
 LIMITS = MappingProxyType(
     {
-        "sender": "generator (sender)",
-        "receiver": "generator (receiver)",
+        "sender": "generator",
+        "receiver": "generator",
         "offered-load": "offered load",
         "function": "function",
         "host": "host",
