@@ -124,7 +124,14 @@ MUTANTS = (
         "lab/trial.py",
         "after.since(before)",
         "after",
-        ("contract/test_wings.py",),
+        ("unit/test_trial.py",),
+    ),
+    Mutant(
+        "a path is not left to fall quiet",
+        "lab/trial.py",
+        "self._workers.drain(quiet_ms)",
+        "self._workers.drain(0)",
+        ("unit/test_trial.py",),
     ),
     Mutant(
         "the rate is not shared among senders",

@@ -1,0 +1,126 @@
+"""Tests of one trial: what it asks of the processes, and which counts are those of its phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+from reported import received, report, sent
+from switchmark.lab.meter import Meter
+from switchmark.lab.trial import Trials
+from switchmark.lab.workers import Worker
+from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.place import PortEnd
+from switchmark.model.record import TrialSpec
+from switchmark.model.test import Test
+from switchmark.path.path import Path, Player
+from switchmark.path.resolving import resolve
+
+SPEC = TrialSpec(rate_pps=1000, duration_s=0.01, warmup_s=0.01)
+
+
+class Processes:
+    """The traffic processes of a path: they note what they are asked, and report 100 frames."""
+
+    far_clocks = 0
+    tsc_hz = 10**9
+
+    def __init__(self, path: Path) -> None:
+        def up(player: Player) -> Worker:
+            process = SimpleNamespace(part=player.name, ask=lambda *asked, **more: None)
+            return Worker(cast(Any, process), player)
+
+        self.every = [up(player) for player in path.processes]
+        self.asked: list[tuple[str, list[dict[str, Any]]]] = []
+        self.quiet_ms: list[int] = []
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self.every)
+
+    def __len__(self) -> int:
+        return len(self.every)
+
+    def tell(
+        self, command: str, members: Callable[[Worker], dict[str, Any]] = lambda _: {}, **more: Any
+    ) -> list[dict[str, Any]]:
+        self.asked.append((command, [members(worker) for worker in self.every]))
+        if command != "report":
+            return []
+        return [report({"sent": sent()}), report({"received": received()})]
+
+    def read_clocks(self, *, well: bool) -> None:
+        pass
+
+    def clock(self, worker: Worker) -> None:
+        return None
+
+    def told_clocks(self) -> dict[str, Any]:
+        return {}
+
+    def drain(self, quiet_ms: int) -> None:
+        self.quiet_ms.append(quiet_ms)
+
+
+class Unmetered:
+    """A meter that measures nothing."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, tuple[float, ...]] = {}
+        self.stolen = 0.0
+
+    @contextmanager
+    def armed(self, path: Path, hz: int | None) -> Iterator[Any]:
+        yield self
+
+    def ready(self) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def cost(self, tsc_hz: int) -> Any:
+        return SimpleNamespace(load={})
+
+
+def ran(*counts: int) -> tuple[Processes, Any]:
+    """Run a trial; the ports have counted so many frames each time that they are read."""
+    path = resolve(Test(switch="linux-bridge"), prefix="sm0000", run_dir="/run/x")
+    left = list(counts)
+    end = PortEnd(path.flows[0].source, at_switch=True)
+
+    def counters() -> PathCounters:
+        return PathCounters(links={end: PortCounters(left.pop(0), 0, 0, 0)})
+
+    trials = Trials(path, [], counters=counters, alive=lambda: None, meter=cast(Meter, Unmetered()))
+    processes = Processes(path)
+    trials._workers = cast(Any, processes)
+    result = trials.measure(SPEC)
+    assert left == []
+    return processes, result.counters.links[end].rx
+
+
+def test_the_counters_of_a_trial_are_those_of_its_measured_phase() -> None:
+    _, counted = ran(1000, 1100)
+    assert counted == 100
+
+
+def test_a_path_becomes_quiet_before_its_counters_are_read() -> None:
+    processes, _ = ran(0, 100)
+    assert processes.quiet_ms == [20, 20]  # after the warm-up and after the measured phase
+
+
+def test_a_trial_has_a_warm_up_and_a_measured_phase() -> None:
+    processes, _ = ran(0, 100)
+    commands = [command for command, _ in processes.asked]
+    assert commands == ["arm", "start", "start", "report"]
+    phases = [members[0] for command, members in processes.asked if command == "start"]
+    assert [each["phase"] for each in phases] == ["warmup", "measured"]
+    assert [each["duration_ns"] for each in phases] == [10_000_000, 10_000_000]
+    (_, armed) = processes.asked[0]
+    assert [len(each["tasks"]) for each in armed] == [1, 1]
+    assert armed[0]["tasks"][0]["rate_pps"] == 1000
