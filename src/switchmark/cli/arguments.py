@@ -1,4 +1,4 @@
-"""Defines the arguments and options that several commands share, but for the axes."""
+"""Defines the arguments and options that several commands share, except the axes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ tune = click.option(
 
 
 def json_lines(what: str) -> Decorator:
-    """Return the option `--json` of a command that prints an object for each test, pair or row."""
+    """Return the option `--json` of a command that prints one object per test, pair or row."""
     told = f"print one JSON object per {what} in place of a table"
     return click.option("--json", "as_json", is_flag=True, help=told)
 
@@ -64,8 +64,8 @@ def output(told: str | None = None) -> Decorator:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How a command that measures shows its results, and what it tells its lab: an option for each
-    field, which `options.with_measuring` adds."""
+    """The options of a command that measures: how it shows results, and how it measures.
+    `options.with_measuring` adds an option for each field."""
 
     as_json: bool = False
     wide: bool = False
@@ -116,4 +116,4 @@ MEASURING: tuple[Decorator, ...] = (
         help="measure while another run uses this machine; marks the trials",
     ),
 )
-"""The options of `Measuring`, in the order of help."""
+"""The options of `Measuring`, in the order of the help text."""

@@ -1,6 +1,6 @@
 """The command `doctor`: what this host can do, what is missing, and the command that fixes it.
 
-It changes nothing: what must be tried is tried in a network namespace that ends with the command.
+It changes nothing on the host. It tries commands in a temporary network namespace.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TOOLS = {
     "setpriv": ("util-linux", True),
     "tcpdump": ("tcpdump", False),
 }
-"""Program: its Debian package, and whether every run needs it."""
+"""Programs, with their Debian package and whether every run needs them."""
 
 _LINKS = {
     "veth": "type veth peer name sm-peer",
     "bridge": "type bridge",
     "macvlan": "link sm-base type macvlan mode bridge",
 }
-"""Kind of link: the rest of the command that makes one."""
+"""Kinds of link, with the end of the command that makes them."""
 
 _MARKS = "✓ there   - missing, optional   ! makes figures unreliable   ✗ missing, required"
 
@@ -54,9 +54,12 @@ _PRESSURE_LIMIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding is one thing that was looked at. Where it is not `ok`: what is `needed` keeps every
-    run from starting, what `spoils` makes figures unreliable, and nothing else matters to a run
-    that does not ask for it. `mend` is a command, or a parameter."""
+    """A finding is the result of one check.
+
+    If it is not `ok`, a `needed` finding prevents every run, and a finding that `spoils` makes
+    figures unreliable. Any other finding matters only to runs that use the feature. `mend` is the
+    command or the parameter that fixes it.
+    """
 
     area: str
     name: str
@@ -68,12 +71,12 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """Return the sign that stands for it."""
+        """Return the mark that is printed before the finding."""
         return "✓" if self.ok else "✗" if self.needed else "!" if self.spoils else "-"
 
 
 def examine(host: Host = _HOST) -> list[Finding]:
-    """Look at everything on a host, and return what was found, the most basic first."""
+    """Run all checks on a host and return the findings, the most basic first."""
     findings: list[Finding] = []
     for area in (_privileges, _tools, _kernel, _cores, _noise, _memory, _drivers):
         findings += area(host)
@@ -99,7 +102,7 @@ def print_findings(findings: Sequence[Finding], stream: IO[str]) -> None:
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
-    """Say in a line whether this host can measure."""
+    """Return one line that says whether this host can measure."""
     names: dict[str, list[str]] = {}
     for finding in findings:
         names.setdefault(finding.mark, []).append(finding.name)
@@ -227,7 +230,7 @@ def _cores(host: Host) -> Iterator[Finding]:
 
 
 def _noise(host: Host) -> Iterator[Finding]:
-    """Return the noise certificate of every CPU that may be used, as a test keeps it."""
+    """Return the noise certificate of every usable CPU, as in the record of a test."""
     cpus = [cpu.id for cpu in read_cpus(host)]
     noise = certificate(host, tool_program(), cpus, LONG_JITTER_MS)
     if noise.jitter is None:

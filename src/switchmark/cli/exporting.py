@@ -1,7 +1,7 @@
-"""This module defines the commands that show what runs have recorded, or hand it on: each parses,
-calls and prints.
+"""This module defines the commands that show or export the records of runs. Each command parses
+its arguments, calls a function and prints the result.
 
-They read run folders only, and import what they need when they are run.
+The commands only read run folders. Imports are inside the functions, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from switchmark.report.rows import Tables
 
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
-"""What a file's suffix says of the form."""
+"""The form of an export, by the suffix of its file."""
 
 _POINTS = {"in": 72, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1, "": 1}
 """Points in a unit of length."""
 
 _WIDTHS = 120, 4000
-"""The least and the greatest width of a picture, in points."""
+"""The minimum and maximum width of a picture, in points."""
 
 _COLUMNS = 100
-"""How wide a table is where there is no terminal."""
+"""The width of a table without a terminal."""
 
 
 @click.command("report", cls=GroupedCommand)
@@ -94,7 +94,7 @@ def _draw(
     names: Sequence[str],
     width: int | None,
 ) -> None:
-    """Draw charts into a picture, and say which others there are if none was asked for."""
+    """Draw charts into a picture. If the user named no chart, list the charts left out."""
     from switchmark.report.files import chosen_charts, picture_of, write_file
 
     drawn, others = chosen_charts(results, names)
@@ -108,7 +108,7 @@ def _draw(
 
 
 def _points(length: str) -> int:
-    """Return a length in points; UsageError for what is none, or no width of a chart."""
+    """Return a length in points. Raise UsageError if it is not a length, or out of range."""
     from switchmark.errors import UsageError
 
     number, unit = re.fullmatch(r"([0-9.]*)(.*)", length.strip(), re.DOTALL).groups()  # type: ignore[union-attr]
@@ -244,7 +244,7 @@ def schema_(name: str) -> int:
 
 
 def _read(folders: Sequence[Path]) -> list[tuple[str, list[Record]]]:
-    """Return the records of runs by name; tell of what is not finished."""
+    """Return the records of runs by name. Print a note for each unfinished run."""
     from switchmark.campaign.store import read_records
 
     runs = []
@@ -257,13 +257,13 @@ def _read(folders: Sequence[Path]) -> list[tuple[str, list[Record]]]:
 
 @contextmanager
 def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
-    """Read what runs have recorded; UsageError with the place of a line that is spoilt."""
+    """Read the records of runs. Raise UsageError with the position of a corrupt line."""
     from switchmark.campaign.store import read_campaign, read_records
     from switchmark.report.rows import Tables, Unreadable
 
     for folder in folders:
         read_campaign(folder)
-    gc.disable()  # to look for garbage in millions of objects would take longer than to read them
+    gc.disable()  # garbage collection of millions of objects would take longer than reading
     try:
         tables = Tables(folders)
         gc.freeze()
@@ -273,7 +273,7 @@ def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
         yield tables
     except Unreadable:
         for folder in folders:
-            read_records(folder)  # which names the line
+            read_records(folder)  # raises an error that names the line
         raise
     finally:
         gc.enable()
@@ -281,7 +281,7 @@ def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
 
 
 def _tell_missing(folder: Path, records: int) -> None:
-    """Say on standard error what a run that goes on, or was ended, does not have yet."""
+    """Print a note on standard error if a run has tests without a record."""
     from switchmark.campaign.store import read_campaign
 
     tests = len(read_campaign(folder).tests)

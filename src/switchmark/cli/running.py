@@ -1,6 +1,6 @@
-"""This module has what those commands share that run tests, and how they show what came of them.
+"""Functions that the commands which run tests share: build the campaign, measure it, show results.
 
-It imports what it needs when it is called, so that `--help` is quick.
+Imports are inside the functions, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from switchmark.model.test import Test
 
 _WIDTH, _NARROW = 100, 80
-"""Of what is printed where no terminal says how wide it is."""
+"""The width of the output without a terminal, in columns."""
 
 
 def campaign_of(
@@ -41,10 +41,12 @@ def campaign_of(
     far: bool = False,
     in_lab: bool = False,
 ) -> Campaign:
-    """Return the campaign of a file, with these axes in place of its own, or of these alone, whose
-    engine is chosen for this host unless it is named. `far`: other hosts may be asked what they
-    have; those of a lab are not known yet (`in_lab`), and get an engine
-    that needs no root, unless it is for ports that no such engine opens, and take no turns."""
+    """Return the campaign of a file, or a campaign of the axes alone. The axes override the file.
+
+    If no engine is named, choose one that this host can use. With `far`, other hosts are probed
+    too. With `in_lab`, the hosts are not known yet: choose an engine that needs no root, unless the
+    ports need one that does, and do not interleave the tests.
+    """
     from switchmark.campaign.load import from_options, load
     from switchmark.engines import TABLE as ENGINES
     from switchmark.engines.base import KERNEL_PORTS
@@ -68,8 +70,8 @@ def campaign_of(
 
 
 def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaign) -> str:
-    """Return which engine was chosen for which switches of a campaign; nothing where each was
-    named."""
+    """Return the engines that were chosen for a campaign, with their switches. Empty if the user
+    named every engine."""
     from switchmark.model.test import AXES
 
     axis = AXES["engine"]
@@ -88,13 +90,13 @@ def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaig
 def say_engines(
     path: Path | None, axes: Mapping[str, str], campaign: Campaign, show: Shown
 ) -> None:
-    """Say which engines were chosen, unless it is to be quiet or each was named."""
+    """Print which engines were chosen, unless `--quiet` is set or the user named every engine."""
     if not show.quiet and (engines := chosen_engines(path, axes, campaign)):
         print(engines, file=sys.stderr)
 
 
 def check_new(out: Path, name: str | None) -> None:
-    """Raise UsageError if no new run below `out` can have this name."""
+    """Raise UsageError if a new run below `out` cannot have this name."""
     from switchmark.campaign.store import check_name
 
     if name is not None:
@@ -126,9 +128,12 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the results of a run are shown: `as_json` or in tables, which may be `wide`; `explain`
-    with what the marks and doubts mean; `quiet` without progress; `only_progress` without any
-    results, which are shown otherwise."""
+    """How the results of a run are shown.
+
+    `as_json` prints JSON in place of tables, and `wide` prints tables with all columns. `explain`
+    adds the meaning of marks and doubts. `quiet` hides the progress. `only_progress` hides the
+    results, because the command shows them in another form.
+    """
 
     as_json: bool
     wide: bool
@@ -138,8 +143,8 @@ class Shown:
 
 
 def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
-    """Return how results are shown, and what the lab is told besides the tests, and whether others
-    may measure beside it; UsageError for a word that it does not know."""
+    """Return how results are shown, and the options of the measurement, including `share_machine`.
+    Raise UsageError for an unknown value of an option."""
     from switchmark.errors import UsageError
     from switchmark.lab.calibration import Mode
     from switchmark.lab.gate import Gate
@@ -153,28 +158,30 @@ def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
 
 
 class Bench(Protocol):
-    """A bench has run folders measured: this host, or the lab of `--cluster`."""
+    """A bench measures the tests of a run folder: this host, or the lab of `--cluster`."""
 
     def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
-        """Return a new folder below `out`: of this name, or of the campaign's and the time."""
+        """Return a new folder below `out`. Its default name is the campaign's name and the time."""
         ...
 
     def old_run(self, path: Path) -> RunFolder:
-        """Return the folder of an earlier run, to go on with it."""
+        """Return the folder of an earlier run, to continue the run."""
         ...
 
     def measure(self, folder: RunFolder, progress: Progress, options: dict[str, Any]) -> None:
-        """Measure what a folder lacks; `options` are those of the lab, and `share_machine`."""
+        """Measure the missing tests of a folder with these options (see `told`)."""
         ...
 
     def remarks(self) -> Sequence[str]:
-        """Return what is to be said after it has measured."""
+        """Return the lines to print after the measurement."""
         ...
 
 
 class HostBench:
-    """This host measures, alone unless it shares the machine. With `until_decided` an earlier run
-    goes on, to so many repeats at most, and on the same host alone."""
+    """This host measures, and no other run at the same time unless the machine is shared.
+
+    With `until_decided`, an earlier run continues on the same host, up to this number of repeats.
+    """
 
     def __init__(self, hosts: Hosts, quiet: bool = False, until_decided: int | None = None) -> None:
         self._hosts, self._quiet, self._until_decided = hosts, quiet, until_decided
@@ -259,7 +266,7 @@ def _on_another_host(path: Path, differing: Mapping[str, Sequence[str]]) -> Exce
 def measure(
     bench: Bench, folder: RunFolder, show: Shown, options: dict[str, Any]
 ) -> Sequence[Record]:
-    """Have a bench measure what a folder lacks; show all that the folder has, however that ends."""
+    """Measure the missing tests of a folder. Show all its results, even after an error."""
     with _shown(folder, show, bench.remarks) as progress:
         bench.measure(folder, progress, options)
     return folder.latest
@@ -269,8 +276,8 @@ def measure(
 def _shown(
     folder: RunFolder, show: Shown, remarks: Callable[[], Sequence[str]]
 ) -> Iterator[Progress]:
-    """Hold a folder open and show what happens in a block, then all that the folder has, however
-    the block ends, with remarks."""
+    """Lock a folder and show progress within a block. After the block, show all results of the
+    folder and the remarks, even after an error."""
     from switchmark.cli.progress import JsonObjects, watch
 
     progress = watch(folder.campaign.tests, show.quiet)
@@ -291,7 +298,7 @@ def _shown(
 
 
 def _told_of_waiting(holder: str) -> None:
-    """Say why nothing happens yet."""
+    """Print why the command waits."""
     print(
         f"waiting: another run measures on this machine ({holder})\n"
         "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds\n"
@@ -302,7 +309,7 @@ def _told_of_waiting(holder: str) -> None:
 
 
 def _warn_of_this_host() -> None:
-    """Say in a line why figures of this host will be unreliable, before any time is spent."""
+    """Print a warning if figures of this host will be unreliable, before the measurement starts."""
     from switchmark.hosts.base import LocalHost
     from switchmark.hosts.programs import tool_program
     from switchmark.observe.facts import host_facts
@@ -325,8 +332,8 @@ def _warn_of_this_host() -> None:
 
 
 def _write_report(folder: RunFolder) -> None:
-    """Write the page of a run into its folder, and print its path. A run is measured whether or not
-    it can be drawn; RecordFailed where there is no room for the page."""
+    """Write the report of a run into its folder, and print its path. A report that cannot be drawn
+    is no failure of the run. Raise RecordFailed if the report cannot be written."""
     from switchmark.report.files import write_file
 
     if not folder.latest:
@@ -337,7 +344,7 @@ def _write_report(folder: RunFolder) -> None:
 
         name = folder.path.name
         drawn = page([(name, folder.latest)], {name: steps_of(folder.path)}, stills=1)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run is measured
+    except Exception as error:  # noqa: BLE001 - a fault of the report must not fail the run
         print(f"no report was drawn: {error}", file=sys.stderr)
     else:
         write_file(path, drawn)
@@ -345,8 +352,8 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def steps_of(folder: Path) -> str:
-    """Return the commands that were carried out for a run; nothing where they were not kept, or
-    where a symbolic link, which may lead anywhere, stands for them."""
+    """Return the commands that a run executed. Empty if they were not kept. Symbolic links are not
+    followed, because they may lead out of the folder."""
     paths = [folder / "logs/steps.sh", *sorted(folder.glob("logs/*/steps.sh"))]
     steps = []
     for path in paths:
@@ -356,7 +363,7 @@ def steps_of(folder: Path) -> str:
 
 
 def status_of(records: Sequence[Record], strict: bool) -> int:
-    """Return the exit status of a run by its records."""
+    """Return the exit code of a run."""
     statuses = {record.status for record in records}
     if statuses == {"refused"}:
         return Exit.UNAVAILABLE
@@ -367,8 +374,11 @@ def status_of(records: Sequence[Record], strict: bool) -> int:
 
 
 def print_report(records: Sequence[Record], *, wide: bool = False, explain: bool = False) -> None:
-    """Print what the records answer, and a table of the figures, as wide as the terminal. `explain`
-    adds what every mark, doubt and figure means; `wide` adds that, all columns, and bars."""
+    """Print the answer of the records and a table of the figures, as wide as the terminal.
+
+    `explain` adds the meaning of all marks, doubts and figures. `wide` adds the same, all columns,
+    and bars.
+    """
     from switchmark.report.answer import answer, brief_answer
     from switchmark.report.bars import bars
     from switchmark.report.brief import brief_notes
@@ -391,7 +401,7 @@ def print_report(records: Sequence[Record], *, wide: bool = False, explain: bool
 
 
 def _filled(text: str, columns: int, indent: str) -> str:
-    """Wrap each line of a text where its words end."""
+    """Wrap each line of a text between words."""
     options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
     lines = text.splitlines() or [""]
     return "\n".join(

@@ -66,10 +66,10 @@ def judge(
 ) -> tuple[Verdict, VerdictEvidence]:
     """Return the verdict and its evidence.
 
-    `calibration` is the baseline of the same traffic on a cable (see `lab.calibration`), or None.
-    `own_core` says that the switch has cores to itself, so it takes no CPU time from the sender.
-    `cable` says that there is no switch, as in the calibration. `together` says that sender and
-    receiver take turns on one thread.
+    `calibration` is the baseline (see `lab.calibration`): the same traffic on a cable. `own_core`
+    says that the switch has cores to itself, so it takes no CPU time from the sender. `cable` says
+    that there is no switch, as in the calibration. `together` says that sender and receiver take
+    turns on one thread.
     """
     evidence = _evidence(trial, calibration)
     blamed, rule = _by_own_time(trial, evidence, calibration)
@@ -136,7 +136,7 @@ def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvi
 
 
 def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, float, float]]:
-    """Return the rates of further cables, which only some tests have."""
+    """Return the rates of additional baselines, which only some tests have."""
     if calibration is None:
         return {}
     known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
@@ -185,8 +185,8 @@ def _saturates(trial: TrialResult) -> bool:
 def _by_own_time(
     trial: TrialResult, evidence: VerdictEvidence, calibration: Calibration | None
 ) -> tuple[Verdict | None, str]:
-    """Return the role in the traffic program whose work on a frame takes so much longer than in the
-    baseline that it would be the limit on any host, with the rule.
+    """Return the role in the traffic program that is the limit on any host, because its work per
+    frame takes far longer than in the baseline. Also return the rule.
 
     The role must never wait, because polling an empty or a full ring takes CPU time without being
     the limit. The effect must also show: frames wait for the receiver, or no frames are lost behind

@@ -1,8 +1,8 @@
-"""This module answers what a run was asked, in sentences: who leads where, by how much, how sure
-that is, and of what only a bound is known.
+"""This module answers the question of a run in sentences: which switch is the fastest, by how much,
+with what confidence, and which figures are only bounds.
 
-It reads records alone, all those of a run: `metrics.difference` decides what may be said of an
-order.
+It reads all records of a run, and only records. `metrics.difference` decides whether two figures
+differ.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from switchmark.report.words import NAMED, listed, listed_all, times
 
 _NUMBERS = {3: "three"}
 _SENTENCES, _BRIEF_SENTENCES = 6, 3
-"""Of more cases than these some are counted."""
+"""The maximum number of sentences about cases. The rest are counted."""
 
 _DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
 
 _WORDS = {"at", "between", "in", "no", "nothing", "of", "the"}
-"""Words that a sentence may begin with."""
+"""Words that get a capital at the beginning of a sentence. Names of switches do not."""
 
 _LIMITS = {
     "sender": ", limited by the sender",
@@ -55,14 +55,16 @@ _LIMITS = {
     "function": ", limited by the functions",
     "unknown": ", limited by an unknown part",
 }
-"""What is said of a figure by its verdict; of the switch's own nothing more."""
+"""The words after a figure, by its verdict. A figure that the switch limits needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group has the figures of tests that differ in what is `compared` only, the best first, and
-    how the first stands to each of the others. `where` says what these tests share and others do
-    not."""
+    """A group has the figures of tests that differ only in the axis `compared`, the best first.
+
+    `relations` compare the first figure with each of the others. `where` has the values of the
+    other axes, which distinguish the group from other groups.
+    """
 
     compared: str
     where: str
@@ -79,17 +81,17 @@ class _Group:
 
     @property
     def is_ordered(self) -> bool:
-        """Say whether the first is shown to be better than any other."""
+        """Return whether the first figure is significantly better than any other."""
         return any(each.kind == "better" for each in self.relations)
 
     def having(self, kind: Kind) -> list[str]:
-        """Return the names of those that the first stands to in this way."""
+        """Return the names of the figures with this relation to the first."""
         pairs = zip(self.names[1:], self.relations, strict=True)
         return [name for name, each in pairs if each.kind == kind]
 
 
 def answer(records: Sequence[Record]) -> list[str]:
-    """Return the sentences that the records of a run allow, what is asked for first."""
+    """Return the sentences that the records of a run support, comparisons first."""
     measured, whole = _measured(records)
     said, claims = _said(whole, Results.of(records), _SENTENCES)
     return [
@@ -103,8 +105,8 @@ def answer(records: Sequence[Record]) -> list[str]:
 
 
 def brief_answer(records: Sequence[Record]) -> list[str]:
-    """Return the sentences of `answer` that a reader needs before the table: the comparison, what
-    stands against a ranking, the baseline, and what is missing."""
+    """Return the sentences of `answer` that a reader needs before the table: the comparison, the
+    reasons not to rank the switches, the baseline, and the missing tests."""
     measured, whole = _measured(records)
     said, _ = _said(whole, Results.of(records), _BRIEF_SENTENCES)
     return [
@@ -117,21 +119,20 @@ def brief_answer(records: Sequence[Record]) -> list[str]:
 
 
 def _measured(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """Return the tests that were measured, and those of switches whose figures count."""
+    """Return the measured tests, and those of them with figures of switches that count."""
     measured = [record for record in records if record.status == "ok" and record.trials]
     switches = [record for record in measured if record.test.switch != CABLE]
     return measured, [record for record in switches if FUNCTIONAL not in record.doubts]
 
 
 def _functional(measured: Sequence[Record]) -> list[Record]:
-    """Return the tests of switches that show only that a switch works."""
+    """Return the tests that only show that a switch works, without usable figures."""
     switches = (record for record in measured if record.test.switch != CABLE)
     return [record for record in switches if FUNCTIONAL in record.doubts]
 
 
 def _said(records: Sequence[Record], results: Results, most: int) -> tuple[list[str], list[Figure]]:
-    """Return the sentences about figures that can be compared, `most` of each kind, and the figures
-    that they claim something of."""
+    """Return at most `most` sentences about each kind of figure, and the figures with a claim."""
     said: list[str] = []
     claims: list[Figure] = []
     for figures in _alike(figure for record in records for figure in figures_of(record)):
@@ -142,8 +143,8 @@ def _said(records: Sequence[Record], results: Results, most: int) -> tuple[list[
 
 
 def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
-    """Return figures of one unit and one goal together, in the order in which they come; those of
-    testbeds that differ are no figures of one kind."""
+    """Return the figures by dimension, unit and goal, in their order. Figures of different testbeds
+    are separate."""
     kinds: dict[tuple[str, str, str, tuple[str, ...]], list[Figure]] = {}
     for figure in figures:
         test = figure.record.test
@@ -153,7 +154,7 @@ def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
 
 
 def _groups(figures: Sequence[Figure], results: Results) -> list[_Group]:
-    """Return the figures that can be compared with each other, by the values of all other axes."""
+    """Return groups of figures that can be compared, by the values of all other axes."""
     told = telling([figure.record.test for figure in figures])
     compared = max(told, key=_is_asked, default="switch")
     along = following([figure.record.test for figure in figures], compared)
@@ -166,7 +167,7 @@ def _groups(figures: Sequence[Figure], results: Results) -> list[_Group]:
 
 
 def _is_asked(axis: str) -> tuple[bool, bool, int]:
-    """Say how likely it is that this axis is the question: the switch, else what has names."""
+    """Return a sort key: the switch is the most likely question, then axes with named values."""
     return axis == "switch", bool(AXES[axis].table), AXES[axis].used
 
 
@@ -183,13 +184,13 @@ def _name(record: Record, compared: str) -> str:
 
 
 def _value(record: Record, axis: str) -> str:
-    """Write the value of an axis as a reader meets it."""
+    """Return the value of an axis as text for readers."""
     written = label(record.test, (axis,)).removeprefix(record.test.switch).strip()
     return written or f"{AXES[axis].words} none"
 
 
 def _claimed(group: _Group) -> list[Figure]:
-    """Return the figures of which an order is told, or that they are the same."""
+    """Return the figures that the answer claims to be different or the same."""
     pairs = zip(group.figures[1:], group.relations, strict=True)
     others = [figure for figure, each in pairs if each.kind in ("better", "same")]
     return [group.leader, *others] if others else []
@@ -199,7 +200,8 @@ def _claimed(group: _Group) -> list[Figure]:
 
 
 def _sentences(groups: Sequence[_Group], most: int) -> list[str]:
-    """Return a sentence for all groups that the same can be said of, `most` of them."""
+    """Return at most `most` sentences, and a count of the other cases. Groups with the same
+    relations share a sentence."""
     same: dict[tuple[object, ...], list[_Group]] = {}
     for group in groups:
         kinds = zip(group.names[1:], (each.kind for each in group.relations), strict=True)
@@ -225,8 +227,8 @@ def _sentence(groups: Sequence[_Group], of: int) -> str:
 
 
 def _best(groups: Sequence[_Group]) -> list[str]:
-    """Say what the best of some groups does, and by how much it is better than those that it is
-    shown to be better than."""
+    """Return clauses with the figure of the best, and its ratio to the figures that are
+    significantly worse."""
     first = groups[0]
     ratios = {
         other: united([group.relations[group.names.index(other) - 1] for group in groups])
@@ -250,7 +252,7 @@ def _best(groups: Sequence[_Group]) -> list[str]:
 
 
 def _carried(groups: Sequence[_Group]) -> list[str]:
-    """Say that all carry what is offered, where none is better than others at that."""
+    """Return a clause if all carry the offered load and no figure is better than another."""
     first = groups[0]
     verdicts = {figure.record.verdict for group in groups for figure in group.figures}
     if not first.relations or first.is_ordered or verdicts != {"offered-load"}:
@@ -266,7 +268,8 @@ def _carried(groups: Sequence[_Group]) -> list[str]:
 
 
 def _figure_of(groups: Sequence[_Group]) -> str:
-    """Return the figure of the best with its limit; nothing where there are several groups."""
+    """Return the figure of the best with its limit. For several groups, return their range, or
+    nothing if they have relations."""
     leaders = sorted((group.leader for group in groups), key=lambda each: each.value)
     if len(leaders) == 1:
         limit = "" if leaders[0].is_less_better else _LIMITS.get(leaders[0].record.verdict, "")
@@ -285,7 +288,7 @@ def _the_same(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say which differences are not significant, and how many rounds would probably decide."""
+    """Name the differences that are not significant, and the rounds that would decide them."""
     needed = united(_relations(groups, "chance")).needed
     more = "" if needed is None else f" (about {needed} rounds would decide: --repeat {needed})"
     if groups[0].is_ordered:
@@ -297,7 +300,7 @@ def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say of whom only a bound is known, and why: then the other way round may be true."""
+    """Name the figures that are only bounds, and why. The true order may be the reverse."""
     figures = _figures(groups, others)
     by_search = all(is_of_search(figure.record) for figure in figures)
     by_traffic = any(figure.record.verdict in ("sender", "receiver") for figure in figures)
@@ -308,7 +311,7 @@ def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _spoiled(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say whose doubts may be all that sets two figures apart."""
+    """Name the doubts that could explain the difference between figures."""
     figures = [*_figures(groups, others), *(group.leader for group in groups)]
     doubts = dict.fromkeys(
         doubt
@@ -327,7 +330,7 @@ def _in_error(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _at_other_loads(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say that rates were measured at different loads."""
+    """Name the figures that were measured at different loads."""
     first = groups[0]
     loads = "shares of what each carries itself" if _has_own_loads(first) else "not the same"
     names = listed(_with_figures(groups, [_subject(first), *others]))
@@ -340,7 +343,7 @@ def _zero(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
 
 
 def _few(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
-    """Say of whom there are too few repeats."""
+    """Name the figures with too few repeats."""
     first = groups[0]
     known = zip(first.names, first.figures, strict=True)
     lacking = [name for name, figure in known if len(figure.values) < MIN_REPEATS]
@@ -364,7 +367,7 @@ _SAY: Mapping[Kind, Callable[[Sequence[_Group], Sequence[str]], list[str]]] = {
     "zero": _zero,
     "few": _few,
 }
-"""What is said of those to whom the first stands in a way, for each way but `better`."""
+"""The functions that describe the relations to the first figure, all except `better`."""
 
 
 def _relations(groups: Sequence[_Group], kind: Kind) -> list[Relation]:
@@ -381,7 +384,7 @@ def _figures(groups: Sequence[_Group], names: Sequence[str]) -> list[Figure]:
 
 
 def _with_figures(groups: Sequence[_Group], names: Sequence[str]) -> list[str]:
-    """Return names with their figures, where there is one group; the first is that of the best."""
+    """Return names, with their figures if there is one group. The first name is the best."""
     first = groups[0]
     if len(groups) > 1:
         return list(names)
@@ -390,7 +393,7 @@ def _with_figures(groups: Sequence[_Group], names: Sequence[str]) -> list[str]:
 
 
 def _unranked(groups: Sequence[_Group], others: Sequence[str]) -> str:
-    """Say above whom the best cannot be ranked."""
+    """Name the figures that the best cannot be ranked above."""
     first = groups[0]
     better = "below" if first.leader.is_less_better else "above"
     leader, *names = (
@@ -413,8 +416,8 @@ def _does(names: Sequence[str]) -> str:
 
 
 def _figure_text(figure: Figure, *, within: bool = False) -> str:
-    """Write a figure with its interval, or with how few repeats it is that of; `within` other
-    parentheses without those."""
+    """Return a figure with its interval or its number of repeats. `within` other parentheses, use
+    a comma in place of parentheses."""
     if figure.unit == "ns" and (unsure := _unsure(figure)):
         return unsure
     bound = "at least " * figure.at_least
@@ -426,7 +429,7 @@ def _figure_text(figure: Figure, *, within: bool = False) -> str:
 
 
 def _unsure(figure: Figure) -> str:
-    """Write a median latency that is no larger than its error: all that is known is a bound."""
+    """Return a median latency as a bound if its error is as large. Empty otherwise."""
     latency = latency_ns(figure.record)
     if latency is None or latency.error is None or latency.error.median_ns < figure.value:
         return ""
@@ -434,14 +437,14 @@ def _unsure(figure: Figure) -> str:
 
 
 def _precision(figure: Figure) -> str:
-    """Say how precisely a search found its figure; nothing of what was not searched for."""
+    """Return the precision of a search. Empty if the figure is not the result of a search."""
     goals = figure.record.search.goals if figure.record.search else ()
     known = [precision(goal) for goal in goals if goal.goal == figure.what]
     return f"found to within {known[0]}" if any(known) else ""
 
 
 def _begun(sentence: str) -> str:
-    """Begin a sentence with a capital, unless it begins with a name."""
+    """Return a sentence with a capital at its beginning, unless a name is there."""
     first = sentence.partition(" ")[0]
     return sentence[0].upper() + sentence[1:] if first in _WORDS else sentence
 
@@ -456,7 +459,7 @@ def _subject(group: _Group) -> str:
 
 
 def _goal(figure: Figure) -> str:
-    """Write the goal of a search as it stands before a sentence."""
+    """Return the goal of a search, which stands before a sentence."""
     search = figure.record.search
     if search is None or not figure.what:
         return ""

@@ -1,5 +1,5 @@
-"""What is printed below the table of a run by default: one sentence about doubts with its cure, and
-why tests failed. `--explain` prints the notes of `report.notes` instead."""
+"""The default notes below the table of a run: one sentence about doubts with a cure, and the errors
+of failed tests. `--explain` prints the notes of `report.notes` instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from switchmark.report.words import listed
 MARKS: Mapping[Severity, str] = MappingProxyType(
     {"invalid": "✗", "caution": "!", "information": ""}
 )
-"""The mark of a test by the most severe of its doubts."""
+"""The mark of a test, by the severity of its most severe doubt."""
 
 _SEVERITIES: tuple[Severity, ...] = ("invalid", "caution", "information")
 _EFFECTS: Mapping[Severity, str] = MappingProxyType(
@@ -33,8 +33,8 @@ def severity_of(record: Record) -> Severity:
 
 
 def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
-    """Return the lines below the tables: a sentence about doubts, with where to find `more`, and
-    the errors of tests."""
+    """Return the lines below the tables: a sentence about doubts and the errors of tests. `more`
+    ends the sentence with a reference to the details."""
     errors = [
         f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
         for record in records

@@ -1,5 +1,5 @@
-"""The head of a report: its title in words, the circumstances in a line, and the method as a
-paragraph to copy."""
+"""The head of a report: its title, a line with host and date, and a paragraph about the method for
+publications."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def headline(records: Sequence[Record]) -> str:
 
 
 def circumstances(records: Sequence[Record]) -> str:
-    """Return where, when and how often the tests were measured, in a line."""
+    """Return one line with the host, the date and the number of tests and trials."""
     return _SEPARATOR.join(filter(None, (*_host(records), _day(records), _counted(records))))
 
 
 def method(records: Sequence[Record]) -> str:
-    """Return how the tests were measured, as a paragraph for a publication."""
+    """Return a paragraph about the method of measurement, for a publication."""
     measured = [record for record in records if record.trials]
     if not measured:
         return ""
@@ -56,7 +56,7 @@ def method(records: Sequence[Record]) -> str:
 
 
 def bibtex(records: Sequence[Record]) -> str:
-    """Return an entry of BibTeX for switchmark in the year of the measurement."""
+    """Return a BibTeX entry for switchmark, with the year of the measurement."""
     day = next((record.started for record in records if record.started), "")
     return (
         "@misc{switchmark,\n"
@@ -82,7 +82,7 @@ def _host(records: Sequence[Record]) -> list[str]:
 
 
 def _day(records: Sequence[Record]) -> str:
-    """Return the days between the first and the last test, as 24 November 2026."""
+    """Return the dates of the first and the last test, for example 24 November 2026."""
     days = sorted({record.started[:10] for record in records if record.started})
     words = [f"{datetime.fromisoformat(day):%-d %B %Y}" for day in days]
     return " to ".join(dict.fromkeys(words[:1] + words[-1:]))

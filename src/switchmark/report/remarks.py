@@ -1,5 +1,5 @@
-"""This module says what goes with an answer: what work was done, what a cable carries, how sure an
-order is, and what was left out."""
+"""This module adds remarks to an answer: the work of the switches, their engines, the baseline, the
+confidence, and the tests that were left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from switchmark.report.standing import Figure, figures_of
 from switchmark.report.words import listed, listed_all
 
 SURE = 5
-"""So many repeats have an interval, and can show a difference."""
+"""A sufficient number of repeats to show a difference, which hints recommend."""
 
 
 def semantics(records: Sequence[Record]) -> list[str]:
-    """Say which work each switch does, where they do not do the same."""
+    """Return the semantics of the switches, if they differ."""
     kinds = {record.test.switch: record.semantics for record in records if record.semantics}
     if len(set(kinds.values())) < 2:
         return []
@@ -31,7 +31,7 @@ def semantics(records: Sequence[Record]) -> list[str]:
 
 
 def engines(records: Sequence[Record]) -> list[str]:
-    """Say which engine each switch was measured with, where each has one and they differ."""
+    """Return the engines of the switches, if the engine depends on the switch."""
     tests = [record.test for record in records]
     said = []
     for axis in following(tests, "switch"):
@@ -48,7 +48,7 @@ def engines(records: Sequence[Record]) -> list[str]:
 
 
 def cables(records: Sequence[Record]) -> list[str]:
-    """Return the baseline: what the traffic program does on a cable, if the run has such tests."""
+    """Return the baseline, the figures of the traffic program on a cable, if the run has them."""
     figures = [f for r in records if r.test.switch == CABLE for f in figures_of(r)]
     said = []
     for unit in dict.fromkeys(figure.unit for figure in figures):
@@ -61,7 +61,7 @@ def cables(records: Sequence[Record]) -> list[str]:
 
 
 def sureness(claims: Sequence[Figure]) -> list[str]:
-    """Say how sure the order is that was told."""
+    """Return the confidence of the claims, and the number of their tests with doubts."""
     said = []
     if claims:
         said.append("All comparisons of this run together hold with 95 % confidence.")
@@ -73,7 +73,7 @@ def sureness(claims: Sequence[Figure]) -> list[str]:
 
 
 def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[str]:
-    """Say what nothing is told of, and why."""
+    """Return which tests the answer leaves out, and why."""
     said = []
     axes = telling([record.test for record in records])
     if functional:

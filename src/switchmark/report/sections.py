@@ -1,5 +1,5 @@
-"""This module says what stands in the tables of a report: a section for each dimension, and for
-each kind of search, with a row for each test or for each goal of it."""
+"""This module builds the tables of a report. Each dimension and each kind of search has a section,
+with a row per test or per goal of a search."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from switchmark.report.table import Column, Section, folded
 _IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
 
 _LAST_ROLES = ("switch",)
-"""Those who send and receive stand before the switch between them."""
+"""Roles whose column is the last: senders and receivers stand before the switch."""
 
 _NO_GOALS = ("fixed", "max")
-"""Searches that find one figure, which is the test's."""
+"""Searches without goals: their result is the figure of the test."""
 
 LIMITS = MappingProxyType(
     {
@@ -58,7 +58,7 @@ LIMITS = MappingProxyType(
         "unknown": "unknown",
     }
 )
-"""Verdicts in words."""
+"""The words for verdicts in the brief table."""
 
 _NOT_BRIEF = ("Gbps L1", "semantics", "actual semantics")
 
@@ -67,7 +67,7 @@ _GBPS, _P99, _P50, _SEMANTICS, _LOST, _LAST = 6, 5, 4, 3, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row is a test, or one goal of its search; R+ stands beside goals as one of them."""
+    """A row is a test, or one goal of its search. R+ has a row like a goal."""
 
     record: Record
     content: Printed
@@ -80,10 +80,11 @@ _Rows = Sequence[_Row]
 def sections(
     records: Sequence[Record], *, wide: bool = False, brief: bool = False
 ) -> list[Section]:
-    """Return the sections of these records, with their rows in the order of the records. A column
-    that is empty in all rows is left out; what all rows have in common is said above, but where
-    all is to be seen (`wide`). A `brief` section has the figures, what limited them, and a mark for
-    doubts."""
+    """Return the sections of these records, with rows in the order of the records.
+
+    Empty columns are left out. Values that all rows share are in the caption, unless the table is
+    `wide`. A `brief` section has the figures, their limits, and a mark for doubts.
+    """
     kinds: dict[tuple[str, str, tuple[str, ...]], list[Record]] = {}
     for record in records:
         search = "" if record.test.search in _NO_GOALS else record.test.search
@@ -115,7 +116,7 @@ def _brief_section(records: Sequence[Record], search: str) -> Section:
 
 
 def _rows_of(records: Sequence[Record], search: str) -> tuple[_Rows, list[Column]]:
-    """Return the rows of a section, and the columns of what was measured."""
+    """Return the rows of a section, and the columns with measured figures."""
     rows = [row for record in records for row in (_goals(record) if search else [_row(record)])]
     if search:
         return rows, _of_search(rows)
@@ -129,7 +130,7 @@ def _row(record: Record) -> _Row:
 
 
 def _goals(record: Record) -> list[_Row]:
-    """Return a row for each goal of a search, and one for the R+ that it began with."""
+    """Return the rows of a search: one per goal, and one for its initial R+."""
     content, search = to_object(record, DETAILS), record.search
     if search is None or record.status != "ok":
         return [_Row(record, content)]
@@ -141,8 +142,8 @@ def _goals(record: Record) -> list[_Row]:
 
 
 def _axes(rows: _Rows) -> list[Column]:
-    """Return the columns of the axes in which tests differ, and that of the switch: without it each
-    row would need a look at the caption."""
+    """Return the columns of the axes in which tests differ. The switch always has a column, so that
+    readers do not need the caption."""
     tests = [row.record.test for row in rows]
     return [
         Column(
@@ -160,7 +161,7 @@ def _axes(rows: _Rows) -> list[Column]:
 
 
 def _of_rate(rows: _Rows) -> list[Column]:
-    """Return the columns of what tests of throughput measured."""
+    """Return the columns of throughput tests."""
     return [
         *_semantics(rows),
         _repeated(rows, "received", "ci95_pps", sure_rate),
@@ -172,7 +173,7 @@ def _of_rate(rows: _Rows) -> list[Column]:
 
 
 def _of_latency(rows: _Rows) -> list[Column]:
-    """Return the columns of what tests of latency measured."""
+    """Return the columns of latency tests."""
     on_cable = _cells(rows, lambda row: cable_latency(row.content))
     return [
         *_semantics(rows),
@@ -185,8 +186,7 @@ def _of_latency(rows: _Rows) -> list[Column]:
 
 
 def _of_search(rows: _Rows) -> list[Column]:
-    """Return the columns of what searches found: a figure for each goal, with how precisely one
-    search found it."""
+    """Return the columns of searches: the figure of each goal, with the precision of one search."""
     several = any(row.record.test.pairs > 1 or row.record.test.direction == "bi" for row in rows)
     heading = "each sender" if several else "found"
     sure = any(row.record.search and len(row.record.search.repeats) >= MIN_REPEATS for row in rows)
@@ -204,15 +204,15 @@ def _of_search(rows: _Rows) -> list[Column]:
 
 
 def _cells(rows: _Rows, text: Callable[[_Row], str], *, failed: bool = False) -> tuple[str, ...]:
-    """Return a cell for each test, empty for one without trials; what `failed` names says why."""
+    """Return a cell per row. A test without trials has an empty cell, or its status if `failed`."""
     return tuple(
         text(row) if row.content["rx"] else row.record.status if failed else "" for row in rows
     )
 
 
 def _repeated(rows: _Rows, heading: str, ends: str, figure: Callable[..., str]) -> Column:
-    """Return a column of figures with what their repeats show. Its heading says what: the 95 %
-    interval, or from the least to the most where all are of as few repeats."""
+    """Return a column of figures with their spread over the repeats. The heading names it: the 95 %
+    interval, or minimum and maximum if all tests have the same small number of repeats."""
     counts = {row.content["repeats"] for row in rows if row.content["rx"]}
     sure = any(row.content[ends] for row in rows)
     alike = len(counts) == 1 and not sure
@@ -229,9 +229,11 @@ def _gbps(row: _Row) -> str:
 
 
 def _semantics(rows: _Rows) -> list[Column]:
-    """Return a column where the switches do different work; else the caption says what they do.
-    Where tests ask for different semantics the axis has a column: then there is another one only if
-    it says more, of tests that leave the choice to the switch."""
+    """Return a column if the switches have different semantics. Otherwise the caption has them.
+
+    If tests request different semantics, the axis has a column already. Then add a column with the
+    actual semantics only if they differ from the requested ones.
+    """
     kinds = tuple(row.content["semantics"] or "" for row in rows)
     asked = tuple(row.record.test.semantics for row in rows)
     if len(set(filter(None, kinds))) < 2:
@@ -244,8 +246,8 @@ def _semantics(rows: _Rows) -> list[Column]:
 
 
 def _losses(rows: _Rows) -> list[Column]:
-    """Return the lost frames of those sent, and where there are any, unsent ones of those to be
-    sent."""
+    """Return a column with the share of lost frames. If a test has unsent frames, add a column with
+    their share of the offered load."""
 
     def lost(row: _Row) -> str:
         ratio = lost_share(row.record)
@@ -281,7 +283,7 @@ def _verdicts(rows: _Rows) -> Column:
 
 
 def _limits(rows: _Rows) -> Column:
-    """Return what limited each figure, in words."""
+    """Return a column with the limit of each figure."""
 
     def text(row: _Row) -> str:
         if row.record.status != "ok":
@@ -293,7 +295,7 @@ def _limits(rows: _Rows) -> Column:
 
 
 def _marks(rows: _Rows) -> Column:
-    """Return a mark for each test whose figure may be wrong."""
+    """Return a column that marks tests whose figures may be wrong."""
     marks = (MARKS[severity_of(row.record)] if row.content["rx"] else "" for row in rows)
     return Column("", tuple(marks))
 
@@ -303,7 +305,7 @@ def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _testbeds(rows: _Rows) -> Column:
-    """Return on which testbeds of a lab each test was measured; nothing in a run of one host."""
+    """Return a column with the testbeds of each test. It is empty in a run of one host."""
     cells = tuple(" ".join(row.record.testbeds) for row in rows)
     return Column("testbed", cells, expendable=_GBPS, folds=True)
 
@@ -316,7 +318,7 @@ def _goal_in_words(row: _Row) -> str:
 
 
 def _result(row: _Row) -> str:
-    """Write what met a goal."""
+    """Return the figure that a search found for a goal."""
     goal = row.goal
     if goal is None:
         return row.record.status
@@ -334,7 +336,7 @@ def _precision(row: _Row) -> str:
 
 
 def _lost_at_load(row: _Row) -> str:
-    """Write what was lost at a load; the goals of other searches name what they allow."""
+    """Return the share of lost frames at a load. Other searches state it in their goals."""
     if row.goal is None or row.goal.latency_ns is None or row.goal.low_pps is not None:
         return ""
     return share(row.goal.loss_ratio, 1)
@@ -354,7 +356,7 @@ def _goal_latency(row: _Row, name: str) -> str:
 
 
 def _common_doubts(rows: _Rows) -> list[str]:
-    """Return the doubts that all tests with trials have, where there are several."""
+    """Return the doubts that all tests with trials share, if there are several such tests."""
     measured = [row.record.doubts for row in rows if row.content["rx"]]
     if len(measured) < 2:
         return []
@@ -377,7 +379,7 @@ def _roles(rows: _Rows) -> list[str]:
 
 
 def _cores_in_words(rows: _Rows) -> list[str]:
-    """Say which cores the roles used, from the least to the most of all tests."""
+    """Return a line with the CPU use of each role in cores, minimum and maximum of all tests."""
     words = []
     for role in _roles(rows):
         known = [each for row in rows if (each := row.content["cpu"].get(role)) is not None]
@@ -388,8 +390,8 @@ def _cores_in_words(rows: _Rows) -> list[str]:
 
 
 def _cores(rows: _Rows) -> list[Column]:
-    """Return the cores of each role; in parentheses what a cycle counter says of them; and the
-    kernel's interrupts."""
+    """Return columns with the CPU use of each role and of the kernel's softirqs, in cores. The
+    figure of a cycle counter is in parentheses if it differs."""
     columns = {role: _cells(rows, partial(_cores_of, role)) for role in _roles(rows)}
     columns["softirq"] = _cells(rows, _softirq)
     listed: list[Column] = []
@@ -401,7 +403,7 @@ def _cores(rows: _Rows) -> list[Column]:
 
 
 def _times(rows: _Rows) -> list[Column]:
-    """Return the seconds of setting up and of taking down; in parentheses the switch's own."""
+    """Return columns with the seconds of set-up and tear-down; parentheses have the switch's."""
 
     def cell(row: _Row, whole: str, own: str) -> str:
         took, of_switch = row.content[whole], row.content[own]
