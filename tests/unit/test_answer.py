@@ -185,7 +185,7 @@ def test_of_a_bound_no_order_is_told_against_it() -> None:
     low = of_rates(SLOW, found={"verdict": "sender"}, switch="ovs")
     assert answer([of_rates(FAST), low]) == [
         "linux-bridge (300 kpps [290, 310]) cannot be ranked above ovs (at least 150 kpps "
-        "[148, 152]), which is only a bound, as the traffic program was the limit."
+        "[148, 152]), which is only a bound, as the traffic generator was the limit."
     ]
     high = of_rates(FAST, found={"verdict": "receiver"})
     assert answer([high, of_rates(SLOW, switch="ovs")]) == [

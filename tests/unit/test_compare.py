@@ -235,9 +235,9 @@ def test_a_bound_is_never_called_slower() -> None:
     assert difference(bound(SLOW), repeats(FAST)).word == "undecided"
     assert difference(bound(SLOW), repeats(SLOW)).word == "undecided"
     comparison = one(repeats(FAST), bound(SLOW), "slower:3%")
-    assert "cannot tell: the traffic program was the limit" in text(comparison)
+    assert "cannot tell: the traffic generator was the limit" in text(comparison)
     assert ">= 1 Mpps" in text(comparison)
-    assert ">= the traffic program was the limit" in text(comparison)
+    assert ">= the traffic generator was the limit" in text(comparison)
 
 
 def test_what_other_work_took_of_the_cpus_is_given_back_before_a_rate_is_called_slower() -> None:

@@ -94,8 +94,8 @@ FAST, SLOW = record(STEADY), record(times(0.5))
         (record((1, 1.001, 0.999)), record((1, 1, 1.001)), "does not hold", "the same: vpp"),
         # A bound of the better one makes it better by at least so much; that of the worse does not.
         (record(STEADY, verdict="sender"), SLOW, "holds", "vpp >= 1.005"),
-        (FAST, record(times(0.5), verdict="sender"), "cannot be told", "the traffic program was"),
-        (record(times(0.5), verdict="sender"), FAST, "cannot be told", "the traffic program was"),
+        (FAST, record(times(0.5), verdict="sender"), "cannot be told", "the traffic generator was"),
+        (record(times(0.5), verdict="sender"), FAST, "cannot be told", "the traffic generator was"),
         (SLOW, record(STEADY, verdict="sender"), "does not hold", "against ovs >= 1.005"),
         # Doubts spoil on the side on which they may have made the difference.
         (FAST, record(times(0.5), ("host-busy",)), "cannot be told", "(ovs: host-busy)"),

@@ -221,7 +221,7 @@ def test_counters_are_divided_by_the_frames_of_a_part() -> None:
     assert of_sender.cache_misses is of_sender.cache_misses_per_frame is None
     assert (of_cpus.cpus, of_cpus.cache_misses_per_frame) == ((0, 1), 2)
     assert found.scheduler == {"sender": SchedulerFigures(context_switches=8, migrations=None)}
-    assert "cycles a frame: sender 3000" in footnotes([measured({}, counted(perf), 1.0)])[0]
+    assert "cycles per frame: sender 3000" in footnotes([measured({}, counted(perf), 1.0)])[0]
 
 
 def test_the_scheduler_and_the_cycles_of_all_cpus_stand_side_by_side() -> None:
@@ -297,9 +297,7 @@ def test_cycles_of_the_processor_are_held_against_the_scheduler_too() -> None:
 def test_interrupts_are_told_beside_the_cores() -> None:
     told = measured({}, counted({}), 1.0)
     assert cores(told) == {"cores sender": "0.50", "switch": "1.00", "softirq": "0.30"}
-    assert "softirq: the kernel's interrupts; the cores of the parts have them in them" in (
-        footnotes([told])
-    )
+    assert "softirq time is included in the CPU use of the processes" in (footnotes([told]))
 
 
 def cores(record: Record) -> dict[str, str]:

@@ -85,12 +85,12 @@ def test_a_doubted_rate_is_marked() -> None:
     assert rate(to_object(SURE)) == "500 kpps"
     doubted, cure, versions = footnotes([RECORD, SURE, RECORD])
     assert versions == VERSIONS
-    assert doubted == "○ doubted; its row says why:"
+    assert doubted == "○ figures with doubts:"
     assert cure.startswith(
-        "  cores-shared: busy processes wait for each other's time slice; cured by a"
+        "  cores-shared: busy processes wait for each other's time slice. Fix: a"
     )
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
-    assert footnotes([older])[:-1] == ["○ doubted; its row says why:"]
+    assert footnotes([older])[:-1] == ["○ figures with doubts:"]
 
 
 def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
@@ -99,7 +99,7 @@ def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
 
     both = [doubted("short", "clock", burst=1), doubted("clock", burst=2)]
     (section,) = sections(both)
-    assert "all doubted: clock" in section.below
+    assert "doubts of all tests: clock" in section.below
     headings, rows = columns_and_rows(both)
     assert [row[headings.index("doubts")] for row in rows] == ["short", ""]
     (section,) = sections(both, wide=True)
@@ -116,7 +116,7 @@ def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
 def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict: str) -> None:
     bound = SURE.model_copy(update={"verdict": verdict})
     assert rate(to_object(bound)) == ">= 500 kpps"
-    note = ">= the traffic program was the limit; the switch may be faster"
+    note = ">= the traffic generator was the limit; the switch may be faster"
     assert footnotes([bound]) == [note, VERSIONS]
     headings, (row,) = columns_and_rows([bound])
     assert row[headings.index("Gbps L1")].startswith(">= ")
@@ -180,7 +180,7 @@ def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: b
     assert (rows[0][headings.index("floor p50")] == "above") is not holds
     assert ("on a cable" in outcome(found)) is holds
     notes = "\n".join(footnotes([found]))
-    assert ("no floor, the cable's median was above it (" in notes) is not holds
+    assert ("no baseline, as the cable was slower than the switch (" in notes) is not holds
 
 
 def test_what_auto_placed_in_one_process_is_named() -> None:
@@ -189,7 +189,7 @@ def test_what_auto_placed_in_one_process_is_named() -> None:
         update={"placement": PlacementRecord(policy="shared-process", seats={})}
     )
     asked_for = together.model_copy(update={"test": record(placement="shared-process").test})
-    note = "placement auto had the ends in one process, as there are too few cores for each: b"
+    note = "too few cores: sender and receiver share one process (--placement auto): b"
     assert note in footnotes([pinned, together])
     assert not any("in one process" in line for line in footnotes([pinned, asked_for]))
 
@@ -469,7 +469,7 @@ def test_a_rate_of_zero_is_drawn() -> None:
 
 def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
     text = page([("a<b", [RECORD, FAILED])], {})
-    assert "<h1>switchmark: a&lt;b</h1>" in text
+    assert "<title>switchmark: a&lt;b</title>" in text
     assert "○ 500 kpps" in text
     assert text.endswith("</html>\n")
     writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])], {})

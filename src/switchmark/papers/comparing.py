@@ -38,7 +38,7 @@ _WHY: Mapping[Reason, str] = {
     "zero": "a figure of 0, or none, has no ratio",
     "load": "the loads offered differ",
     "chance": "chance may have made the difference",
-    "bound": "the traffic program was the limit of the lower rate",
+    "bound": "the traffic generator was the limit of the lower rate",
     "spoiled": "doubts may be all that sets them apart",
     "error": "the clocks may be wrong by as much as they differ",
 }
@@ -123,7 +123,7 @@ class Question:
         if side is None or not (self._open(side) or self._open(side, up=False)):
             return ""
         if self._is_bound(side):
-            return f"{point.name}: the traffic program was the limit"
+            return f"{point.name}: the traffic generator was the limit"
         return f"{_WHY['spoiled']} ({_doubts((point,), self.subject)})"
 
     def contrast(self, weights: Sequence[tuple[Point, float]]) -> Figure | Compared:

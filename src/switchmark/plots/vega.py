@@ -134,7 +134,7 @@ def _notes(chart: Chart) -> list[str]:
         notes.append("hollow: doubted")
     bounded = [mark for mark in marks if mark.bounded and chart.kind not in _NEVER_HOLLOW]
     if any(not mark.published for mark in bounded):
-        notes.append("arrow up: the traffic program was the limit")
+        notes.append("arrow up: the traffic generator was the limit")
     if any(mark.published for mark in marks):
         at_least = ", with an arrow: at least" if any(mark.published for mark in bounded) else ""
         notes.append(f"cross: published{at_least}")

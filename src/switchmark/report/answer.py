@@ -304,7 +304,7 @@ def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     figures = _figures(groups, others)
     by_search = all(is_of_search(figure.record) for figure in figures)
     by_traffic = any(figure.record.verdict in ("sender", "receiver") for figure in figures)
-    why = "no more was offered" if by_search and not by_traffic else "the traffic program was"
+    why = "no more was offered" if by_search and not by_traffic else "the traffic generator was"
     why += " the limit" * why.endswith("was")
     of = "which is only a bound" if len(others) == 1 else "which are only bounds"
     return [f"{_unranked(groups, others)}, {of}, as {why}"]

@@ -139,7 +139,7 @@ def _obstacle(difference: Difference) -> str:
         return f", needs {about} {difference.needed} rounds"
     words = {
         "load": "the offered loads differ",
-        "bound": "the traffic program was the limit",
+        "bound": "the traffic generator was the limit",
         "spoiled": "doubted",
         "error": "within the error of the clocks",
     }.get(difference.reason)

@@ -20,7 +20,7 @@ DOUBT_MARK = "○"
 BOUND_MARK = ">= "
 """The mark before a rate that the sender or the receiver limited."""
 
-BOUND_NOTE = f"{BOUND_MARK}the traffic program was the limit; the switch may be faster"
+BOUND_NOTE = f"{BOUND_MARK}the traffic generator was the limit; the switch may be faster"
 
 ABOVE = "above"
 """The text for a baseline latency that is invalid because it is above the test's latency."""

@@ -171,7 +171,7 @@ def _notes(results: Sequence[TestRow]) -> Iterable[str]:
     if doubts:
         yield f"{_DOUBTED}\\,doubted: {escape(', '.join(doubts))}."
     if any(result["lower_bound"] for result in results):
-        yield rf"{_BOUND}: the traffic program was the limit; the switch may be faster."
+        yield rf"{_BOUND}: the traffic generator was the limit; the switch may be faster."
     semantics = sorted({result["semantics"] for result in results if result["semantics"]})
     if len(semantics) > 1:
         yield escape(f"Different work, not to be ranked: {', '.join(semantics)}.")

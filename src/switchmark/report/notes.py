@@ -23,7 +23,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     """Return the notes for the tables of these records, with at least a line for each subject."""
     notes = _doubts(records)
     if any(isinstance(record.floor, CableLatency) for record in records):
-        notes.append("floor: the same test on a cable instead of its switch; it is not subtracted")
+        notes.append("floor: the baseline latency, without a switch; it is not subtracted")
     notes += _errors(records)
     axes = telling([record.test for record in records])
     together = [
@@ -35,12 +35,12 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     ]
     if together:
         notes.append(
-            "placement auto had the ends in one process, as there are too few cores for each: "
+            "too few cores: sender and receiver share one process (--placement auto): "
             + ", ".join(together)
         )
     notes += [
-        f"{label(record.test, axes)}: no floor, the cable's median was above it "
-        f"({format_ns(told.p50)}): the host was not the same both times"
+        f"{label(record.test, axes)}: no baseline, as the cable was slower than the switch "
+        f"({format_ns(told.p50)}): the host changed in between"
         for record in records
         if isinstance(told := cable_latency_ns(record), CableLatency) and told.holds is False
     ]
@@ -77,12 +77,8 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     """Return the distinct doubts of these records with their meaning and their cure."""
     doubts = dict.fromkeys(doubt for record in records for doubt in record.doubts)
     known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
-    each = [f"{name}: {TABLE[name].meaning}; cured by {TABLE[name].cure}" for name in known]
-    return (
-        [f"{DOUBT_MARK} doubted; its row says why:", *(f"  {line}" for line in each)]
-        if doubts
-        else []
-    )
+    each = [f"{name}: {TABLE[name].meaning}. Fix: {TABLE[name].cure}" for name in known]
+    return [f"{DOUBT_MARK} figures with doubts:", *(f"  {line}" for line in each)] if doubts else []
 
 
 def _errors(records: Sequence[Record]) -> list[str]:
@@ -98,7 +94,7 @@ def _errors(records: Sequence[Record]) -> list[str]:
         "histogram": most.histogram_ns,
     }
     told = ", ".join(f"{name} {format_ns(ns)}" for name, ns in parts.items() if ns)
-    return [f"latency: medians are right to ± {format_ns(most.median_ns)} ({told})"]
+    return [f"latency: medians are accurate to ± {format_ns(most.median_ns)} ({told})"]
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:
@@ -107,9 +103,9 @@ def _softirq(records: Sequence[Record]) -> list[str]:
     kernels = [each.kernel_softirq for each in costs if each and each.kernel_softirq]
     within = {each.within_threads for each in kernels if each.cores >= SHOWN_CORES}
     if within == {True}:
-        return ["softirq: the kernel's interrupts; the cores of the parts have them in them"]
+        return ["softirq time is included in the CPU use of the processes"]
     if within == {False}:
-        return ["softirq: the kernel's interrupts, beside the cores of the parts"]
+        return ["softirq time is not included in the CPU use of the processes"]
     return []
 
 
@@ -124,8 +120,8 @@ def _costs(record: Record) -> list[str]:
     cycles = {role: part.cycles_per_frame for role, part in parts.items()}
     words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
     if costs.perf and words:
-        kind = "cycles outside of the kernel" if costs.perf.user_only else "cycles"
-        notes.append(f"{kind} a frame: {', '.join(words)}")
+        kind = "user-space cycles" if costs.perf.user_only else "cycles"
+        notes.append(f"{kind} per frame: {', '.join(words)}")
     notes += [
         f"{each.part} {each.scheduler_cores:.2f} cores by the scheduler, "
         f"{each.cycle_cores:.2f} by the cycle counter of {each.counted_by}"

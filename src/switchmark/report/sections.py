@@ -99,7 +99,7 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
     below = [] if wide else _cores_in_words(rows)
-    below += [f"all doubted: {', '.join(common)}"] if common else []
+    below += [f"doubts of all tests: {', '.join(common)}"] if common else []
     kept = tuple(each for each in columns if any(each.cells))
     keys = tuple(row.record.key[:16] for row in rows)
     section = Section(caption(records), kept, tuple(below), keys)

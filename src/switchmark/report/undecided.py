@@ -11,7 +11,7 @@ WHY: Mapping[Reason, str] = {
     "zero": "a figure of 0, or none, has no ratio",
     "load": "rates at different offered loads are not compared",
     "chance": "chance may have made the difference",
-    "bound": "the traffic program was the limit",
+    "bound": "the traffic generator was the limit",
     "spoiled": "doubts about one side may be all that sets the figures apart",
     "error": "the clocks may be wrong by as much as the latencies differ",
 }
