@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prepares tasks for a trial: frames, flows, memory for counts. */
+/* Prepares tasks for a trial: frame templates, flows, memory for counters. */
 #include "header_tap.h"
 #include "session.h"
 #include "skew.h"
@@ -94,7 +94,7 @@ static void address_step(struct address *a, uint32_t vary, uint32_t by)
 		a->dst_port = (uint16_t)(a->dst_port + by);
 }
 
-/* The addresses of flow number `flow` of `flows`; all zero if none were given. */
+/* Returns the addresses of flow number `flow` of `flows`; all zero if there are none. */
 static struct address address_of(const struct address_plan *plan, uint32_t flow, uint32_t flows)
 {
 	const uint32_t each = flows / (plan->count ? plan->count : 1);
@@ -110,17 +110,17 @@ static struct histogram *histogram_new(void)
 		aligned_alloc(CACHE_LINE, (sizeof(*h) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 
 	if (h)
-		histogram_clear(h); /* a report may be asked for before a phase is begun */
+		histogram_clear(h); /* a report may be requested before the first phase */
 	return h;
 }
 
-/* The length of a frame as the engine sees it. */
+/* Returns the length of a frame as the engine sees it. */
 static uint32_t frame_len(const struct port *port, uint32_t len)
 {
 	return port->engine->caps & ENGINE_PAYLOAD ? len - ETH_BYTES - IP_BYTES - UDP_BYTES : len;
 }
 
-/* Where the share of a core begins. */
+/* Returns the start of a core's share. */
 static uint32_t share_of(uint32_t whole, uint32_t core, uint32_t cores)
 {
 	return (uint32_t)((uint64_t)whole * core / cores);
@@ -131,7 +131,7 @@ static const char *sender_arm(struct session *session, struct task *t, const str
 {
 	struct sender *s = &t->sender;
 	bool headless = s->port->engine->caps & ENGINE_PAYLOAD;
-	/* A flow stays with one core, and so in its order. */
+	/* One core sends all frames of a flow, which keeps their order. */
 	const uint32_t first = share_of(load->flows, t->core, t->cores);
 	const uint32_t flows = share_of(load->flows, t->core + 1, t->cores) - first;
 
@@ -157,7 +157,8 @@ static const char *sender_arm(struct session *session, struct task *t, const str
 	s->stagger = (load->stagger + t->core) / t->cores;
 	s->limit =
 		load->frames * (first + flows) / load->flows - load->frames * first / load->flows;
-	/* Of several senders of a port, the lowest: the sockets' flows are numbered through. */
+	/* The lowest first flow of all senders of a port: the flows of its sockets are numbered
+	 * consecutively. */
 	if (load->first_flow + first < s->port->first_flow)
 		s->port->first_flow = load->first_flow + first;
 	s->delay_ticks = clock_ticks_in(&session->clock, load->delay_ns);
@@ -191,7 +192,8 @@ static const char *sender_arm(struct session *session, struct task *t, const str
 	return NULL;
 }
 
-/* Bits of a flow's window: a million frames for one flow, less each for many. */
+/* Returns the window size of a flow in bits: a million frames for one flow, less per flow for
+ * many. */
 static uint32_t window_bits(uint32_t flows)
 {
 	uint32_t bits = 1 << 20;
@@ -201,8 +203,8 @@ static uint32_t window_bits(uint32_t flows)
 	return bits;
 }
 
-/* Makes the headers that a receiver expects, and opens a tap if its engine sees no headers.
- * Without the privilege for it the tap stays closed and has the reason. */
+/* Builds the headers that a receiver expects, and opens a tap if its engine sees no headers.
+ * Without the privilege the tap stays closed and records the reason. */
 static const char *expected_headers_make(struct receiver *r, const struct arm_plan *arm,
 					 const struct address_plan *expected)
 {
@@ -227,7 +229,7 @@ static const char *expected_headers_make(struct receiver *r, const struct arm_pl
 	return NULL;
 }
 
-/* The CPU of the thread that has a task; -1: any. */
+/* Returns the CPU of the thread that runs a task; -1: any. */
 static int cpu_of_task(const struct session *session, const struct task *t)
 {
 	for (uint32_t i = 0; i < session->worker_count; i++)
@@ -237,10 +239,10 @@ static int cpu_of_task(const struct session *session, const struct task *t)
 	return -1;
 }
 
-#define SKEW_UNKNOWN_NS 10000 /* far more than counters differ that a kernel keeps time by */
+#define SKEW_UNKNOWN_NS 10000 /* far above the skew of a counter that a kernel uses as its clock */
 
-/* By how many ticks the counters of two of a task's CPUs may differ; `t` is the task on the
- * first. */
+/* Returns the maximum skew, in ticks, between the counters of two of a task's CPUs; `t` is the task
+ * on the first core. */
 static uint64_t cores_clock_skew(const struct session *session, const struct task *t)
 {
 	const int first = cpu_of_task(session, t);
@@ -259,7 +261,7 @@ static uint64_t cores_clock_skew(const struct session *session, const struct tas
 			apart = (uint64_t)llabs(found.ticks) + found.within;
 		most = apart > most ? apart : most;
 	}
-	return t->cores > 2 ? 2 * most : most; /* each is measured against the first */
+	return t->cores > 2 ? 2 * most : most; /* each core is measured against the first */
 }
 
 static const char *receiver_arm(struct session *session, struct task *t, const struct arm_plan *arm,
@@ -365,7 +367,7 @@ static void hello_make(struct announcement *n, const struct address *a, uint32_t
 		template_leave_sum(&n->hello);
 }
 
-/* Announces the MAC of one port of a task, and keeps what does so again if it is to. */
+/* Announces the MAC of one port of a task, and keeps the frame if it is to be repeated. */
 static const char *announcement_arm(struct task *t, uint32_t i, uint32_t run,
 				    const struct task_load *load)
 {
@@ -378,7 +380,7 @@ static const char *announcement_arm(struct task *t, uint32_t i, uint32_t run,
 		return "announce: its frame is longer than frame_bytes of open";
 	n->port = port;
 	n->past = -1;
-	/* The engine may only receive, or a sender may have built the next frames in its ring. */
+	/* The engine may be receive-only, or a sender may have built frames in its ring already. */
 	if (port->engine->caps & ENGINE_NEEDS_INTERFACE) {
 		n->past = packet_sender(port);
 		if (n->past < 0)
@@ -454,8 +456,8 @@ const char *session_arm(struct session *session, const struct arm_plan *arm)
 		struct task *t = &session->tasks[i];
 		const char *why;
 		cpu_set_t before;
-		/* Memory is where it is first written: on the node of the thread that will use
-		 * it. */
+		/* The first write places memory on a NUMA node: use the CPU of the task's
+		 * thread. */
 		int moved = cpu_move(cpu_of_task(session, t), &before);
 
 		why = task_arm(session, t, arm, &arm->tasks[plan]);

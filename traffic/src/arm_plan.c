@@ -64,7 +64,7 @@ static bool rewrite_read(struct reader *r, json_t *list, struct rewrite *rewrite
 	return true;
 }
 
-/* Reads a MAC or null for each address that a task announces. */
+/* Reads one MAC or null for each address that a task announces. */
 static bool again_read(struct reader *r, json_t *list, struct task_load *load)
 {
 	static const struct member mac = { "announce_again", MAC };
@@ -83,7 +83,7 @@ static bool again_read(struct reader *r, json_t *list, struct task_load *load)
 	return true;
 }
 
-/* Reads the tunnel of a frame: its number and the inner addresses. */
+/* Reads the tunnel of a frame: its VNI and the inner addresses. */
 static bool vxlan_read(struct reader *r, json_t *object, struct address *a)
 {
 	static const struct member members[] = {
@@ -131,7 +131,7 @@ static bool address_read(struct reader *r, const char *where, json_t *object, st
 	return !vxlan || vxlan_read(r, vxlan, a);
 }
 
-/* Reads one address, or a list of 1 to `max`. */
+/* Reads one address, or a list of 1 to `max` addresses. */
 static bool addresses_read(struct reader *r, const char *where, json_t *found, uint32_t max,
 			   struct address *list, uint32_t *count)
 {
@@ -165,7 +165,7 @@ static bool subflows_read(struct reader *r, json_t *object, struct subflows *s)
 	return object_read(r, "arm: subflows", object, members, s);
 }
 
-/* Reads the addresses of a task's flows and how they vary, if they are given. */
+/* Reads the addresses of a task's flows and the fields that vary, if present. */
 static bool addresses_plan_read(struct reader *r, const char *where, json_t *object, uint32_t flows,
 				struct address_plan *plan)
 {

@@ -24,30 +24,30 @@ enum vary {
 	VARY_DST_PORT = 1 << 5,
 };
 
-/* The addresses of a task's flows. Each of the list is that of the first of as many flows in a
- * row, and those that vary count up from there. */
+/* The addresses of a task's flows. The flows are split evenly among the list entries; within such a
+ * group the varied fields count up from the entry's address. */
 struct address_plan {
 	struct address list[ADDRESSES_MAX];
-	uint32_t count; /* divides the flows; 0: none was given */
+	uint32_t count; /* number of addresses, divides the flows; 0: no address */
 	uint32_t vary; /* bits of enum vary */
-	struct subflows subflows; /* of each flow */
+	struct subflows subflows; /* the sub-flows of each flow */
 };
 
 struct task_load {
 	uint32_t first_flow, flows, burst;
 	struct address_plan sent;
-	struct address_plan expected; /* to be compared with what arrives */
+	struct address_plan expected; /* compared with the received headers */
 	double rate_pps;
-	double stagger; /* how much later than the start, in periods */
+	double stagger; /* delay of the first burst after the start, in periods */
 	enum arrivals arrivals;
 	bool stamps_sent;
 	uint64_t seed;
-	uint64_t frames; /* of a phase at full rate; 0: until it ends */
+	uint64_t frames; /* frames per phase at full rate; 0: no limit */
 	uint32_t lens[SIZES_MAX], len_count; /* without the FCS */
 	bool latency, ipdv;
-	struct address announced[2]; /* of the task's ports, in order */
+	struct address announced[2]; /* addresses of the task's ports, in order */
 	uint32_t announce_count;
-	bool again[2]; /* which of them are announced again, to the MAC `again_to` */
+	bool again[2]; /* true: the port is announced again, to the MAC `again_to` */
 	uint8_t again_to[2][6];
 	uint64_t delay_ns;
 	struct rewrite rewrite[2];
@@ -58,14 +58,14 @@ struct arm_plan {
 	enum touch touch;
 	bool has_clock;
 	struct clock clock;
-	uint64_t longest_ns; /* of a phase: bounds the memory for intervals */
+	uint64_t longest_ns; /* longest phase; bounds the memory for intervals */
 	uint64_t interval_ns;
-	uint64_t announce_every_ns; /* of a phase; 0: never again */
+	uint64_t announce_every_ns; /* period of repeated announcements; 0: no repetition */
 	struct task_load tasks[TASKS_MAX];
 	uint32_t task_count;
 };
 
-/* `plan` is all zero. */
+/* Reads the command into `plan`. The caller zeroes `plan` first. */
 bool arm_plan_read(struct reader *r, json_t *object, struct arm_plan *plan);
 
 #endif

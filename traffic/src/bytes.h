@@ -57,7 +57,7 @@ always_inline void store64(void *at, uint64_t v)
 #define net64(v) (v)
 #endif
 
-/* Eight bytes: these two, then the first six of `next`. */
+/* Returns eight bytes: the two bytes of `first`, then the first six of `next`. */
 always_inline uint64_t word_join(uint16_t first, uint64_t next)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

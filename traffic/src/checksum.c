@@ -8,7 +8,7 @@ uint64_t checksum_add(const void *data, size_t len)
 	const uint8_t *p = data;
 	uint64_t sum = 0;
 
-	/* Halves of 32 bits cannot overflow 64 bits below 2^35 bytes; gcc makes vectors of it. */
+	/* 32-bit halves cannot overflow 64 bits below 2^35 bytes; gcc vectorizes this loop. */
 	for (; len >= 8; len -= 8, p += 8) {
 		uint64_t v = load64(p);
 

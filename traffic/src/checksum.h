@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Folds a wide sum to 16 bits; 2^16 = 1 modulo 65535. Each half is added to the other, so the
- * carry of the addition comes back into the upper one. */
+/* Folds a wide sum to 16 bits; 2^16 = 1 modulo 65535. Each fold adds the two halves in both
+ * positions, so the carry of the addition reaches the upper half. */
 always_inline uint16_t checksum_fold(uint64_t sum)
 {
 	uint32_t half;
@@ -20,7 +20,7 @@ always_inline uint16_t checksum_fold(uint64_t sum)
 	return (uint16_t)(half >> 16);
 }
 
-/* Adds eight bytes to a sum that may use all its bits; the carry is added again. */
+/* Adds eight bytes to a sum that may use all its bits, with end-around carry. */
 always_inline uint64_t checksum_word(uint64_t sum, uint64_t word)
 {
 	sum += word;
@@ -28,16 +28,15 @@ always_inline uint64_t checksum_word(uint64_t sum, uint64_t word)
 }
 
 /*
- * Returns the checksum, in host order, of a frame whose sequence number is one higher and whose
- * other bytes are the same: one less. 0xffff and 0 are equal in this arithmetic, and no frame has
- * 0.
+ * Returns the checksum, in host order, of a frame with the next sequence number and otherwise the
+ * same bytes: one less. 0xffff and 0 are equal in this arithmetic, and no frame has 0.
  */
 always_inline uint16_t checksum_less(uint16_t checksum)
 {
 	return likely(checksum != 1) ? (uint16_t)(checksum - 1) : 0xffff;
 }
 
-/* The sum of the 16-bit words of `len` bytes, in memory order. */
+/* Returns the sum of the 16-bit words of `len` bytes, in memory order. */
 uint64_t checksum_add(const void *data, size_t len);
 
 #endif

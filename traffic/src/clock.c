@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 
-static uint64_t first_ticks, first_ns; /* of one moment: the process began */
+static uint64_t first_ticks, first_ns; /* read together at the start of the process */
 
-/* The tightest of so many readings: ticks and nanoseconds of one moment. */
+/* Takes the tightest of `readings` pairs: ticks and nanoseconds of the same moment. */
 static void clock_pair_of(clockid_t clock, int readings, uint64_t *ticks, uint64_t *ns)
 {
 	uint64_t best = UINT64_MAX;
@@ -57,8 +57,8 @@ void clock_real_read(struct clock_real *r)
 	uint64_t ticks = 0, ns = 0;
 
 	clock_pair_of(CLOCK_REALTIME, 4, &ticks, &ns);
-	/* A rate from readings that are closer is off by more than a hundred nanoseconds in 10
-	 * ms. */
+	/* A rate from readings less than 10 ms apart has an error of more than a hundred
+	 * nanoseconds per 10 ms. */
 	if (r->fit.last_ticks && ns - r->fit.first < 10000000)
 		return;
 	clock_fit_add(&r->fit, ns, ticks, r->fit.ticks_per_unit * 1e9);
@@ -78,8 +78,8 @@ void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double seco
 	if (f->ticks_per_unit > 0) {
 		double off = (double)(int64_t)(clock_fit_ticks(f, at) - ticks);
 
-		/* No clock that is kept runs off by more than 1 in 1000, nor does one jump by
-		 * less. */
+		/* A maintained clock does not drift by more than 1 in 1000, and a larger deviation
+		 * is a step. */
 		if (off > since / 1000 || off < -since / 1000 || since > second / 10) {
 			clock_fit_begin(f, at, ticks);
 			f->kept_until = ticks + (uint64_t)(second / 10);

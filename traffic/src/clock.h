@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time by the cycle counter. All parts of a trial on one kernel are given the same `struct
- * clock`, so that their nanoseconds are the same to the tick, and one-way latency has no
- * error of calibration.
+ * Time by the cycle counter. All processes of a trial on one kernel use the same `struct clock`, so
+ * their nanoseconds agree to the tick and one-way latency has no calibration error.
  */
 #ifndef SWITCHMARK_CLOCK_H
 #define SWITCHMARK_CLOCK_H
@@ -11,8 +10,8 @@
 #include <time.h>
 
 struct clock {
-	uint64_t ticks0, ns0; /* one moment in both counts; ns of CLOCK_MONOTONIC */
-	uint64_t hz; /* ticks a second */
+	uint64_t ticks0, ns0; /* the same moment in both counts; ns of CLOCK_MONOTONIC */
+	uint64_t hz; /* ticks per second */
 	uint64_t ns_per_tick; /* 32.32 fixed point */
 };
 
@@ -57,35 +56,36 @@ static inline uint64_t clock_at(const struct clock *c, uint64_t ns)
 	return c->ticks0 + (uint64_t)(since * (__int128)c->hz / 1000000000);
 }
 
-/* As many nanoseconds as so many ticks take. */
+/* Converts a duration in ticks to nanoseconds. */
 static inline uint64_t clock_ns_in(const struct clock *c, uint64_t ticks)
 {
 	return (uint64_t)(((unsigned __int128)ticks * c->ns_per_tick) >> 32);
 }
 
-/* As many ticks as so many nanoseconds take. */
+/* Converts a duration in nanoseconds to ticks. */
 static inline uint64_t clock_ticks_in(const struct clock *c, uint64_t ns)
 {
 	return (uint64_t)((unsigned __int128)ns * c->hz / 1000000000);
 }
 
 /*
- * Another clock beside the counter, by pairs of what both show in one moment. Its rate is that of
- * the last one to two seconds, its place that of the last pair.
+ * Fits another clock to the counter from pairs of readings taken at the same moment. The fit takes
+ * its rate from the last one to two seconds and its offset from the last pair.
  */
 struct clock_fit {
 	uint64_t first, first_ticks, last, last_ticks;
-	uint64_t middle, middle_ticks; /* where the rate begins once that is a second ago */
-	uint64_t kept_until; /* ticks: so long the rate is that of before */
-	double ticks_per_unit; /* 0: fewer than two pairs are known */
+	/* start of the next rate measurement, used once it is a second old */
+	uint64_t middle, middle_ticks;
+	uint64_t kept_until; /* ticks: the old rate stays in use until then */
+	double ticks_per_unit; /* 0: fewer than two pairs so far */
 };
 
-/* Adds a pair; a second has so many ticks. A clock that was set meanwhile, or was not read for a
- * tenth of a second, keeps its rate and gets its new place: a step in a pause must not pass for
- * drift. */
+/* Adds a pair; `second` is the number of ticks per second. If the clock was stepped, or was not
+ * read for a tenth of a second, the fit keeps its rate and takes the new offset: a step during a
+ * pause must not look like drift. */
 void clock_fit_add(struct clock_fit *f, uint64_t at, uint64_t ticks, double second);
 
-/* The counter at a moment of the other clock, near the last pair. */
+/* Returns the counter at a moment of the other clock, near the last pair. */
 static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)
 {
 	return f->last_ticks +
@@ -93,46 +93,45 @@ static inline uint64_t clock_fit_ticks(const struct clock_fit *f, uint64_t at)
 }
 
 /*
- * CLOCK_REALTIME beside the counter: the kernel stamps by it. It is read anew every 10 ms, as it
- * may be slewed; of a step of it the fit forgets what was before.
+ * Relates CLOCK_REALTIME, which the kernel uses for timestamps, to the counter. The clock is read
+ * every 10 ms because the kernel may slew it; after a step the fit restarts.
  */
 struct clock_real {
 	struct clock_fit fit;
-	uint64_t pause; /* ticks until it is to be read again; 0 while it has no rate */
+	uint64_t pause; /* ticks between readings; 0 while the rate is unknown */
 };
 
 /* Reads both clocks now. */
 void clock_real_read(struct clock_real *r);
 
-/* The same if it is time. */
+/* Reads both clocks if the last reading is older than `pause`. */
 static inline void clock_real_keep(struct clock_real *r)
 {
 	if (__builtin_expect(clock_ticks() - r->fit.last_ticks > r->pause, 0))
 		clock_real_read(r);
 }
 
-/* The counter when the kernel's clock showed so many nanoseconds, lately and not after `now`; 0 if
- * that cannot be told. */
+/* Returns the counter at a recent kernel time `ns`, at most `now`; 0 if the counter is unknown. */
 static inline uint64_t clock_real_ticks(const struct clock_real *r, uint64_t ns, uint64_t now)
 {
 	const uint64_t ticks = clock_fit_ticks(&r->fit, ns);
 	const int64_t age = (int64_t)(now - ticks);
 
-	/* A stamp from before the clock was set is of no moment that we know. */
+	/* A timestamp from before a clock step cannot be converted. */
 	if (!(r->fit.ticks_per_unit > 0) || age > (int64_t)(1000 * r->pause) ||
 	    age < -(int64_t)r->pause)
 		return 0;
 	return age < 0 ? now : ticks;
 }
 
-/* Notes when this process began, from where the counter is measured. */
+/* Records the start of this process, from which the counter is calibrated. */
 void clock_begin(void);
 
-/* Measures the counter against CLOCK_MONOTONIC, since clock_begin(), once that is `ms`
- * milliseconds ago: it waits for what lacks of them. */
+/* Calibrates the counter against CLOCK_MONOTONIC over the time since clock_begin(), which is at
+ * least `ms` milliseconds: sleeps for the remainder if necessary. */
 void clock_measure(struct clock *c, unsigned ms);
 
-/* Fills in what is derived from the first three members. */
+/* Computes the derived members from the first three. */
 void clock_derive(struct clock *c);
 
 #endif

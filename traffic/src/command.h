@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands as they come in on stdin, one JSON object a line. A command is checked in full before
- * anything is done.
+ * Commands on stdin, one JSON object per line. A command is validated in full before it is
+ * executed.
  */
 #ifndef SWITCHMARK_COMMAND_H
 #define SWITCHMARK_COMMAND_H
@@ -23,7 +23,7 @@ enum verb {
 };
 
 struct start_plan {
-	uint64_t at_ns, duration_ns; /* at 0: a moment from now */
+	uint64_t at_ns, duration_ns; /* at_ns 0: start a moment from now */
 	uint8_t phase;
 };
 
@@ -37,7 +37,8 @@ struct command {
 	};
 };
 
-/* Reads one line. Returns false with the reason in why. It changes nothing but its arguments. */
+/* Reads one line. Returns false and writes the reason to `why` if the line is invalid. Changes only
+ * its arguments. */
 bool command_parse(const char *line, size_t len, struct command *out, char *why, size_t why_size);
 
 #endif

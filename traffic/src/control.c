@@ -22,7 +22,7 @@ static json_t *answer_error(const char *error)
 	return json_pack("{s:b,s:o}", "ok", 0, "error", text_json(error));
 }
 
-/* `error` is NULL if the command succeeded. */
+/* Returns the answer of a command; `error` is NULL if the command succeeded. */
 static json_t *answer_of(const char *error)
 {
 	return error ? answer_error(error) : answer_ok();
@@ -47,8 +47,7 @@ static json_t *answer_opened(const struct session *s)
 	return json_pack("{s:b,s:o}", "ok", 1, "modes", modes);
 }
 
-/* Measures the clock anew. Threads that move frames go on with the clock that they were armed
- * with. */
+/* Calibrates the clock again. Running threads keep the clock that they were armed with. */
 static json_t *answer_clock(struct session *s)
 {
 	clock_measure(&s->measured, 50);
@@ -89,7 +88,8 @@ json_t *control_answer(struct session *s, struct command *command, const char *l
 	case VERB_CLOCK:
 		return answer_clock(s);
 	case VERB_ARM:
-		privileges_raise(); /* to listen at an interface, and to announce a MAC at one */
+		/* to open packet sockets that capture headers or announce a MAC */
+		privileges_raise();
 		error = session_arm(s, &command->arm);
 		privileges_lower();
 		return answer_of(error);
@@ -114,7 +114,7 @@ json_t *control_answer(struct session *s, struct command *command, const char *l
 	return answer_error("no such command");
 }
 
-/* ---- the loop over lines ---------------------------------------------------------- */
+/* ---- the command loop ------------------------------------------------------------ */
 
 struct control {
 	struct session session;
@@ -122,7 +122,7 @@ struct control {
 	FILE *out;
 };
 
-/* Takes complete lines out of the buffer; returns how many bytes are left in it. */
+/* Executes the complete lines in the buffer; returns the number of bytes left in it. */
 static size_t control_lines(struct control *c, char *buffer, size_t filled)
 {
 	char *line = buffer, *end;
@@ -138,7 +138,7 @@ static size_t control_lines(struct control *c, char *buffer, size_t filled)
 	return filled - (size_t)(line - buffer);
 }
 
-/* Waits for input and reads it. Returns what read() does. */
+/* Waits for input and reads it. Returns the result of read(). */
 static ssize_t control_read(struct session *s, char *buffer, size_t size)
 {
 	int found;
@@ -174,7 +174,8 @@ int control_serve(int in, FILE *out)
 	memset(c, 0, sizeof(*c));
 	c->out = out;
 	s = &c->session;
-	ending_begin(&s->ending, in); /* before any thread, which inherits the mask */
+	/* before any thread starts, because threads inherit the mask */
+	ending_begin(&s->ending, in);
 	clock_begin();
 	privileges_seal();
 	privileges_lower();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands in, answers out: a JSON object a line. What they do is the session's. */
+/* Reads commands and writes answers, one JSON object per line. session.h executes the commands. */
 #ifndef SWITCHMARK_CONTROL_H
 #define SWITCHMARK_CONTROL_H
 
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Carries out one command and returns the answer. `command` is memory for what is parsed. */
+/* Executes one command and returns the answer. `command` is memory for the parsed command. */
 json_t *control_answer(struct session *s, struct command *command, const char *line, size_t len);
 
 /* Serves commands until the end of `in`, or SIGTERM; answers go to `out`. Returns an exit

@@ -53,7 +53,7 @@ bool ending_came(const struct ending *e)
 	return e->closed || terminated;
 }
 
-/* The end of a pipe is POLLHUP. POLLRDHUP: the peer of a socket writes no more. */
+/* POLLHUP: the end of a pipe. POLLRDHUP: the peer of a socket has shut down writing. */
 static bool has_ended(const struct pollfd *in)
 {
 	return in->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ends the program: SIGTERM, SIGINT and the end of stdin. The signals are blocked except while
- * the control thread waits, so none is lost between a check and the wait.
+ * Ends the program on SIGTERM, SIGINT or the end of stdin. The signals are blocked except while the
+ * control thread waits, so no signal is lost between a check and the wait.
  */
 #ifndef SWITCHMARK_ENDING_H
 #define SWITCHMARK_ENDING_H
@@ -23,25 +23,25 @@ void ending_begin(struct ending *e, int in);
 /* Restores the mask; the handlers stay. */
 void ending_end(struct ending *e);
 
-/* Did stdin end, or a signal come? */
+/* True if stdin has ended or a signal has arrived. */
 bool ending_came(const struct ending *e);
 
-/* Waits a millisecond. Returns false if the program is to end. */
+/* Waits a millisecond. Returns false if the program must end. */
 bool ending_wait_ms(struct ending *e);
 
-/* Waits until there is something to read, or for so long if `seconds` is not 0. Returns what
- * poll does. */
+/* Waits for input, at most `seconds` if that is not 0. Returns the result of poll. */
 int ending_wait_input(struct ending *e, unsigned seconds);
 
 /*
- * A library may wait forever for the other end of a port. Meanwhile a second thread waits for the
- * end of stdin and for signals, and interrupts the system calls of the thread that opens until they
- * fail; ports are then closed as usual. If that does not help, the process exits with status 70.
+ * A library may wait forever for the other end of a port. While ports open, a second thread waits
+ * for the end of stdin and for signals, and interrupts the system calls of the opening thread until
+ * they fail; the ports are then closed as usual. If that does not help, the process exits with
+ * status 70.
  */
 struct interrupter {
 	struct ending *ending;
 	pthread_t thread, opener;
-	int done; /* an eventfd: the ports are open, or opening has failed */
+	int done; /* an eventfd: opening has finished, successfully or not */
 };
 
 /* Returns 0 or an errno. */

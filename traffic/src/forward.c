@@ -4,7 +4,7 @@
 #include "reflect.h"
 #include "steps.h"
 
-/* Puts frames of `from` into memory that `to` can send. Returns how many fit. */
+/* Copies frames of `from` into buffers that `to` can send. Returns the number of copies. */
 static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct port *to, uint32_t n)
 {
 	uint32_t room = to->engine->alloc(to, w->copies, n), used = 0;
@@ -21,9 +21,9 @@ static uint32_t forwarder_copy(struct forwarder *w, struct port *from, struct po
 	return used;
 }
 
-/* Keeps the frames of a burst that a server sends back: test frames of this run and of its
- * flows. A switch that floods delivers other frames, too. To answer them would teach it a wrong
- * port for the MAC that they are for, so they are released. */
+/* Keeps the frames of a burst that a server sends back: test frames of this run and of its flows. A
+ * switch that floods delivers other frames, too. A reply to one of them would teach the switch a
+ * wrong port for their destination MAC, so they are released. */
 static uint32_t forwarder_ours(struct forwarder *w, struct port *from, uint32_t n)
 {
 	const bool headless = from->engine->caps & ENGINE_PAYLOAD;
@@ -73,8 +73,8 @@ always_inline uint32_t forwarder_move(struct forwarder *w, uint32_t direction)
 			memcpy((uint8_t *)f[i].data + 6, rewrite->src_mac, 6);
 		}
 	}
-	/* A full ring may have room in a moment: like a switch with a buffer, offer the burst a few
-	 * times before it is dropped. */
+	/* A full ring may have room in a moment: retry a few times before dropping, like a switch
+	 * with a buffer. */
 	for (int tries = 0; sent < ready && tries < 8; tries++)
 		sent += to->tx(to, f + sent, ready - sent);
 	if (sent < ready)

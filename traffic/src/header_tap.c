@@ -11,10 +11,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A ring, as a socket's buffer would keep whole frames: 26 of 9000 bytes fill the buffer of a user
- * without privileges. */
+/* A ring, because a socket buffer would keep whole frames: 26 frames of 9000 bytes fill the buffer
+ * of an unprivileged user. */
 enum {
-	SLOT_BYTES = 256, /* the kernel's header and padding, at most 82, and TAP_HEAD_BYTES */
+	SLOT_BYTES = 256, /* TAP_HEAD_BYTES plus the kernel's header and padding, at most 82 */
 	SLOTS = 8192,
 	BLOCK_BYTES = 1 << 16,
 	RING_BYTES = SLOT_BYTES * SLOTS,
@@ -51,7 +51,7 @@ static bool header_tap_listen(struct header_tap *t, struct port *port)
 
 bool header_tap_open(struct header_tap *t, const struct port *port)
 {
-	/* A failure here is none of the port. */
+	/* A copy, so that a failure here does not fail the port. */
 	struct port seen = { .config = port->config };
 	int saved;
 
@@ -80,7 +80,7 @@ uint64_t header_tap_read(struct header_tap *t,
 
 		if (!(__atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
 			break;
-		/* The kernel has taken out the tag: the frame is none of ours. */
+		/* The kernel has removed a tag: not the frame of a payload engine. */
 		if (h->tp_snaplen >= FRAME_MIN && !(h->tp_status & TP_STATUS_VLAN_VALID))
 			each(context, slot + h->tp_mac, h->tp_len);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A histogram of nanoseconds with the layout of HdrHistogram (lowest 1, highest 10^11, three
- * significant digits): the index of a count here is its index there.
+ * significant digits): both use the same index for a count.
  */
 #ifndef SWITCHMARK_HISTOGRAM_H
 #define SWITCHMARK_HISTOGRAM_H
@@ -16,7 +16,7 @@
 #define HISTOGRAM_COUNTS ((HISTOGRAM_BUCKETS + 1) * HISTOGRAM_HALF)
 
 struct histogram {
-	unsigned __int128 sum; /* 64 bits are full after seconds: 10^7 frames a second, 15 s late */
+	unsigned __int128 sum; /* 64 bits overflow after seconds: 10^7 frames/s, 15 s late */
 	uint64_t count, min, max;
 	uint64_t counts[HISTOGRAM_COUNTS];
 };
@@ -35,7 +35,7 @@ static inline uint32_t histogram_index(uint64_t ns)
 	return (bucket << HISTOGRAM_HALF_BITS) + (uint32_t)(ns >> bucket);
 }
 
-/* Values above the highest count as the highest. */
+/* Values above the highest value are counted as the highest. */
 static inline void histogram_add(struct histogram *h, uint64_t ns, uint64_t times)
 {
 	if (ns > HISTOGRAM_HIGHEST)

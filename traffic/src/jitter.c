@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define CPUS_MAX 1024
-#define GAP_NS 1000 /* shorter ones are the loop's own, or the cache's */
-#define BUCKETS 32 /* bucket i: gaps of 2^i us and more, below 2^(i+1) */
+#define GAP_NS 1000 /* the loop itself or the cache may cause shorter gaps */
+#define BUCKETS 32 /* bucket i: gaps from 2^i us to below 2^(i+1) us */
 
 struct spinner {
 	pthread_t thread;
@@ -24,8 +24,8 @@ struct spinner {
 	int error;
 	uint64_t elapsed_ns, lost_ns, max_ns, gaps;
 	uint64_t histogram[BUCKETS];
-	struct skew skew; /* of its counter to the first CPU's */
-	bool skewed; /* whether that is known */
+	struct skew skew; /* of its counter relative to the first CPU's */
+	bool skewed; /* `skew` is valid */
 };
 
 static void spinner_note(struct spinner *s, uint64_t ns)
@@ -65,7 +65,7 @@ static void *spin(void *argument)
 	return NULL;
 }
 
-/* Reads `0,2-3`; returns how many CPUs it names, 0 if it is no such list. */
+/* Reads a list such as `0,2-3`. Returns the number of CPUs, 0 if the list is invalid. */
 static unsigned cpus_read(const char *text, struct spinner *spinners)
 {
 	unsigned count = 0;
@@ -140,7 +140,7 @@ static int jitter_run(struct spinner *spinners, unsigned count, uint64_t ms, FIL
 	for (unsigned i = 0; i < count; i++) {
 		struct spinner *s = &spinners[i];
 
-		/* When nobody spins any more. */
+		/* Measured after all spinners have ended. */
 		s->skewed = i && !s->error && !spinners[0].error &&
 			    skew_measure(spinners[0].cpu, s->cpu, clock.hz / 1000, &s->skew);
 		if (s->error) {

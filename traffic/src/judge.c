@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "judge.h"
 
-/* Reads any frame that is in no tunnel. */
+/* Validates a frame without a tunnel. */
 static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint32_t run,
 					struct payload *out, enum touch touch, bool headless,
 					enum device_sum device)
@@ -36,7 +36,7 @@ static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint3
 			bool right;
 			uint64_t sum;
 
-			/* What it says of itself, even if it turns out to be corrupt. */
+			/* Set from the payload even if the frame is corrupt. */
 			out->flow = payload_flow(p);
 			if (likely(!v6))
 				right = ip[0] == 0x45 && ip[9] == 17 &&
@@ -49,7 +49,7 @@ static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint3
 				return FRAME_CORRUPT;
 			if (unlikely(device == DEVICE_SUM_BAD))
 				return FRAME_CORRUPT;
-			/* In a frame that carries no checksum a device finds nothing wrong. */
+			/* A device reports no error for a frame without a checksum. */
 			if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
 				/* pseudo header: addresses, protocol, length */
 				sum = net16(17) + (uint64_t)load16(udp + 4);
@@ -78,7 +78,7 @@ static enum verdict_of_frame judge_bare(const uint8_t *data, uint32_t len, uint3
 	return FRAME_OURS;
 }
 
-/* Reads a frame that may be in a tunnel. */
+/* Validates a frame that may be in a tunnel. */
 static enum verdict_of_frame vxlan_judge(const uint8_t *data, uint32_t len, uint32_t run,
 					 struct payload *out, enum touch touch)
 {
@@ -111,25 +111,25 @@ enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_
 						     found;
 }
 
-/* Is the header of IPv4 at `at` as expected, up to the ports behind it, and all that follows of the
- * length that it says? */
+/* True if the IPv4 header at `at`, up to the ports behind it, is as expected, and its length equals
+ * the rest of the frame. */
 static bool ip4_agrees(const uint8_t *data, uint32_t len, const uint8_t *expected, uint32_t at)
 {
 	const uint8_t *ip = data + at, *want = expected + at;
 
-	/* Two bytes for its length, six beyond for the checksum. */
+	/* Skips the length (two bytes) and the checksum. */
 	return !memcmp(data, expected, at + 2) && at + net16(load16(ip + 2)) == len &&
 	       !memcmp(ip + 4, want + 4, 6) &&
 	       checksum_fold(checksum_add(ip, IP_BYTES)) == 0xffff &&
 	       !memcmp(ip + 12, want + 12, 12);
 }
 
-/* The same of IPv6, which has no checksum. */
+/* The same for IPv6, which has no header checksum. */
 static bool ip6_agrees(const uint8_t *data, uint32_t len, const uint8_t *expected, uint32_t at)
 {
 	const uint8_t *ip = data + at, *want = expected + at;
 
-	/* Two bytes for its length. */
+	/* Skips the length (two bytes). */
 	return !memcmp(data, expected, at + 4) && at + IP6_BYTES + net16(load16(ip + 4)) == len &&
 	       !memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading test frames: is a frame ours, and is it intact? Are its headers those that were
- * expected? */
+/* Validates received frames: whether a frame belongs to the run, whether it is intact, and whether
+ * it has the expected headers. */
 #ifndef SWITCHMARK_JUDGE_H
 #define SWITCHMARK_JUDGE_H
 
@@ -9,12 +9,12 @@
 
 enum verdict_of_frame { FRAME_OURS, FRAME_CORRUPT, FRAME_FOREIGN };
 
-/* frame_judge for any frame; frame_judge itself handles the usual ones. */
+/* Like frame_judge, for any frame; frame_judge itself handles the common ones. */
 enum verdict_of_frame frame_judge_any(const uint8_t *data, uint32_t len, uint32_t run,
 				      struct payload *out, enum touch touch, bool headless,
 				      enum device_sum device);
 
-/* The same. `out` is not passed on, so it can stay in registers. */
+/* Calls frame_judge_any. The address of `out` is not passed on, so `out` can stay in registers. */
 always_inline enum verdict_of_frame frame_judge_unusual(const uint8_t *data, uint32_t len,
 							uint32_t run, struct payload *out,
 							enum touch touch, bool headless,
@@ -29,9 +29,9 @@ always_inline enum verdict_of_frame frame_judge_unusual(const uint8_t *data, uin
 }
 
 /*
- * Reads one frame. With TOUCH_FULL every byte is checked, with TOUCH_HEADER the headers and the
- * payload (the rest is assumed to be zero), with TOUCH_NONE only the run id. If a device has found
- * the checksum good or bad, nothing is added up here, except in a tunnel.
+ * Validates one frame. TOUCH_FULL checks every byte, TOUCH_HEADER checks the headers and the
+ * payload (and assumes that the rest is zero), TOUCH_NONE checks the run id only. If a device has
+ * verified the checksum, it is not computed again, except in a tunnel.
  */
 always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t len, uint32_t run,
 						struct payload *out, enum touch touch,
@@ -46,7 +46,8 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 		payload_read(out, data);
 		return FRAME_OURS;
 	}
-	/* IPv4 without options or a tag, and UDP in it; what is amiss is found there. */
+	/* Fast path: IPv4 without options or a tag, and UDP. frame_judge_any handles the other
+	 * frames. */
 	if (headless || unlikely(len < FRAME_MIN) || load32(p) != net32(run) ||
 	    unlikely((load32(data + 12) & net32(0xffffff00)) != net32(0x08004500)))
 		return frame_judge_unusual(data, len, run, out, touch, headless, device);
@@ -58,10 +59,9 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 		     net16(load16(data + ETH_BYTES + 2)) != udp_len + IP_BYTES ||
 		     ETH_BYTES + IP_BYTES + udp_len > len || device == DEVICE_SUM_BAD))
 		return FRAME_CORRUPT;
-	/* In a frame that carries no checksum a device finds nothing wrong. */
+	/* A device reports no error for a frame without a checksum. */
 	if (device == DEVICE_SUM_UNKNOWN || unlikely(!load16(udp + 6))) {
-		/* Addresses, UDP header and payload; then what the pseudo header has beside
-		 * them. */
+		/* Addresses, UDP header and payload; then the rest of the pseudo header. */
 		uint64_t sum = checksum_word(load64(udp - 8), load64(udp));
 
 		sum = checksum_word(sum, load64(p));
@@ -70,7 +70,8 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 		if (touch == TOUCH_FULL && udp_len > UDP_BYTES + PAYLOAD_BYTES)
 			sum = checksum_word(sum, checksum_add(p + PAYLOAD_BYTES,
 							      udp_len - UDP_BYTES - PAYLOAD_BYTES));
-		/* It is never 0, and 2^64 = 1, too: the same as to be folded to 0xffff. */
+		/* The sum is never 0, and 2^64 = 1 (modulo 65535), so this test equals a fold to
+		 * 0xffff. */
 		if (unlikely(sum % 0xffff))
 			return FRAME_CORRUPT;
 	}
@@ -81,7 +82,7 @@ always_inline enum verdict_of_frame frame_judge(const uint8_t *data, uint32_t le
 	return FRAME_OURS;
 }
 
-/* frame_judge with the checksum computed here. */
+/* Like frame_judge, with the checksum computed in software. */
 always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t len, uint32_t run,
 						struct payload *out, enum touch touch,
 						bool headless)
@@ -90,15 +91,15 @@ always_inline enum verdict_of_frame frame_parse(const uint8_t *data, uint32_t le
 }
 
 /*
- * Does a frame have the headers of a template? Compares everything that frame_parse does not check:
- * MACs, tag, all of IP except its length and checksum (which have to be correct), addresses and
- * ports. The frame must be as long as its IP header says.
+ * True if a frame has the headers of a template. Compares everything that frame_parse does not
+ * check: MACs, tag, all of IP except its length and checksum (which must be correct), addresses and
+ * ports. The frame must have the length that its IP header states.
  */
 bool headers_agree(const uint8_t *data, uint32_t len, const struct frame_template *t);
 
 /*
- * Clears the identification that a kernel wrote into a frame's IPv4 header, and updates the
- * header's checksum: a wrong checksum stays wrong.
+ * Clears the identification that a kernel wrote into a frame's IPv4 header, and updates the header
+ * checksum: a wrong checksum stays wrong.
  */
 void frame_clear_identification(uint8_t *data);
 

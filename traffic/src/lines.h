@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in cache lines of its own. What threads write at every burst lies side by side where the
- * heap has it, and two that share a line wait for each other.
+ * Memory in separate cache lines. Small heap blocks that different threads write at every burst
+ * could otherwise share a cache line, and the threads would wait for each other.
  */
 #ifndef SWITCHMARK_LINES_H
 #define SWITCHMARK_LINES_H
@@ -11,8 +11,8 @@
 
 #define CACHE_LINE 64
 
-/* `count` times `bytes`, all zero; written here, so it is on the node of the CPU that this runs
- * on. NULL: there is no memory. It is given back by free(). */
+/* Allocates `count` times `bytes` of zeroed memory. The calling thread writes the memory here, so
+ * it is on the NUMA node of that thread. Returns NULL without memory. Release with free(). */
 static inline void *lines_alloc(size_t count, size_t bytes)
 {
 	size_t all;

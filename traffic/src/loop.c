@@ -117,8 +117,8 @@ static void task_announce(struct task *t)
 
 /* ---- workers ---------------------------------------------------------------------- */
 
-/* What this thread has used. `wait_ns` is how long it has been ready to run while others had its
- * CPU, by the kernel's count. */
+/* Returns the resources used by this thread. `wait_ns` is the time that it was runnable while other
+ * threads had its CPU, by the kernel's accounting. */
 static struct usage worker_usage(const struct worker *w)
 {
 	struct timespec cpu;
@@ -174,8 +174,8 @@ static void worker_begin(struct worker *w)
 			sender_begin_late(&w->tasks[i]->sender, now);
 }
 
-/* Notes what was used when it takes no time of any frame's: it is some 5 us. `moved`: frames were,
- * since the last mark. Returns the next. */
+/* Records the usage at a time when that delays no frame: it takes about 5 us. `moved`: frames were
+ * moved since the last mark. Returns the time of the next mark. */
 static uint64_t worker_mark(struct worker *w, uint64_t mark, uint64_t now, bool moved)
 {
 	const struct window *window = w->window;
@@ -190,7 +190,7 @@ static uint64_t worker_mark(struct worker *w, uint64_t mark, uint64_t now, bool 
 	return UINT64_MAX;
 }
 
-/* The next moment of a phase at which MACs are announced again; UINT64_MAX: there is none. */
+/* Returns the next time in a phase to repeat the announcements; UINT64_MAX: never. */
 static uint64_t announcing_after(const struct window *window, uint64_t ticks)
 {
 	const uint64_t next = ticks + window->announce_every;
@@ -200,7 +200,8 @@ static uint64_t announcing_after(const struct window *window, uint64_t ticks)
 
 static void worker_loop(struct worker *w)
 {
-	uint64_t note, announce, mark, all_moved = 0; /* `mark`: what of both comes first */
+	/* `mark`: the earlier of `note` and `announce` */
+	uint64_t note, announce, mark, all_moved = 0;
 
 	worker_begin(w);
 	note = w->late ? w->window->end : w->window->note;
@@ -227,7 +228,8 @@ static void worker_loop(struct worker *w)
 		for (uint32_t i = 0; i < w->count; i++) {
 			struct task *t = w->tasks[i];
 
-			/* What the tasks before it took makes none of its frames older. */
+			/* The time that earlier tasks took must not count as delay of this sender's
+			 * frames. */
 			if (i && t->role == ROLE_SENDER)
 				now = clock_ticks();
 			moved += t->step(t, now);
@@ -244,7 +246,7 @@ static void worker_loop(struct worker *w)
 		if (unlikely(atomic_load_explicit(&w->rest, memory_order_relaxed)) && !moved)
 			usleep(REST_US);
 	}
-	/* Halted, or done, before that was noted. */
+	/* The thread was halted or finished before the usage was recorded. */
 	if (note != UINT64_MAX)
 		worker_note_after(w);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* switchmark-traffic: serves commands on stdin, or says what this build can do. */
+/* switchmark-traffic: executes commands from stdin, or lists the capabilities of this build. */
 #include "control.h"
 
 #include <malloc.h>
@@ -17,8 +17,8 @@ int main(int argc, char **argv)
 	const char *verb = argc > 1 ? argv[1] : "serve";
 
 	if (argc <= 2 && !strcmp(verb, "serve")) {
-		/* What a task had goes back to the kernel. The next one to have it might have
-		 * its CPU on another node, and memory stays where it was first written. */
+		/* Return the memory of finished tasks to the kernel. The next task may run on a CPU
+		 * of another node, and memory stays on the node of the first write. */
 		mallopt(M_MMAP_THRESHOLD, 128 << 10);
 		return control_serve(STDIN_FILENO, stdout);
 	}

@@ -9,13 +9,13 @@
 
 #define CHUNK_WORDS (CHUNK / 64)
 #define NO_CHUNK UINT64_MAX
-#define CHUNKS_MOST (1u << 16) /* of one flow: 32 MB, five seconds of 50 million frames */
+#define CHUNKS_MOST (1u << 16) /* per flow: 32 MB, five seconds at 50 million frames/s */
 #define CHUNKS_LEAST 16u
-#define CHUNKS_ALL (1u << 18) /* of all flows: 128 MB, which are taken as numbers come */
+#define CHUNKS_ALL (1u << 18) /* for all flows: 128 MB, allocated on demand */
 
 struct merged_flow {
-	atomic_flag busy; /* somebody reads or writes what follows, or the flow's window */
-	uint64_t top; /* the chunk after the highest that any core has begun */
+	atomic_flag busy; /* a thread uses the members below or the flow's window */
+	uint64_t top; /* one more than the highest chunk that any core has started */
 } __attribute__((aligned(CACHE_LINE)));
 
 static size_t windows_words(const struct merged *m)
@@ -23,7 +23,7 @@ static size_t windows_words(const struct merged *m)
 	return (size_t)m->flows * m->chunks * CHUNK_WORDS;
 }
 
-/* Bytes of the windows, and of what is kept. */
+/* Returns the size of the windows and of the kept chunks in bytes. */
 static size_t mapped_bytes(const struct merged *m)
 {
 	return (windows_words(m) + (size_t)m->flows * m->cores * CHUNK_WORDS) * sizeof(uint64_t);
@@ -61,7 +61,7 @@ static struct merged *all_make(uint32_t cores, uint32_t flows)
 		all_free(m);
 		return NULL;
 	}
-	/* Else the first number of each flow would take 2 MB. */
+	/* With huge pages the first frame of each flow would take 2 MB. */
 	(void)madvise(memory, mapped_bytes(m), MADV_NOHUGEPAGE);
 	m->windows = memory;
 	m->kept = m->windows + windows_words(m);
@@ -109,7 +109,7 @@ static uint64_t *open_of(const struct merged *m, uint32_t flow, uint32_t core)
 	return &m->open[(size_t)flow * m->cores + core];
 }
 
-/* Is a chunk that has been begun among those that are put together? */
+/* True if a started chunk is within the merged window. */
 static bool is_held(const struct merged *m, uint32_t flow, uint64_t chunk)
 {
 	return chunk + m->chunks >= m->list[flow].top;
@@ -129,7 +129,7 @@ void merged_begin(struct merged_core *c)
 		if (c->core)
 			continue;
 		m->list[f].top = 0;
-		/* The beginning stays, so that a phase does not begin with page faults. */
+		/* Keep the first page, so that a phase does not start with page faults. */
 		memset(window, 0, first);
 		if (used > first)
 			(void)madvise(window + page, used - page, MADV_DONTNEED);
@@ -156,7 +156,7 @@ static uint64_t bits_count(const uint64_t *bits, size_t words)
 	return count;
 }
 
-/* Puts the bits of a chunk to others; returns how many both had. */
+/* Merges the bits of a chunk into another; returns the number of bits set in both. */
 static uint64_t bits_merge(uint64_t *into, const uint64_t *bits)
 {
 	uint64_t both = 0;
@@ -168,7 +168,7 @@ static uint64_t bits_merge(uint64_t *into, const uint64_t *bits)
 	return both;
 }
 
-/* Ends the chunk that a core counts on its own. */
+/* Merges and closes the chunk that a core counts by itself. */
 static void chunk_close(struct merged_core *c, uint32_t flow, struct merged_found *found)
 {
 	struct merged *m = c->all;
@@ -192,13 +192,13 @@ static void chunk_close(struct merged_core *c, uint32_t flow, struct merged_foun
 	s->distinct -= copies;
 	s->duplicated += copies;
 	found->copies = copies;
-	/* Frames of a flow are of one size; of IMIX their bytes are the mean's of the chunk. */
+	/* The frames of a flow have one size; with IMIX the mean size of the chunk is used. */
 	found->bytes = s->bytes * copies / (seen ? seen : 1);
 	s->bytes = 0;
 }
 
-/* Makes room for a chunk that is above all others. What falls out is kept for cores that still
- * count it. */
+/* Makes room for a chunk above all others. A chunk that leaves the window is kept for the cores
+ * that still count it. */
 static void top_raise(struct merged *m, uint32_t flow, uint64_t chunk)
 {
 	struct merged_flow *f = &m->list[flow];
@@ -215,7 +215,7 @@ static void top_raise(struct merged *m, uint32_t flow, uint64_t chunk)
 	f->top = chunk + 1;
 }
 
-/* Begins to count the chunk that a number is in. */
+/* Opens the chunk of a number. */
 static void chunk_open(struct merged_core *c, uint32_t flow, uint64_t number)
 {
 	const uint64_t chunk = number / CHUNK;
@@ -226,7 +226,7 @@ static void chunk_open(struct merged_core *c, uint32_t flow, uint64_t number)
 	c->sequences[flow].next = number;
 }
 
-/* Extends a number by the nearest to where all cores are. */
+/* Extends a 32-bit number to the value nearest to the top of the window. */
 static uint64_t extended(const struct merged *m, uint32_t flow, uint32_t seq)
 {
 	const uint64_t near = m->list[flow].top * CHUNK;
@@ -234,7 +234,7 @@ static uint64_t extended(const struct merged *m, uint32_t flow, uint32_t seq)
 	return near + (uint64_t)(int64_t)(int32_t)(seq - (uint32_t)near);
 }
 
-/* Counts a frame that is not of the chunk that the core counts on its own. */
+/* Counts a frame outside the core's open chunk. */
 static bool other_count(struct merged_core *c, uint32_t flow, uint32_t seq, uint32_t len,
 			struct merged_found *found)
 {
@@ -315,7 +315,7 @@ struct sequence merged_flow_of(const struct merged *m, uint32_t flow,
 {
 	const uint64_t top = m->list[flow].top;
 	const uint64_t older =
-		(top > m->chunks ? top - m->chunks : 0) * CHUNK; /* than the window */
+		(top > m->chunks ? top - m->chunks : 0) * CHUNK; /* older than the window */
 	struct sequence sum = { 0 };
 
 	for (uint32_t i = 0; i < m->cores; i++) {

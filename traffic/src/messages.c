@@ -10,7 +10,7 @@ int messages_open(struct port *port, struct messages *m, uint32_t control_bytes,
 	const struct port_config *c = &port->config;
 	const uint32_t bytes = c->frame_max + VLAN_BYTES;
 
-	/* The kernel may hold a tag apart, which has its place in the frame again. */
+	/* The kernel may pass a VLAN tag separately; leave room to insert it again. */
 	m->pool = pool_create(5 * c->burst, bytes + VLAN_BYTES);
 	m->headers = lines_alloc(c->burst, sizeof(*m->headers));
 	m->vectors = lines_alloc(c->burst, sizeof(*m->vectors));

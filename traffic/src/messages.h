@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What raw and udp share: memory for frames, headers for sendmmsg() and recvmmsg(), and what to do
- * with a frame that was received.
+ * Shared by raw and udp: frame memory, headers for sendmmsg() and recvmmsg(), and the handling of
+ * received frames.
  */
 #ifndef SWITCHMARK_MESSAGES_H
 #define SWITCHMARK_MESSAGES_H
@@ -9,28 +9,28 @@
 #include "pool.h"
 #include "slots.h"
 
-/* The private part of a port of these engines begins with it. */
+/* The private part of a port of these engines starts with this struct. */
 struct messages {
 	struct pool *pool;
-	struct slots slots; /* to receive */
-	struct mmsghdr *headers; /* to send */
+	struct slots slots; /* for receiving */
+	struct mmsghdr *headers; /* for sending */
 	struct iovec *vectors;
 	uint64_t drops, invalid;
 };
 
 /*
- * Memory for bursts of the port's length, of frames of up to frame_max bytes: to receive these, or
- * the same with a tag, each with so many bytes of ancillary data, noting who sent it (`peers`). 0,
- * or -errno with port->why; close it all the same.
+ * Allocates memory for bursts of the port's size, of frames up to frame_max bytes. Received frames
+ * have room for a tag and `control_bytes` of ancillary data; `peers` records the sender. Returns 0,
+ * or -errno with port->why; call messages_close in both cases.
  */
 int messages_open(struct port *port, struct messages *m, uint32_t control_bytes, bool peers);
 void messages_close(struct messages *m);
 
-/* These are an engine's own. */
+/* The alloc and release functions of an engine. */
 uint32_t messages_alloc(struct port *port, struct frame *f, uint32_t n);
 void messages_release(struct port *port, struct frame *f, uint32_t n);
 
-/* Hands out the first `got` frames of the slots, but those that are longer than their buffer. */
+/* Returns the first `got` frames of the slots, except truncated ones. */
 always_inline uint32_t messages_take(struct messages *m, struct frame *f, uint32_t got,
 				     uint32_t (*each)(struct slots *s, uint32_t i, struct frame *f))
 {

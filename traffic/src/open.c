@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the ports and starts the threads of a session, and takes both back. */
+/* Opens the ports and starts the threads of a session; closes and stops them. */
 #include "privileges.h"
 #include "session.h"
 #include "socket.h"
@@ -41,7 +41,7 @@ static const char *queue_open(struct session *s, const struct port_plan *plan, u
 	saved = namespace_enter(port);
 	if (saved < -1)
 		return session_error(s, "port %u: %s", number, port->why);
-	/* Memory is where it is first written: on the node of the thread that will use it. */
+	/* The first write places memory on a NUMA node: use the CPU of the port's thread. */
 	moved = cpu_move(port->engine->caps & ENGINE_HAS_THREADS ? -1 : cpu, &before);
 	error = port_open(port);
 	cpu_return(moved, &before);
@@ -53,7 +53,7 @@ static const char *queue_open(struct session *s, const struct port_plan *plan, u
 	return NULL;
 }
 
-/* The CPU of a core of the thread that uses a port; -1: any. */
+/* Returns the CPU of a core of the thread that uses a port; -1: any. */
 static int cpu_of_port(const struct open_plan *plan, uint32_t port, uint32_t core)
 {
 	for (uint32_t i = 0; i < plan->thread_count; i++)
@@ -101,12 +101,12 @@ static const char *ports_open(struct session *s, const struct open_plan *plan)
 		return session_error(s, "open: %s", strerror(number));
 	error = queues_open(s, plan);
 	interrupter_stop(&interrupter);
-	/* There is no thread yet but those that libraries have started. */
+	/* The only other threads so far are those of libraries. */
 	privileges_drop_others();
 	return error;
 }
 
-/* The task of a plan, on one of its cores. */
+/* Sets up one core of a task. */
 static void task_open(struct session *s, const struct task_plan *plan, struct worker *w,
 		      struct task *t, uint32_t core, uint32_t cores)
 {
@@ -123,7 +123,7 @@ static void task_open(struct session *s, const struct task_plan *plan, struct wo
 	w->privileged |= (first->engine->caps | last->engine->caps) & ENGINE_PRIVILEGED;
 }
 
-/* The threads of a plan: one for each of its cores. */
+/* Starts the threads of a plan: one per core. */
 static const char *thread_open(struct session *s, const struct thread_plan *plan)
 {
 	for (uint32_t core = 0; core < plan->cores; core++) {

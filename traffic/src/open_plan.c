@@ -133,7 +133,7 @@ static bool task_read(struct reader *r, json_t *object, struct open_plan *open,
 	return true;
 }
 
-/* Reads a CPU for each core of a thread. */
+/* Reads one CPU per core of a thread. */
 static bool cpus_read(struct reader *r, json_t *list, struct thread_plan *t)
 {
 	if (!json_is_array(list) || json_array_size(list) != t->cores)
@@ -179,8 +179,8 @@ static bool thread_read(struct reader *r, json_t *object, struct open_plan *open
 	return true;
 }
 
-/* Gives the ports of a thread as many queues as it has cores. Ports have no locks, so no two
- * threads use the same one. */
+/* Gives the ports of a thread one queue per core. Ports have no locks, so no two threads may use
+ * the same port. */
 static bool ports_take(struct reader *r, struct open_plan *open, const struct thread_plan *t,
 		       bool *used)
 {

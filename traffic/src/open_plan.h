@@ -7,8 +7,8 @@
 #include "loop.h"
 #include "schema.h"
 
-#define PORTS_MAX 128 /* queues of ports */
-#define TASKS_MAX 64 /* a task on several cores is one of them */
+#define PORTS_MAX 128 /* queues of all ports */
+#define TASKS_MAX 64 /* a task on several cores counts once */
 #define THREADS_MAX 128
 #define CPU_MAX 1023
 
@@ -18,8 +18,8 @@ struct task_plan {
 };
 
 struct thread_plan {
-	uint32_t cores; /* so many threads share the tasks, each on queues of its own */
-	int cpus[THREADS_MAX]; /* of each core; -1: any */
+	uint32_t cores; /* number of threads that share the tasks, each with its own queues */
+	int cpus[THREADS_MAX]; /* one per core; -1: any */
 	bool yield;
 	struct task_plan tasks[TASKS_MAX];
 	uint32_t task_count;
@@ -27,7 +27,8 @@ struct thread_plan {
 
 struct port_plan {
 	const struct engine *engine;
-	uint32_t cores; /* of the thread that uses it: so many pairs of queues are opened */
+	/* cores of the thread that uses the port: one pair of queues is opened per core */
+	uint32_t cores;
 	struct port_config config;
 };
 
@@ -38,7 +39,7 @@ struct open_plan {
 	uint32_t thread_count;
 };
 
-/* `plan` is all zero. */
+/* Reads the command into `plan`. The caller zeroes `plan` first. */
 bool open_plan_read(struct reader *r, json_t *object, struct open_plan *plan);
 
 #endif

@@ -18,7 +18,7 @@ struct order *order_make(uint32_t core, uint32_t flows, struct order_shared *sha
 	o->core = core;
 	o->shared = shared ? shared : lines_alloc(1, sizeof(*shared) + flows);
 	o->noted = lines_alloc(flows, sizeof(*o->noted));
-	/* Memory is taken as notes come, by the thread that makes them. */
+	/* The thread that takes the notes touches the pages first, on demand. */
 	o->notes = mmap(NULL, ORDER_MAX * sizeof(*o->notes), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!o->shared || !o->noted || o->notes == MAP_FAILED) {
@@ -55,7 +55,7 @@ void order_begin(struct order *o)
 		atomic_store_explicit(&o->shared->owners[i], 0, memory_order_relaxed);
 }
 
-/* Does the core note frames of this flow? It does at the beginning, and if the flow came to
+/* True if the core takes notes of this flow: at the beginning, and for flows that arrived on
  * several cores. */
 static bool order_keeps(struct order *o, uint32_t flow)
 {
@@ -94,8 +94,8 @@ void order_note(struct order *o, uint32_t flow, uint32_t number, uint64_t low, u
 	o->noted[flow]++;
 }
 
-/* The notes of a core, sorted by flow: those of flow f are at[begin[f]] up to at[begin[f + 1]],
- * oldest first. */
+/* The notes of a core, sorted by flow: at[begin[f]] to at[begin[f + 1]] (exclusive) are those of
+ * flow f, oldest first. */
 struct by_flow {
 	const struct order_note *notes;
 	uint32_t *begin, *at;
@@ -127,8 +127,8 @@ struct core_notes {
 	uint64_t expected; /* one more than the highest number in the notes before `next` */
 };
 
-/* How far one core has read the notes of another: up to those that certainly came before its own
- * note, and up to those that possibly did. */
+/* The position of one core in the notes of another: up to the notes that certainly precede its
+ * current note, and up to those that possibly do. */
 struct notes_view {
 	uint32_t certain, possible;
 	uint64_t expected, possibly;
@@ -146,7 +146,7 @@ static void expected_raise(uint64_t *expected, const struct order_note *n)
 	*expected = next > *expected ? next : *expected;
 }
 
-/* Reads the notes of another core as far as they matter to a note of this one. */
+/* Advances in the notes of another core up to those that matter for `own`. */
 static void view_advance(struct notes_view *v, const struct core_notes *other,
 			 const struct order_note *own)
 {
@@ -158,7 +158,7 @@ static void view_advance(struct notes_view *v, const struct core_notes *other,
 		expected_raise(&v->possibly, note_of(other, v->possible));
 }
 
-/* The core whose next note is the earliest; `cores`: there is none. */
+/* Returns the core whose next note is the earliest; `cores`: all notes are read. */
 static uint32_t earliest(const struct core_notes *notes, uint32_t cores)
 {
 	uint32_t found = cores;
@@ -171,7 +171,8 @@ static uint32_t earliest(const struct core_notes *notes, uint32_t cores)
 	return found;
 }
 
-/* `seen` has a bit for each number, and none is set; `views` has one of each core at each. */
+/* Counts one flow. `seen` has a zero bit per number; `views` has an entry for each pair of
+ * cores. */
 static void flow_count(struct core_notes *notes, uint32_t cores, struct notes_view *views,
 		       uint8_t *seen, struct order_found *found)
 {
@@ -198,7 +199,7 @@ static void flow_count(struct core_notes *notes, uint32_t cores, struct notes_vi
 			const uint64_t number = (uint64_t)n->first + i;
 			const uint8_t bit = (uint8_t)(1u << number % 8);
 
-			/* Of copies the first one counts (RFC 4737, section 3.4). */
+			/* Only the first copy counts (RFC 4737, section 3.4). */
 			if (seen[number / 8] & bit)
 				continue;
 			seen[number / 8] |= bit;

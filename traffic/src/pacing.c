@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Above 0, up to 1. */
+/* Returns a random number above 0, up to 1. */
 static double drawn(struct pacing *p)
 {
 	p->state += 0x9e3779b97f4a7c15u;
@@ -13,8 +13,8 @@ static double drawn(struct pacing *p)
 }
 
 /*
- * The next of `left` points that lie anywhere between `at` and `end`, each place as likely
- * as the other: points of a Poisson process whose number is known lie so.
+ * Returns the next of `left` points with a uniform distribution between `at` and `end`: a Poisson
+ * process with a known number of points has this distribution.
  */
 static double next_point(struct pacing *p, double at, double end, uint64_t left)
 {
@@ -25,7 +25,7 @@ static double next_point(struct pacing *p, double at, double end, uint64_t left)
 	return at + (end - at) * part;
 }
 
-/* The train that comes next: when it begins, and with which frame it ends. One may have none. */
+/* Computes the start of the next train, and the frame after its last one. A train may be empty. */
 static void next_train(struct pacing *p)
 {
 	const double silence = p->length - (double)p->frames * p->step;
@@ -78,7 +78,7 @@ void pacing_next(struct pacing *p)
 		place(p);
 }
 
-/* Goes on to the frame of that number, of which the place is known without those before it. */
+/* Advances to frame `number`, whose time does not depend on the frames before it. */
 static void go_to(struct pacing *p, double number, uint64_t last)
 {
 	const uint64_t to = number < (double)last ? (uint64_t)(number > 0 ? number : 0) : last;
@@ -88,10 +88,11 @@ static void go_to(struct pacing *p, double number, uint64_t last)
 		place(p);
 }
 
-#define DRAWN_SINGLY 10000 /* of so many points it takes no time to draw each */
+#define DRAWN_SINGLY 10000 /* points that can be drawn individually in negligible time */
 
-/* How many of `points` random points lie in the first `part`. Of many that is drawn from the
- * normal distribution that the binomial one then is; of few 0: each is to be drawn. */
+/* Returns how many of `points` random points lie in the first `part`. A large number is drawn from
+ * the normal approximation of the binomial distribution; for a small one the result is 0, and the
+ * points are drawn individually. */
 static uint64_t points_within(struct pacing *p, uint64_t points, double part)
 {
 	const double mean = (double)points * part, spread = sqrt(mean * (1 - part));

@@ -27,7 +27,7 @@ bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq)
 	uint32_t words = len / 8, rest = len % 8;
 	uint64_t wrong = 0;
 
-	/* No early exit: frames are right nearly always, and the loop makes vectors. */
+	/* No early exit: nearly all frames are intact, and the compiler vectorizes the loop. */
 	for (uint32_t i = 0; i < words; i++)
 		wrong |= load64(at + (size_t)8 * i) ^ pattern_word(seq, i);
 	if (rest) {

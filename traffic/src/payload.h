@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our 18 bytes in each test frame, and the pattern behind them. */
+/* The 18 bytes of payload in each test frame, and the pattern that follows them. */
 #ifndef SWITCHMARK_PAYLOAD_H
 #define SWITCHMARK_PAYLOAD_H
 
@@ -9,7 +9,7 @@
 
 struct payload {
 	uint32_t run;
-	uint16_t flow; /* number only */
+	uint16_t flow; /* without the phase */
 	uint8_t phase;
 	uint32_t seq;
 	uint64_t time_ns;
@@ -31,7 +31,7 @@ always_inline void payload_read(struct payload *out, const uint8_t *p)
 	out->time_ns = net64(load64(p + 10));
 }
 
-/* The time as it is written in a frame, and its part of the checksum. */
+/* The time in network order, and its part of the checksum. */
 always_inline uint64_t time_to_net(uint64_t ns)
 {
 	return net64(ns);
@@ -42,7 +42,7 @@ always_inline uint64_t time_sum(uint64_t time_net)
 	return (time_net & 0xffffffff) + (time_net >> 32);
 }
 
-/* Eight bytes of the pattern that touch `full` writes behind the payload. */
+/* Returns eight bytes of the pattern that touch `full` writes after the payload. */
 always_inline uint64_t pattern_word(uint32_t seq, uint32_t word)
 {
 	return ((uint64_t)seq + 1) * 0x9e3779b97f4a7c15u + (uint64_t)word * 0xd1342543de82ef95u;
@@ -51,7 +51,7 @@ always_inline uint64_t pattern_word(uint32_t seq, uint32_t word)
 /* Writes the pattern and returns its sum. */
 uint64_t pattern_write(uint8_t *at, uint32_t len, uint32_t seq);
 
-/* Is every byte of the pattern correct? */
+/* True if every byte of the pattern is correct. */
 bool pattern_check(const uint8_t *at, uint32_t len, uint32_t seq);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bridge of two interfaces on libpcap: pcap_dispatch at one, pcap_inject at the other. Stands
- * alone. Its counts lie in a file, which is brought up to date before it sleeps.
+ * A stand-alone bridge between two interfaces on libpcap: pcap_dispatch at one, pcap_inject at the
+ * other. The bridge writes its counters to a file before it sleeps.
  */
 #include <pcap/pcap.h>
 
@@ -26,7 +26,7 @@ struct side {
 	const char *ifname;
 	pcap_t *pcap;
 	struct side *other;
-	uint64_t in, out, failed; /* failed: not taken by this side's interface */
+	uint64_t in, out, failed; /* failed: not accepted by this side's interface */
 };
 
 static volatile sig_atomic_t ended;
@@ -46,7 +46,7 @@ static pcap_t *side_open(const char *ifname)
 		fprintf(stderr, "%s: %s\n", ifname, why);
 		return NULL;
 	}
-	/* Only what comes in: what it writes would come back otherwise. */
+	/* Capture incoming frames only, so that injected frames do not come back. */
 	if (pcap_set_snaplen(pcap, SNAP_BYTES) || pcap_set_promisc(pcap, 1) ||
 	    pcap_set_immediate_mode(pcap, 1) || pcap_set_buffer_size(pcap, BUFFER_BYTES) ||
 	    pcap_activate(pcap) < 0 || pcap_setdirection(pcap, PCAP_D_IN) ||
@@ -92,7 +92,7 @@ static bool counts_write(int file, const struct side sides[2])
 			      sides[0].in, sides[1].in, sides[0].out, sides[1].out, sides[0].failed,
 			      sides[1].failed, side_missed(&sides[0]), side_missed(&sides[1]));
 
-	/* Counts only grow, so that the new text covers the old. */
+	/* Counters only grow, so the new text always covers the old one. */
 	return pwrite(file, text, (size_t)length, 0) == length;
 }
 

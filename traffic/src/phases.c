@@ -11,7 +11,7 @@ const char *session_start(struct session *s, const struct start_plan *plan)
 	session_halt(s);
 	at = plan->at_ns ? clock_at(&s->clock, plan->at_ns) : clock_ticks() + s->clock.hz / 500;
 	s->window.start = at;
-	s->window.note = at - s->clock.hz / 20000; /* 50 us: noting takes some 5 */
+	s->window.note = at - s->clock.hz / 20000; /* 50 us: reading the usage takes about 5 */
 	s->window.end = at + clock_ticks_in(&s->clock, plan->duration_ns);
 	s->window.quiet = s->clock.hz / 1000;
 	s->window.latest = s->window.end + s->clock.hz / 50;
@@ -62,7 +62,7 @@ static uint64_t frames_seen(const struct session *s)
 	return seen;
 }
 
-/* Has each receiver polled and found nothing since the last call with `anew`? */
+/* True if each receiver has had an empty poll since the last call with `anew`. */
 static bool all_polled(struct session *s, bool anew)
 {
 	bool all = true;
@@ -79,8 +79,8 @@ static bool all_polled(struct session *s, bool anew)
 	return all;
 }
 
-/* Waits until no frame has come for quiet_ms. Frames that come meanwhile are late, those that
- * come after it are lost. A receiver that got no CPU has not polled. */
+/* Waits until no frame has arrived for quiet_ms. Frames that arrive during the drain are late,
+ * later ones are lost. A receiver without CPU time has not polled, so the drain waits for it. */
 bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 {
 	uint64_t now = clock_monotonic_ns(), until = now + timeout_ms * 1000000;
@@ -103,10 +103,10 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 	}
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.closed = true;
-	/* Frames of the next phase may come before this process begins it: they wait at its
-	 * ports. */
+	/* Without a running phase the waiting frames may belong to the next phase: leave them at
+	 * the ports. */
 	calm |= !s->running;
-	/* Threads only poll now and then: programs that read counters next need the CPU. */
+	/* Let the threads poll less often: programs that read counters next need the CPU. */
 	for (uint32_t i = 0; i < s->worker_count; i++)
 		s->workers[i].rest = true;
 	if (s->window.phase == PHASE_WARMUP)

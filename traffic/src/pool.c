@@ -12,7 +12,8 @@ struct pool *pool_create(uint32_t buffers, uint32_t bytes)
 
 	if (!pool)
 		return NULL;
-	/* One cache line more a buffer, so that headers do not all fall into the same sets. */
+	/* One extra cache line per buffer, so that the headers do not fall into the same cache
+	 * sets. */
 	stride += CACHE_LINE;
 	pool->memory = aligned_alloc(CACHE_LINE, stride * buffers);
 	if (!pool->memory) {

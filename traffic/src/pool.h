@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frame memory for engines whose system calls copy: fixed buffers on a stack, so that the
- * buffer used last, still in the cache, is the next one used. One thread only.
+ * Frame memory for engines whose system calls copy: fixed buffers on a stack, so the most recently
+ * used buffer, still in the cache, is the next one used. For one thread only.
  */
 #ifndef SWITCHMARK_POOL_H
 #define SWITCHMARK_POOL_H
@@ -12,11 +12,11 @@
 
 struct pool;
 
-/* Stands before the data of each buffer; a frame's handle is its address. */
+/* Precedes the data of each buffer; the handle of a frame is its address. */
 struct buffer {
-	struct pool *pool; /* where it returns to, whichever port sends it */
-	struct sockaddr_in peer; /* who sent it, for socket engines that answer */
-	bool has_peer; /* of a buffer in the pool: false */
+	struct pool *pool; /* the owner, whichever port sends the buffer */
+	struct sockaddr_in peer; /* the sender, for socket engines that reply */
+	bool has_peer; /* false while the buffer is in the pool */
 	uint8_t data[] __attribute__((aligned(CACHE_LINE)));
 };
 
@@ -26,7 +26,7 @@ struct pool {
 	struct buffer *stack[];
 };
 
-/* NULL if there is no memory. */
+/* Returns NULL without memory. */
 struct pool *pool_create(uint32_t buffers, uint32_t bytes);
 void pool_destroy(struct pool *pool);
 
@@ -57,8 +57,8 @@ always_inline void pool_give(const struct frame *f, uint32_t n)
 	struct pool *pool = NULL;
 	uint32_t free = 0;
 
-	/* In reverse: what was taken first is on top again. Frames of one pool mostly come
-	 * together. */
+	/* In reverse, so that the first buffer taken is on top again. Frames of one pool are mostly
+	 * adjacent in the array. */
 	for (uint32_t i = n; i-- > 0;) {
 		struct buffer *b = frame_buffer(&f[i]);
 

@@ -12,7 +12,7 @@ void flow_headers_note(struct flow_headers *h, const uint8_t *data, uint32_t len
 	for (uint32_t i = 0; i < 4; i++)
 		h->head[i] = load64(data + (i < 3 ? 12 + 8 * i : 32));
 	h->payload = load64(p);
-	/* Pseudo header, UDP header without the checksum, and payload up to the number. */
+	/* Pseudo header, UDP header without the checksum, and payload up to the sequence number. */
 	h->sum = checksum_fold((uint64_t)load32(p - 16) + load32(p - 12) + net16(17) +
 			       load16(p - 4) + load32(p - 8) + load16(p - 4) + load32(p) +
 			       load16(p + 4));

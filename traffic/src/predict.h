@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Receivers predict the next frame of a flow and compare instead of parsing. Frames of one burst of
- * a sender arrive one after the other: the time is the same, the sequence number goes up by one,
- * and the checksum goes down by one.
+ * a sender arrive consecutively: the time is the same, the sequence number goes up by one, and the
+ * checksum goes down by one.
  */
 #ifndef SWITCHMARK_PREDICT_H
 #define SWITCHMARK_PREDICT_H
@@ -12,21 +12,21 @@
 #include "payload.h"
 
 /*
- * What all frames of one flow have in common, IPv4 without options or a tag: the headers except
- * MACs and UDP checksum, and the payload's run, flow and phase; and what these add to the checksum.
+ * The common part of all frames of one flow, IPv4 without options or a tag: the headers except MACs
+ * and UDP checksum, the payload's run, flow and phase, and their share of the checksum.
  */
 struct flow_headers {
 	uint64_t head[4], payload;
 	uint64_t sum;
-	uint32_t len; /* of the whole frame; 0: nothing is known */
-	uint32_t flow; /* for the caller */
+	uint32_t len; /* of the whole frame; 0: no headers recorded */
+	uint32_t flow; /* for the caller's use */
 };
 
-/* Notes the headers of a frame that was found to be ours; of another kind of frame, nothing. */
+/* Records the headers of a validated test frame; records nothing for other kinds of frames. */
 void flow_headers_note(struct flow_headers *h, const uint8_t *data, uint32_t len, uint32_t flow);
 
-/* Does a frame of the same length have these headers, and a correct checksum? Then it is as good as
- * judged with TOUCH_HEADER, and `out` has its number and its time. */
+/* True if a frame of the same length has these headers and a correct checksum. This equals a
+ * validation with TOUCH_HEADER, and `out` receives the frame's number and time. */
 always_inline bool frame_has_headers(const struct flow_headers *h, const uint8_t *data,
 				     struct payload *out)
 {
@@ -54,7 +54,7 @@ struct prediction {
 	uint16_t checksum; /* in host order */
 };
 
-/* The prediction after a frame of this number and time with these headers. */
+/* Returns the prediction after a frame with this number, time and headers. */
 always_inline struct prediction prediction_after(const struct flow_headers *h, uint32_t seq,
 						 uint64_t time_net)
 {
@@ -65,9 +65,9 @@ always_inline struct prediction prediction_after(const struct flow_headers *h, u
 }
 
 /*
- * Returns how many of these frames are as predicted, one after the other. Each byte up to FRAME_MIN
- * is compared except the MACs, so they count as judged with TOUCH_HEADER. `n` is at most how many
- * sequence numbers are left.
+ * Returns how many consecutive frames match the prediction. All bytes up to FRAME_MIN are compared
+ * except the MACs, which equals a validation with TOUCH_HEADER. `n` is at most the number of
+ * sequence numbers left.
  */
 always_inline uint32_t prediction_follow(const struct flow_headers *h, struct prediction *p,
 					 const struct frame *frames, uint32_t n)

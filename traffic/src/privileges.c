@@ -15,7 +15,8 @@
 #define DROP_SIGNAL SIGUSR2
 #define DROP_MS 1000
 
-/* A thread may always do with fewer, so that nothing here can fail but by a kernel without them. */
+/* A thread may always reduce its privileges, so this fails only on a kernel without
+ * capabilities. */
 static void capabilities_set(bool effective, bool permitted)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -59,7 +60,7 @@ static void on_drop(int number)
 	errno = before;
 }
 
-/* Has a thread privileges that the signal would take from it? */
+/* True if a thread has privileges and does not block the signal. */
 static bool thread_keeps(const char *thread)
 {
 	unsigned long long blocked = 0, permitted = 0;
@@ -77,7 +78,7 @@ static bool thread_keeps(const char *thread)
 	return permitted && !(blocked >> (DROP_SIGNAL - 1) & 1);
 }
 
-/* Signals each of them; false when there is none. */
+/* Signals all threads that still have privileges; returns false if there are none. */
 static bool others_signal(void)
 {
 	DIR *threads = opendir("/proc/self/task");

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Root's privileges are there while ports are opened, looked at and closed, and at no other time:
- * who moves frames and reads what a network brings has none. Nor has a thread that a library starts
- * as it opens a port, and that serves the other end of it.
+ * The process has root's privileges only while it opens, inspects and closes ports: the threads
+ * that move frames and read data from a network have none. Threads that a library starts while it
+ * opens a port, to serve the other end, have none either.
  */
 #ifndef SWITCHMARK_PRIVILEGES_H
 #define SWITCHMARK_PRIVILEGES_H
 
-/* Before any other thread: what the process may execute has no more than its thread has then. A
- * root without privileges would have all of them again. */
+/* Prevents execve from granting privileges: a program executed by a root process without privileges
+ * would otherwise get all of them. Call it before any thread starts. */
 void privileges_seal(void);
 
-/* Of the calling thread: takes them back up; lays them down. Threads begin as who starts them. */
+/* Raises or lowers the effective privileges of the calling thread. New threads inherit them. */
 void privileges_raise(void);
 void privileges_lower(void);
 
-/* Gives up those of the calling thread for good. */
+/* Drops the privileges of the calling thread permanently. */
 void privileges_drop(void);
 
-/* Makes all other threads of the process give theirs up for good, by a signal that the kernel
- * runs on each. One that blocks all signals keeps them: only those of a sanitizer do. */
+/* Makes all other threads of the process drop their privileges permanently, through a signal
+ * handler that runs in each thread. Threads that block all signals keep them: only a sanitizer's
+ * threads do. */
 void privileges_drop_others(void);
 
 #endif

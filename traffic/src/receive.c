@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receivers: frames are validated one by one and counted per run, that is, per flow, consecutive
- * numbers and one delay. The frames of a burst have one time of arrival, unless the port notes one
- * for each.
+ * Receivers: frames are validated one by one and counted per run of consecutive frames with the
+ * same flow, consecutive numbers and the same delay. The frames of a burst have the same arrival
+ * time, unless the port timestamps each frame.
  */
 #include "judge.h"
 #include "predict.h"
 #include "steps.h"
 
 #define NO_FLOW UINT32_MAX
-#define FLOWS_AWAITED 512u /* the counts of so many flows do not fit into the first cache */
+#define FLOWS_AWAITED 512u /* the counters of this many flows exceed the L1 cache */
 
-/* Frames of one flow that came one after the other with the numbers from `first` up to `next`,
- * the same length and the same delay. */
+/* Consecutive frames of one flow with the numbers from `first` up to `next` (exclusive), the same
+ * length and the same delay. */
 struct frame_run {
-	uint32_t flow; /* among those of the task; NO_FLOW: the run is empty */
+	uint32_t flow; /* index within the task; NO_FLOW: the run is empty */
 	uint32_t first, next;
 	uint32_t len;
-	int64_t delay_ns; /* below 0: they came before they were sent, by our clock */
-	uint64_t width_ns; /* by how much the delay may be shorter */
+	int64_t delay_ns; /* below 0: the frames arrived before they were sent, by our clock */
+	uint64_t width_ns; /* uncertainty: the delay may be shorter by this much */
 };
 
-/* Frames of any flow that came one after the other with the same delay. */
+/* Consecutive frames of any flow with the same delay. */
 struct delay_run {
 	int64_t delay_ns;
 	uint64_t width_ns;
@@ -33,8 +33,8 @@ static enum device_sum arrival_sum(const struct receiver *r, uint32_t i)
 	return r->arrivals ? r->arrivals[i].sum : DEVICE_SUM_UNKNOWN;
 }
 
-/* Compares the delays of neighbours: a frame counts if the one sent before it is the one that came
- * before it. */
+/* Records the delay variation of consecutive frames: a frame counts if the frame sent before it
+ * also arrived before it. */
 static void receiver_vary(struct receiver *r, const struct frame_run *s, uint32_t seq,
 			  uint32_t count)
 {
@@ -51,8 +51,8 @@ static void receiver_vary(struct receiver *r, const struct frame_run *s, uint32_
 	*n = (struct neighbour){ delay_ns, seq + count, true };
 }
 
-/* Counts a run that does not begin with the expected number, number by number until one is
- * expected. Returns how many frames were not seen before. */
+/* Counts a run that does not start with the expected number, number by number until the expected
+ * one. Returns the number of frames not seen before. */
 static __attribute__((noinline)) uint32_t frame_run_add_slow(struct receiver *r,
 							     const struct frame_run *s, bool vary)
 {
@@ -75,8 +75,8 @@ static __attribute__((noinline)) uint32_t frame_run_add_slow(struct receiver *r,
 	return fresh;
 }
 
-/* Removes copies that another core had seen from the counts. They were in a chunk until now, so
- * they are removed from the last intervals. */
+/* Removes copies that another core had seen from the counters. They belonged to a recent chunk, so
+ * they are subtracted from the last intervals. */
 static void receiver_forget(struct receiver *r, const struct merged_found *found)
 {
 	uint64_t left = found->copies;
@@ -91,7 +91,7 @@ static void receiver_forget(struct receiver *r, const struct merged_found *found
 	}
 }
 
-/* Counts a run of a flow that other cores count, too. Returns how many frames were not seen
+/* Counts a run of a flow that other cores also count. Returns the number of frames not seen
  * before. */
 static __attribute__((noinline)) uint32_t frame_run_merge(struct receiver *r,
 							  const struct frame_run *s, bool vary)
@@ -134,7 +134,7 @@ static void delay_run_record(struct receiver *r, const struct delay_run *t)
 	}
 }
 
-/* Counts a run. Returns how many of its frames were not seen before. */
+/* Counts a run. Returns the number of its frames not seen before. */
 always_inline uint32_t frame_run_count(struct receiver *r, const struct frame_run *s,
 				       struct delay_run *delays, const bool timed)
 {
@@ -147,7 +147,7 @@ always_inline uint32_t frame_run_count(struct receiver *r, const struct frame_ru
 		return 0;
 	if (unlikely(s->first != (uint32_t)sequence->next) ||
 	    (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len))) {
-		const struct frame_run copy = *s; /* the run itself stays in registers */
+		const struct frame_run copy = *s; /* lets the run itself stay in registers */
 
 		fresh = r->merged ? frame_run_merge(r, &copy, vary) :
 				    frame_run_add_slow(r, &copy, vary);
@@ -184,7 +184,7 @@ static void receiver_refuse(struct receiver *r, enum verdict_of_frame verdict, u
 		r->sequences[flow].corrupted++;
 }
 
-/* Prefetches the counts of the flow that a frame seems to name. */
+/* Prefetches the counters of the flow in a frame's payload, before validation. */
 always_inline void receiver_await(const struct receiver *r, const struct frame *f,
 				  const enum form form, bool window)
 {
@@ -200,8 +200,8 @@ always_inline void receiver_await(const struct receiver *r, const struct frame *
 		__builtin_prefetch(s);
 }
 
-/* Adds to a run those of `n` frames that follow the first one, which is the run's last frame and
- * has the payload `last`. Returns how many. */
+/* Extends a run by those of `n` frames that follow the first one, which is the run's last frame and
+ * has the payload `last`. Returns the number of frames added. */
 always_inline uint32_t receiver_follow(const struct flow_headers *known, struct frame_run *s,
 				       const struct frame *f, uint32_t n,
 				       const struct payload *last)
@@ -219,14 +219,14 @@ always_inline uint32_t receiver_follow(const struct flow_headers *known, struct 
 	return followed;
 }
 
-/* By how much the delay of a frame may be shorter whose time the port noted: not at all, or up
- * to the poll before. */
+/* Returns the uncertainty of the delay of a timestamped frame: 0, or the time back to the previous
+ * poll. */
 static uint64_t width_noted(const struct receiver *r, uint64_t late_ns)
 {
 	return r->exact || r->width_ns < late_ns ? 0 : r->width_ns - late_ns;
 }
 
-/* Counts the frames of a burst. Returns how many of ours were not seen before. */
+/* Counts the frames of a burst. Returns the number of test frames not seen before. */
 always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t now,
 				      const enum touch touch, const enum form form,
 				      const bool timed)
@@ -249,7 +249,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		uint64_t width_ns = gap_ns;
 		struct payload p;
 		uint32_t flow;
-		bool alike = false; /* it has the known headers, and the port noted nothing */
+		bool alike = false; /* has the known headers and no arrival timestamp */
 
 		if (i + 8 < n)
 			__builtin_prefetch(frames[i + 8].data);
@@ -334,7 +334,7 @@ void expected_headers_check(struct expected_headers *p, const struct frame *f, u
 	memcpy(p->found, f->data, f->len < HEAD_BYTES ? f->len : HEAD_BYTES);
 }
 
-/* Counts one frame. True if it was not seen before. */
+/* Counts one frame. Returns true if it was not seen before. */
 static bool receiver_add(struct receiver *r, uint32_t flow, uint32_t seq, uint32_t len)
 {
 	const struct frame_run s = { .flow = flow, .first = seq, .next = seq + 1, .len = len };
@@ -342,7 +342,7 @@ static bool receiver_add(struct receiver *r, uint32_t flow, uint32_t seq, uint32
 	return r->merged ? frame_run_merge(r, &s, false) : sequence_add(&r->sequences[flow], seq);
 }
 
-/* Counts the frames of a burst and compares the headers of each; any touch and form. */
+/* Counts the frames of a burst and compares their headers, for any touch and form. */
 static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 {
 	uint32_t fresh = 0;
@@ -371,7 +371,7 @@ static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 	return fresh;
 }
 
-/* One function for each combination, so that the loops have no branch for it. */
+/* One function per combination, so that the loops have no branches for it. */
 #define COUNTS(touch, form)                                                                        \
 	static uint32_t count_##touch##_##form(struct receiver *r, uint32_t n, uint64_t now)       \
 	{                                                                                          \
@@ -400,7 +400,7 @@ TIMES_OF(TOUCH_FULL)
 
 static uint32_t (*const counts[2][3][3])(struct receiver *, uint32_t, uint64_t) = {
 	{ ROW(count, TOUCH_NONE), ROW(count, TOUCH_HEADER), ROW(count, TOUCH_FULL) },
-	/* TOUCH_NONE reads the run id alone, and no time. */
+	/* TOUCH_NONE reads only the run id and has no timestamps. */
 	{ ROW(count, TOUCH_NONE), ROW(time, TOUCH_HEADER), ROW(time, TOUCH_FULL) },
 };
 
@@ -412,8 +412,8 @@ void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, 
 					      counts[timing != TIMING_NONE][touch][form];
 }
 
-/* Reads a frame of the burst. Returns its flow among those of the task, or NO_FLOW if it is no
- * intact frame of this phase. */
+/* Validates a frame of the burst. Returns its flow index within the task, or NO_FLOW if it is not
+ * an intact frame of this phase. */
 always_inline uint32_t receiver_flow(const struct receiver *r, uint32_t i, struct payload *p)
 {
 	const struct frame *f = &r->frames[i];
@@ -427,8 +427,8 @@ always_inline uint32_t receiver_flow(const struct receiver *r, uint32_t i, struc
 	return flow < r->flows ? flow : NO_FLOW;
 }
 
-/* A frame that comes after the drain is lost. If it was not seen before it is counted as a
- * reason of loss; the counts of its flow do not change any more. */
+/* A frame received after the drain is lost. It is counted as a cause of loss if it was not seen
+ * before; the counters of its flow no longer change. */
 static void receiver_too_late(struct receiver *r, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -445,7 +445,7 @@ static void receiver_too_late(struct receiver *r, uint32_t n)
 	}
 }
 
-/* Notes when the frames of a burst came. */
+/* Records when the frames of a burst arrived. */
 static __attribute__((noinline)) void receiver_note(struct receiver *r, uint32_t n, uint64_t now)
 {
 	struct order *o = r->order;
@@ -530,7 +530,7 @@ void receiver_begin(struct receiver *r)
 	r->too_late_count = 0;
 	if (r->order)
 		order_begin(r->order);
-	r->known.len = 0; /* it is of a phase */
+	r->known.len = 0; /* the headers include the phase */
 	if (r->latency) {
 		histogram_clear(r->latency);
 		histogram_clear(r->earliest);

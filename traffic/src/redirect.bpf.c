@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The programs of `switchmark-tool redirect`: all that comes in at an interface goes out at
- * another one. Nothing is looked up in the frame.
+ * The programs of `switchmark-tool redirect`: they send every frame received on one interface to
+ * another one, without reading the frame.
  */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
 
-/* The other interface, for tc; set before loading. */
+/* The destination interface for tc; set before loading. */
 const volatile __u32 far_ifindex;
 
-/* The same for XDP, whose frames go there in bulk at the end of a poll. */
+/* The same for XDP, which sends frames there in bulk at the end of a poll. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -18,7 +18,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } far_device SEC(".maps");
 
-/* Of frames in pieces too, as veth has them where they are longer than a page. */
+/* Accepts multi-buffer frames, which veth creates for frames longer than a page. */
 SEC("xdp.frags")
 int redirect_xdp(struct xdp_md *ctx)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redirect: loads one of the programs of redirect.bpf.c and attaches it. Not by a BPF link, which
- * would end with this process unless it were pinned: an attachment of netlink lasts as long as the
- * interface, and `ip link set DEV xdpdrv off` or `tc qdisc del dev DEV clsact` takes it back.
+ * redirect: loads one of the programs of redirect.bpf.c and attaches it through netlink. A BPF link
+ * would end with this process unless it were pinned. A netlink attachment lasts as long as the
+ * interface; `ip link set DEV xdpdrv off` or `tc qdisc del dev DEV clsact` removes it.
  */
 #include "redirect.h"
 #include "redirect_object.h"
@@ -33,7 +33,7 @@ __attribute__((format(printf, 1, 2))) static int fail(const char *format, ...)
 
 static int attach_xdp(struct bpf_object *object, int prog, uint32_t near, uint32_t far)
 {
-	/* In the driver or not at all: behind it, it would be another switch. */
+	/* Driver mode only: generic XDP would be a different switch. */
 	const uint32_t flags = XDP_FLAGS_DRV_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST;
 	const uint32_t only = 0;
 	int error = bpf_map_update_elem(bpf_object__find_map_fd_by_name(object, "far_device"),
@@ -50,7 +50,7 @@ static int attach_tc(int prog, uint32_t near)
 	return bpf_tc_attach(&hook, &options);
 }
 
-/* Loads the program of a hook only: a kernel may have but one of them. */
+/* Loads only the program of one hook: a kernel may support just one of the two. */
 static int load(struct bpf_object *object, const char *name, uint32_t far)
 {
 	struct bpf_map *rodata = bpf_object__find_map_by_name(object, ".rodata");
@@ -95,7 +95,7 @@ int redirect_main(const char *hook, const char *near, const char *far)
 		fail("there is no hook '%s': xdp or tc", hook);
 		return 2;
 	}
-	/* Before Linux 5.11 programs are locked memory. */
+	/* Before Linux 5.11 BPF programs count as locked memory. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	libbpf_set_print(NULL);
 	object = bpf_object__open_mem(redirect_object, sizeof(redirect_object), &options);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wire made of a BPF program, for the switches that are one. */
+/* A wire made of a BPF program, for the switches that consist of one. */
 #ifndef SWITCHMARK_REDIRECT_H
 #define SWITCHMARK_REDIRECT_H
 
 /*
- * From now on what comes in at the interface `near` goes out at `far`, by a program in the driver
- * of `near` (`hook` is "xdp"), or behind it, at its qdisc clsact, which is there ("tc"). It stays
- * when the process ends, and goes with the interface. The exit status: 0, or 1 with the reason on
- * stderr, 2 for wrong usage.
+ * Redirects all frames received on the interface `near` to `far`, by a program in the driver of
+ * `near` (`hook` is "xdp") or at its existing clsact qdisc ("tc"). The program stays attached after
+ * the process ends, until the interface is deleted. Returns the exit status: 0, 1 with the reason
+ * on stderr, or 2 for wrong usage.
  */
 int redirect_main(const char *hook, const char *near, const char *far);
 

@@ -11,7 +11,8 @@ static void ports_swap(uint8_t *udp)
 	store16(udp + 2, port);
 }
 
-/* Swaps the ends of a frame; of a tunnel's the ports stay, as its source port is of both ends. */
+/* Swaps source and destination. `ports`: also the ports; those of a tunnel stay, because both
+ * directions use the same source port. */
 static void ends_swap(uint8_t *d, uint32_t len, bool ports)
 {
 	uint8_t *ip = d + ETH_BYTES, mac[6];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was counted, as JSON. */
+/* Reports the counters as JSON. */
 #include "header_tap.h"
 #include "judge.h"
 #include "session.h"
@@ -9,7 +9,7 @@
 
 json_t *histogram_report(const struct histogram *h)
 {
-	/* A whole number of JSON has 64 bits here; of a greater one the first 53 are enough. */
+	/* A JSON integer has 64 bits here; for a larger sum the 53 bits of a real are enough. */
 	json_t *sum = h->sum <= INT64_MAX ? json_integer(COUNT(h->sum)) : json_real((double)h->sum);
 	json_t *counts = json_array();
 
@@ -47,12 +47,12 @@ static void tapped_frame(void *context, uint8_t *head, uint32_t len)
 	flow = (uint32_t)p.flow - r->first_flow;
 	if (p.phase != r->window->phase || flow >= r->flows)
 		return;
-	/* A kernel numbers the frames of a socket as it likes. */
+	/* A kernel may set any identification in the frames of a socket. */
 	frame_clear_identification(head);
 	expected_headers_check(&r->expected, &f, flow, p.seq);
 }
 
-/* Compares the headers that a tap has kept and closes it. */
+/* Compares the headers stored by a tap and closes it. */
 static void receiver_read_tap(struct receiver *r)
 {
 	struct header_tap *tap = r->expected.tap;
@@ -63,8 +63,8 @@ static void receiver_read_tap(struct receiver *r)
 	header_tap_close(tap);
 }
 
-/* How many frames were compared, how many had other headers, and the headers of the first of
- * these with those that it should have had. */
+/* Reports how many frames were compared, how many had unexpected headers, and for the first of
+ * these the received and the expected headers. */
 static json_t *headers_report(const struct expected_headers *p)
 {
 	json_t *report =
@@ -81,7 +81,7 @@ static json_t *headers_report(const struct expected_headers *p)
 	return report;
 }
 
-/* Adds the counts of another core. */
+/* Adds the counts of another core's histogram. */
 static void histogram_merge(struct histogram *into, const struct histogram *h)
 {
 	for (uint32_t i = 0; h->count && i < HISTOGRAM_COUNTS; i++)
@@ -92,7 +92,7 @@ static void histogram_merge(struct histogram *into, const struct histogram *h)
 	into->max = h->max > into->max ? h->max : into->max;
 }
 
-/* Adds the counts of another core: a task on several cores has one report. */
+/* Adds the counters of another core: a task on several cores has one report. */
 static void receiver_merge(struct receiver *into, const struct receiver *r)
 {
 	into->early += r->early;
@@ -108,7 +108,7 @@ static void receiver_merge(struct receiver *into, const struct receiver *r)
 	into->other_phase += r->other_phase;
 	into->polls += r->polls;
 	into->empty += r->empty;
-	/* The busiest core is the limit. */
+	/* The busiest core is the bottleneck. */
 	into->idle = r->idle < into->idle ? r->idle : into->idle;
 	for (uint32_t i = 0; i < into->interval_count; i++)
 		into->intervals[i] += r->intervals[i];
@@ -139,8 +139,7 @@ static int too_late_compare(const void *a, const void *b)
 	return (one->seq > other->seq) - (one->seq < other->seq);
 }
 
-/* Counts the frames that came after the drain and that no core had seen before; copies count
- * once. */
+/* Counts the frames received after the drain that no core had seen before; copies count once. */
 static uint64_t too_late_merge(const struct task *t)
 {
 	const struct merged *m = t->receiver.merged->all;
@@ -166,7 +165,7 @@ static uint64_t too_late_merge(const struct task *t)
 	return fresh;
 }
 
-/* Copies the counts of a receiver, to add others to the copy. */
+/* Copies the counters of a receiver, so that others can be added to the copy. */
 static bool receiver_copy(struct receiver *to, const struct receiver *r)
 {
 	*to = *r;
@@ -199,14 +198,14 @@ static void receiver_copy_free(struct receiver *r)
 	free(r->ipdv);
 }
 
-/* Flows that came to more than one core, and how much is known of the order of their frames. */
+/* Flows that arrived on more than one core, and how much of their order is known. */
 struct spread_flows {
 	uint64_t flows;
-	uint64_t unfollowed; /* flows whose frames were not all noted */
-	uint64_t ties; /* frames that a later one may have overtaken */
+	uint64_t unfollowed; /* flows with incomplete notes */
+	uint64_t ties; /* frames that a later frame may have overtaken */
 };
 
-/* Did a core note all frames of a flow? */
+/* True if a core noted all frames of a flow. */
 static bool is_followed(const struct receiver *r, uint32_t flow)
 {
 	const struct sequence *s = &r->sequences[flow];
@@ -214,8 +213,8 @@ static bool is_followed(const struct receiver *r, uint32_t flow)
 	return !s->beyond && r->order->noted[flow] == s->distinct + s->duplicated;
 }
 
-/* Counts reordered frames in flows that came to more than one core; `spread` says which these
- * are. */
+/* Counts reordered frames in flows that arrived on more than one core; `spread` marks these
+ * flows. */
 static bool order_merge(struct task *t, struct sequence *flows, bool *spread,
 			struct spread_flows *m)
 {
@@ -245,8 +244,8 @@ static bool order_merge(struct task *t, struct sequence *flows, bool *spread,
 	return right;
 }
 
-/* Merges the counts of a task on several cores into `sum`, and those of each flow into `flows`.
- * Returns false without memory. */
+/* Merges the counters of a task on several cores into `sum`, and the counters of each flow into
+ * `flows`. Returns false without memory. */
 static bool receivers_merge(struct task *t, struct receiver *sum, struct sequence *flows,
 			    struct spread_flows *m)
 {
@@ -272,7 +271,7 @@ static bool receivers_merge(struct task *t, struct receiver *sum, struct sequenc
 	return known;
 }
 
-/* `merged`: the flows of a receiver on several cores; NULL: it is on one core. */
+/* `merged`: the merged flows of a receiver on several cores; NULL: it runs on one core. */
 static json_t *received_report(const struct session *session, struct receiver *r,
 			       const struct sequence *merged)
 {
@@ -307,7 +306,7 @@ static json_t *received_report(const struct session *session, struct receiver *r
 		json_object_set_new(report, "headers", headers_report(&r->expected));
 	if (r->latency)
 		json_object_set_new(report, "latency", histogram_report(r->latency));
-	/* A frame whose time nobody noted came between two polls. */
+	/* A frame without a timestamp arrived between two polls. */
 	if (r->widths)
 		json_object_set_new(report, "stamps",
 				    json_pack("{s:s,s:I,s:o,s:o}", "by",
@@ -335,7 +334,7 @@ static json_t *receiver_report(const struct session *session, struct task *t, co
 	known = receiver_copy(&sum, &t->receiver) && merged &&
 		receivers_merge(t, &sum, merged, &spread_flows);
 	report = merged && sum.intervals ? received_report(session, &sum, merged) : json_object();
-	/* In flows that are not followed, `reordered` counts what each core saw by itself. */
+	/* For unfollowed flows `reordered` is the sum over the cores, each by itself. */
 	json_object_set_new(report, "mixed", json_integer(COUNT(spread_flows.flows)));
 	json_object_set_new(report, "unfollowed", json_integer(COUNT(spread_flows.unfollowed)));
 	json_object_set_new(report, "ties", json_integer(COUNT(spread_flows.ties)));
@@ -349,7 +348,7 @@ static json_t *receiver_report(const struct session *session, struct task *t, co
 static json_t *sender_report(const struct session *session, const struct task *t)
 {
 	uint64_t unsent = 0, lag_max = 0, frames = 0, polls = 0, empty = 0, blocked = 0, flows = 0;
-	json_t *cores = json_array(); /* the flows of each, and what it sent of them in turn */
+	json_t *cores = json_array(); /* per core: number of flows, and frames sent */
 	struct histogram *lag = NULL;
 	json_t *report;
 
@@ -407,7 +406,7 @@ static json_t *forwarder_report(const struct task *t)
 			 COUNT(sum.stray));
 }
 
-/* `why` is set if not all of it is known. */
+/* Sets `why` if the report is incomplete. */
 static json_t *task_report(const struct session *session, struct task *t, const char **why)
 {
 	json_t *report = json_pack("{s:s,s:I}", "role", role_names[t->role], "announced",
@@ -422,8 +421,8 @@ static json_t *task_report(const struct session *session, struct task *t, const 
 	return report;
 }
 
-/* What a thread used in a phase. It may have noted that after the end, and looked for frames until
- * then as it did before. */
+/* Returns the usage of a thread within a phase. If the thread recorded it after the end, the usage
+ * is scaled down to the phase, because the thread polled all the time. */
 static int64_t used(const struct worker *w, int64_t before, int64_t after)
 {
 	const uint64_t end = w->window->end;
@@ -434,7 +433,7 @@ static int64_t used(const struct worker *w, int64_t before, int64_t after)
 			 (int64_t)(w->after_at - w->before_at));
 }
 
-/* What a thread used; of one on several cores their sum, and of the lateness the most. */
+/* Reports the usage of a thread; for several cores the sum, and the maximum of the late start. */
 static json_t *thread_report(const struct session *session, const struct worker *first)
 {
 	int64_t cpu_ns = 0, user_ns = 0, wait_ns = 0;
@@ -457,7 +456,7 @@ static json_t *thread_report(const struct session *session, const struct worker 
 			 COUNT((__int128)late * 1000000000 / session->clock.hz));
 }
 
-/* What became of the frames of a port, at all its queues. */
+/* Reports the counters of a port, summed over its queues. */
 static json_t *port_report(const struct session *session, uint32_t first)
 {
 	struct engine_stats sum = { 0 };

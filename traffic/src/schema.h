@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON objects by tables: each member has a name, a kind, a range and a place in a struct.
- * Unknown members, wrong types and values out of range are refused by name. The width of a number
- * is in the table, so no caller converts one.
+ * Reads JSON objects by tables: each member has a name, a kind, a range and a field in a struct.
+ * Unknown members, wrong types and values out of range are rejected by name. The table contains the
+ * width of a number, so no caller converts one.
  */
 #ifndef SWITCHMARK_SCHEMA_H
 #define SWITCHMARK_SCHEMA_H
@@ -12,16 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NAME_SHOWN 40 /* bytes of a wrong name in an answer */
+#define NAME_SHOWN 40 /* bytes of a wrong name in an error message */
 
-/* Where the reason of the first failure goes. */
+/* Receives the reason of the first failure. */
 struct reader {
 	char *why;
 	size_t size;
 	bool failed;
 };
 
-/* Writes the reason if there is none yet. Returns false. */
+/* Writes the reason unless there is one already. Returns false. */
 __attribute__((format(printf, 2, 3))) bool refuse(struct reader *r, const char *format, ...);
 
 enum kind {
@@ -40,18 +40,18 @@ enum kind {
 struct member {
 	const char *key;
 	enum kind kind;
-	size_t at, bytes; /* of the field of the struct */
+	size_t at, bytes; /* of the field in the struct */
 	double min, max;
 	const char *const *choices; /* ends with NULL */
 	bool required;
 };
 
-/* The place of a member: a field of a struct. */
+/* Binds a member to a field of a struct. */
 #define INTO(type, field)                                                                          \
 	.at = offsetof(struct type, field), .bytes = sizeof(((struct type *)0)->field)
 
-/* Reads the members of an object into a struct; those that the object does not have stay as they
- * are. `where` begins the reason of a failure. */
+/* Reads the members of an object into a struct; the fields of absent members stay unchanged.
+ * `where` is the prefix of an error message. */
 bool object_read(struct reader *r, const char *where, json_t *object, const struct member *members,
 		 void *into);
 
@@ -59,11 +59,11 @@ bool object_read(struct reader *r, const char *where, json_t *object, const stru
 bool member_read(struct reader *r, const char *where, const struct member *m, json_t *value,
 		 void *into);
 
-/* Is this a list of 1 to `max` values? `what` names it. */
+/* True if this is a list of 1 to `max` values. `what` names it in an error message. */
 bool list_read(struct reader *r, const char *what, json_t *list, uint32_t max, uint32_t *count);
 
-/* Reads a whole number of a list. Returns false, without a reason, if it is none or out of
- * range. */
+/* Reads a whole number of a list. Returns false, without a reason, if the value is not a number or
+ * is out of range. */
 bool number_read(json_t *value, json_int_t min, json_int_t max, uint32_t *number);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Senders: when frames are due, what is written into them, and how they leave. What is written is a
- * template of a frame for each of its flow and size, and beside it sequence number, time and
- * checksum; the times of a burst are one.
+ * Senders: when frames are due, what is written into them, and how they leave. A sent frame is a
+ * copy of the template of its flow and size with a sequence number, a time and a checksum; the
+ * frames of a burst have the same time.
  */
 #include "steps.h"
 
-/* ---- when ------------------------------------------------------------------------- */
+/* ---- due times ------------------------------------------------------------------- */
 
-/* The same, of frames that are due one by one; `dues` has when each should have left. */
+/* Like sender_due for frames that are due individually; `dues` has their due times. */
 static uint32_t sender_due_singly(struct sender *s, uint64_t now)
 {
 	while (s->ready < s->burst && s->window->start + pacing_due(&s->pacing) <= now) {
@@ -20,7 +20,7 @@ static uint32_t sender_due_singly(struct sender *s, uint64_t now)
 	return s->ready;
 }
 
-/* How many frames are due, of one burst at most; sets when they should have left. */
+/* Returns how many frames are due, at most one burst, and sets their due time. */
 always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 {
 	uint64_t left = s->intended - s->built;
@@ -39,8 +39,8 @@ always_inline uint32_t sender_due(struct sender *s, uint64_t now, uint64_t *due)
 	return left < s->owed ? (uint32_t)left : s->owed;
 }
 
-/* Notes that room was found for `got` frames of a burst. There may not have been for all: the
- * rest of it stays due at the time of the burst. */
+/* Records that `got` frames of a burst had room. The rest of the burst, if any, stays due at the
+ * same time. */
 always_inline void sender_pay(struct sender *s, uint32_t got)
 {
 	s->owed -= got;
@@ -50,25 +50,24 @@ always_inline void sender_pay(struct sender *s, uint32_t got)
 	}
 }
 
-/* ---- what ------------------------------------------------------------------------- */
+/* ---- frame contents -------------------------------------------------------------- */
 
-#define CHOICES 32u /* frames of which it is decided what they are before the first is written */
+#define CHOICES 32u /* frames whose contents are chosen before the first of them is written */
 
-/* What is particular to each of so many frames. */
+/* The individual contents of each frame. */
 struct choices {
 	const struct frame_template *templates[CHOICES];
 	uint32_t seqs[CHOICES];
-	uint64_t times[CHOICES]; /* as they stand in frames */
-	uint32_t numbers[CHOICES], bytes[CHOICES]; /* the sub-flow's */
-	uint64_t sums[CHOICES]; /* which time and sub-flow add to the checksum of the template's */
+	uint64_t times[CHOICES]; /* in network order */
+	uint32_t numbers[CHOICES], bytes[CHOICES]; /* of the sub-flow */
+	uint64_t sums[CHOICES]; /* what time and sub-flow add to the template's checksum */
 };
 
-/* Templates and numbers of the frames that come next. What they are made of is on its way from
- * memory then. */
+/* Chooses templates and sequence numbers of the next frames, and prefetches the templates. */
 static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 {
 	const uint32_t flows = s->flows, sizes = s->sizes;
-	/* What is written may alias anything: what changes is held here. */
+	/* Writes to frames may alias anything, so changing values are held in local variables. */
 	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
 	uint32_t subflow = s->subflow, turn_size = s->turn_size;
 	const uint32_t turn = s->subflows.order == ORDER_SEQUENTIAL ? s->subflows.count : 0;
@@ -82,14 +81,14 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 		c->seqs[i] = seq;
 		if (++size == sizes)
 			size = 0;
-		/* In each round every flow has the size after its last one: all get the whole
-		 * mix. */
+		/* In each round every flow uses the size after its previous one, so each flow gets
+		 * the whole mix. */
 		if (++flow == flows) {
 			flow = 0;
 			seq++;
 			if (++round_size == sizes)
 				round_size = 0;
-			/* So has each of the sub-flows when all have had their turn. */
+			/* The same for the sub-flows after all of them have had their turn. */
 			if (turn && ++subflow == turn) {
 				subflow = 0;
 				if (++turn_size == sizes)
@@ -107,7 +106,7 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 	s->turn_size = turn_size;
 }
 
-/* Sub-flows of one flow of one size, in turn and by ports: no more than counting. */
+/* Fast path for sequential sub-flows by ports, of one flow and one size: just counting. */
 static void choose_ports(struct sender *s, struct choices *c, uint32_t n)
 {
 	const struct frame_template *const t = s->templates;
@@ -129,10 +128,10 @@ static void choose_ports(struct sender *s, struct choices *c, uint32_t n)
 	s->subflow = subflow;
 }
 
-/* The numbers of the sub-flows of one flow. */
+/* Chooses the sub-flow numbers of frames of one flow. */
 static void choose_numbers(const struct subflows *s, struct choices *c, uint32_t n)
 {
-	/* The order is known in each loop. */
+	/* In each loop the compiler knows the order. */
 	struct subflows of = *s;
 
 	if (s->order == ORDER_SEQUENTIAL) {
@@ -150,7 +149,7 @@ static void choose_numbers(const struct subflows *s, struct choices *c, uint32_t
 	}
 }
 
-/* What the headers of these have of their own. */
+/* Computes the varied bytes of sub-flow headers. */
 always_inline void choose_bytes(struct subflows s, const enum subflow_by by,
 				const struct frame_template *t, struct choices *c, uint32_t n)
 {
@@ -185,8 +184,8 @@ static void choose_subflows(const struct subflows *s, const struct frame_templat
 		choose_bytes(*s, SUBFLOW_MAC, only, c, n);
 }
 
-/* Decides what the next frames are, all of `one` template or of any; the first of them is number
- * `at` of the burst. */
+/* Chooses the contents of the next frames, all from `one` template or from any; the first of them
+ * is frame number `at` of the burst. */
 static void sender_choose(struct sender *s, struct choices *c, uint32_t n, uint32_t at,
 			  uint64_t due, bool one)
 {
@@ -215,7 +214,7 @@ static void sender_choose(struct sender *s, struct choices *c, uint32_t n, uint3
 				payload_flow(s->templates->head + s->templates->payload_at));
 }
 
-/* Writes into a frame what its sub-flow has of its own. */
+/* Writes the varied bytes of a sub-flow into a frame. */
 always_inline void subflow_finish(const struct subflows *s, uint8_t *d,
 				  const struct frame_template *t, uint32_t bytes,
 				  const enum touch touch, bool by_device)
@@ -225,14 +224,14 @@ always_inline void subflow_finish(const struct subflows *s, uint8_t *d,
 		frame_sum(d, t, subflow_adds(s, t, bytes), by_device && s->by == SUBFLOW_PORT);
 }
 
-/* Frames that may all differ. */
+/* Writes frames from any templates. */
 always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
 			     const enum form form)
 {
 	const bool headless = form == FORM_PAYLOAD, subflows = !headless && s->subflows.count;
 	const uint32_t first = payload_flow(s->templates->head + s->templates->payload_at);
 	const uint32_t flows = s->flows, longest = s->longest;
-	/* A frame that came in may lie in the memory of a port that receives. */
+	/* The memory of a receiving port may contain a received frame. */
 	const bool own = !s->port->config.receives;
 	struct frame *const frames = s->frames;
 	struct choices c;
@@ -249,7 +248,8 @@ always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const e
 			uint32_t blank = 0;
 
 			f->len = len;
-			/* Behind their headers our own have zeros, as far as any reaches. */
+			/* Our own frames contain zeros after the headers, up to the longest
+			 * frame. */
 			if (touch != TOUCH_FULL && longest > FRAME_MIN &&
 			    !(own && frame_is_from(d, t, headless, first, flows)))
 				blank = own ? longest : len;
@@ -263,13 +263,13 @@ always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const e
 	}
 }
 
-/* Is a template one of IPv4 without a tag, and its frames as short as they can be? */
+/* True for a template of untagged IPv4 frames of minimum length. */
 static bool template_is_short(const struct frame_template *t)
 {
 	return t->payload_at == PAYLOAD_AT && t->len == FRAME_MIN && !t->device_sums;
 }
 
-/* Sixteen bytes of any alignment, which stay in a register. */
+/* Sixteen bytes at any alignment, which the compiler keeps in a register. */
 typedef uint64_t block __attribute__((vector_size(16)));
 
 always_inline block block_load(const void *at)
@@ -285,8 +285,8 @@ always_inline void block_store(void *at, block b)
 	memcpy(at, &b, sizeof(b));
 }
 
-/* Such frames, alike but for number and checksum, which is one less with each number: there are `n`
- * left. All of a frame is written, whatever its memory held: it is one line of the cache. */
+/* Writes `n` short frames that differ only in number and checksum; the checksum goes down by one
+ * per number. The whole frame is written, whatever the memory contains: it is one cache line. */
 static void write_short(struct sender *s, uint32_t n, uint64_t due)
 {
 	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
@@ -316,7 +316,7 @@ static void write_short(struct sender *s, uint32_t n, uint64_t due)
 	s->seq = seq;
 }
 
-/* The same of frames whose ports or times differ, too; what they add to the checksum is chosen. */
+/* The same for frames whose ports or times also differ; `c` has their share of the checksum. */
 static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_template *t,
 			       const struct choices *c, uint32_t seq, bool ports)
 {
@@ -341,15 +341,15 @@ static void write_short_chosen(struct frame *f, uint32_t n, const struct frame_t
 	}
 }
 
-/* Frames of one template; `varied`: their sub-flows differ, or when they are due. Where the
- * memory of sent ones comes back as it was, only what changes is written; if that is something,
- * it takes the same line of the cache as a short frame's headers, which are not compared then. */
+/* Writes frames of one template; `varied`: their sub-flows or due times differ. If the memory of
+ * sent frames returns unchanged, only the varying bytes are written. The memory of short frames is
+ * not compared: the varying bytes are in the same cache line as the headers. */
 always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const enum touch touch,
 			     const enum form form, const bool varied)
 {
 	const bool headless = form == FORM_PAYLOAD;
 	const uint64_t time_net = time_to_net(clock_ns(s->clock, due)), sum = time_sum(time_net);
-	/* Bytes go through pointers that may alias anything: what the loop needs is held here. */
+	/* Writes to frames may alias anything, so the loop uses local copies. */
 	const struct frame_template template = *s->templates, *const t = &template;
 	const bool own = !s->port->config.receives, subflows = !headless && s->subflows.count;
 	const bool compare = own && (touch == TOUCH_NONE || t->len > FRAME_MIN);
@@ -385,8 +385,8 @@ always_inline void write_one(struct sender *s, uint32_t n, uint64_t due, const e
 	}
 }
 
-/* One function for each combination, so that the loops hold no such branch; what is decided once a
- * burst stays out of them. */
+/* One function per combination, so that the loops have no branches for it; the decisions of a burst
+ * are made outside the loops. */
 #define WRITES(touch, form)                                                                        \
 	static void any_##touch##_##form(struct sender *s, uint32_t n, uint64_t due)               \
 	{                                                                                          \
@@ -444,9 +444,9 @@ static void sender_build(struct sender *s, uint32_t n, uint64_t due)
 	}
 }
 
-/* ---- a step ----------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------- */
 
-/* Notes how long after they were due frames are built. */
+/* Records the delay between due time and writing of frames. */
 static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
 {
 	if (!s->singly) {
@@ -457,8 +457,8 @@ static void sender_lag(struct sender *s, uint32_t n, uint64_t now, uint64_t due)
 		histogram_add(s->lag, clock_ns_in(s->clock, now - s->dues[i]), 1);
 }
 
-/* All is sent once nothing waits in the port's ring either; of a device that takes nothing more
- * for a tenth of a second what waits there is lost. */
+/* Sending is complete when the port's ring is empty, too. If the device takes no frame for a tenth
+ * of a second, the frames in the ring are lost. */
 static void sender_finish(struct task *task, uint64_t now)
 {
 	struct sender *s = &task->sender;
@@ -479,7 +479,8 @@ uint32_t sender_step(struct task *task, uint64_t now)
 
 	if (unlikely(now < s->window->start))
 		return 0;
-	/* What is polled after the end says nothing of who found room, and can be most of all. */
+	/* Polls after the end are not counted: they say nothing about blocking and can be the
+	 * majority. */
 	over = now >= s->window->end + s->grace || task->stop;
 	s->polls += !over;
 	if (!s->held) {
@@ -528,22 +529,22 @@ uint32_t sender_step(struct task *task, uint64_t now)
 
 /* ---- phases ----------------------------------------------------------------------- */
 
-#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, which the counter never comes to */
+#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, beyond any value of the counter */
 
-/* Sets a fixed rate for a phase of so many ticks. */
+/* Sets a fixed rate for a phase of `ticks` ticks. */
 static void sender_pace(struct sender *s, long double ticks)
 {
 	const long double unit = 4294967296.0L;
 	long double hz = (long double)s->clock->hz, period = hz * s->burst / s->rate_pps, room;
 	uint64_t bursts;
 
-	/* Of a burst that no phase is long enough for, it is enough that it never is due. */
+	/* A burst that is due after the longest phase just has to be due never. */
 	period = period < PERIOD_MAX ? period : PERIOD_MAX;
 	s->intended = (uint64_t)(ticks / hz * (s->rate_before + s->rate_pps) + 0.5L) -
 		      (uint64_t)(ticks / hz * s->rate_before + 0.5L);
 	bursts = (s->intended + s->burst - 1) / s->burst;
-	/* The last burst may have fewer frames, and then less than a period until the end; it is
-	 * staggered within that, so that no frame is due after the end. */
+	/* The last burst may have fewer frames and less than a period until the end; it is
+	 * staggered within that time, so that no frame is due after the end. */
 	room = bursts ? ticks - (long double)(bursts - 1) * period : 0;
 	room = room < period ? room : period;
 	s->period = (unsigned __int128)(period * unit);
@@ -551,7 +552,7 @@ static void sender_pace(struct sender *s, long double ticks)
 	s->due += (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
 	s->grace = s->clock->hz / 1000;
 	if (s->singly) {
-		/* Each phase draws anew. */
+		/* Each phase has different random numbers. */
 		s->pacing.state = mix64(s->seed + s->window->phase);
 		s->pacing.share = s->stagger;
 		pacing_begin(&s->pacing, s->intended, (double)ticks, (double)s->clock->hz);

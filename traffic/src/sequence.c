@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* Clears the bits of `count` numbers from `first` on. */
+/* Clears the bits of `count` numbers, starting with `first`. */
 static void window_clear(struct sequence *s, uint64_t first, uint64_t count)
 {
 	if (count >= s->bits) {
@@ -61,7 +61,7 @@ bool sequence_add_late(struct sequence *s, uint32_t seq)
 
 void sequence_settle_by(struct sequence *s, uint64_t older, uint64_t held)
 {
-	/* Of the numbers older than the window, those that are not among the distinct. */
+	/* Numbers older than the window that have not arrived. */
 	const uint64_t unseen = older - (s->distinct - held);
 
 	if (s->beyond > unseen) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What became of one flow's frames, from their sequence numbers: distinct, duplicated, and
- * reordered as RFC 4737 counts it (a frame is reordered if a later one came before it; type-P-
- * reordered, section 3.4). A window of bits remembers which frames came.
+ * Classifies the frames of one flow by their sequence numbers: distinct, duplicated, and reordered
+ * as RFC 4737 defines it (a frame is reordered if a later one arrived before it; type-P-reordered,
+ * section 3.4). A window of bits records which frames have arrived.
  */
 #ifndef SWITCHMARK_SEQUENCE_H
 #define SWITCHMARK_SEQUENCE_H
@@ -14,14 +14,16 @@
 struct sequence {
 	uint64_t next; /* one more than the highest number so far: NextExp of RFC 4737 */
 	uint64_t distinct, duplicated, reordered;
-	uint64_t corrupted; /* frames that name this flow and failed their check: of no number */
-	uint64_t beyond; /* older than the window: seen before, or not. In no other count */
+	uint64_t corrupted; /* corrupted frames with this flow number; without a sequence number */
+	/* older than the window, maybe duplicates; not included in any other counter */
+	uint64_t beyond;
 	uint64_t *window;
 	uint32_t bits; /* a power of two, at least 64 */
-	uint32_t bytes; /* of frames in the window; of a flow that cores share alone (merged.h) */
-}; /* a cache line; in a table of many flows each is one */
+	/* of frames in the window; only for a flow shared by several cores (merged.h) */
+	uint32_t bytes;
+}; /* one cache line, because a table may hold many flows */
 
-/* Forgets all frames: the one with number 0 is expected. */
+/* Forgets all frames and expects number 0. */
 static inline void sequence_reset(struct sequence *s)
 {
 	s->next = s->distinct = s->duplicated = s->reordered = s->beyond = 0;
@@ -29,10 +31,10 @@ static inline void sequence_reset(struct sequence *s)
 	memset(s->window, 0, s->bits / 8);
 }
 
-/* A frame that is not the one expected. True if it was not seen before. */
+/* Counts a frame that is not the expected one. Returns true if it was not seen before. */
 bool sequence_add_slow(struct sequence *s, uint64_t number);
 
-/* Counts a frame; its 32-bit number is extended by the nearest to what is expected. */
+/* Counts a frame. Its 32-bit number is extended to the value nearest to the expected number. */
 static inline bool sequence_add(struct sequence *s, uint32_t seq)
 {
 	uint64_t number = s->next + (uint64_t)(int64_t)(int32_t)(seq - (uint32_t)s->next);
@@ -48,7 +50,7 @@ static inline bool sequence_add(struct sequence *s, uint32_t seq)
 	return sequence_add_slow(s, number);
 }
 
-/* Counts `count` frames, at least one, whose numbers follow each other from the expected one on. */
+/* Counts `count` frames, at least one, with consecutive numbers from the expected one on. */
 static inline void sequence_extend(struct sequence *s, uint32_t count)
 {
 	uint64_t bit = s->next & (s->bits - 1);
@@ -67,15 +69,15 @@ static inline void sequence_extend(struct sequence *s, uint32_t count)
 	}
 }
 
-/* True if a frame that comes when all is counted was not seen before; no count changes. */
+/* Returns true if a frame received after all counting was not seen before; changes no counter. */
 bool sequence_add_late(struct sequence *s, uint32_t seq);
 
-/* Counts frames beyond the window as duplicates as far as they must have been seen before: no more
- * of them can be new than numbers older than the window have not come. */
+/* Counts frames beyond the window as duplicates as far as they must be: at most as many of them can
+ * be new as numbers older than the window are missing. */
 void sequence_settle(struct sequence *s);
 
-/* The same of a window that is elsewhere: `held` frames are in it, and so many numbers are
- * older. */
+/* Like sequence_settle for a window stored elsewhere, which holds `held` frames; `older` numbers
+ * precede the window. */
 void sequence_settle_by(struct sequence *s, uint64_t older, uint64_t held);
 
 #endif

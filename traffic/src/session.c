@@ -6,7 +6,7 @@
 
 const char *session_error(struct session *s, const char *format, ...)
 {
-	char text[sizeof(s->error)]; /* an argument may be the error before */
+	char text[sizeof(s->error)]; /* an argument may be the previous error */
 	va_list args;
 
 	va_start(args, format);
@@ -22,7 +22,7 @@ bool session_tick(struct session *s)
 	return ending_wait_ms(&s->ending);
 }
 
-#define FLUSH_NS 10000000 /* for so long a device may take what waits in a port's ring */
+#define FLUSH_NS 10000000 /* the time for a device to take the frames in a port's ring */
 
 void session_halt(struct session *s)
 {

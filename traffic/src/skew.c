@@ -10,21 +10,21 @@
 
 enum {
 	ROUNDS = 1000,
-	MS_MAX = 20, /* where something else has one of the CPUs, an answer takes long */
-	LEAST = 10, /* rounds, of which one was quick */
+	MS_MAX = 20, /* replies are slow while another thread uses one of the CPUs */
+	LEAST = 10, /* rounds, assuming that one of them was fast */
 };
 
 struct asked {
 	_Atomic uint64_t question
-		__attribute__((aligned(CACHE_LINE))); /* a number; UINT64_MAX: none comes */
-	_Atomic uint64_t answered; /* the question */
-	uint64_t shown; /* by the second CPU's counter, then */
+		__attribute__((aligned(CACHE_LINE))); /* a request number; UINT64_MAX: end */
+	_Atomic uint64_t answered; /* the answered request number */
+	uint64_t shown; /* by the second CPU's counter at that time */
 	unsigned cpu;
 	uint64_t limit; /* ticks */
-	atomic_bool missing; /* the CPU cannot be had */
+	atomic_bool missing; /* the CPU is unavailable */
 };
 
-/* The counter after all before it and before all after it. */
+/* Reads the counter, ordered after all earlier and before all later instructions. */
 static uint64_t ticks_in_turn(void)
 {
 	uint64_t ticks;
@@ -72,7 +72,7 @@ static void *skew_answer(void *argument)
 	}
 }
 
-/* Each answer lies between its question and its arrival, and all are of one skew. */
+/* Each reading lies between its request and its reply, and all readings have the same skew. */
 static unsigned skew_ask(struct asked *a, int64_t *low, int64_t *high)
 {
 	const uint64_t begin = clock_ticks();

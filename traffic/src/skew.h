@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the cycle counters of two CPUs are apart: one asks the other, by a cache line, what its
- * counter shows, which it must have shown between question and answer.
+ * Measures the offset between the cycle counters of two CPUs: one requests the other's counter
+ * value through a cache line and knows that the value was read between request and reply.
  */
 #ifndef SWITCHMARK_SKEW_H
 #define SWITCHMARK_SKEW_H
@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 struct skew {
-	int64_t ticks; /* by which the second CPU's counter is ahead */
-	uint64_t within; /* and so many more or less */
+	int64_t ticks; /* the second CPU's counter minus the first CPU's */
+	uint64_t within; /* maximum error of `ticks` */
 };
 
-/* Takes some milliseconds at most. False where a CPU cannot be had, or never answered. */
+/* Takes a few milliseconds at most. Returns false if a CPU is unavailable or did not respond. */
 bool skew_measure(unsigned first, unsigned second, uint64_t ticks_a_ms, struct skew *found);
 
 #endif

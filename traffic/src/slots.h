@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where recvmmsg() puts what arrives: headers that point into buffers of the pool and stay as
- * they are while nothing comes, so that an empty poll costs its system call and no more.
+ * Receive buffers for recvmmsg(): headers that point to buffers of the pool and stay unchanged
+ * while no frame arrives, so an empty poll costs only its system call.
  */
 #ifndef SWITCHMARK_SLOTS_H
 #define SWITCHMARK_SLOTS_H
@@ -13,9 +13,9 @@
 
 struct slots {
 	struct pool *pool;
-	uint32_t filled; /* headers that have a buffer; the first ones */
-	uint32_t control_bytes; /* of ancillary data a frame; 0: none */
-	bool peers; /* note in the buffer who sent it */
+	uint32_t filled; /* headers with a buffer: the first `filled` ones */
+	uint32_t control_bytes; /* ancillary data per frame; 0: none */
+	bool peers; /* record the sender in the buffer */
 	struct frame *frames;
 	struct mmsghdr *headers;
 	struct iovec *vectors;
@@ -30,7 +30,7 @@ static inline void slots_destroy(struct slots *s)
 	free(s->control);
 }
 
-/* Readies header i for the buffer of frame i. */
+/* Points header i at the buffer of frame i. */
 always_inline void slots_ready(struct slots *s, uint32_t i)
 {
 	struct msghdr *h = &s->headers[i].msg_hdr;
@@ -43,7 +43,8 @@ always_inline void slots_ready(struct slots *s, uint32_t i)
 	}
 }
 
-/* Was the frame of header i longer than its buffer? Then it is lost, and the buffer free again. */
+/* True if the frame of header i was longer than its buffer. In that case the frame is lost, and its
+ * buffer is returned to the pool. */
 always_inline bool slots_cut(const struct slots *s, uint32_t i)
 {
 	if (likely(!(s->headers[i].msg_hdr.msg_flags & MSG_TRUNC)))
@@ -52,12 +53,12 @@ always_inline bool slots_cut(const struct slots *s, uint32_t i)
 	return true;
 }
 
-/* Gives the first `used` headers, whose buffers now belong to the caller, new ones. */
+/* Gives new buffers to the first `used` headers, whose buffers now belong to the caller. */
 always_inline void slots_refill(struct slots *s, uint32_t used)
 {
 	uint32_t got = pool_take(s->pool, s->frames, used);
 
-	/* A pool that is out of buffers leaves fewer headers, until some come back. */
+	/* While the pool is empty, fewer headers have buffers. */
 	for (; unlikely(got < used) && used > 0; used--) {
 		s->filled--;
 		if (used - 1 < s->filled) {
@@ -69,7 +70,7 @@ always_inline void slots_refill(struct slots *s, uint32_t used)
 		slots_ready(s, i);
 }
 
-/* Takes buffers for headers that have none. Returns how many have one. */
+/* Takes buffers for headers without one. Returns the number of headers with a buffer. */
 always_inline uint32_t slots_fill(struct slots *s, uint32_t count)
 {
 	while (unlikely(s->filled < count) && pool_take(s->pool, &s->frames[s->filled], 1))
@@ -77,7 +78,8 @@ always_inline uint32_t slots_fill(struct slots *s, uint32_t count)
 	return s->filled;
 }
 
-/* For `count` frames of up to `bytes`. False if there is no memory; destroy it all the same. */
+/* Allocates slots for `count` frames of up to `bytes`. Returns false without memory; call
+ * slots_destroy in both cases. */
 static inline bool slots_create(struct slots *s, struct pool *pool, uint32_t count, uint32_t bytes,
 				uint32_t control_bytes, bool peers)
 {

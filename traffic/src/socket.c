@@ -44,7 +44,8 @@ void namespace_leave(int saved)
 {
 	if (saved < 0)
 		return;
-	/* We came from there; a failure would mean that later ports open in the wrong place. */
+	/* This thread started in that namespace; after a failure later ports would open in the
+	 * wrong one. */
 	if (setns(saved, CLONE_NEWNET))
 		_exit(70);
 	close(saved);
@@ -179,8 +180,8 @@ void socket_buffers(const struct port *port, int fd)
 {
 	int bytes = (int)port_option(port, "buffer");
 
-	/* The FORCE variants pass net.core.{r,w}mem_max; without CAP_NET_ADMIN in the first user
-	 * namespace they fail, and the limits hold. */
+	/* The FORCE variants override net.core.{r,w}mem_max; without CAP_NET_ADMIN in the initial
+	 * user namespace they fail, and the limits apply. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
 		(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
@@ -192,7 +193,7 @@ uint64_t packet_socket_drops(int fd)
 	struct tpacket_stats stats;
 	socklen_t size = sizeof(stats);
 
-	/* Reading sets the kernel's counter back to 0. */
+	/* Reading resets the kernel's counter to 0. */
 	if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
 		return 0;
 	return stats.tp_drops;
@@ -218,7 +219,8 @@ static void socket_failed(struct port *port, const char *what)
 void socket_tx_failed(struct port *port)
 {
 	port->tx_errors++;
-	/* Full buffers and queues pass; a peer that does not listen yet is not our failure. */
+	/* Full buffers and queues are transient; a peer that does not listen yet is not a
+	 * failure. */
 	if (errno != EAGAIN && errno != ENOBUFS && errno != EINTR && errno != ECONNREFUSED)
 		socket_failed(port, "cannot send");
 }

@@ -2,8 +2,8 @@
 #ifndef SWITCHMARK_SOCKET_CLEAR_H
 #define SWITCHMARK_SOCKET_CLEAR_H
 
-/* Removes a socket at a path that nobody listens at any more. What else is there stays. 0 where
- * there is nothing now, or an errno. */
+/* Removes a stale socket that has no listener. Other files at the path stay. Returns 0 if the path
+ * is free now, or an errno. */
 int socket_clear(const char *path);
 
 #endif

@@ -5,7 +5,7 @@
 
 #define QUANTILES (1u << QUANTILE_BITS)
 
-/* The k-th of n has 1/k of the frames of the first (Zipf). */
+/* The k-th of n sub-flows gets 1/k of the frames of the first (Zipf). */
 bool subflows_make(struct subflows *s)
 {
 	double total = 0, below = 0;

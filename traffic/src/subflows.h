@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of one flow number whose headers differ all the same: its sub-flows, of which there may
- * be millions. Which of them a frame belongs to follows from its sequence number alone, so that
- * both ends know it and no table is needed but that of a Zipf distribution.
+ * Sub-flows: frames of one flow number with different headers, possibly millions of them. The
+ * sub-flow of a frame depends only on its sequence number, so both ends know it, and the only table
+ * is that of a Zipf distribution.
  */
 #ifndef SWITCHMARK_SUBFLOWS_H
 #define SWITCHMARK_SUBFLOWS_H
@@ -10,7 +10,7 @@
 #include "template.h"
 
 #define SUBFLOWS_MAX (1u << 24)
-#define SUBFLOW_PORTS 32768u /* source ports; then the destination port is the next */
+#define SUBFLOW_PORTS 32768u /* source ports per destination port */
 
 enum subflow_by { SUBFLOW_PORT, SUBFLOW_IP, SUBFLOW_MAC };
 enum subflow_order { ORDER_SEQUENTIAL, ORDER_RANDOM, ORDER_ZIPF };
@@ -18,19 +18,19 @@ enum subflow_order { ORDER_SEQUENTIAL, ORDER_RANDOM, ORDER_ZIPF };
 #define QUANTILE_BITS 14
 
 struct subflows {
-	uint32_t count; /* 0: no headers differ */
-	uint32_t first; /* of these, among those that differ from the template */
-	uint32_t step; /* from the first one of a flow to that of the next */
+	uint32_t count; /* 0: all headers are equal */
+	uint32_t first; /* index of the first sub-flow; 0 is the template itself */
+	uint32_t step; /* distance from the first sub-flow of a flow to that of the next flow */
 	enum subflow_by by;
 	enum subflow_order order;
-	bool answered; /* what differs was swapped with its other end */
+	bool answered; /* source and destination of the varied field were swapped */
 	uint64_t seed;
-	/* ORDER_ZIPF: where the inverse of the distribution is at each 2^-QUANTILE_BITS, with eight
-	 * fractional bits; between them it is a line. Else NULL. */
+	/* ORDER_ZIPF: the inverse of the distribution at multiples of 2^-QUANTILE_BITS, with eight
+	 * fractional bits, interpolated linearly. Else NULL. */
 	uint32_t *quantiles;
 };
 
-/* Makes the table of a Zipf distribution (exponent 1) where one is needed. False without memory. */
+/* Builds the table of a Zipf distribution (exponent 1) if needed. Returns false without memory. */
 bool subflows_make(struct subflows *s);
 void subflows_free(struct subflows *s);
 
@@ -42,7 +42,7 @@ always_inline uint64_t mix64(uint64_t v)
 	return v ^ (v >> 31);
 }
 
-/* The sub-flow of the frame with that number. */
+/* Returns the sub-flow of the frame with this sequence number. */
 always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 {
 	uint64_t drawn;
@@ -60,23 +60,23 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 	       ((from + (uint32_t)((uint64_t)(to - from) * (drawn & 0xffffff) >> 24)) >> 8);
 }
 
-/* Is the address that differs one of IPv6? */
+/* True if the varied address is an IPv6 address. */
 always_inline bool subflow_ip_v6(const struct frame_template *t)
 {
 	return unlikely(t->tunnel_bytes) ? t->tunnel_bytes == VXLAN6_BYTES : t->v6;
 }
 
-/* Where in a frame of this template the address is that differs. */
+/* Returns the offset of the varied address in a frame of this template. */
 always_inline uint32_t subflow_ip_at(const struct frame_template *t, bool destination)
 {
-	if (unlikely(t->tunnel_bytes)) /* that of the tunnel */
+	if (unlikely(t->tunnel_bytes)) /* the outer address */
 		return t->tunnel_bytes - (destination ? 20 : subflow_ip_v6(t) ? 36 : 24);
-	/* Of IPv6 the last four bytes. */
+	/* For IPv6 the last four bytes. */
 	return t->payload_at - (destination ? 12 : t->v6 ? 28 : 16);
 }
 
-/* Both ports, as they stand in the header: the low part of the number is added to one, the high
- * part to the other, and neither goes beyond the last. */
+/* Returns both ports in network order: the low part of the number is added to one port, the high
+ * part to the other, and neither overflows. */
 always_inline uint32_t subflow_ports(const struct subflows *s, const struct frame_template *t,
 				     uint32_t number)
 {
@@ -92,7 +92,7 @@ always_inline uint32_t subflow_ip(const struct subflows *s, const struct frame_t
 	return net32(net32(load32(t->head + subflow_ip_at(t, s->answered))) + number);
 }
 
-/* Where in a frame of this template the four bytes begin that differ. */
+/* Returns the offset of the four varied bytes in a frame of this template. */
 always_inline uint32_t subflow_at(const struct subflows *s, const struct frame_template *t)
 {
 	if (s->by == SUBFLOW_PORT)
@@ -100,7 +100,7 @@ always_inline uint32_t subflow_at(const struct subflows *s, const struct frame_t
 	return s->by == SUBFLOW_IP ? subflow_ip_at(t, s->answered) : (s->answered ? 0 : 6) + 2;
 }
 
-/* These four bytes of a sub-flow, as they stand in its frames. */
+/* Returns the four varied bytes of a sub-flow, as they appear in its frames. */
 always_inline uint32_t subflow_bytes(const struct subflows *s, const struct frame_template *t,
 				     uint32_t number)
 {
@@ -114,15 +114,16 @@ always_inline uint32_t subflow_bytes(const struct subflows *s, const struct fram
 	return net32((mac & 0xff000000) | ((mac + number) & 0xffffff));
 }
 
-/* What such bytes add to a checksum of the template's: 2^32 - 1 is nothing in this arithmetic, and
- * no difference is below 0. */
+/* Returns the difference that these bytes make to a checksum of the template: 2^32 - 1 is zero in
+ * this arithmetic, and keeps the difference positive. */
 always_inline uint64_t subflow_differs(const struct subflows *s, const struct frame_template *t,
 				       uint32_t bytes)
 {
 	return (uint64_t)bytes + 0xffffffff - load32(t->head + subflow_at(s, t));
 }
 
-/* What they add to that of UDP. MACs are in no checksum, addresses of a tunnel in none inside. */
+/* Returns the difference to the UDP checksum. No checksum covers MACs, and no inner checksum covers
+ * the addresses of a tunnel. */
 always_inline uint64_t subflow_adds(const struct subflows *s, const struct frame_template *t,
 				    uint32_t bytes)
 {
@@ -137,7 +138,7 @@ always_inline uint64_t subflow_sum(const struct subflows *s, const struct frame_
 	return subflow_adds(s, t, subflow_bytes(s, t, number));
 }
 
-/* Writes these bytes into a frame of the template, with the checksum of its IP header, and with the
+/* Writes these bytes into a frame of the template and updates the checksum of its IP header and the
  * source port of a tunnel. */
 always_inline void subflow_put(const struct subflows *s, uint8_t *data,
 			       const struct frame_template *t, uint32_t bytes)
@@ -156,7 +157,8 @@ always_inline void subflow_put(const struct subflows *s, uint8_t *data,
 	}
 }
 
-/* The template that a frame was made of, by its flow among those of the task, and its number. */
+/* Writes the template of one frame, identified by its flow within the task and its number, to
+ * `out`. */
 void subflow_template(const struct subflows *s, struct frame_template *out,
 		      const struct frame_template *t, uint32_t flow, uint32_t seq);
 

@@ -36,7 +36,7 @@ static void udp_make(struct frame_template *t, uint8_t *udp, const struct addres
 	t->payload_at = (uint8_t)(udp - t->head + UDP_BYTES);
 }
 
-/* The header of `len` bytes of IPv4 with UDP, and the type in front of it. */
+/* Writes an IPv4 header for a UDP packet of `len` bytes, and the EtherType in front of it. */
 static void ip4_make(uint8_t *ip, uint32_t src, uint32_t dst, uint8_t ttl, uint32_t len)
 {
 	put16(ip - 2, 0x0800);
@@ -50,7 +50,7 @@ static void ip4_make(uint8_t *ip, uint32_t src, uint32_t dst, uint8_t ttl, uint3
 	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
 }
 
-/* The same of IPv6. */
+/* The same for IPv6. */
 static void ip6_make(uint8_t *ip, const uint8_t src[16], const uint8_t dst[16], uint8_t hops,
 		     uint32_t len)
 {
@@ -63,7 +63,8 @@ static void ip6_make(uint8_t *ip, const uint8_t src[16], const uint8_t dst[16], 
 	memcpy(ip + 24, dst, 16);
 }
 
-/* What stands in front of the frame inside, and its MACs. Returns how many bytes the former are. */
+/* Writes the outer headers and the MACs of the inner frame. Returns the length of the outer
+ * headers. */
 static uint8_t vxlan_make(uint8_t *h, const struct address *a, uint8_t ttl, uint32_t len)
 {
 	uint8_t *ip = h + ETH_BYTES, *udp = ip + (a->v6 ? IP6_BYTES : IP_BYTES);

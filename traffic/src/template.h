@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Templates: a frame of each flow and size is made once, and the frames that are sent are copies of
- * it with a sequence number, a time and a checksum of their own.
+ * Templates: one frame per flow and size is built in advance. Sent frames are copies of a template
+ * with an individual sequence number, time and checksum.
  */
 #ifndef SWITCHMARK_TEMPLATE_H
 #define SWITCHMARK_TEMPLATE_H
@@ -19,7 +19,7 @@
 struct address {
 	uint8_t src_mac[6], dst_mac[6];
 	uint32_t src_ip, dst_ip;
-	bool v6; /* the IPv6 addresses count instead */
+	bool v6; /* the IPv6 addresses are used instead */
 	uint8_t src_ip6[16], dst_ip6[16];
 	uint16_t src_port, dst_port;
 	uint16_t vlan;
@@ -28,12 +28,12 @@ struct address {
 	uint32_t vni;
 	uint8_t inner_src_mac[6], inner_dst_mac[6];
 	uint32_t inner_src_ip, inner_dst_ip;
-	bool inner_v6; /* the inner IPv6 addresses count instead */
+	bool inner_v6; /* the inner IPv6 addresses are used instead */
 	uint8_t inner_src_ip6[16], inner_dst_ip6[16];
 };
 
 /*
- * A frame without what changes from frame to frame. `sum` is the partial checksum of the pseudo
+ * The constant part of the frames of a flow and size. `sum` is the partial checksum of the pseudo
  * header, the UDP header and the payload with sequence number and time 0. `device_sums`: the
  * checksum field holds the sum of the pseudo header, which a device that completes checksums
  * expects.
@@ -44,29 +44,29 @@ struct frame_template {
 	uint8_t payload_at; /* offset of our payload */
 	bool device_sums, v6;
 	/* Bytes in front of the inner frame; 0: no tunnel. In a tunnel `sum`, `v6` and
-	 * `device_sums` are about the inner frame. */
+	 * `device_sums` refer to the inner frame. */
 	uint8_t tunnel_bytes;
 	uint8_t head[HEAD_BYTES];
 } __attribute__((aligned(CACHE_LINE)));
 
-/* A sender reads the first two cache lines only. */
+/* A sender reads only the first two cache lines. */
 _Static_assert(offsetof(struct frame_template, head) + FRAME_MIN <= (size_t)2 * CACHE_LINE,
 	       "a usual frame is made from more than two lines");
 
 /*
- * Makes a template for frames of len bytes (FRAME_MIN at least, PAYLOAD_BYTES at least with
- * headless). `headless`: the frame is the UDP payload, as the kernel writes the headers.
+ * Builds a template for frames of `len` bytes (at least FRAME_MIN, or PAYLOAD_BYTES with
+ * `headless`). `headless`: the frame is the UDP payload, because the kernel writes the headers.
  */
 void template_make(struct frame_template *t, const struct address *a, uint32_t len, uint32_t run,
 		   uint16_t flow, uint8_t phase, bool headless);
 
-/* Leaves the UDP checksum of a template with headers to the device that sends its frames. */
+/* Leaves the UDP checksum of a template with headers to the sending device. */
 void template_leave_sum(struct frame_template *t);
 
 /* Sets run, flow and phase, and updates the sum. */
 void template_set(struct frame_template *t, uint32_t run, uint16_t flow, uint8_t phase);
 
-/* The shortest frame with these headers. */
+/* Returns the length of the shortest frame with these headers. */
 always_inline uint32_t frame_least(const struct address *a)
 {
 	return FRAME_MIN + (a->vlan ? VLAN_BYTES : 0) + (a->v6 ? IP6_BYTES - IP_BYTES : 0) +
@@ -74,8 +74,8 @@ always_inline uint32_t frame_least(const struct address *a)
 }
 
 /*
- * Does memory that held one of our frames hold one of this template? Run, flow, phase
- * and length are compared, and the MACs, as a switch may have changed them.
+ * True if memory that held one of our frames holds a frame of this template. Compares run, flow,
+ * phase and length, and the MACs, because a switch may have changed them.
  */
 always_inline bool frame_is_of(const uint8_t *data, const struct frame_template *t, bool headless)
 {
@@ -91,8 +91,8 @@ always_inline bool frame_is_of(const uint8_t *data, const struct frame_template 
 	return !differs;
 }
 
-/* Does memory hold a frame of this template's run, in the warm-up or measured phase, of one of
- * `flows` flows from `first` on? The phase bit of an announcement makes its flow number too
+/* True if memory holds a frame of this template's run, in the warm-up or measured phase, of one
+ * of `flows` flows from `first` on. The phase bit of an announcement makes its flow number too
  * large. */
 always_inline bool frame_is_from(const uint8_t *data, const struct frame_template *t, bool headless,
 				 uint32_t first, uint32_t flows)
@@ -103,18 +103,18 @@ always_inline bool frame_is_from(const uint8_t *data, const struct frame_templat
 	return load32(data + at) == load32(t->head + at) && flow - first < flows;
 }
 
-/* Writes the bytes from the 80th up to `head` of a frame in a tunnel. */
+/* Writes bytes 80 to `head` of a frame in a tunnel. */
 void frame_prepare_tunnel(uint8_t *data, const struct frame_template *t, uint32_t head);
 
-/* Writes all bytes that the frames of a template have in common, and zeros from behind the
- * payload up to `blank` bytes of the frame. `blank` 0: the zeros are there, or a pattern will be
- * written. */
+/* Writes the bytes that all frames of a template share, and zeros from the end of the payload up
+ * to `blank` bytes of the frame. `blank` 0: the zeros exist already, or the caller writes a
+ * pattern. */
 always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, bool headless,
 				 uint32_t blank)
 {
 	const uint32_t head = (headless ? 0 : t->payload_at) + PAYLOAD_BYTES;
 
-	/* Sizes known to the compiler: a variable one becomes `rep movs`, 6 ns a frame. */
+	/* The compiler must know these sizes: a variable one becomes `rep movs`, 6 ns per frame. */
 	if (headless) {
 		memcpy(data, t->head, PAYLOAD_BYTES);
 	} else {
@@ -133,8 +133,8 @@ always_inline void frame_prepare(uint8_t *data, const struct frame_template *t, 
 		memset(data + head, 0, blank - head);
 }
 
-/* Writes the bytes that change from frame to frame: with TOUCH_NONE there are none, with
- * TOUCH_HEADER they are payload and checksum, with TOUCH_FULL all bytes behind the headers. */
+/* Writes the bytes that differ between frames: with TOUCH_NONE no bytes, with TOUCH_HEADER the
+ * payload and the checksum, with TOUCH_FULL all bytes after the headers. */
 always_inline void frame_stamp(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
 			       bool headless, bool device_sums)
@@ -143,7 +143,7 @@ always_inline void frame_stamp(uint8_t *data, const struct frame_template *t, ui
 	uint64_t sum = t->sum + time_sum;
 	uint32_t seq_net = net32(seq);
 
-	/* The device may have completed it in this memory. */
+	/* The device may have completed the checksum in this memory. */
 	if (device_sums)
 		store16(data + at - 2, load16(t->head + at - 2));
 	if (touch == TOUCH_NONE)
@@ -159,8 +159,8 @@ always_inline void frame_stamp(uint8_t *data, const struct frame_template *t, ui
 	}
 }
 
-/* Writes one frame of a template into `data`. `prepared`: the memory holds a frame of the template
- * already, so only the bytes that change are written. */
+/* Writes one frame of a template into `data`. `prepared`: the memory already holds a frame of the
+ * template, so only the varying bytes are written. */
 always_inline void frame_write(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
 			       bool headless, bool prepared, bool device_sums)
@@ -171,7 +171,8 @@ always_inline void frame_write(uint8_t *data, const struct frame_template *t, ui
 }
 
 /* Writes the checksum of a frame with the template's payload whose headers add `differs` to the
- * sum. If the device completes the checksum, its part does not cover the ports. */
+ * sum. With `only_ports` only the ports differ, which are not part of the pseudo-header sum that a
+ * completing device expects. */
 always_inline void frame_sum(uint8_t *data, const struct frame_template *t, uint64_t differs,
 			     bool only_ports)
 {
@@ -184,7 +185,7 @@ always_inline void frame_sum(uint8_t *data, const struct frame_template *t, uint
 	store16(data + t->payload_at - 2, checksum);
 }
 
-/* frame_write with the checksum computed here. */
+/* Like frame_write, with the checksum computed in software. */
 always_inline void frame_build(uint8_t *data, const struct frame_template *t, uint32_t seq,
 			       uint64_t time_net, uint64_t time_sum, enum touch touch,
 			       bool headless, bool prepared)

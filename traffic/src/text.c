@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The bytes of the character that begins here, as RFC 3629 has it; 0 if none does. The text's NUL
- * ends a character that is cut. */
+/* Returns the length of the character that starts here, by RFC 3629; 0 if it is invalid. The text's
+ * NUL ends a truncated character. */
 static size_t character_bytes(const uint8_t *at)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -24,7 +24,7 @@ static size_t character_bytes(const uint8_t *at)
 			return 0;
 		code = code << 6 | (at[i] & 0x3f);
 	}
-	/* Written longer than needed, half of a UTF-16 pair, beyond Unicode. */
+	/* Overlong encodings, surrogates, values beyond Unicode. */
 	if (code < least[bytes] || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
 		return 0;
 	return bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text of users and of libraries on its way into JSON, which takes valid UTF-8 only: cut between
- * characters, and mended where it is none.
+ * Converts text from users and libraries to JSON, which accepts valid UTF-8 only: truncates it
+ * between characters and replaces invalid bytes.
  */
 #ifndef SWITCHMARK_TEXT_H
 #define SWITCHMARK_TEXT_H
@@ -9,17 +9,16 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* A whole number of JSON. */
+/* A JSON integer. */
 #define COUNT(value) ((json_int_t)(value))
 
-/* How many bytes the whole characters take that fit into the first `most` bytes of a text. */
+/* Returns the length of the whole characters within the first `most` bytes of a text. */
 size_t text_cut(const char *text, size_t most);
 
-/* Writes '?' over each byte of a text that belongs to no whole character. */
+/* Replaces each byte that is not part of a valid character with '?'. */
 void text_mend(char *text);
 
-/* A JSON string of the first 511 bytes, whatever they are: engines and their libraries write
- * some. */
+/* Returns a JSON string of the first 511 bytes of any text, such as one from a library. */
 json_t *text_json(const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* switchmark-tool: what plans do that no command of the system does, a verb each. It moves no
- * traffic. */
+/* switchmark-tool: helpers for test plans, one subcommand each, that no system command provides. It
+ * does not send or receive traffic. */
 #include "jitter.h"
 #include "redirect.h"
 #include "telemetry.h"
@@ -19,7 +19,7 @@ static const char usage[] =
 	"       switchmark-tool telemetry SOCKET QUESTION...     asks a DPDK program\n"
 	"       switchmark-tool version\n";
 
-/* Joins a cgroup (v1 or v2: process 0 is the writer in both) and becomes the command. */
+/* Joins a cgroup (v1 or v2: process 0 means the writer in both) and executes the command. */
 static int in_cgroup(const char *dir, char **argv)
 {
 	char path[4096];
