@@ -20,28 +20,29 @@
 #include <unistd.h>
 
 #define GRACE_MS 2000
-#define BACKLOG_MAX (1 << 20) /* bytes for the guest, above which nobody is listened to */
-/* Bytes for a client, above which it is left: the windows of both of its streams, and the grants for a
- * window of its stdin, in frames of a byte each. */
+#define BACKLOG_MAX (1 << 20) /* bytes queued for the guest, above which clients are not read */
+/* Bytes queued for a client, above which it is disconnected: the windows of both of its streams,
+ * and the grants for a window of its stdin, in frames of one byte each. */
 #define CLIENT_MAX ((2 * (1 + sizeof(struct wire_head)) + 12) * WIRE_WINDOW)
 
-/* One who entered. The channel is free again when its process in the guest has ended. */
+/* A client that runs a command in the guest. The channel is free again when its process in the
+ * guest has ended. */
 struct client {
-	struct wire wire; /* fd -1 when there is nobody */
-	bool started; /* a process in the guest, which has not ended */
+	struct wire wire; /* fd -1: no client */
+	bool started; /* a process in the guest is running */
 };
 
 struct machine {
 	pid_t pid;
 	struct wire wire;
-	bool up; /* the guest has said hello */
-	const char *path; /* of the socket, which is this one */
+	bool up; /* the guest has sent its hello */
+	const char *path; /* of the socket */
 	struct stat socket;
 	int listener, signals;
 	struct client clients[WIRE_CHANNELS];
 };
 
-/* What `take` of a client is told. */
+/* The context of take_from_client. */
 struct from_client {
 	struct machine *m;
 	uint16_t channel;
@@ -55,7 +56,7 @@ static void client_leave(struct machine *m, uint16_t channel)
 	if (!c->started)
 		return;
 	wire_put_number(&m->wire, channel, WIRE_SIGNAL, 0, SIGKILL);
-	/* Nobody is there to grant what it has still to say. */
+	/* No client will grant the rest of the output. */
 	wire_put(&m->wire, channel, WIRE_END, STDOUT_FILENO, NULL, 0);
 	wire_put(&m->wire, channel, WIRE_END, STDERR_FILENO, NULL, 0);
 }
@@ -67,7 +68,7 @@ static void take_from_client(void *context, const struct wire_head *head, const 
 
 	if (head->kind == WIRE_HELLO || head->kind >= WIRE_EXIT ||
 	    (head->kind == WIRE_START) == c->started)
-		return; /* not a client's to say, or out of turn */
+		return; /* not valid from a client, or out of sequence */
 	c->started = true;
 	wire_put(&from->m->wire, from->channel, head->kind, head->stream, payload, head->length);
 }
@@ -85,7 +86,7 @@ static void take_from_guest(void *context, const struct wire_head *head, const u
 		c->started = false;
 	if (c->wire.fd < 0)
 		return;
-	/* More waits than it can have granted: a fault of the guest. */
+	/* More bytes are queued than the client can have granted: an error of the guest. */
 	if (!wire_put(&c->wire, 0, head->kind, head->stream, payload, head->length) ||
 	    c->wire.waiting > CLIENT_MAX)
 		client_leave(m, head->channel);
@@ -107,7 +108,7 @@ static void machine_accept(struct machine *m)
 		close(fd);
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int machine_listen(struct machine *m)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -117,7 +118,7 @@ static int machine_listen(struct machine *m)
 	if (strlen(m->path) >= sizeof(at.sun_path))
 		return ENAMETOOLONG;
 	memcpy(at.sun_path, m->path, strlen(m->path) + 1);
-	error = socket_clear(m->path); /* of a machine that was killed */
+	error = socket_clear(m->path); /* left by a machine that was killed */
 	if (error)
 		return error;
 	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -131,7 +132,7 @@ static int machine_listen(struct machine *m)
 	return error;
 }
 
-/* Removes the socket of this machine, if it is still what is there. */
+/* Removes the socket of this machine, unless another file has replaced it. */
 static void path_leave(const struct machine *m)
 {
 	struct stat found;
@@ -141,8 +142,8 @@ static void path_leave(const struct machine *m)
 		unlink(m->path);
 }
 
-/* The machine, with its end of the port as BOOT_FD, its console on this stderr, and its life
-   bound to this process. -1 with errno. */
+/* Starts the machine with its end of the port as BOOT_FD and its console on this stderr; it is
+ * killed when this process dies. Returns -1 with errno on failure. */
 static pid_t machine_start(char *const argv[], int port, const sigset_t *mask)
 {
 	pid_t parent = getpid(), pid = fork();
@@ -167,7 +168,7 @@ static pid_t machine_start(char *const argv[], int port, const sigset_t *mask)
 	_exit(127);
 }
 
-/* One turn; false when the machine is to end. */
+/* Runs one iteration of the event loop; returns false if the machine must end. */
 static bool machine_turn(struct machine *m)
 {
 	enum { GUEST, SIGNALS, STDIN, LISTENER, FIRST };
@@ -178,7 +179,7 @@ static bool machine_turn(struct machine *m)
 		(struct pollfd){ .fd = m->wire.fd,
 				 .events = (short)(POLLIN | (m->wire.waiting ? POLLOUT : 0)) };
 	polls[SIGNALS] = (struct pollfd){ .fd = m->signals, .events = POLLIN };
-	/* The end of a pipe is told anyway; that of a socket whose peer only writes no more is not. */
+	/* poll always reports the end of a pipe, but a socket's half-close only with POLLRDHUP. */
 	polls[STDIN] = (struct pollfd){ .fd = STDIN_FILENO, .events = POLLRDHUP };
 	polls[LISTENER] = (struct pollfd){ .fd = m->listener, .events = POLLIN };
 	for (int i = 0; i < WIRE_CHANNELS; i++) {
@@ -203,7 +204,7 @@ static bool machine_turn(struct machine *m)
 
 		if (w->fd < 0 || w->fd != polls[FIRST + i].fd)
 			continue;
-		/* A hang-up is told even of those that are not listened to. */
+		/* poll reports a hang-up even without requested events. */
 		if (((found & POLLOUT) && !wire_flush(w)) ||
 		    ((found & ~POLLOUT) && !wire_read(w, take_from_client, &from)))
 			client_leave(m, i);
@@ -213,8 +214,8 @@ static bool machine_turn(struct machine *m)
 	return true;
 }
 
-/* The exit status of the machine, whose process is there or waits to be reaped: it is given GRACE_MS
- * to end. */
+/* Returns the exit status of the machine, whose process is running or not yet reaped; the process
+ * has GRACE_MS to end. */
 static int machine_end(struct machine *m, bool asked)
 {
 	struct pollfd ended = { .fd = m->signals, .events = POLLIN };
@@ -235,7 +236,7 @@ static int machine_end(struct machine *m, bool asked)
 	return WEXITSTATUS(status);
 }
 
-/* Starts the machine and serves it until it has ended, or is to end. */
+/* Starts the machine and serves it until it ends or must end. */
 static int machine_run(struct machine *m, char *const argv[], const sigset_t *mask)
 {
 	siginfo_t info = { 0 };
@@ -250,12 +251,13 @@ static int machine_run(struct machine *m, char *const argv[], const sigset_t *ma
 		fprintf(stderr, "cannot start the machine: fork: %s\n", strerror(errno));
 	close(pair[1]);
 	wire_open(&m->wire, pair[0]);
-	/* Without a process there is nothing to wait for, and -1 is every process to kill(). */
+	/* Without a process there is nothing to wait for, and kill(-1) would signal every
+	 * process. */
 	if (m->pid < 0)
 		return 70;
 	while (machine_turn(m))
 		;
-	/* Has it ended by itself, or is it to end? */
+	/* Check whether QEMU exited by itself or we were asked to stop it. */
 	waitid(P_PID, (id_t)m->pid, &info, WEXITED | WNOHANG | WNOWAIT);
 	return machine_end(m, info.si_pid == 0);
 }
@@ -275,7 +277,8 @@ int boot(const char *path, char *const argv[])
 	for (int i = 0; i < WIRE_CHANNELS; i++)
 		m->clients[i].wire.fd = -1;
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL); /* ignored, the machine's process would end unseen */
+	/* with SIG_IGN the exit status of the machine's process would be lost */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Becomes the program. What keeps it from that goes to `failure`, or to stderr where that is -1. */
+/* Executes the program. An error is written to `failure`, or to stderr if `failure` is -1. */
 static void child_run(const int fds[3], char *const env[], char *const words[], int failure)
 {
 	sigset_t none;
@@ -61,7 +61,7 @@ pid_t child_start(const int fds[3], char *const env[], char *const words[])
 	if (pid < 0)
 		error = errno;
 	close(failure[1]);
-	/* The end of the pipe is the program's start. */
+	/* The pipe is closed when the program starts. */
 	while (pid > 0 && (got = read(failure[0], &error, sizeof(error))) < 0 && errno == EINTR)
 		;
 	close(failure[0]);
@@ -87,7 +87,8 @@ uint64_t process_start_time(pid_t pid)
 	got = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	line[got > 0 ? got : 0] = 0;
-	/* The name, in parentheses, may hold anything; field 22 counts from behind it. */
+	/* The name, in parentheses, may contain any character; count the fields after it, up to
+	 * 22. */
 	at = strrchr(line, ')');
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');

@@ -66,7 +66,7 @@ bool commands_ask(struct commands *c, uint32_t id, const struct reader *asked)
 	return true;
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int command_start(struct command *command)
 {
 	int in, error = 0;
@@ -122,7 +122,7 @@ static void command_tell_ended(const struct command *command, struct writer *w)
 	write_u32(w, 0);
 }
 
-/* Answers how the first command ended, and forgets it. */
+/* Answers the result of the first command, and removes it. */
 static void commands_tell(struct commands *c, enum command_end end, int error,
 			  command_answer *answer, void *context)
 {
@@ -189,10 +189,10 @@ int commands_turn(struct commands *c, command_answer *answer, void *context)
 		left = command->deadline - now_ms();
 		if (left > 0)
 			return left < INT_MAX ? (int)left : INT_MAX;
-		/* With all that it started in its session. */
+		/* The whole session of the command. */
 		command->overdue = true;
 		kill(-command->pid, SIGKILL);
-		return -1; /* its end comes */
+		return -1; /* the answer follows when the process is reaped */
 	}
 	return -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that are to end: they are signalled, and killed where they have not ended in time. */
+/* Ends processes: signals them, and kills those that have not ended in time. */
 #ifndef SWITCHMARK_ENDING_H
 #define SWITCHMARK_ENDING_H
 
@@ -11,7 +11,7 @@
 
 struct endings {
 	struct {
-		uint32_t id; /* of the question; 0 where the place is free */
+		uint32_t id; /* of the request; 0: free entry */
 		int pidfd;
 		bool killed;
 		int64_t deadline;
@@ -20,15 +20,16 @@ struct endings {
 
 typedef void ending_answer(void *context, struct writer *answer);
 
-/* Takes a pid, its start time, a signal and ms of grace. Answers at once where it cannot begin. */
+/* Handles a request: pid, start time, signal and ms of grace. Answers at once if it cannot
+ * start. */
 void endings_ask(struct endings *e, uint32_t id, struct reader *asked, ending_answer *answer,
 		 void *context);
 
-/* Fills in what to poll, at most ENDINGS_MAX places; returns how many. */
+/* Fills in what to poll, at most ENDINGS_MAX entries; returns their number. */
 int endings_poll(const struct endings *e, struct pollfd *polls);
 
-/* Goes on with those whose time is over; answers 1 for those that ended, 0 for one that survives SIGKILL. The ms
- * until it is to be called again, or -1. */
+/* Kills the processes that are over their time; answers 1 for ended ones, 0 for one that survives
+ * SIGKILL. Returns the ms until the next call, or -1. */
 int endings_turn(struct endings *e, ending_answer *answer, void *context);
 
 void endings_close(struct endings *e);

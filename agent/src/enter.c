@@ -20,12 +20,12 @@ enum { NO_MACHINE = 125 };
 struct visit {
 	struct wire wire;
 	uint32_t credit; /* bytes of stdin that may be sent */
-	bool ended; /* stdin has */
+	bool ended; /* stdin has ended */
 	bool exited;
 	int status;
 };
 
-/* stdout and stderr may block: their reader makes this process wait, nobody else. */
+/* stdout and stderr may block: a slow reader delays only this process. */
 static void write_all(int fd, const uint8_t *bytes, size_t length)
 {
 	while (length) {
@@ -34,7 +34,7 @@ static void write_all(int fd, const uint8_t *bytes, size_t length)
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put < 0)
-			return; /* nobody reads any more */
+			return; /* the reader has gone */
 		bytes += put;
 		length -= (size_t)put;
 	}
@@ -53,7 +53,7 @@ static void visit_take(void *context, const struct wire_head *head, const uint8_
 		return;
 	case WIRE_END:
 		if (head->stream == STDIN_FILENO)
-			v->ended = true; /* the process reads no more */
+			v->ended = true; /* the process has closed its stdin */
 		return;
 	case WIRE_GRANT:
 		v->credit += wire_number(head, payload);
@@ -118,7 +118,7 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Passes everything on until the process has ended; false if the machine has gone before. */
+/* Forwards all streams until the process ends; returns false if the machine goes away first. */
 static bool visit_run(struct visit *v, int signals)
 {
 	while (!v->exited) {
@@ -178,7 +178,7 @@ int enter(const char *path, char *const argv[])
 	}
 	if (!WIFSIGNALED(status))
 		return WEXITSTATUS(status);
-	/* Ends as the command did. */
+	/* End with the same signal as the command. */
 	signal(WTERMSIG(status), SIG_DFL);
 	sigprocmask(SIG_UNBLOCK, &mask, NULL);
 	raise(WTERMSIG(status));

@@ -10,7 +10,7 @@
 
 int content_read(const char *path, struct writer *content)
 {
-	/* A pipe that nobody writes to would be waited for. */
+	/* O_NONBLOCK: open must not wait for the writer of a pipe. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), error;
 
 	if (fd < 0)
@@ -83,8 +83,8 @@ void file_remove(struct reader *asked, struct writer *answer)
 	write_u32(answer, (uint32_t)error);
 }
 
-/* Calls `each` for every path that matches one of the patterns, which are in order. A path without a
- * pattern is looked at without a search. */
+/* Calls `each` for every path that matches a pattern, pattern by pattern. A path without wildcards
+ * is used without a search. */
 static void paths_match(struct reader *asked, struct writer *answer,
 			void each(const char *path, struct writer *answer))
 {

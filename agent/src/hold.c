@@ -24,7 +24,7 @@ static void path_in(char path[PATH_MAX], const char *folder, const char *name)
 	snprintf(path, PATH_MAX, "%.*s/%.60s", PATH_MAX - 64, folder, name);
 }
 
-/* Is it the folder of a run, or one within it? */
+/* True for the folder of a run, or a folder within it. */
 static bool folder_valid(const char *folder, const char *run)
 {
 	const char *found = strstr(folder, run);
@@ -58,7 +58,8 @@ static void hold_free(struct holds *h, struct hold *hold)
 	free(hold);
 }
 
-/* Ends the agent that still holds a folder, which does not know yet that its connection is lost. */
+/* Ends the agent that still holds a folder because it has not yet noticed the loss of its
+ * connection. */
 static void other_end(const char *folder)
 {
 	char path[PATH_MAX], text[64] = { 0 };
@@ -108,7 +109,8 @@ static int append_to(const char *folder, const char *name, int *fd)
 	return *fd < 0 ? errno : 0;
 }
 
-/* Makes the files of a hold, and takes on the undos that an agent that was killed has left. 0 or an errno. */
+/* Creates the files of a hold, and loads the undos left by an agent that was killed. Returns 0 or
+ * an errno. */
 static int hold_open(struct hold *hold)
 {
 	struct writer left = { 0 };
@@ -145,7 +147,8 @@ static int hold_make(struct holds *h, struct hold *hold, const char *folder, con
 	other_end(folder);
 	path_in(beside, folder, within);
 	other_end(beside);
-	/* Where this host has the folder of who started the run, there are two journals. */
+	/* On the host that started the run, its folder already has a journal: use the second
+	 * folder. */
 	path_in(path, folder, "journal");
 	if (!access(path, F_OK)) {
 		path_in(path, folder, "agent");
@@ -205,7 +208,7 @@ void hold_begin(struct holds *h, struct reader *asked, struct writer *answer)
 	writer_free(&boot);
 }
 
-/* Puts the old content behind what is said of a lease. */
+/* Appends the old content to a lease. */
 static void lease_complete(struct writer *whole, struct reader *lease)
 {
 	struct reader r = *lease;
@@ -279,7 +282,7 @@ void holds_close(struct holds *h)
 	}
 }
 
-/* ---- runs of others ---------------------------------------------------------------------- */
+/* ---- other runs -------------------------------------------------------------------------- */
 
 void runs_list(struct writer *answer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs that have something on this host while their leader is connected: each has a folder here, with its journal,
- * which is locked, and its undos, which are carried out when the connection ends. */
+/* Runs with state on this host while their leader is connected. Each has a folder here, with a
+ * locked journal and its undos, which are executed when the connection ends. */
 #ifndef SWITCHMARK_HOLD_H
 #define SWITCHMARK_HOLD_H
 
@@ -18,30 +18,30 @@ struct hold {
 
 struct holds {
 	struct hold *first;
-	bool kept; /* something of a run is to stay */
+	bool kept; /* a run has state that must stay */
 };
 
-/* Run, folder, name of the folder within it where there are two journals, names of folders to make. Answers
- * with the folder, the name of this boot, and who holds the run: pid, start time. Waits for the end of an agent that
- * still holds it. */
+/* Request: run, folder, name of the subfolder for a second journal, names of folders to create.
+ * Answer: the folder, the boot id, and the holder of the run: pid, start time. Waits for the end of
+ * an agent that still holds the run. */
 void hold_begin(struct holds *h, struct reader *asked, struct writer *answer);
 
-/* Folder, number, kind, and the undo. Of a lease the old content is read here. */
+/* Request: folder, number, kind, and the undo. For a lease this function reads the old content. */
 int hold_note(struct holds *h, struct reader *asked);
 
-/* Folder, and a line of the journal. */
+/* Request: folder, and a line of the journal. */
 int hold_journal(struct holds *h, struct reader *asked);
 
-/* Folder, and whether it is to stay, for `clean`. */
+/* Request: folder, and whether to keep it for `clean`. */
 int hold_end(struct holds *h, struct reader *asked);
 
 /* Answers with the folder of each run that has undos here, and whether it is dead. */
 void runs_list(struct writer *answer);
 
-/* Run, and folders of it: undoes what is left. Takes seconds. */
+/* Request: run and folders. Executes the remaining undos, which takes seconds. */
 int run_clean(struct reader *asked);
 
-/* Undoes all that is held. Takes seconds. */
+/* Executes the undos of all holds, which takes seconds. */
 void holds_close(struct holds *h);
 
 #endif

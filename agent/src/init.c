@@ -37,11 +37,11 @@ static void line_write(const char *path, const char *line)
 }
 
 /*
- * Is this the first process of a whole machine? That of a container, or of `unshare --pid`, has the
- * number 1 too, and may share the mounts and settings of its host. The first namespace of processes has
- * the same number in every kernel (PROC_PID_INIT_INO of linux/proc_ns.h); one that has none has no
- * others. Mounts /proc, which tells, if nobody has: the kernel starts a machine's first process
- * without it.
+ * Returns true in the first process of a whole machine. The first process of a container or of
+ * `unshare --pid` also has pid 1 and may share the mounts and settings of its host. The initial pid
+ * namespace has the same inode in every kernel (PROC_PID_INIT_INO of linux/proc_ns.h); a kernel
+ * without that file has no other pid namespaces. Mounts /proc for this check if necessary: the
+ * kernel starts a machine's first process without it.
  */
 static bool machine_is_ours(void)
 {
@@ -77,7 +77,7 @@ static void mount_all(void)
 	}
 }
 
-/* The modules that the image lists, in their order. */
+/* Loads the modules that the image lists, in order. */
 static void modules_load(void)
 {
 	FILE *list = fopen("/modules/order", "re");
@@ -97,7 +97,7 @@ static void modules_load(void)
 		fclose(list);
 }
 
-/* The first line of a file of sysfs or proc; empty if there is none. */
+/* Reads the first line of a file of sysfs or proc; empty if there is none. */
 static void line_read(char *line, size_t size, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -152,7 +152,8 @@ static void nics_rename(void)
 	}
 }
 
-/* The virtio port named `switchmark`, once the host holds its other end; -1 if there is none. */
+/* Opens the virtio port named `switchmark`; the host may not have opened its end yet. Returns -1 if
+ * the port does not exist. */
 static int channel_open(void)
 {
 	for (int number = 0; number < 32; number++) {
@@ -198,7 +199,7 @@ int guest_init(void)
 	setenv("LC_ALL", "C", 1);
 	setenv("HOME", "/", 1);
 	modules_load();
-	/* The kernel's own choice, fq_codel, drops what has waited for 5 ms and tells nobody. */
+	/* The kernel's default, fq_codel, silently drops frames that have waited for 5 ms. */
 	line_write("/proc/sys/net/core/default_qdisc", "pfifo_fast");
 	nics_rename();
 	fd = port_wait();

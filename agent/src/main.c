@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* switchmark-agent: does what switchmark does on other hosts and in virtual machines. */
+/* switchmark-agent: executes the requests of switchmark on other hosts and in virtual machines. */
 #include "machine.h"
 
 #include <signal.h>
@@ -15,8 +15,9 @@ static const char usage[] =
 	"       switchmark-agent enter SOCKET -- ARGV...     a command in that machine\n"
 	"       switchmark-agent version\n";
 
-/* As commands of the local host are started: their messages are untranslated, and the folders of the
- * administrator are searched. The connection's end is no reason to end before all is undone. */
+/* The same environment as for commands of the local host: untranslated messages, and the
+ * administrator's folders in PATH. SIGHUP and SIGINT are ignored, so that a lost connection does
+ * not end the agent before its undos are complete. */
 static int serve(void)
 {
 	const char *path = getenv("PATH");

@@ -80,7 +80,7 @@ char **read_texts(struct reader *r, uint32_t count)
 	return texts;
 }
 
-/* Room for so many bytes more; NULL without memory. */
+/* Returns room for `length` more bytes; NULL without memory. */
 static uint8_t *writer_room(struct writer *w, size_t length)
 {
 	if (w->failed)

@@ -19,35 +19,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BACKLOG_MAX (1 << 20) /* bytes for the client, above which no process is listened to */
+#define BACKLOG_MAX (1 << 20) /* bytes queued for the client, above which no process is read */
 #define CLEANINGS_MAX 16
 #define HELLO_MS 5000
 
-/* A process with streams; `pid` 0 where the channel is free. */
+/* A process with its streams; `pid` 0: the channel is free. */
 struct process {
 	pid_t pid;
-	bool alone; /* a signal is for itself only; what it started is killed when it has ended */
-	bool exited; /* and its streams may still hold something */
+	bool alone; /* signals go to the process only; its session is killed when it has ended */
+	bool exited; /* the streams may still contain data */
 	int status;
-	int fds[3]; /* our ends of its stdin, stdout, stderr; -1 once it has ended */
+	int fds[3]; /* our ends of its stdin, stdout, stderr; -1 if closed */
 	uint32_t credit[3]; /* bytes of stdout and stderr that may be sent */
-	uint8_t *fed; /* what stdin has not taken yet */
+	uint8_t *fed; /* input that stdin has not yet taken */
 	size_t waiting;
-	bool fed_all; /* nothing more will come for stdin */
+	bool fed_all; /* the input is complete */
 };
 
 struct agent {
 	struct wire wire;
 	int signals;
-	bool ends; /* it was signalled */
+	bool ends; /* SIGTERM arrived, or the connection is unusable */
 	struct process processes[WIRE_CHANNELS];
-	struct writer asked; /* the parts of a message that have come */
+	struct writer asked; /* the parts of an incomplete message */
 	struct commands commands;
 	struct endings endings;
 	struct holds holds;
-	int64_t hello_at; /* when it is next said */
+	int64_t hello_at; /* time of the next hello */
 	struct {
-		pid_t pid; /* of the process that cleans up after a run; 0 where there is none */
+		pid_t pid; /* of the process that cleans up after a run; 0: free entry */
 		uint32_t id;
 	} cleanings[CLEANINGS_MAX];
 };
@@ -69,7 +69,7 @@ static void process_free(struct process *p)
 	*p = (struct process){ .fds = { -1, -1, -1 } };
 }
 
-/* Pipes for the three streams: `ours` and the child's `ends`. */
+/* Opens pipes for the three streams: `ours` and the child's `ends`. */
 static bool pipes_open(int ours[3], int ends[3])
 {
 	for (int i = 0; i < 3; i++) {
@@ -90,7 +90,7 @@ static bool pipes_open(int ours[3], int ends[3])
 	return true;
 }
 
-/* Tells why there is no process, as a command that does not start says it itself. */
+/* Reports why no process started, in the way that a failing command would. */
 static void agent_refuse(struct agent *g, uint16_t channel, const char *why)
 {
 	char text[256];
@@ -100,8 +100,8 @@ static void agent_refuse(struct agent *g, uint16_t channel, const char *why)
 	wire_put_number(&g->wire, channel, WIRE_EXIT, 0, 126 << 8);
 }
 
-/* 0, or an errno where there is no process. `env` is NULL where a program that is missing is told by the
- * process's stderr. */
+/* Returns 0, or an errno if no process was started. If `env` is NULL, a missing program is reported
+ * on the process's stderr. */
 static int process_start(struct process *p, char *const env[], char *const words[])
 {
 	int ends[3], error = 0;
@@ -128,7 +128,7 @@ static void agent_start(struct agent *g, uint16_t channel, const uint8_t *payloa
 	int error;
 
 	if (p->pid)
-		return; /* the other end forgets itself: the channel is in use */
+		return; /* the channel is in use: an error of the other end */
 	words = read_texts(&r, UINT32_MAX);
 	error = !words ? ENOMEM : !words[0] ? EINVAL : process_start(p, NULL, words);
 	if (error) {
@@ -142,12 +142,12 @@ static void process_signal(const struct process *p, int number)
 {
 	if (p->pid < 2 || p->exited || number <= 0 || number >= NSIG)
 		return;
-	/* Before it leads its session, it is alone. */
+	/* Before setsid() the process has no session yet. */
 	if (p->alone || kill(-p->pid, number))
 		kill(p->pid, number);
 }
 
-/* Gives stdin what waits for it. */
+/* Writes the waiting input to stdin. */
 static void process_feed(struct agent *g, uint16_t channel)
 {
 	struct process *p = &g->processes[channel];
@@ -156,7 +156,7 @@ static void process_feed(struct agent *g, uint16_t channel)
 	if (p->fds[0] >= 0 && p->waiting)
 		put = write(p->fds[0], p->fed, p->waiting);
 	if (put < 0 && errno != EAGAIN && errno != EINTR) {
-		p->waiting = 0; /* it reads no more */
+		p->waiting = 0; /* the process has closed its stdin */
 		process_close(p, STDIN_FILENO);
 		wire_put(&g->wire, channel, WIRE_END, STDIN_FILENO, NULL, 0);
 	} else if (put > 0) {
@@ -168,8 +168,8 @@ static void process_feed(struct agent *g, uint16_t channel)
 		process_close(p, STDIN_FILENO);
 }
 
-/* Sends on what the process says. After its end nothing more is waited for: a daemon that it
-   left behind may keep the stream open. */
+/* Forwards the output of the process. After the process has ended, only available output is read: a
+ * daemon that it started may keep the stream open. */
 static void process_hear(struct agent *g, uint16_t channel, int stream)
 {
 	struct process *p = &g->processes[channel];
@@ -195,13 +195,14 @@ static void agent_finish(struct agent *g, uint16_t channel)
 	process_free(p);
 }
 
-/* ---- what is asked -------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------ */
 
-/* What a message asks for, behind its id; `hold.h` and the like say what follows. */
+/* The kind of a request, after its id; `hold.h` and the other headers describe the rest. */
 enum ask {
 	ASK_RUN, /* commands_ask() */
 	ASK_CANCEL, /* batch */
-	ASK_SPAWN, /* channel, count of variables, these, words; answers with errno, pid, start time */
+	/* channel, count of variables, variables, words; answers with errno, pid, start time */
+	ASK_SPAWN,
 	ASK_END, /* endings_ask() */
 	ASK_READ,
 	ASK_WRITE,
@@ -235,7 +236,8 @@ static void answer_send(void *context, struct writer *w)
 		const size_t part = left < WIRE_PAYLOAD_MAX ? left : WIRE_PAYLOAD_MAX;
 
 		if (!wire_put(&g->wire, 0, WIRE_ANSWER, left > part, w->at + at, part)) {
-			g->ends = true; /* what comes next would be taken for the rest */
+			/* the client would take the next message for the rest of this one */
+			g->ends = true;
 			return;
 		}
 		at += part;
@@ -277,7 +279,7 @@ static void ask_spawn(struct agent *g, struct reader *r, struct writer *answer)
 	free(words);
 }
 
-/* Cleans up in a process of its own, as that takes seconds. */
+/* Cleans up in a separate process, because that takes seconds. */
 static int ask_clean(struct agent *g, uint32_t id, struct reader *r)
 {
 	int place = 0;
@@ -299,7 +301,7 @@ static int ask_clean(struct agent *g, uint32_t id, struct reader *r)
 	return 0;
 }
 
-/* What is answered at once. */
+/* Handles the requests that are answered at once. */
 static void ask_now(struct agent *g, enum ask verb, struct reader *r, struct writer *answer)
 {
 	switch (verb) {
@@ -373,7 +375,7 @@ static void agent_ask(struct agent *g, struct reader *r)
 	writer_free(&answer);
 }
 
-/* A part of a message. False if that is longer than any. */
+/* Takes a part of a message. Returns false if the message is too long. */
 static bool agent_hear(struct agent *g, const struct wire_head *head, const uint8_t *payload)
 {
 	struct reader r;
@@ -405,7 +407,7 @@ static void agent_reap(struct agent *g)
 		for (int i = 0; i < WIRE_CHANNELS; i++)
 			if (g->processes[i].pid == info.si_pid)
 				p = &g->processes[i];
-		/* The group's number is its own only while its leader is not reaped. */
+		/* The process group's number is reserved only until its leader is reaped. */
 		if (p && p->alone)
 			kill(-info.si_pid, SIGKILL);
 		if (waitpid(info.si_pid, &status, 0) < 0)
@@ -442,7 +444,7 @@ static void agent_take(void *context, const struct wire_head *head, const uint8_
 		return;
 	}
 	if (!p->pid)
-		return; /* it has just ended */
+		return; /* the process has just ended */
 	switch (head->kind) {
 	case WIRE_DATA:
 		if (p->fds[0] < 0 || head->length > WIRE_WINDOW - p->waiting)
@@ -457,7 +459,7 @@ static void agent_take(void *context, const struct wire_head *head, const uint8_
 			process_feed(g, head->channel);
 			return;
 		}
-		/* Nobody reads it any more. */
+		/* The client no longer reads this stream. */
 		process_close(p, head->stream);
 		agent_finish(g, head->channel);
 		return;
@@ -473,7 +475,7 @@ static void agent_take(void *context, const struct wire_head *head, const uint8_
 	}
 }
 
-/* The shorter of two times to wait, where -1 is for ever. */
+/* Returns the shorter of two timeouts, where -1 is infinite. */
 static int sooner(int a, int b)
 {
 	return a < 0 || (b >= 0 && b < a) ? b : a;
@@ -489,8 +491,9 @@ static void agent_heed_signals(struct agent *g)
 	agent_reap(g);
 }
 
-/* Where a run is held, the client is written to from time to time. One that was switched on anew refuses that, and so
- * the connection ends, which nothing else would show to this host. The ms until it is to be called again, or -1. */
+/* While a run is held, writes to the client from time to time. A client that was rebooted rejects
+ * the data, which ends the connection; this host would not notice otherwise. Returns the ms until
+ * the next call, or -1. */
 static int agent_hail(struct agent *g)
 {
 	const int64_t left = g->hello_at - now_ms();
@@ -505,14 +508,16 @@ static int agent_hail(struct agent *g)
 	return HELLO_MS;
 }
 
-/* One turn; false when it is to end: the client has gone, or a signal says so. */
+/* Runs one iteration of the event loop; returns false if the client has gone or a signal has
+ * arrived. */
 static bool agent_turn(struct agent *g)
 {
 	enum { WIRE, SIGNALS, OUT, FIRST };
 	struct pollfd polls[FIRST + ENDINGS_MAX + 3 * WIRE_CHANNELS];
 	int places[WIRE_CHANNELS], count = FIRST;
 	const bool listen_to = g->wire.waiting < BACKLOG_MAX;
-	/* What commands print is kept until the client takes it. */
+	/* While the client is slow, no further command starts: its output would have to be
+	 * stored. */
 	int wait_ms = listen_to ? commands_turn(&g->commands, answer_send, g) : -1;
 
 	wait_ms = sooner(wait_ms, endings_turn(&g->endings, answer_send, g));
@@ -522,7 +527,7 @@ static bool agent_turn(struct agent *g)
 	polls[OUT] =
 		(struct pollfd){ .fd = g->wire.waiting ? g->wire.out_fd : -1, .events = POLLOUT };
 	count += endings_poll(&g->endings, polls + count);
-	/* Only what is there: the kernel takes no more of them than a process may have files. */
+	/* Only active processes: the kernel limits poll to the number of files of a process. */
 	for (int i = 0; i < WIRE_CHANNELS; i++) {
 		const struct process *p = &g->processes[i];
 		struct pollfd *of = &polls[count];
@@ -562,7 +567,7 @@ static void agent_close(struct agent *g)
 {
 	commands_close(&g->commands);
 	endings_close(&g->endings);
-	/* Ended as their undos say, where these are of a run. */
+	/* Ends the processes of runs as their undos specify. */
 	holds_close(&g->holds);
 	for (int i = 0; i < WIRE_CHANNELS; i++) {
 		struct process *p = &g->processes[i];

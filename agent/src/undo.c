@@ -93,7 +93,7 @@ void undos_free(struct undos *u)
 	*u = (struct undos){ 0 };
 }
 
-/* ---- carrying out --------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------ */
 
 static void run_command(char *const words[], const uint8_t *input, size_t length)
 {
@@ -148,7 +148,7 @@ static void undo_stop(struct reader *r)
 	close(pidfd);
 }
 
-/* The number that a text begins with. */
+/* Returns the number at the start of a text. */
 static int64_t number_of(const uint8_t *content, size_t length)
 {
 	char text[32] = { 0 };
@@ -157,7 +157,8 @@ static int64_t number_of(const uint8_t *content, size_t length)
 	return strtoll(text, NULL, 10);
 }
 
-/* Writes an old value back, or takes off a count what was added since, but no more than the run did. */
+/* Restores an old value, or reduces a count by what was added since, but at most by the run's
+ * share. */
 static void undo_lease(struct reader *r)
 {
 	const bool counted = read_u32(r);
@@ -216,7 +217,7 @@ static void undo_carry_out(const struct undo *undo)
 	}
 }
 
-/* ---- what carries the run's id ---------------------------------------------------------- */
+/* ---- processes and interfaces with the run's id ----------------------------------------- */
 
 static bool process_marked(const char *number, const char *mark)
 {
@@ -236,7 +237,7 @@ static bool process_marked(const char *number, const char *mark)
 	return found;
 }
 
-/* Signals every process that carries the mark. False if there is none. */
+/* Signals every process with the mark. Returns false if there is none. */
 static bool marked_signal(const char *mark, int number)
 {
 	DIR *all = opendir("/proc");
@@ -322,12 +323,12 @@ void run_undo(const char *run, const char *folder, struct undos *u)
 	for (int round = 0; round < ROUNDS; round++) {
 		for (size_t i = u->count; i-- > 0;) {
 			undo_carry_out(&u->at[i]);
-			/* A count is lowered once. */
+			/* A count is reduced only once. */
 			if (u->at[i].kind == UNDO_LEASE)
 				undo_drop(u, i);
 		}
 		if (!marked_signal(mark, 0)) {
-			/* What becomes another program just now has no mark for a moment. */
+			/* During an exec a process has no mark for a moment. */
 			if (round)
 				break;
 			usleep(100000);

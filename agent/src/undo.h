@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What undoes a run on this host. Its folder has a file, `undo`, to which each undo is added before what it
- * undoes is done: whoever finds that file can carry them out, when the agent was killed, too.
+ * The undos of a run on this host. The run's folder has a file, `undo`, to which every undo is
+ * appended before the action that it reverts: any process that finds the file can execute the
+ * undos, even after the agent was killed.
  */
 #ifndef SWITCHMARK_UNDO_H
 #define SWITCHMARK_UNDO_H
@@ -9,12 +10,12 @@
 #include "message.h"
 
 enum undo_kind {
-	UNDO_DONE, /* the undo of that number was carried out */
-	UNDO_COMMAND, /* whether it is fed, input, words */
+	UNDO_DONE, /* the undo with that number was executed */
+	UNDO_COMMAND, /* whether it has input, input, words */
 	UNDO_WRITE, /* path, content */
 	UNDO_REMOVE, /* path */
 	UNDO_STOP, /* pid, start time (uint64_t), signal, ms of grace */
-	UNDO_LEASE, /* whether it is a count, most that is taken off (uint64_t), path, old content */
+	UNDO_LEASE, /* whether it is a count, maximum to subtract (uint64_t), path, old content */
 	UNDO_KINDS
 };
 
@@ -29,28 +30,28 @@ struct undos {
 	size_t count, capacity;
 };
 
-/* Adds an undo in place of the one with its number, if any; UNDO_DONE takes that away. False without memory, or where
- * it is none. */
+/* Adds an undo, replacing the one with the same number; UNDO_DONE removes that one. Returns false
+ * without memory, or for an unknown kind. */
 bool undos_add(struct undos *u, uint32_t number, uint32_t kind, const uint8_t *bytes,
 	       size_t length);
 
-/* Adds what a file `undo` holds, up to an end that was cut off. */
+/* Adds the contents of a file `undo`, up to a truncated end. */
 bool undos_load(struct undos *u, const uint8_t *bytes, size_t length);
 
-/* One undo as it stands in the file. */
+/* Writes one undo in the format of the file. */
 void undo_note(struct writer *w, uint32_t number, uint32_t kind, const uint8_t *bytes,
 	       size_t length);
 
 void undos_free(struct undos *u);
 
-/* Is it the id of a run? */
+/* True for the id of a run. */
 bool run_valid(const char *run);
 
-/* Carries them out, the last one first, ends every process that carries the run's mark, removes its namespaces
- * and interfaces, and `folder`. Takes seconds. */
+/* Executes the undos, the last one first, ends every process with the run's mark, removes the run's
+ * namespaces and interfaces, and `folder`. Takes seconds. */
 void run_undo(const char *run, const char *folder, struct undos *u);
 
-/* Removes a folder with all that is in it, but for what is mounted there. */
+/* Removes a folder with its contents, except mounted file systems. */
 void folder_remove(const char *folder);
 
 #endif

@@ -39,7 +39,7 @@ static bool head_valid(const struct wire_head *head)
 	       head->kind < WIRE_KINDS && head->stream < 3;
 }
 
-/* Takes whole frames out of `in`. */
+/* Processes the complete frames in `in`. */
 static bool wire_take(struct wire *w, wire_taker *take, void *context)
 {
 	size_t at = 0;
@@ -70,8 +70,8 @@ bool wire_read(struct wire *w, wire_taker *take, void *context)
 	return got > 0 && wire_take(w, take, context);
 }
 
-/* Room for so many bytes behind those that wait. These are moved only once for as many bytes that were
- * written or come: all that passes is moved once or twice, however much waits. */
+/* Makes room for `size` bytes after the waiting ones. The waiting bytes are moved only after as
+ * many bytes were written or added, so each byte is moved once or twice, however many wait. */
 static bool wire_room(struct wire *w, size_t size)
 {
 	const size_t needed = w->waiting + size;
@@ -110,7 +110,7 @@ bool wire_put(struct wire *w, uint16_t channel, enum wire_kind kind, uint8_t str
 	if (length)
 		memcpy(at + sizeof(head), payload, length);
 	w->waiting += sizeof(head) + length;
-	wire_flush(w); /* that the other end has gone, the next read tells */
+	wire_flush(w); /* the next read reports a closed connection */
 	return true;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dpdk: any device of DPDK. Frames are in mbufs; a handle is an mbuf.
+ * dpdk: any DPDK device. Frames are in mbufs; a handle is an mbuf.
  *
- * A port that receives reads all receive queues of its device, as nobody knows which of them a
- * switch will use; a port on one of several cores reads its own queue. No other port may receive
- * from these.
+ * A receiving port reads all receive queues of its device, because it does not know which of them a
+ * switch will use; a port on one of several cores reads only its own queue. No other port may
+ * receive from these queues.
  *
- * A port of a device that completes checksums, checks them or notes times has a tx and an rx of its
- * own; all others run code without these branches.
+ * A port of a device that completes checksums, verifies them or timestamps frames has a separate tx
+ * and rx; all other ports run code without these branches.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After DPDK's headers, which use an attribute with the name of our macro always_inline. */
+/* After DPDK's headers, which use an attribute with the same name as our macro always_inline. */
 #include "clock.h"
 #include "dpdk_device.h"
 #include "dpdk_eal.h"
@@ -34,11 +34,12 @@ struct dpdk_port {
 	struct rte_mempool *pool;
 	uint16_t id, queue, queues, next;
 	uint64_t invalid;
-	uint32_t plain; /* mbufs of the last burst, if all of them are mbuf_plain; else 0 */
+	/* number of mbufs in the last burst if all of them are mbuf_plain; else 0 */
+	uint32_t plain;
 	struct rte_mbuf *mbufs[BURST_MAX];
 };
 
-/* A port that receives from a device which checks checksums or notes times. */
+/* A port that receives from a device which verifies checksums or timestamps frames. */
 struct offload_port {
 	struct dpdk_port port;
 	struct stamps stamps;
@@ -103,7 +104,7 @@ static void mode_write(struct port *port, const struct dpdk_port *p)
 			 h ? stamps_describe(&h->stamps) : "software");
 }
 
-/* The receive queues that a port reads, a bit for each. */
+/* Returns the receive queues that a port reads, one bit per queue. */
 static uint64_t queues_read(const struct port *port)
 {
 	if (!port->config.receives)
@@ -138,7 +139,7 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
 				  uint32_t n);
 
-/* Lets the port use what its device offers. */
+/* Enables the offloads of the port's device. */
 static void dpdk_offload(struct port *port, struct dpdk_port *p)
 {
 	const struct device *d = p->device;
@@ -218,7 +219,7 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 	if (unlikely(rte_mempool_get_bulk(p->pool, (void **)p->mbufs, n))) {
 		uint32_t got = 0;
 
-		/* Frames that were sent may still be in the ring. */
+		/* Sent frames may still be in the ring. */
 		rte_eth_tx_done_cleanup(p->id, p->queue, 0);
 		while (got < n && !rte_mempool_get(p->pool, (void **)&p->mbufs[got]))
 			got++;
@@ -227,7 +228,8 @@ static uint32_t dpdk_alloc(struct port *port, struct frame *f, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = p->mbufs[i];
 
-		/* The buffer follows the mbuf: it is prefetched, not read. */
+		/* The buffer follows the mbuf: compute its address, so that the mbuf need not be
+		 * read. */
 		f[i].data = (uint8_t *)(m + 1) + RTE_PKTMBUF_HEADROOM;
 		f[i].handle = (uintptr_t)m;
 		__builtin_prefetch(f[i].data, 1);
@@ -252,8 +254,8 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 		uint32_t len = f[i].len;
 
 		p->mbufs[i] = m;
-		/* An mbuf that was sent before comes back unchanged, so comparing is cheaper than
-		 * writing. Its second cache line already holds what a full reset would write. */
+		/* A recycled mbuf is unchanged, so comparing is cheaper than writing. Its second
+		 * cache line already contains the values of a full reset. */
 		if (unlikely(m->pkt_len != len || m->data_len != len || m->data_off != at ||
 			     m->ol_flags)) {
 			m->pkt_len = len;
@@ -266,8 +268,8 @@ static uint32_t dpdk_tx(struct port *port, struct frame *f, uint32_t n)
 }
 
 /*
- * The same for a device that completes checksums. The core writes IPv4 and UDP behind at most one
- * tag; any other frame leaves as it is.
+ * The same for a device that completes checksums. The core writes IPv4 and UDP after at most one
+ * tag; any other frame is sent unchanged.
  */
 static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n)
 {
@@ -300,7 +302,7 @@ static uint32_t dpdk_tx_offloaded(struct port *port, struct frame *f, uint32_t n
 	return rte_eth_tx_burst(p->id, p->queue, p->mbufs, fit);
 }
 
-/* A frame in one mbuf of our pool that nobody else holds: it is freed without further checks. */
+/* True for a frame in one unshared mbuf of our pool: it is freed without further checks. */
 always_inline bool mbuf_plain(const struct dpdk_port *p, const struct rte_mbuf *m)
 {
 	return m->nb_segs == 1 && rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m) &&
@@ -323,7 +325,7 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, struct arrival *arri
 		struct rte_mbuf *m = p->mbufs[i];
 
 		if (unlikely(m->nb_segs > 1)) {
-			/* It is longer than any frame of ours. */
+			/* Longer than any test frame. */
 			rte_pktmbuf_free(m);
 			p->invalid++;
 			plain = false;
@@ -338,7 +340,7 @@ static uint32_t dpdk_rx(struct port *port, struct frame *f, struct arrival *arri
 	return whole;
 }
 
-/* The same for a device that checks checksums or notes times. */
+/* The same for a device that verifies checksums or timestamps frames. */
 static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arrival *arrivals,
 				  uint32_t n)
 {
@@ -347,7 +349,7 @@ static uint32_t dpdk_rx_offloaded(struct port *port, struct frame *f, struct arr
 	const bool sums = h->port.device->checks_sums, stamps = s->clock != STAMPS_NONE;
 	uint64_t now;
 
-	/* Before frames are fetched, so no fetched frame waits for it. */
+	/* Before fetching, so that no fetched frame waits for the clock reading. */
 	if (stamps && unlikely(clock_ticks() - s->fit.last_ticks > s->second / 100))
 		stamps_pair(s);
 	n = dpdk_rx(port, f, NULL, n);
@@ -373,7 +375,7 @@ static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct dpdk_port *p = port->priv;
 
-	/* Nearly always these are the frames of the last burst, in order. */
+	/* Usually these are the frames of the last burst, in order. */
 	if (likely(n && n == p->plain && frame_mbuf(&f[0]) == p->mbufs[0] &&
 		   frame_mbuf(&f[n - 1]) == p->mbufs[n - 1])) {
 		rte_mempool_put_bulk(p->pool, (void **)p->mbufs, n);
@@ -390,7 +392,7 @@ static void dpdk_release(struct port *port, struct frame *f, uint32_t n)
 	}
 }
 
-/* Stamps may have come since the port was opened. */
+/* Timestamps may have arrived since the port was opened. */
 static void dpdk_describe(struct port *port)
 {
 	mode_write(port, port->priv);
@@ -402,7 +404,7 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 	struct rte_eth_stats found;
 
 	*stats = (struct engine_stats){ .rx_invalid = p->invalid };
-	/* Counters are the device's: the first port that is asked reports them. */
+	/* The counters belong to the device: the first port asked reports them. */
 	if (!p->device->reporter)
 		p->device->reporter = port;
 	if (p->device->reporter != port || rte_eth_stats_get(p->id, &found))

@@ -13,23 +13,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* After DPDK's headers, which use an attribute with the name of our macro always_inline. */
+/* After DPDK's headers, which use an attribute with the same name as our macro always_inline. */
 #include "dpdk_device.h"
 #include "dpdk_eal.h"
 #include "socket_clear.h"
 
 enum {
 	DEVICES_MAX = 32,
-	CACHE = 256, /* mbufs that a thread keeps for itself */
-	HEADERS_MAX = 18, /* Ethernet and one tag: not part of the MTU */
-	PACKET_SOCKETS_MAX = 1024, /* of the process, among which a device's are found */
+	CACHE = 256, /* mbufs in the cache of a thread */
+	HEADERS_MAX = 18, /* Ethernet and one tag, not included in the MTU */
+	PACKET_SOCKETS_MAX = 1024, /* maximum per process, searched for those of a device */
 };
 
 const char *const device_offloads[] = { "auto", "off", NULL };
 
 static struct device *devices[DEVICES_MAX];
 
-/* The place of a device in the table, or an empty place; NULL: the table is full. */
+/* Returns the slot of a device, or an empty slot; NULL: the table is full. */
 static struct device **device_slot(const char *name)
 {
 	struct device **empty = NULL;
@@ -53,11 +53,11 @@ static void device_close(struct device *d)
 }
 
 /*
- * Chooses the offloads of a device. A checksum that it completes must be in the frame when it
- * arrives. A paravirtual device only marks the frame as without a checksum, and the other end takes
- * such a mark for a correct checksum, so the receiver's check would find nothing. What the members
- * of net_bonding and net_failsafe do is unknown. The IPv4 header's checksum is the same in all
- * frames of a flow, so a device could save nothing there.
+ * Chooses the offloads of a device. A completed checksum must be in the received frame. A
+ * paravirtual device only marks the frame as one without a checksum, and the other end accepts the
+ * mark as a correct checksum, so the receiver would detect no corruption. The behaviour of the
+ * members of net_bonding and net_failsafe is unknown. The IPv4 header checksum is the same in all
+ * frames of a flow, so offloading it saves nothing.
  */
 static void device_offload(const struct port *port, struct device *d,
 			   const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
@@ -83,7 +83,7 @@ static void device_offload(const struct port *port, struct device *d,
 		d->checks_sums = !marks;
 		d->checked_by = marks ? "software (the device would believe a mark)" : "device";
 	}
-	/* net_pcap of 22.11 notes times and does not list the capability. */
+	/* net_pcap of 22.11 timestamps frames without listing the capability. */
 	d->stamps = port->config.receives &&
 		    (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ||
 		     !strcmp(info->driver_name, "net_pcap"));
@@ -113,7 +113,7 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 				 d->queues, RTE_MIN(info->max_rx_queues, info->max_tx_queues));
 	if (info->max_mtu >= RTE_ETHER_MIN_MTU && mtu > info->max_mtu)
 		mtu = info->max_mtu;
-	/* These name a longest frame, and carry longer ones. */
+	/* These drivers report a maximum length but carry longer frames. */
 	if (!strcmp(info->driver_name, "net_memif") || !strcmp(info->driver_name, "net_af_packet"))
 		mtu = RTE_MIN(mtu, RTE_ETHER_MTU);
 	conf.rxmode.mtu = mtu;
@@ -135,15 +135,15 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(d->id, &rx, &tx);
 	if (error)
 		return port_fail(port, error, "%s takes no queue of that length", d->name);
-	/* The rings of both ends, the caller's bursts and the threads' caches. */
+	/* For the rings of both ends, the caller's bursts and the caches of the threads. */
 	count = 2u * (rx + tx) * d->queues +
 		(4 * port->config.burst + 4 * CACHE) * port->config.cores;
-	/* Powers of two: af_packet's slots are, and an mbuf must hold one. */
+	/* Powers of two, like the slots of af_packet, which must fit into an mbuf. */
 	d->room = RTE_MAX(rte_align32pow2(port->config.frame_max + 64), 2048u);
 	snprintf(name, sizeof(name), "frames-%u", d->id);
 	d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
 					  (uint16_t)(RTE_PKTMBUF_HEADROOM + d->room), node);
-	/* The process may have no memory on the device's node. */
+	/* The process may have no memory on the device's NUMA node. */
 	if (!d->pool && node != (int)rte_socket_id()) {
 		node = (int)rte_socket_id();
 		d->pool = rte_pktmbuf_pool_create(name, count, CACHE, 0,
@@ -161,7 +161,7 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 		error = rte_eth_dev_start(d->id);
 	if (error)
 		return port_fail(port, error, "%s does not start: %s", d->name, eal_error());
-	/* A device that has no promiscuous mode receives everything anyway. */
+	/* A device without promiscuous mode receives all frames anyway. */
 	rte_eth_promiscuous_enable(d->id);
 	return 0;
 }
@@ -172,9 +172,9 @@ static void ignore_signal(int number)
 }
 
 /*
- * Wakes the thread that serves the sockets of vhost. It sleeps in poll() for a second at a time,
- * and a new listening socket does not wake it (lib/vhost of DPDK 22.11, fd_man.c). The other end,
- * which connects meanwhile, would wait for that second.
+ * Wakes the thread that serves vhost sockets. It sleeps in poll() for up to a second, and a new
+ * listening socket does not wake it (lib/vhost of DPDK 22.11, fd_man.c). The other end, which
+ * connects in the meantime, would wait for that second.
  */
 static void vhost_wake(void)
 {
@@ -197,7 +197,7 @@ static void vhost_wake(void)
 		closedir(threads);
 }
 
-/* Is a descriptor of this process a packet socket? */
+/* True if a descriptor of this process is a packet socket. */
 static bool is_packet_socket(int fd)
 {
 	int domain = 0;
@@ -235,7 +235,7 @@ static bool packet_sockets_have(const struct packet_sockets *s, int fd)
 	return false;
 }
 
-/* Notes the packet sockets that a device has opened: those that did not exist before. */
+/* Records the packet sockets that a device has opened: those that did not exist before. */
 static void device_find_sockets(struct device *d, const struct packet_sockets *before)
 {
 	struct packet_sockets now;
@@ -246,8 +246,8 @@ static void device_find_sockets(struct device *d, const struct packet_sockets *b
 			d->sockets[d->socket_count++] = now.fds[i];
 }
 
-/* Removes the socket of a device that should have become a server. virtio-user (of DPDK 22.11)
- * leaves it behind when it fails, for example when its wait for a client is interrupted. */
+/* Removes the socket of a device that failed to become a server. virtio-user (of DPDK 22.11) leaves
+ * it behind after a failure, for example when its wait for a client is interrupted. */
 static void device_clear(const char *arguments)
 {
 	const char *path = strstr(arguments, ",path=");
@@ -285,7 +285,7 @@ static int device_open(struct port *port, struct device **slot, const char *argu
 		return port_fail(port, error, "no device '%s': %s", arguments, eal_error());
 	}
 	d->bus_device = (struct rte_device *)(uintptr_t)info.device;
-	/* A full software ring refuses frames, and counts each time that they are offered again. */
+	/* A full software ring rejects frames, and its driver counts every retry as an error. */
 	d->errors_are_losses = strcmp(info.driver_name, "net_vhost") &&
 			       strcmp(info.driver_name, "net_virtio_user") &&
 			       strcmp(info.driver_name, "net_memif");

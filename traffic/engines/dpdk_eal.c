@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* After DPDK's headers, which use an attribute with the name of our macro always_inline. */
+/* After DPDK's headers, which use an attribute with the same name as our macro always_inline. */
 #include "dpdk_eal.h"
 
 const char *const eal_memories[] = { "no-huge", "hugepages", NULL };
@@ -20,7 +20,7 @@ static struct {
 	bool started;
 	char memory[16];
 	pthread_key_t thread;
-	char logged[192]; /* the last line */
+	char logged[192]; /* the last line of the log */
 } eal;
 
 static ssize_t eal_log(void *cookie, const char *text, size_t size)
@@ -51,7 +51,8 @@ static void eal_end(void)
 	rte_eal_cleanup();
 }
 
-/* Writes the option that lets the one lcore run on every CPU of the process, as in `0@(0,2)`. */
+/* Writes the option that allows the only lcore to run on every CPU of the process, as in
+ * `0@(0,2)`. */
 static void lcores_write(char *out, size_t size)
 {
 	cpu_set_t set;
@@ -101,7 +102,7 @@ int eal_start(struct port *port)
 	argv[argc++] = megabytes;
 	argv[argc++] = (char *)(uintptr_t) "--no-telemetry";
 	argv[argc++] = (char *)(uintptr_t) "--log-level=*:error";
-	/* The back end of vhost-user and the server of memif map our memory: they get few files. */
+	/* vhost-user back ends and memif servers map our memory: keep the number of files small. */
 	argv[argc++] = (char *)(uintptr_t) "--single-file-segments";
 	if (!strcmp(memory, eal_memories[0])) {
 		argv[argc++] = (char *)(uintptr_t) "--no-huge";
@@ -109,9 +110,9 @@ int eal_start(struct port *port)
 	} else {
 		argv[argc++] = (char *)(uintptr_t) "--in-memory";
 	}
-	/* The EAL never scans a bus that was off at the start, so PCI is on even if the first
-	 * device is virtual. No driver wants a host bridge: other PCI devices are taken when
-	 * ports name them. */
+	/* The EAL never scans a bus that was disabled at the start, so PCI is enabled even if the
+	 * first device is virtual. The allowed device is the host bridge, which has no driver;
+	 * other PCI devices are probed when ports name them. */
 	argv[argc++] = (char *)(uintptr_t)(access("/sys/bus/pci/devices", F_OK) ? "--no-pci" :
 										  "-a0000:00:00.0");
 	argv[argc] = NULL;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DPDK's environment (EAL). A process has one: the first port that is opened starts it, and it
- * lives as long as the process.
+ * DPDK's environment abstraction layer (EAL). A process has at most one: the first DPDK port starts
+ * it, and it runs until the process ends.
  */
 #ifndef SWITCHMARK_DPDK_EAL_H
 #define SWITCHMARK_DPDK_EAL_H
 
 #include "engine.h"
 
-/* The choices of the option `memory`. */
+/* The values of the option `memory`. */
 extern const char *const eal_memories[];
 
-/* Starts the EAL if it does not run. 0, or -errno with port->why. */
+/* Starts the EAL unless it is running. Returns 0, or -errno with port->why. */
 int eal_start(struct port *port);
 
-/* The choice of memory that the EAL runs with. */
+/* Returns the kind of memory that the EAL uses. */
 const char *eal_memory(void);
 
-/* The last line that the EAL logged since eal_forget_log, or the text of rte_errno. */
+/* Returns the last line that the EAL logged since eal_forget_log, or the text of rte_errno. */
 const char *eal_error(void);
 void eal_forget_log(void);
 
-/* Makes the calling thread known to DPDK, as an unknown thread has no cache of mbufs. */
+/* Registers the calling thread with DPDK; an unregistered thread has no mbuf cache. */
 void eal_enter(void);
 
 #endif

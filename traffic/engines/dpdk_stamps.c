@@ -6,7 +6,7 @@
 #include <rte_mbuf_dyn.h>
 #include <time.h>
 
-/* After DPDK's headers, which use an attribute with the name of our macro always_inline. */
+/* After DPDK's headers, which use an attribute with the same name as our macro always_inline. */
 #include "dpdk_stamps.h"
 
 static bool stamps_clock(const struct stamps *s, uint64_t *at)

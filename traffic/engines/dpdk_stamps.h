@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The times at which a device noted that frames arrived, as ticks of our clock. */
+/* Arrival timestamps of a device, converted to ticks of our clock. */
 #ifndef SWITCHMARK_DPDK_STAMPS_H
 #define SWITCHMARK_DPDK_STAMPS_H
 
@@ -12,11 +12,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* The clock of a device's stamps. */
+/* The clock of a device's timestamps. */
 enum stamp_clock {
 	STAMPS_NONE,
-	STAMPS_DEVICE, /* what rte_eth_read_clock reads, if the first stamp is near to it */
-	STAMPS_REALTIME, /* CLOCK_REALTIME, if the first stamp is near to it */
+	STAMPS_DEVICE, /* the clock of rte_eth_read_clock, if the first timestamp is near it */
+	STAMPS_REALTIME, /* CLOCK_REALTIME, if the first timestamp is near it */
 	STAMPS_REALTIME_US,
 	STAMPS_STRANGE,
 };
@@ -24,27 +24,27 @@ enum stamp_clock {
 struct stamps {
 	uint16_t id; /* of the device */
 	enum stamp_clock clock;
-	bool known; /* a stamp was near to that clock */
-	int field; /* of an mbuf */
+	bool known; /* a timestamp was near that clock */
+	int field; /* offset in an mbuf */
 	uint64_t flag, second; /* ticks */
 	struct clock_fit fit;
-	/* Since then frames came with a possible stamp, or without one. */
+	/* Frames with a plausible timestamp, or without one, have arrived. */
 	bool seen, missed;
 };
 
 void stamps_open(struct stamps *s, uint16_t id);
 
-/* Notes what both clocks show, by the closest of a few readings. Returns false if the device's
- * clock cannot be read. */
+/* Reads both clocks and keeps the tightest of a few pairs. Returns false if the device's clock
+ * cannot be read. */
 bool stamps_pair(struct stamps *s);
 
-/* Finds the clock of the first stamp: the one that it is within a second of. */
+/* Identifies the clock of the first timestamp: the one within a second of it. */
 void stamps_recognise(struct stamps *s, uint64_t stamp);
 
-/* Who noted the times, for the record. */
+/* Returns the source of the timestamps, for the record. */
 const char *stamps_describe(const struct stamps *s);
 
-/* When a frame arrived, in ticks; 0 if its stamp does not say. */
+/* Returns the arrival time of a frame in ticks; 0 if its timestamp is unusable. */
 static inline uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, uint64_t now)
 {
 	uint64_t stamp, ticks;
@@ -62,12 +62,13 @@ static inline uint64_t stamps_read(struct stamps *s, const struct rte_mbuf *m, u
 	}
 	if (!s->known || s->clock == STAMPS_STRANGE)
 		return 0;
-	/* The stamp is the start of a microsecond: this is the middle. */
+	/* The timestamp is the start of a microsecond: use the middle. */
 	if (s->clock == STAMPS_REALTIME_US)
 		stamp = stamp * 1000 + 500;
 	ticks = clock_fit_ticks(&s->fit, stamp);
 	age = (int64_t)(now - ticks);
-	/* The clock was set after this stamp. The fit may be off by some microseconds at first. */
+	/* The clock was set after this timestamp. The fit may be off by some microseconds at
+	 * first. */
 	if (unlikely(age < -(int64_t)(s->second / 1000) || age > (int64_t)s->second * 10)) {
 		s->missed = true;
 		return 0;

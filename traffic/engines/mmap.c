@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mmap: AF_PACKET rings shared with the kernel. Frames are built in the slots of the send
- * ring and handed over with one system call a burst; they are read in the slots of the
- * receive ring with none.
+ * mmap: AF_PACKET rings shared with the kernel. Frames are built in the slots of the send ring and
+ * sent with one system call per burst; received frames are read from the slots of the receive ring
+ * without a system call.
  */
 #include "clock.h"
 #include "engine.h"
@@ -22,51 +22,52 @@
 #include <unistd.h>
 
 /*
- * Both rings are of TPACKET_V2. For receiving, V3 hands over whole blocks, and one that is
- * not full only when its timer ends, 1 ms at least: measured on a veth under full load (Linux
- * 6.18), V3 takes 5 to 10 % more frames and each is 1.1 ms old. V2 shows each frame at once.
+ * Both rings use TPACKET_V2. For receiving, V3 passes whole blocks, and a partly filled block only
+ * after its timer, at least 1 ms: on a veth under full load (Linux 6.18) V3 takes 5 to 10 % more
+ * frames, and each is 1.1 ms old. V2 shows each frame at once.
  */
 enum {
 	RING_BLOCK = 128 << 10, /* a frame does not cross a block */
-	/* Where a frame begins in a send slot: on a cache line, the virtio header before it. */
+	/* The offset of a frame in a send slot: at a cache line, after the virtio header. */
 	SEND_DATA = CACHE_LINE,
 	SEND_HEADER = SEND_DATA - (int)sizeof(struct virtio_net_hdr),
-	/* Where the kernel puts the Ethernet header in a receive slot (tpacket_rcv). */
+	/* The offset of the Ethernet header in a receive slot, set by the kernel (tpacket_rcv). */
 	RECEIVE_DATA = 80 - ETH_BYTES,
-	/* Up to this length the kernel copies a frame; of a longer one it takes the pages. Into
-	 * a veth, copying gives 1.4 times the frames at 252 bytes, 1.2 at 4000, 1.1 at 9000; but
-	 * contiguous memory of more than two pages is not always to be had. */
+	/* The kernel copies a frame up to this length; it refers to the pages of a longer one. Into
+	 * a veth, copying gives 1.4 times the frames at 252 bytes, 1.2 at 4000 and 1.1 at 9000, but
+	 * contiguous memory of more than two pages is not always available. */
 	COPY_MAX = 4096,
-	LINEAR_BYTES = 64, /* of these, into memory of its own */
+	LINEAR_BYTES = 64, /* linear part of a longer frame */
 };
 
-/* A handle: the slot's number, and which ring it is of. */
+/* A handle: the slot number and the ring. */
 #define HANDLE_RECEIVED ((uint64_t)1 << 32)
 
 #define NOWHERE UINT32_MAX
 
 struct ring {
-	int fd; /* -1: the port does not need this ring */
+	int fd; /* -1: the port does not use this ring */
 	uint8_t *memory;
 	size_t bytes;
 	uint32_t slots;
 	struct tpacket2_hdr **slot;
-	uint32_t head; /* the slot that the kernel looks at next */
+	uint32_t head; /* the slot that the kernel reads next */
 };
 
 struct mmap_port {
 	struct ring tx, rx;
-	struct packet_group *group; /* of those that share what comes in; NULL: it is alone */
-	uint32_t room; /* bytes of a frame in a send slot: with a VLAN tag more than asked for */
+	/* the sockets that share the incoming frames; NULL: a single socket */
+	struct packet_group *group;
+	uint32_t room; /* bytes for a frame in a send slot, including a VLAN tag */
 
-	/* Send slots that no caller owns, in the order in which they will be given out: a
-	 * queue with one place for every slot, and for every slot its place or NOWHERE. */
+	/* Free send slots, in order of allocation: a queue with an entry for every slot, and for
+	 * every slot its position in the queue or NOWHERE. */
 	uint32_t *queue, *place;
 	uint32_t queue_first, queued;
-	uint32_t *used; /* by tx: the slot in which each frame of the burst left */
+	uint32_t *used; /* by tx: the slot from which each frame of the burst was sent */
 
-	bool *held; /* receive slots that a caller owns */
-	struct clock_real clock; /* by which the kernel stamps what comes in */
+	bool *held; /* receive slots owned by a caller */
+	struct clock_real clock; /* the clock of the kernel's arrival timestamps */
 	uint64_t drops, invalid;
 };
 
@@ -145,7 +146,7 @@ static int ring_open(struct port *port, struct ring *r, int name, uint32_t slot_
 		uint8_t *block = r->memory + (size_t)(i / per_block) * RING_BLOCK;
 
 		r->slot[i] = (struct tpacket2_hdr *)(block + (size_t)(i % per_block) * frame);
-		r->slot[i]->tp_mac = SEND_HEADER; /* when receiving, the kernel sets it */
+		r->slot[i]->tp_mac = SEND_HEADER; /* for received frames the kernel sets it */
 	}
 	return 0;
 }
@@ -180,7 +181,7 @@ static void mmap_close(struct port *port)
 	port->priv = NULL;
 }
 
-/* Frames longer than the interface takes are lost in the kernel without a word: refuse them. */
+/* The kernel silently drops frames longer than the interface accepts: reject them. */
 static int check_mtu(struct port *port, int fd)
 {
 	const struct port_config *c = &port->config;
@@ -211,13 +212,13 @@ static int open_tx(struct port *port)
 		error = check_mtu(port, r->fd);
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_VERSION, TPACKET_V2);
-	/* A slot that is no frame is skipped: how tx gets past slots that a caller still owns. */
+	/* The kernel skips an invalid slot, so tx can pass slots that a caller still owns. */
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_LOSS, 1);
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_TX_HAS_OFF, 1);
-	/* The virtio header says how much of a frame to copy. Without it the kernel refers to the
-	 * ring's pages, and a veth, which must not keep them, allocates a page for each frame. */
+	/* The virtio header states how much of a frame to copy. Without it the kernel refers to the
+	 * ring's pages, and a veth, which must not keep them, allocates a page per frame. */
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_VNET_HDR, 1);
 	if (!error && port_option(port, "bypass"))
@@ -331,7 +332,7 @@ static uint32_t mmap_alloc(struct port *port, struct frame *f, uint32_t n)
 		uint32_t slot = p->queue[p->queue_first];
 
 		if (unlikely(slot_status(p->tx.slot[slot]) != TP_STATUS_AVAILABLE))
-			break; /* still on its way */
+			break; /* still in transmission */
 		p->place[slot] = NOWHERE;
 		p->queue_first = queue_index(p, p->queue_first + 1);
 		p->queued--;
@@ -340,7 +341,7 @@ static uint32_t mmap_alloc(struct port *port, struct frame *f, uint32_t n)
 	return i;
 }
 
-/* Asks the kernel to send what is in a slot. */
+/* Requests the transmission of a slot. */
 always_inline void slot_request(struct tpacket2_hdr *h, uint32_t len)
 {
 	struct virtio_net_hdr *v = (struct virtio_net_hdr *)((uint8_t *)h + SEND_HEADER);
@@ -351,11 +352,11 @@ always_inline void slot_request(struct tpacket2_hdr *h, uint32_t len)
 }
 
 /*
- * The kernel takes slots strictly in turn. Callers send frames in the order in which they got
- * them, and then a frame's slot is the one whose turn it is. Where it is not (frames held back
- * or released in between), the frame moves to the slot in turn; if that is a caller's, it is
- * made a frame of no length, which the kernel drops without touching what the caller wrote.
- * Returns the slot, or NOWHERE when the ring is full.
+ * The kernel processes slots strictly in order. Callers normally send frames in the order of
+ * allocation, so a frame's slot is the next one. Otherwise (frames held back or released in
+ * between) the frame moves to the next slot; if a caller owns that slot, it becomes a frame of
+ * length 0, which the kernel drops without touching the caller's data. Returns the slot, or NOWHERE
+ * if the ring is full.
  */
 static __attribute__((noinline)) uint32_t
 slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uint32_t *passed)
@@ -370,8 +371,8 @@ slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uin
 		if (slot_status(h) != TP_STATUS_AVAILABLE)
 			break;
 		if (p->place[*head] != NOWHERE) {
-			/* All of it: what lies behind a frame is taken to be as its sender left
-			 * it. */
+			/* The whole slot: senders expect the bytes after a frame to be
+			 * unchanged. */
 			memcpy(send_data(r, *head), f->data, p->room);
 			return *head;
 		}
@@ -381,11 +382,11 @@ slot_out_of_turn(struct mmap_port *p, const struct frame *f, uint32_t *head, uin
 	return NOWHERE;
 }
 
-/* The frame has left by slot `used`: the caller owns neither slot any more. */
+/* The frame was sent from slot `used`: the caller no longer owns either slot. */
 always_inline void slot_sent(struct mmap_port *p, uint32_t own, uint32_t used)
 {
 	if (unlikely(own != used)) {
-		/* The frame's slot takes the place that the used one had among the free. */
+		/* The frame's slot takes the used slot's position among the free slots. */
 		uint32_t at = p->place[used];
 
 		p->queue[at] = own;
@@ -423,7 +424,7 @@ static uint32_t mmap_tx(struct port *port, struct frame *f, uint32_t n)
 		return 0;
 	if (unlikely(send(r->fd, NULL, 0, MSG_DONTWAIT) < 0))
 		socket_tx_failed(port);
-	/* What the kernel did not take still stands as it was asked for, from some slot on. */
+	/* From the first slot that the kernel did not take, the requests are still pending. */
 	for (head = r->head; passed; passed--, head = ring_next(r, head)) {
 		if (unlikely(slot_status(r->slot[head]) == TP_STATUS_SEND_REQUEST))
 			break;
@@ -440,7 +441,7 @@ static uint32_t mmap_tx(struct port *port, struct frame *f, uint32_t n)
 
 /* ---- receiving ---------------------------------------------------------------------- */
 
-/* The kernel takes a VLAN tag out of the frame before it shows it: put it back. */
+/* The kernel removes the VLAN tag from a received frame: insert it again. */
 static void *vlan_restore(const struct tpacket2_hdr *h, uint8_t *data)
 {
 	uint16_t tpid = h->tp_status & TP_STATUS_VLAN_TPID_VALID ? h->tp_vlan_tpid : ETH_P_8021Q;
@@ -458,7 +459,7 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arri
 	const uint32_t most = port->config.frame_max + VLAN_BYTES;
 	uint32_t i = 0;
 
-	/* Before frames are fetched, so that it delays none that is in hand. */
+	/* Before fetching, so that the reading of the clock delays no fetched frame. */
 	if (arrivals)
 		clock_real_keep(&p->clock);
 	while (i < n) {
@@ -467,11 +468,11 @@ static uint32_t mmap_rx(struct port *port, struct frame *f, struct arrival *arri
 		uint8_t *data = (uint8_t *)h + h->tp_mac;
 		uint32_t len = h->tp_snaplen;
 
-		/* All the ring may be the caller's; then the next slot is not news. */
+		/* If the caller owns the whole ring, the next slot is not a new frame. */
 		if (!(status & TP_STATUS_USER) || unlikely(p->held[r->head]))
 			break;
 		if (unlikely(h->tp_len != len || len > most)) {
-			p->invalid++; /* longer than the port was opened for */
+			p->invalid++; /* longer than the port's maximum */
 			slot_set_status(h, TP_STATUS_KERNEL);
 			r->head = ring_next(r, r->head);
 			continue;
@@ -499,7 +500,7 @@ static void mmap_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct mmap_port *p = port->priv;
 
-	/* Backwards: of frames given back unsent, the first is the next to be given out. */
+	/* Backwards, so that the first of several unsent frames is allocated first again. */
 	for (uint32_t i = n; i-- > 0;) {
 		uint32_t slot = (uint32_t)f[i].handle;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * netmap: a port of a VALE switch, or an interface in netmap mode, by rings shared with the
- * kernel. Frames are copied into the slots of the send ring and out of those of the receive
- * rings: slots are the kernel's again in the order of the ring, and frames leave their owners in
- * any. The headers are the user's, as netmap's module is.
+ * netmap: a port of a VALE switch, or an interface in netmap mode, by rings shared with the kernel.
+ * Frames are copied to and from the slots, because slots return to the kernel in ring order, but
+ * callers release frames in any order. The netmap headers come from the user's system, like the
+ * netmap module.
  */
 #include "engine.h"
 #include "pool.h"
@@ -28,8 +28,8 @@ struct netmap_port {
 	size_t bytes;
 	struct netmap_ring *tx;
 	struct netmap_ring *rx[RINGS_MAX];
-	uint32_t rings, next; /* receive rings, and the one that is looked at next */
-	uint32_t taken; /* frames taken since the kernel was last told of it */
+	uint32_t rings, next; /* receive rings, and the one to poll next */
+	uint32_t taken; /* frames taken since the last RXSYNC */
 	uint64_t invalid;
 };
 
@@ -61,7 +61,7 @@ static void netmap_close(struct port *port)
 	port->priv = NULL;
 }
 
-/* Registers the port: interfaces and switches are those of the network in which this is done. */
+/* Registers the port: interfaces and switches belong to the network namespace of the caller. */
 static int netmap_register(struct port *port, const char *name, struct nmreq_register *request)
 {
 	struct netmap_port *p = port->priv;
@@ -164,7 +164,7 @@ static uint32_t netmap_alloc(struct port *port, struct frame *f, uint32_t n)
 	return pool_take(p->pool, f, n);
 }
 
-/* Shows the kernel how far rings were used, and takes what it has done since. */
+/* Passes the ring positions to the kernel and gets its updates. */
 always_inline void netmap_sync(struct port *port, int fd, unsigned long request)
 {
 	if (unlikely(ioctl(fd, request, NULL)))
@@ -194,13 +194,13 @@ static uint32_t netmap_tx(struct port *port, struct frame *f, uint32_t n)
 		head = nm_ring_next(r, head);
 	}
 	r->head = r->cur = head;
-	/* A switch forwards in this call, on this core. */
+	/* A switch forwards within this call, on this core. */
 	netmap_sync(port, p->fd, NIOCTXSYNC);
 	pool_give(f, i);
 	return i;
 }
 
-/* Takes frames out of one receive ring. */
+/* Takes frames from one receive ring. */
 static uint32_t netmap_take(struct netmap_port *p, struct netmap_ring *r, struct frame *f,
 			    uint32_t n)
 {
@@ -211,7 +211,7 @@ static uint32_t netmap_take(struct netmap_port *p, struct netmap_ring *r, struct
 		const struct netmap_slot *slot = &r->slot[head];
 
 		head = nm_ring_next(r, head);
-		/* A frame in several slots is longer than any that we send. */
+		/* A frame in several slots is longer than any test frame. */
 		if (unlikely(slot->flags & NS_MOREFRAG || slot->len > r->nr_buf_size)) {
 			p->invalid++;
 			continue;
@@ -231,7 +231,7 @@ static uint32_t netmap_rx(struct port *port, struct frame *f, struct arrival *ar
 	uint32_t got = 0;
 
 	(void)arrivals;
-	/* Slots are the kernel's again when it is told: before it has none left. */
+	/* Slots return to the kernel at a sync: sync before the kernel runs out of slots. */
 	if (p->taken >= p->rx[0]->num_slots / 4 || !nm_ring_space(p->rx[p->next])) {
 		netmap_sync(port, p->fd, NIOCRXSYNC);
 		p->taken = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * null: no I/O at all. The floor of what the core costs, and the tutorial for a new engine.
- * With `loop` set, a port receives what it sent; `take` bounds how many frames one tx takes,
- * so that the contract tests see a full ring. A burst is handed on as a whole: frames that nobody
- * has lie on a stack, those used last on top, and a frame's handle is the port that it returns to.
+ * null: no I/O at all. This engine measures the overhead of the core and serves as the tutorial for
+ * a new engine. With `loop` set, a port receives the frames that it sent; `take` limits the frames
+ * per tx, so that the contract tests see a full ring. Free frames are on a stack, the last used on
+ * top, and bursts are copied as a whole; the handle of a frame is the port that owns it.
  */
 #include "engine.h"
 
@@ -15,9 +15,9 @@
 struct null_port {
 	uint32_t take;
 	bool loop;
-	uint32_t head, tail, mask; /* the ring of frames sent and not yet received */
+	uint32_t head, tail, mask; /* the ring of frames sent but not yet received */
 	struct frame *ring;
-	uint32_t free; /* so many frames nobody has */
+	uint32_t free; /* number of free frames */
 	struct frame *stack;
 	uint8_t *memory;
 };
@@ -44,8 +44,8 @@ static void null_close(struct port *port)
 	port->priv = NULL;
 }
 
-/* Makes so many frames. One cache line more each, so that they do not all fall into the same
- * sets. */
+/* Allocates `frames` frames, each with an extra cache line, so that they do not all fall into the
+ * same cache sets. */
 static bool null_make(struct null_port *p, uint32_t frames, uint32_t bytes)
 {
 	const size_t stride =
@@ -62,7 +62,7 @@ static bool null_make(struct null_port *p, uint32_t frames, uint32_t bytes)
 	return true;
 }
 
-/* Frames return to where they are from. */
+/* Returns frames to their owners. */
 static void null_give(struct null_port *p, const struct frame *f, uint32_t n)
 {
 	uint64_t others = 0;
@@ -120,7 +120,7 @@ static uint32_t null_alloc(struct port *port, struct frame *f, uint32_t n)
 	return n;
 }
 
-/* How many of `n` places in the ring from `at` on lie before its end. */
+/* Returns how many of `n` ring entries from `at` on precede the end of the ring. */
 static uint32_t null_before_end(const struct null_port *p, uint32_t at, uint32_t n)
 {
 	const uint32_t left = p->mask + 1 - (at & p->mask);

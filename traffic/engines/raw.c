@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * raw and raw-mmsg: AF_PACKET sockets, a system call a frame or one a burst.
+ * raw and raw-mmsg: AF_PACKET sockets, one system call per frame or one per burst.
  */
 #include "clock.h"
 #include "engine.h"
@@ -21,7 +21,8 @@
 struct raw_port {
 	struct messages messages;
 	int fd;
-	struct packet_group *group; /* of those that share what comes in; NULL: it is alone */
+	/* the sockets that share the incoming frames; NULL: a single socket */
+	struct packet_group *group;
 };
 
 static const struct option_spec raw_options[] = {
@@ -94,7 +95,7 @@ static int raw_open(struct port *port)
 	return error;
 }
 
-/* Opens a port that receives frame by frame. */
+/* Opens a port that receives one frame per call. */
 static int raw_single_open(struct port *port)
 {
 	port->notes_arrivals = port->config.receives;
@@ -139,14 +140,14 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return (uint32_t)sent;
 }
 
-/* Completes a frame that was received; returns its length. */
+/* Completes a received frame; returns its length. */
 always_inline uint32_t raw_complete(struct slots *s, uint32_t i, struct frame *f)
 {
 	return packet_restore_vlan(&s->headers[i].msg_hdr, f->data, s->headers[i].msg_len);
 }
 
-/* Each frame is stamped: with one stamp for all, the first would look older by the calls that
- * fetched the others. */
+/* Each frame is timestamped separately: with a common timestamp, the first frame would look older
+ * by the duration of the calls for the others. */
 static uint32_t raw_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct raw_port *p = port->priv;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * udp and udp-mmsg: UDP sockets, a system call a datagram or one a burst. The kernel makes
- * and checks the headers; a frame is the UDP payload. Flows differ in their source port: one
- * socket each. UDP_SEGMENT is never used: it would send one large frame for many.
+ * udp and udp-mmsg: UDP sockets, one system call per datagram or one per burst. The kernel writes
+ * and checks the headers; a frame is the UDP payload. Flows differ in their source port: one socket
+ * per flow. UDP_SEGMENT is never used, because it would send one large frame instead of many.
  */
 #include "clock.h"
 #include "engine.h"
@@ -24,12 +24,11 @@ enum { UDP_FLOWS_MAX = 256, UDP_EVENTS = 64 };
 
 struct udp_port {
 	struct messages messages;
-	int *fds; /* one a flow; answers come to that which asked */
-	uint32_t *dropped; /* of each socket, what its counter was */
+	int *fds; /* one per flow; a reply arrives at the socket that sent the request */
+	uint32_t *dropped; /* per socket: the last value of its drop counter */
 	uint32_t count;
-	/* Where several may receive: which of them have something, and the next of these to
-	 * read. */
-	int epoll; /* -1: one socket only */
+	/* With several receiving sockets: the readable ones, and the next of them to read. */
+	int epoll; /* -1: a single socket */
 	struct epoll_event events[UDP_EVENTS];
 	uint32_t readable, turn;
 	struct sockaddr_in remote;
@@ -73,7 +72,7 @@ static int udp_socket(struct port *port, uint32_t flow)
 	if (fd < 0)
 		return port_fail(port, errno, "UDP socket: %s", strerror(errno));
 	socket_buffers(port, fd);
-	/* Without it, a datagram that a full queue or device drops counts as sent. */
+	/* Without IP_RECVERR a datagram dropped by a full queue or device counts as sent. */
 	if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &(int){ 1 }, sizeof(int))) {
 		int error = port_fail(port, errno, "IP_RECVERR: %s", strerror(errno));
 
@@ -87,7 +86,7 @@ static int udp_socket(struct port *port, uint32_t flow)
 		close(fd);
 		return error;
 	}
-	/* The headers of every host's frames are the same, whatever its sysctls prefer. */
+	/* Makes the headers independent of the host's sysctls. */
 	if (setsockopt(fd, IPPROTO_IP, IP_TTL, &(int){ TTL_SENT }, sizeof(int)) ||
 	    setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &(int){ IP_PMTUDISC_WANT }, sizeof(int))) {
 		int error = port_fail(port, errno, "IP_TTL: %s", strerror(errno));
@@ -113,7 +112,7 @@ static int udp_socket(struct port *port, uint32_t flow)
 	return fd;
 }
 
-/* Lets all sockets of a port be asked at once which of them have something. */
+/* Adds all sockets of a port to one epoll instance. */
 static int udp_watch(struct port *port)
 {
 	struct udp_port *p = port->priv;
@@ -166,8 +165,8 @@ static int udp_open(struct port *port)
 	struct udp_port *p;
 	int error;
 
-	/* Each of several cores has the sockets of its flows; where they are fewer, one that the
-	 * kernel gives its share of the datagrams. */
+	/* With several cores, a core opens the sockets of its flows. With fewer flows than cores,
+	 * each core opens one socket, and the kernel spreads the datagrams over them. */
 	if (c->cores > 1 && sockets >= c->cores)
 		sockets = sockets * (c->core + 1) / c->cores - sockets * c->core / c->cores;
 
@@ -186,7 +185,7 @@ static int udp_open(struct port *port)
 	return error;
 }
 
-/* Opens a port that receives datagram by datagram. */
+/* Opens a port that receives one datagram per call. */
 static int udp_single_open(struct port *port)
 {
 	port->notes_arrivals = port->config.receives;
@@ -200,8 +199,8 @@ static bool udp_ready(struct port *port)
 }
 
 /*
- * An answer goes to who asked; else to the peer of the port, from the flow's socket. A socket
- * that is connected knows, and spares the kernel a route for each frame.
+ * A reply goes to the sender of the request; other frames go to the port's peer, from the flow's
+ * socket. A connected socket needs no address and saves the kernel a route lookup per frame.
  */
 always_inline const struct sockaddr_in *udp_destination(const struct port *port,
 							const struct frame *f)
@@ -224,8 +223,8 @@ always_inline int udp_source(const struct port *port, const struct frame *f)
 }
 
 /*
- * With IP_RECVERR the socket also fails, once each, for every ICMP error that comes in, as
- * from a peer that is not there yet; they wait in a queue that takes room from the buffer.
+ * With IP_RECVERR the socket also fails once for every incoming ICMP error, for example from a peer
+ * that does not exist yet; the errors wait in a queue that uses the socket's buffer.
  */
 static bool icmp_errors(int fd)
 {
@@ -287,7 +286,7 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 		m->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
 		m->headers[i].msg_hdr.msg_namelen = to ? sizeof(*to) : 0;
 	}
-	/* One call for each run of frames that leave by the same socket. */
+	/* One call per run of frames from the same socket. */
 	while (done < n) {
 		int fd = udp_source(port, &f[done]), sent;
 		uint32_t run = 1;
@@ -307,7 +306,7 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return done;
 }
 
-/* Completes a datagram that was received; returns its length. */
+/* Completes a received datagram; returns its length. */
 always_inline uint32_t udp_complete(struct slots *s, uint32_t i, struct frame *f)
 {
 	frame_buffer(f)->has_peer = s->peers;
@@ -315,8 +314,8 @@ always_inline uint32_t udp_complete(struct slots *s, uint32_t i, struct frame *f
 }
 
 /*
- * The socket to read next; -1: none has anything. A socket that is alone is read without asking.
- * Of several, each that has something gets one read a turn, so that none waits for another.
+ * Returns the next socket to read; -1: no socket is readable. A single socket is read without
+ * epoll. Of several sockets, each readable one is read once per turn, so that none starves.
  */
 always_inline int udp_next(struct udp_port *p)
 {
@@ -333,8 +332,8 @@ always_inline int udp_next(struct udp_port *p)
 	return p->events[p->turn++].data.fd;
 }
 
-/* Reads a datagram into the first slot. Where nobody needs to know who sent it, by the call that
- * does not tell. Returns its length, or -1. */
+/* Reads a datagram into the first slot, without the sender's address unless it is needed. Returns
+ * its length, or -1. */
 always_inline ssize_t udp_read(struct slots *s, int fd)
 {
 	struct msghdr *const header = &s->headers[0].msg_hdr;
@@ -347,8 +346,9 @@ always_inline ssize_t udp_read(struct slots *s, int fd)
 	return len;
 }
 
-/* Each datagram is stamped: with one stamp for all, the first would look older by the calls that
- * fetched the others. One that is to be sent on does not wait for another look either. */
+/* Each datagram is timestamped separately: with a common timestamp, the first datagram would look
+ * older by the duration of the calls for the others. A forwarder gets one datagram at once, so that
+ * it does not wait for the next poll. */
 static uint32_t udp_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct udp_port *p = port->priv;

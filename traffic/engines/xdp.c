@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xdp: AF_XDP. Frames lie in one area of chunks that the kernel (or, with zero-copy, the
- * device) reads and writes. A port that receives has an XDP program on its interface, which
- * goes when the process ends; a port that only sends has none.
+ * xdp: AF_XDP. Frames are in one area of chunks that the kernel (or, with zero-copy, the device)
+ * reads and writes. A receiving port attaches an XDP program to its interface, which is removed
+ * when the process ends; a port that only sends attaches none.
  */
 #include "engine.h"
 #include "frames.h"
@@ -35,17 +35,17 @@
 
 enum {
 	CHUNK_SMALL = 2048,
-	CHUNK_LARGE = 4096, /* a page: the kernel takes no larger one */
-	HEADROOM = 256, /* XDP_PACKET_HEADROOM, before each frame received */
-	/* A longer frame comes in pieces from a driver that works in pages, as veth does: a page
-	 * less the headroom and the kernel's struct skb_shared_info. */
+	CHUNK_LARGE = 4096, /* a page, the kernel's maximum */
+	HEADROOM = 256, /* XDP_PACKET_HEADROOM, before each received frame */
+	/* A page-based driver such as veth splits longer frames: a page minus the headroom and the
+	 * kernel's struct skb_shared_info. */
 	RECEIVE_MAX = CHUNK_LARGE - HEADROOM - 320,
 	QUEUES_MAX = 256,
 	PROGRAMS_MAX = 64,
-	STUCK_NS = 2000000, /* for so long a full device may keep tx waiting */
+	STUCK_NS = 2000000, /* how long a full device may delay tx */
 };
 
-/* What is attached to an interface, shared by the ports of its queues. */
+/* The XDP program of an interface, shared by the ports of its queues. */
 struct program {
 	uint32_t refs;
 	ino_t netns;
@@ -66,9 +66,9 @@ struct xdp_port {
 	uint8_t *area;
 	size_t bytes;
 	uint32_t chunk, chunks;
-	uint32_t free; /* chunks on the stack: neither a caller's nor the kernel's */
+	uint32_t free; /* free chunks on the stack */
 	uint64_t *stack;
-	uint32_t flying; /* frames given to the kernel and not yet given back */
+	uint32_t flying; /* frames passed to the kernel and not yet completed */
 
 	uint64_t invalid, lost;
 };
@@ -110,7 +110,7 @@ static int program_load(int map)
 		  .dst_reg = BPF_REG_2,
 		  .src_reg = BPF_REG_1,
 		  .off = offsetof(struct xdp_md, rx_queue_index) },
-		{ .code = BPF_LD | BPF_DW, /* of an immediate value */
+		{ .code = BPF_LD | BPF_DW, /* with an immediate value */
 		  .dst_reg = BPF_REG_1,
 		  .src_reg = BPF_PSEUDO_MAP_FD,
 		  .imm = map },
@@ -119,7 +119,7 @@ static int program_load(int map)
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
-	/* A program that does not know of frames in pieces is refused on large MTUs. */
+	/* The kernel rejects a program without multi-buffer support on large MTUs. */
 	LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_flags = BPF_F_XDP_HAS_FRAGS);
 	int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "switchmark_xsk", "Apache-2.0", code,
 			       sizeof(code) / sizeof(code[0]), &options);
@@ -194,7 +194,7 @@ static int program_get(struct port *port, uint32_t ifindex, struct program **fou
 		return port_fail(port, prog, "cannot load the XDP program: %s", strerror(-prog));
 	}
 	error = program_attach(g, prog, mode);
-	close(prog); /* the link holds it */
+	close(prog); /* the link keeps a reference */
 	if (error) {
 		close(g->map);
 		return port_fail(port, error, "cannot attach an XDP program to %s (mode %s): %s",
@@ -244,7 +244,7 @@ static int area_open(struct port *port, uint32_t ring)
 		return port_fail(port, EMSGSIZE, "frames of %u bytes: AF_XDP takes at most %u here",
 				 c->frame_max, most);
 	p->chunk = need <= CHUNK_SMALL ? CHUNK_SMALL : CHUNK_LARGE;
-	/* As many as the rings and the callers can hold. */
+	/* Enough for the rings and the callers. */
 	p->chunks = 2 * c->burst + (c->sends ? ring : 0) + (c->receives ? 2 * ring : 0);
 	p->bytes = (size_t)p->chunk * p->chunks;
 	p->stack = lines_alloc(p->chunks, sizeof(*p->stack));
@@ -259,7 +259,7 @@ static int area_open(struct port *port, uint32_t ring)
 	return 0;
 }
 
-/* One attempt; -errno without a reason. */
+/* Tries to open the socket once; returns -errno without setting port->why. */
 static int socket_try(struct port *port, uint32_t ring, uint16_t bind_flags)
 {
 	const struct port_config *c = &port->config;
@@ -281,15 +281,15 @@ static int socket_try(struct port *port, uint32_t ring, uint16_t bind_flags)
 		p->umem = NULL;
 		return error;
 	}
-	/* The queue of a socket that has just been closed is free a moment later only: the
-	 * kernel does it in a worker. */
+	/* The kernel releases the queue of a closed socket in a worker, a moment after the
+	 * close. */
 	for (int tries = 0; tries < 200; tries++) {
 		error = xsk_socket__create(&p->xsk, c->ifname, c->queue, p->umem,
 					   c->receives ? &p->rx : NULL, c->sends ? &p->tx : NULL,
 					   &config);
 		if (error != -EBUSY)
 			break;
-		/* A umem serves one attempt. */
+		/* A umem can be used for one attempt only. */
 		p->xsk = NULL;
 		umem_close(p);
 		usleep(1000);
@@ -358,7 +358,7 @@ static int xdp_start(struct port *port)
 		return port_fail(port, EINVAL, "queue %u: at most %d", c->queue, QUEUES_MAX - 1);
 	while (ring < port_option(port, "ring"))
 		ring *= 2;
-	/* Only root may, and before Linux 5.11 root must. */
+	/* Permitted for root only, and required before Linux 5.11. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	libbpf_set_print(NULL);
 	libxdp_set_print(NULL);
@@ -374,7 +374,7 @@ static int xdp_start(struct port *port)
 	if (error)
 		return error;
 	p->fd = xsk_socket__fd(p->xsk);
-	/* Without it the kernel sends 32 frames a call. */
+	/* Without this option the kernel sends 32 frames per call. */
 	if (c->sends)
 		(void)setsockopt(p->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &ring, sizeof(ring));
 	if (port_option(port, "busy-poll"))
@@ -418,7 +418,7 @@ always_inline uint64_t chunk_of(const struct xdp_port *p, uint64_t address)
 	return address & ~(uint64_t)(p->chunk - 1);
 }
 
-/* Takes back what the kernel has sent. */
+/* Takes back the chunks of sent frames. */
 always_inline void complete(struct xdp_port *p)
 {
 	uint32_t at, n;
@@ -433,7 +433,7 @@ always_inline void complete(struct xdp_port *p)
 	p->flying -= n;
 }
 
-/* Frames in the send ring that the kernel has not looked at. */
+/* Returns the frames in the send ring that the kernel has not yet read. */
 always_inline uint32_t waiting(const struct xdp_port *p)
 {
 	return p->tx.cached_prod - __atomic_load_n(p->tx.consumer, __ATOMIC_ACQUIRE);
@@ -447,19 +447,19 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Is there something to be sent that the kernel has to be asked for? */
+/* True if frames wait for a system call. */
 static bool asks(const struct xdp_port *p)
 {
 	return waiting(p) && (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->tx));
 }
 
-/* Asks the kernel to send, with one call. */
+/* Makes the kernel send, with one call. */
 static void ask(struct port *port)
 {
 	struct xdp_port *p = port->priv;
 	int error = sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
 
-	/* EBUSY: the device dropped the frame that the kernel came to last. */
+	/* EBUSY: the device dropped the frame that the kernel read last. */
 	if (error == EBUSY && !p->zerocopy) {
 		p->lost++;
 	} else if (error && error != EAGAIN && error != EBUSY) {
@@ -470,9 +470,9 @@ static void ask(struct port *port)
 }
 
 /*
- * With copying the kernel sends within our calls and only there: call until it has looked at
- * every frame, or the device has been full for STUCK_NS; the next call then goes on. With
- * zero-copy the driver fetches frames on its own, and one call wakes it.
+ * In copy mode the kernel sends only within our calls: repeat the call until the kernel has read
+ * every frame, or the device has been full for STUCK_NS; the next call continues. In zero-copy mode
+ * the driver fetches frames by itself, and one call wakes it.
  */
 static void kick(struct port *port)
 {
@@ -523,7 +523,7 @@ static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 
 	complete(p);
 	room = xsk_prod_nb_free(&p->tx, n);
-	/* The completion ring must have a place for each. */
+	/* The completion ring must have room for every frame. */
 	if (room > p->tx.size - p->flying)
 		room = p->tx.size - p->flying;
 	n = n < room ? n : room;
@@ -549,7 +549,7 @@ static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 
 /* ---- receiving ---------------------------------------------------------------------- */
 
-/* Gives the kernel chunks to receive into; in steps, each of which it sees as a whole. */
+/* Gives the kernel chunks for received frames, all with one update of the ring. */
 static void fill_more(struct xdp_port *p)
 {
 	uint32_t n = xsk_prod_nb_free(&p->fill, p->fill.size), at;
@@ -596,7 +596,7 @@ static void xdp_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
 
-	/* In reverse: what was taken first is on top again. */
+	/* In reverse, so that the first chunk taken is on top again. */
 	for (uint32_t i = n; i-- > 0;)
 		p->stack[p->free++] = chunk_of(p, f[i].handle);
 }

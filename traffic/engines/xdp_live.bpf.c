@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The programs of the engine xdp-live. `live_frame` runs once for each frame that the kernel
- * makes for BPF_PROG_RUN: it writes the next frame of the burst into it, all of it, because
- * pages come back as whoever received them left them, and sends it to the port's interface.
- * `live_sent` learns how many of them the interface took; the kernel shows its structures
- * only to programs under a licence compatible with the GPL, hence this file's.
+ * The programs of the engine xdp-live. `live_frame` runs once per frame that the kernel creates for
+ * BPF_PROG_RUN. It writes the next frame of the burst in full, because recycled pages contain old
+ * data, and redirects it to the port's interface. `live_sent` counts how many frames the interface
+ * took; the kernel shows its structures only to programs under a GPL-compatible licence, which
+ * explains the licence of this file.
  */
 #include <linux/bpf.h>
 
@@ -13,7 +13,7 @@
 
 #include "xdp_live.h"
 
-/* As much of the kernel's types as live_sent reads; libbpf finds the fields by name. */
+/* The parts of the kernel's types that live_sent reads; libbpf locates the fields by name. */
 struct ns_common {
 	unsigned int inum;
 } __attribute__((preserve_access_index));
@@ -33,7 +33,7 @@ struct net_device {
 
 struct live_burst burst;
 
-/* Bytes of the area less one, a power of two less one; set before loading. */
+/* Size of the area minus one, where the size is a power of two; set before loading. */
 const volatile __u32 area_mask;
 
 struct {
@@ -74,9 +74,9 @@ int live_frame(struct xdp_md *ctx)
 }
 
 /*
- * Frames of BPF_PROG_RUN come from a loopback interface, which is number 1 everywhere. The kernel
- * sends them within the call, so that those of another port, or of another process, go by in a
- * call of somebody else.
+ * Frames of BPF_PROG_RUN come from a loopback interface, whose index is 1 in every namespace. The
+ * kernel sends them within the call, so frames of other ports or processes appear in calls of other
+ * threads.
  */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(live_sent, const struct net_device *from, const struct net_device *to, int sent)

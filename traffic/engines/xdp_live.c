@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xdp-live: frames made by the kernel for BPF_PROG_RUN ("live frames"), filled by a BPF
- * program and redirected into the interface: no socket, no skb on our side. Frames are built
- * in the memory of a BPF map; one system call sends a burst. The call alone costs as much as
- * 25 frames (18 us and 0.7 us, Linux 6.18 into a veth), so bursts of 256 and more pay.
+ * xdp-live: the kernel creates frames for BPF_PROG_RUN ("live frames"), and a BPF program fills and
+ * redirects them to the interface: no socket and no skb on our side. Frames are built in the memory
+ * of a BPF map; one system call sends a burst. The call itself costs as much as 25 frames (18 us
+ * and 0.7 us, Linux 6.18 into a veth), so bursts of 256 and more pay off.
  */
 #include "xdp_live.h"
 #include "clock.h"
@@ -28,14 +28,15 @@
 
 struct live_port {
 	struct bpf_object *object;
-	struct bpf_link *link; /* of the program that counts */
+	struct bpf_link *link; /* of the counting program */
 	int prog;
-	int parked, park; /* the program's second place, and the namespace of that: see live_park */
+	int parked, park; /* a second attachment of the program, and its namespace: see live_park */
 	struct live_burst *burst; /* shared with the programs */
 	uint8_t *area;
 	size_t bytes; /* mapped */
-	uint64_t run; /* frames that the program has run for */
-	uint64_t refused_ns; /* when the first frames were not taken, if none ever was */
+	uint64_t run; /* frames for which the program has run */
+	/* when the device refused the first frames, if it has never taken any */
+	uint64_t refused_ns;
 
 	uint32_t free, slots;
 	uint32_t *stack; /* offsets of free frames */
@@ -72,7 +73,7 @@ static void live_close(struct port *port)
 	port->priv = NULL;
 }
 
-/* Frames lie an odd number of cache lines apart, so that they share no cache set. */
+/* Frames are an odd number of cache lines apart, which spreads them over the cache sets. */
 static uint32_t live_stride(uint32_t frame_max)
 {
 	return ((frame_max + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
@@ -131,10 +132,10 @@ static int live_load(struct port *port, uint32_t area)
 }
 
 /*
- * BPF_PROG_RUN puts the program into the kernel's XDP dispatcher for the time of the call,
- * which takes two RCU grace periods (25 ms a call, Linux 6.18), unless it is there already
- * because it is attached somewhere. So it is attached to the loopback interface, always
- * down, of a network namespace made for that.
+ * BPF_PROG_RUN adds the program to the kernel's XDP dispatcher for the duration of the call, which
+ * takes two RCU grace periods (25 ms per call, Linux 6.18), unless the program is already there
+ * because it is attached to an interface. Therefore it is attached to the loopback interface, which
+ * stays down, of a network namespace created for this purpose.
  */
 static int live_park(struct port *port)
 {
@@ -151,7 +152,8 @@ static int live_park(struct port *port)
 	}
 	p->park = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	p->parked = bpf_link_create(p->prog, 1, BPF_XDP, &options);
-	/* We came from there; a failure would mean that all that follows is in the wrong place. */
+	/* This thread started in that namespace; after a failure everything else would run in the
+	 * wrong one. */
 	if (setns(here, CLONE_NEWNET))
 		_exit(70);
 	close(here);
@@ -196,7 +198,7 @@ static int live_start(struct port *port)
 		return error;
 	p->burst->ifindex = ifindex;
 	p->burst->netns = (uint32_t)netns.st_ino;
-	/* A devmap holds the device itself, so the thread that sends may be in any namespace. */
+	/* A devmap refers to the device itself, so the sending thread may be in any namespace. */
 	error = bpf_map_update_elem(bpf_object__find_map_fd_by_name(p->object, "device"), &zero,
 				    &ifindex, BPF_ANY);
 	if (error)
@@ -245,14 +247,14 @@ static void live_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct live_port *p = port->priv;
 
-	/* In reverse: what was taken first is on top again. */
+	/* In reverse, so that the first frame taken is on top again. */
 	for (uint32_t i = n; i-- > 0;)
 		p->stack[p->free++] = (uint32_t)f[i].handle;
 }
 
-#define REFUSED_NS 200000000 /* a ring that is full is emptied sooner */
+#define REFUSED_NS 200000000 /* longer than a full ring needs to drain */
 
-/* Is it certain that the device takes nothing? */
+/* True if the device certainly takes no frames. */
 static bool live_is_refused(struct live_port *p)
 {
 	const uint64_t now = clock_monotonic_ns();
@@ -289,7 +291,7 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 	options.repeat = (int)asked;
 	error = bpf_prog_test_run_opts(p->prog, &options);
 	__atomic_store_n(&b->task, 0, __ATOMIC_RELEASE);
-	/* Where a signal came in between, it is less than was asked for. */
+	/* After a signal it is less than requested. */
 	run = __atomic_load_n(&b->next, __ATOMIC_ACQUIRE);
 	if (unlikely(error)) {
 		errno = -error;

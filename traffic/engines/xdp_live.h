@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What xdp_live.c and its BPF program share: both have it mapped. Plain C types only. */
+/* Shared by xdp_live.c and its BPF program; both map it. Plain C types only. */
 #ifndef SWITCHMARK_XDP_LIVE_H
 #define SWITCHMARK_XDP_LIVE_H
 
 #define LIVE_BURST 4096
-/* A page less the kernel's headroom, tailroom and notes of its own, with some to spare. */
+/* A page minus the kernel's headroom, tailroom and metadata, with a margin. */
 #define LIVE_FRAME_MAX 3072
 
-/* One burst: where each of its frames lies in the area, and how far it has come. */
+/* One burst: the position of each frame in the area, and the progress. */
 struct live_burst {
-	unsigned long long sent; /* frames that the device took, since the start */
-	unsigned int next; /* frames of this burst that the program has run for */
+	unsigned long long sent; /* frames that the device has taken since the start */
+	unsigned int next; /* frames of this burst for which the program has run */
 	unsigned int ifindex;
 	unsigned int netns; /* the inode of the interface's namespace */
 	unsigned int unused;
-	unsigned long long task; /* who runs the program in a call that goes on; 0: nobody */
+	/* the thread that runs the program in the current call; 0: no call */
+	unsigned long long task;
 	struct {
 		unsigned int offset, len;
 	} frames[LIVE_BURST];
