@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: what the agent reads, right or wrong. Nothing of it is carried out: commands are taken and forgotten,
- * a record of undos is read and written anew, and messages come in pieces of any size, whose verb is none.
+ * libFuzzer: the agent's parsers, with valid and invalid data. The requests are not executed:
+ * commands are parsed and dropped, a record of undos is read and written again, and messages with
+ * an unknown verb arrive in pieces of any size.
  */
 #include "serve.c"
 
@@ -47,7 +48,7 @@ static void take_record(const uint8_t *data, size_t size)
 	undos_free(&again);
 }
 
-/* Messages in parts: each one is answered once, by its number. */
+/* Messages in parts: each is answered once, with its number. */
 static void take_messages(struct input *in)
 {
 	static struct agent g;

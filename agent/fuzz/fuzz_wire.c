@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: bytes that a virtual machine sends to `boot`, right or wrong, in pieces of any size.
- * What comes before the first frame that is none goes to those who entered, whole and in order,
- * and nothing else does; after it the machine is no longer listened to.
+ * libFuzzer: valid and invalid bytes from a virtual machine to `boot`, in pieces of any size. The
+ * frames before the first invalid one reach the clients completely and in order, and nothing else
+ * does; after an invalid frame the machine is no longer read.
  */
 #include "boot.c"
 
@@ -26,7 +26,7 @@ static void put(struct bytes *b, const void *from, size_t length)
 	b->length += length;
 }
 
-/* Frames, most of which are right, or whatever bytes there are. */
+/* Creates mostly valid frames, or arbitrary bytes. */
 static void make_stream(struct input *in, struct bytes *stream)
 {
 	static const uint8_t zeros[WIRE_PAYLOAD_MAX];
@@ -63,7 +63,7 @@ static void make_stream(struct input *in, struct bytes *stream)
 	}
 }
 
-/* What each visitor is to get. False if the stream holds what is no frame. */
+/* Computes the data for each visitor. Returns false if the stream contains an invalid frame. */
 static bool expect(const struct bytes *stream, struct bytes expected[VISITORS])
 {
 	size_t at = 0;
@@ -79,7 +79,7 @@ static bool expect(const struct bytes *stream, struct bytes expected[VISITORS])
 			return false;
 		at += sizeof(head);
 		if (stream->length - at < head.length)
-			return true; /* the rest of it never comes */
+			return true; /* the rest of the frame never arrives */
 		head.channel = 0;
 		if (channel < VISITORS && head.kind != WIRE_HELLO) {
 			put(&expected[channel], &head, sizeof(head));
@@ -90,7 +90,7 @@ static bool expect(const struct bytes *stream, struct bytes expected[VISITORS])
 	return true;
 }
 
-/* Lets the visitors read what is there for them. */
+/* Lets the visitors read the available data. */
 static void listen_all(struct machine *m, const int ends[VISITORS], struct bytes got[VISITORS])
 {
 	for (int i = 0; i < VISITORS; i++) {
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		MUST(send(guest[1], stream.at + at, piece, 0) == (ssize_t)piece);
 		at += piece;
-		/* Once more than needed: that nothing is there is no end. */
+		/* One extra read: an empty socket is not an end. */
 		for (int waiting = 1, last = 1; alive && last; last = waiting) {
 			MUST(!ioctl(m.wire.fd, FIONREAD, &waiting));
 			alive = wire_read(&m.wire, take_from_guest, &m);

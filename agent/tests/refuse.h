@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that the kernel refuses, so that what is done then is seen. */
+/* Makes the kernel reject system calls, to test the error handling. */
 #ifndef SWITCHMARK_REFUSE_H
 #define SWITCHMARK_REFUSE_H
 
@@ -15,8 +15,8 @@
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(number), 0, 1),                             \
 		BPF_STMT(BPF_RET | BPF_K, (action))
 
-/* From now on the kernel refuses these calls to this process. And it ends the process at a signal for
- * everybody, or for its whole group: that is never meant. */
+/* From now on the kernel rejects these calls of this process. It also kills the process if it
+ * signals every process or its whole group, which is always an error. */
 static inline bool refuse(const long calls[2], int error)
 {
 	const uint32_t refused = SECCOMP_RET_ERRNO | (uint32_t)error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent does where the kernel refuses something, and what it takes from messages and records. What it
- * does for a client is tested over a pipe: tests/contract/test_agent.py. */
+/* Tests of the agent when the kernel rejects system calls, and of its parsing of messages and
+ * records. tests/contract/test_agent.py tests its requests over a pipe. */
 #include "child.h"
 #include "command.h"
 #include "machine.h"
@@ -29,7 +29,7 @@ static void a_reader_gives_no_more_than_there_is(void)
 	struct reader r = { .at = bytes, .left = sizeof(bytes) };
 	uint32_t length;
 
-	EXPECT(!read_counted(&r, &length)); /* 5 bytes, and there are 3 */
+	EXPECT(!read_counted(&r, &length)); /* 5 bytes expected, 3 left */
 	EXPECT_EQ(length, 0);
 	EXPECT(r.bad);
 	EXPECT_EQ(read_u32(&r), 0);
@@ -38,7 +38,7 @@ static void a_reader_gives_no_more_than_there_is(void)
 	r = (struct reader){ .at = bytes + 4, .left = 3 };
 	EXPECT(!strcmp(read_text(&r), "a"));
 	EXPECT(!r.bad);
-	EXPECT(!strcmp(read_text(&r), "")); /* it has no end */
+	EXPECT(!strcmp(read_text(&r), "")); /* no NUL at the end */
 	EXPECT(r.bad);
 }
 
@@ -60,7 +60,7 @@ static void texts_are_counted_and_end(void)
 	EXPECT(!read_texts(&r, 1));
 	EXPECT(r.bad);
 	r = (struct reader){ .at = bytes + 3, .left = 2 };
-	EXPECT(!read_texts(&r, UINT32_MAX)); /* the last one has no end */
+	EXPECT(!read_texts(&r, UINT32_MAX)); /* no NUL at the end of the last text */
 }
 
 /* ---- records --------------------------------------------------------------------------- */
@@ -121,7 +121,8 @@ static void heard_take(void *context, const struct wire_head *head, const uint8_
 	}
 }
 
-/* An agent, where so many files may be open, and calls are refused if `error` is one. */
+/* Starts an agent with a limit of open files; the kernel rejects some calls if `error` is an
+ * errno. */
 static pid_t agent_start(struct wire *w, rlim_t files, int error)
 {
 	int ends[2];
@@ -188,7 +189,8 @@ static uint32_t number_at(const struct heard *h, size_t at)
 
 static void a_command_without_files_or_process_is_told_with_the_reason(void)
 {
-	/* After 0 to 3, the agent's signals are 4: then stdin, stdout, stderr, and the pipe's two ends. */
+	/* The agent's own descriptors are 0 to 4; then stdin, stdout, stderr, and the two ends of
+	 * the pipe. */
 	enum { FIRST = 5, FILES = 5, FORK = FILES, NONE };
 	static struct wire w;
 
@@ -207,7 +209,7 @@ static void a_command_without_files_or_process_is_told_with_the_reason(void)
 			EXPECT_EQ(number_at(&h, 8), fault == NONE ? 0 :
 						    fault == FORK ? EAGAIN :
 								    EMFILE);
-			/* A batch that failed is not gone on with. */
+			/* The rest of a failed batch is skipped. */
 			m.at[8]++;
 		}
 		writer_free(&m);

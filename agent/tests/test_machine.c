@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init, boot and enter without a machine: what `boot` starts is the guest's side itself. */
+/* Tests of init, boot and enter without a virtual machine: `boot` starts the guest's side
+ * directly. */
 #include "machine.h"
 #include "refuse.h"
 #include "tap.h"
@@ -60,7 +61,7 @@ static pid_t machine_up(int *in)
 	return machine_up_as("guest", in);
 }
 
-/* One that enters and says what it likes. */
+/* Opens a client connection for arbitrary data. */
 static int connect_raw(void)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
@@ -71,7 +72,7 @@ static int connect_raw(void)
 	return fd;
 }
 
-/* Asks for a command, whose words have their NULs. */
+/* Requests a command; the words include their NULs. */
 static void start_raw(int fd, const char *words, size_t length)
 {
 	struct wire_head head = { .length = (uint32_t)length, .kind = WIRE_START };
@@ -93,7 +94,7 @@ static struct visitor visit(char *const argv[])
 		dup2(out[1], STDOUT_FILENO);
 		dup2(err[1], STDERR_FILENO);
 		close(in[1]);
-		close(machine_in); /* whose end is the machine's */
+		close(machine_in); /* closing it ends the machine */
 		exit(enter(socket_path, argv));
 	}
 	close(in[0]);
@@ -195,7 +196,7 @@ static void what_enters_and_is_killed_takes_its_command_along(void)
 	EXPECT_EQ(kill(inside, 0), -1);
 }
 
-/* More than the windows hold, both ways, while the reader takes its time. */
+/* More data than the windows hold, in both directions, with a slow reader. */
 static void much_passes_whole_while_others_come_and_go(void)
 {
 	enum { BYTES = 4 << 20, PIECE = 1 << 16 };
@@ -215,7 +216,7 @@ static void much_passes_whole_while_others_come_and_go(void)
 		in += put > 0 ? (size_t)put : 0;
 		usleep(1000);
 	}
-	for (int i = 0; i < 3; i++) { /* it does not stand in the way of others */
+	for (int i = 0; i < 3; i++) { /* it does not block other clients */
 		struct visitor other = visit(yes);
 
 		close(other.in);
@@ -260,7 +261,7 @@ static void garbage_from_one_who_enters_ends_that_one_only(void)
 
 		for (size_t i = 0; i < sizeof(bytes); i++)
 			bytes[i] = (uint8_t)((seed = seed * 1103515245 + 12345) >> 16);
-		if (round % 2) /* a head that is right, with a payload that is not */
+		if (round % 2) /* a valid head with an invalid payload */
 			memcpy(bytes,
 			       &(struct wire_head){ .length = 100,
 						    .kind = (uint8_t)(round / 2 % WIRE_KINDS),
@@ -276,7 +277,8 @@ static void garbage_from_one_who_enters_ends_that_one_only(void)
 	}
 }
 
-/* It has heard a window full, granted nothing, and is gone: nobody will ever grant. */
+/* The client has read a full window, granted nothing, and disconnected: no grant will ever
+ * follow. */
 static void a_channel_is_free_again_whatever_was_left_unheard(void)
 {
 	static const char words[] = "head\0-c\0"
@@ -341,7 +343,8 @@ static void frames_are_taken_whole_however_they_are_cut(void)
 	wire_close(&b);
 }
 
-/* What was kept is passed on whole, however much of it was written when more came. */
+/* The queued bytes are sent completely and in order, whatever part was already written when more
+ * bytes were added. */
 static void bytes_that_wait_are_passed_on_in_order(void)
 {
 	enum { FRAMES = 3000, MOST = 3000 };
@@ -360,7 +363,7 @@ static void bytes_that_wait_are_passed_on_in_order(void)
 		length %= MOST;
 		EXPECT(wire_put(&a, 1, WIRE_DATA, 1, sent, length));
 		expected += 1 + length;
-		/* Now and then some are read, and some stay. */
+		/* Sometimes some bytes are read, and some stay. */
 		if (i % 50 == 0)
 			EXPECT(wire_read(&b, count_frame, &seen) && wire_flush(&a));
 	}
@@ -402,7 +405,7 @@ static void the_end_of_stdin_ends_the_machine_and_those_inside(void)
 	EXPECT_EQ(WEXITSTATUS(leave(&v)), 125);
 }
 
-/* It may be a socket whose other end only writes no more, as ssh and others leave it. */
+/* stdin may be a socket whose other end is half-closed, for example by ssh. */
 static void the_end_of_a_socket_ends_the_machine(void)
 {
 	char *const argv[] = { (char *)self, (char *)"guest", NULL };
@@ -451,7 +454,7 @@ static void a_machine_that_does_not_start_says_why_by_its_status(void)
 
 /* ---- what the kernel may refuse ----------------------------------------------------- */
 
-/* Boots where calls are refused; the status, and what it says. */
+/* Runs boot with rejected calls; returns its status and its messages. */
 static int boot_refused(const long calls[2], int error, char *text, size_t size)
 {
 	char *const argv[] = { (char *)self, (char *)"guest", NULL };
@@ -500,7 +503,7 @@ static void what_boot_cannot_have_is_named_and_nobody_is_harmed(void)
 	}
 }
 
-/* The frames of one command: its stderr, and the status. */
+/* The result of one command: its stderr, and the status. */
 struct ending {
 	char text[256];
 	size_t length;
@@ -537,7 +540,7 @@ static int count_fds_of(pid_t pid)
 	return n;
 }
 
-/* Each of a command's six ends of pipes may be the one that is refused. */
+/* The kernel rejects any of the six pipe ends of a command. */
 static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 {
 	enum { USED = 300, ENDS = 6, FORK = ENDS, ALL };
@@ -557,7 +560,7 @@ static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 		pid = fork();
 		if (!pid) {
 			dup2(ends[1], 3);
-			close(4); /* for its signals */
+			close(4); /* the signalfd */
 			for (int fd = 5; fd < USED; fd++)
 				dup2(0, fd);
 			if (fault == FORK && !refuse((long[]){ SYS_clone, SYS_clone3 }, EAGAIN))
@@ -567,7 +570,7 @@ static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 		close(ends[1]);
 		wire_open(&w, ends[0]);
 		in.fd = ends[0];
-		EXPECT_EQ(poll(&in, 1, 10000), 1); /* its hello */
+		EXPECT_EQ(poll(&in, 1, 10000), 1); /* the agent's hello */
 		before = count_fds_of(pid);
 		if (fault < ENDS)
 			EXPECT_EQ(prlimit(pid, RLIMIT_NOFILE, &few, NULL), 0);
@@ -580,7 +583,7 @@ static void a_command_without_pipes_or_process_is_refused_with_the_reason(void)
 			EXPECT(strstr(e.text, "no process starts: Too many open"));
 		else if (fault == FORK)
 			EXPECT(strstr(e.text, "no process starts: Resource"));
-		/* What a process had is closed just after its end is told. */
+		/* The files of a process are closed just after its end is reported. */
 		for (int i = 0; i < 1000 && count_fds_of(pid) != before; i++)
 			usleep(1000);
 		EXPECT_EQ(count_fds_of(pid), before);
@@ -624,7 +627,7 @@ static void what_is_at_the_path_and_no_old_socket_stays(void)
 	EXPECT_EQ(boot_at_once(), 70 << 8);
 	EXPECT(!stat(socket_path, &after) && after.st_ino == before.st_ino);
 	close(fd);
-	/* Now nobody listens at it any more. */
+	/* The socket is stale now. */
 	EXPECT_EQ(boot_at_once(), 0);
 	EXPECT(access(socket_path, F_OK));
 }
@@ -660,7 +663,7 @@ static void what_has_taken_the_place_of_the_socket_stays(void)
 	unlink(moved);
 }
 
-/* A machine whose guest sends without being granted anything, while its client reads nothing. */
+/* A guest that sends without grants, while its client reads nothing. */
 static int guest_flood(int fd)
 {
 	static uint8_t bytes[WIRE_PAYLOAD_MAX];
@@ -689,18 +692,18 @@ static void what_waits_for_one_who_does_not_read_has_a_bound(void)
 
 	hung.fd = connect_raw();
 	start_raw(hung.fd, "true", sizeof("true"));
-	EXPECT_EQ(poll(&hung, 1, 10000), 1); /* nothing but a hang-up is asked for */
+	EXPECT_EQ(poll(&hung, 1, 10000), 1); /* only a hang-up is requested */
 	EXPECT(hung.revents & POLLHUP);
 	while ((got = recv(hung.fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
 		heard += (size_t)got;
 	EXPECT(heard < 10 << 20);
 	close(hung.fd);
-	EXPECT_EQ(waitpid(machine, NULL, WNOHANG), 0); /* it goes on */
+	EXPECT_EQ(waitpid(machine, NULL, WNOHANG), 0); /* it is still running */
 	close(in);
 	EXPECT_EQ(machine_pid_end(machine), 0);
 }
 
-/* Becomes process 1 of a namespace; false where that is not allowed. */
+/* Becomes process 1 of a pid namespace; returns false if that is not permitted. */
 static bool process_one(pid_t *pid)
 {
 	const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC;
@@ -712,7 +715,7 @@ static bool process_one(pid_t *pid)
 	return *pid >= 0;
 }
 
-/* As `unshare --pid` makes one, in the mounts of its host. */
+/* Like the first process of `unshare --pid`, in the mounts of its host. */
 static void init_of_a_namespace_changes_nothing(void)
 {
 	int said[2];

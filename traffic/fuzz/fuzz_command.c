@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer: whatever line comes in, it is parsed into a command or refused with a reason. */
+/* libFuzzer: every input line is either parsed into a command or rejected with a reason. */
 #include "command.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: a life of the program. The input chooses a row of commands (open, arm, start, wait,
- * drain, report and all others, in any order) with values that are mostly right, so that ports of
- * null and of UDP over a loopback interface are really opened and threads really run. Whatever the
- * row is, each command has one answer, which is JSON; a report adds up; nothing is left open.
+ * libFuzzer: sessions of the program. The input selects a sequence of commands (open, arm, start,
+ * wait, drain, report and all others, in any order) with mostly valid values, so that ports of null
+ * and of UDP over a loopback interface are really opened and threads really run. For every
+ * sequence, each command has exactly one JSON answer, the counters of a report are consistent, and
+ * nothing is left open.
  */
 #include "clock.h"
 #include "control.h"
@@ -29,10 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { COMMANDS_MAX = 24, PORTS = 4, TASKS = 6, THREADS = 3 };
 
-static bool network; /* a loopback interface of our own */
+static bool network; /* a private loopback interface is available */
 static struct clock shared_clock;
 
-/* The next command, and how many tasks the last `open` had. */
+/* The next command, and the number of tasks of the last `open`. */
 struct script {
 	struct input in;
 	char line[1 << 16];
@@ -51,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct script *s, const ch
 	MUST(s->length < sizeof(s->line));
 }
 
-/* One of some numbers. */
+/* Returns one of several numbers. */
 static double choose_number(struct script *s, const double *numbers, uint32_t count)
 {
 	return numbers[choose(&s->in, count)];
@@ -70,13 +71,13 @@ static const char *choose_word(struct script *s, const char *const *words, uint3
 	choose_word(s, (const char *const[]){ __VA_ARGS__ },                                       \
 		    sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 
-/* True once in `n` times; false where the input is used up. */
+/* Returns true once in `n` times; false after the end of the input. */
 static bool once_in(struct script *s, uint32_t n)
 {
 	return choose(&s->in, n) == n - 1;
 }
 
-/* A name of up to 255 characters, of one to four bytes each. */
+/* Writes a name of up to 255 characters, of one to four bytes each. */
 static void say_text(struct script *s)
 {
 	uint32_t count = (uint32_t)take(&s->in, 1);
@@ -93,13 +94,13 @@ static void say_text(struct script *s)
 		else if (v < 0xff)
 			say(s, "\xf0\x9f\x98%c", (int)(0x80 | low));
 		else
-			say(s, "\xff"); /* no character at all */
+			say(s, "\xff"); /* not a valid character */
 	}
 }
 
 static void say_port(struct script *s, uint32_t i)
 {
-	/* Neighbours are each other's peer, or all are their own. */
+	/* Ports are peers in pairs, or each port is its own peer. */
 	uint32_t peer = once_in(s, 8) ? i : i ^ 1;
 	const char *engine = network ? WORD(s, "null", "udp", "udp-mmsg", "udp-mmsg", "null") :
 				       "null";
@@ -205,7 +206,7 @@ static void say_address(struct script *s)
 	say(s, "}");
 }
 
-/* Addresses of any kind, so that an announcement is longer than what many a port was opened for. */
+/* Addresses of any kind, so that an announcement may be too long for a port. */
 static void say_announced(struct script *s)
 {
 	static const char *const kinds[] = {
@@ -267,7 +268,7 @@ static void say_arm(struct script *s)
 	say(s,
 	    "{\"cmd\":\"arm\",\"run\":%u,\"touch\":\"%s\",\"longest_ns\":%.0f,\"interval_ns\":1000000",
 	    7 + choose(&s->in, 2), WORD(s, "header", "none", "full"), NUMBER(s, 1e8, 1, 1e10));
-	if (!once_in(s, 32)) /* measuring it takes 50 ms */
+	if (!once_in(s, 32)) /* calibrating the clock takes 50 ms */
 		say(s, ",\"clock\":{\"ticks\":%llu,\"ns\":%llu,\"hz\":%llu}",
 		    (unsigned long long)shared_clock.ticks0, (unsigned long long)shared_clock.ns0,
 		    (unsigned long long)shared_clock.hz);
@@ -297,7 +298,7 @@ static void say_waiting(struct script *s, const char *verb)
 	    NUMBER(s, 20, 0, 1, 5), NUMBER(s, 0, 1, 2));
 }
 
-/* As a trial goes; then a command more or less. */
+/* The usual sequence of a trial; sometimes with a command missing or added. */
 static void say_command(struct script *s, uint32_t number)
 {
 	static const char *const verbs[] = { "ready", "wait", "stop", "drain", "report", "close" };
@@ -343,7 +344,7 @@ static void say_command(struct script *s, uint32_t number)
 	}
 }
 
-/* ---- what comes of it --------------------------------------------------------------- */
+/* ---- checks of the answers ------------------------------------------------------------- */
 
 static json_int_t sum_of(const json_t *list, int column)
 {
@@ -371,7 +372,7 @@ static void check_received(const json_t *r)
 	json_int_t frames = member(r, "frames"), distinct = sum_of(json_object_get(r, "flows"), 0);
 
 	MUST(sum_of(json_object_get(r, "intervals"), -1) == frames);
-	MUST(distinct == frames || distinct == 0); /* with touch none no flow is told apart */
+	MUST(distinct == frames || distinct == 0); /* with touch none flows are not distinguished */
 	MUST(member(r, "late") <= frames && member(r, "after_drain") >= 0);
 	MUST(member(r, "empty_polls") <= member(r, "polls"));
 	MUST(member(r, "early") <= frames);

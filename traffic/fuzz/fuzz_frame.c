@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: whatever bytes come in, frame_parse reads none beyond them; a frame that was
- * built is parsed into what it was built from, and no single bit of its payload can change
- * without being seen.
+ * libFuzzer: frame_parse never reads beyond the given bytes; a built frame is parsed into the
+ * values it was built from, and every change of a single payload bit is detected.
  */
 #include "input.h"
 #include "judge.h"
@@ -16,7 +15,7 @@ enum { FUZZ_RUN = 0x5357424d };
 
 static void parse_anything(const uint8_t *data, size_t size)
 {
-	/* Exactly as long as the frame, so that the sanitizer sees a byte too far. */
+	/* Exactly as long as the frame, so that the sanitizer detects an overrun. */
 	uint8_t *copy = malloc(size + !size);
 	struct frame f = { .data = copy, .len = (uint32_t)size };
 
@@ -28,7 +27,7 @@ static void parse_anything(const uint8_t *data, size_t size)
 			memcpy(copy, data, size);
 			(void)frame_parse(copy, (uint32_t)size, FUZZ_RUN, &out, (enum touch)touch,
 					  headless);
-			/* With the run id in place it gets further: behind a tag, in a tunnel. */
+			/* With the run id in place the parser goes further: a tag, a tunnel. */
 			for (size_t at = headless ? 0 : 42; at + 4 <= size && at <= 46; at += 4)
 				store32(copy + at, net32(FUZZ_RUN));
 			for (int kind = 0; size && !headless && data[size - 1] & 1 && kind < 4;
@@ -59,7 +58,7 @@ static void build_and_parse(struct input *in)
 			     .inner_v6 = !vlan && (flags & 40) == 40 };
 	const uint32_t least = headless ? PAYLOAD_BYTES : frame_least(&a);
 	const uint32_t len = least + (uint32_t)take(in, 2) % (FRAME_BYTES_MAX - least);
-	/* No run is what a tunnel's header begins with. */
+	/* No run id equals the first word of a VXLAN header. */
 	const uint32_t run = (uint32_t)take(in, 4) | 1u << 28, seq = (uint32_t)take(in, 4);
 	const uint16_t flow = take(in, 2) % FLOW_MAX;
 	const uint8_t phase = (uint8_t)(take(in, 1) % PHASE_ANNOUNCE);
@@ -94,7 +93,7 @@ static void build_and_parse(struct input *in)
 		if (!headless)
 			frame_reflect(&f);
 	}
-	/* A frame of another run is foreign, and a changed one is not ours. */
+	/* A frame of another run is foreign, and a changed frame is corrupt or foreign. */
 	MUST(frame_parse(copy, len, run ^ 1, &out, touch, headless) == FRAME_FOREIGN);
 	if (!headless) {
 		at = t.payload_at +

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a fuzzer makes its choices from. */
+/* The source of a fuzzer's choices. */
 #ifndef SWITCHMARK_FUZZ_INPUT_H
 #define SWITCHMARK_FUZZ_INPUT_H
 
@@ -12,7 +12,7 @@
 			__builtin_trap();                                                          \
 	} while (0)
 
-/* The next bytes of the input; zeros when it is used up. */
+/* The rest of the input; zeros after its end. */
 struct input {
 	const uint8_t *data;
 	size_t left;
@@ -32,7 +32,7 @@ static inline uint64_t take(struct input *in, size_t bytes)
 	return v;
 }
 
-/* A number below n. */
+/* Returns a number below n. */
 static inline uint32_t choose(struct input *in, uint32_t n)
 {
 	return (uint32_t)take(in, 1) % n;

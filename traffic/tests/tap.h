@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A test that says what it is: TAP for meson, and a macro or two. */
+/* TAP output for meson, and test macros. */
 #ifndef SWITCHMARK_TAP_H
 #define SWITCHMARK_TAP_H
 
@@ -29,7 +29,7 @@ static bool tap_failed;
 		}                                                                                  \
 	} while (0)
 
-/* Runs one test function; its name is the sentence. */
+/* Runs one test function; the function's name is the description. */
 #define TEST(function)                                                                             \
 	do {                                                                                       \
 		tap_failed = false;                                                                \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program is told and tells, signals, and what a server sends back; without a socket. */
+/* Tests of commands and answers, signals, and the frames that a server sends back; without a
+ * socket. */
 #include "clock.h"
 #include "control.h"
 #include "judge.h"
@@ -55,12 +56,12 @@ static void what_is_no_character_is_mended(void)
 	} cases[] = {
 		{ "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
 		  "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80" },
-		{ "\xe2\x82", "??" }, /* cut */
+		{ "\xe2\x82", "??" }, /* truncated */
 		{ "\xe2\x82,", "??," },
 		{ "\x80x\xff\xfe", "?x??" },
-		{ "\xc0\xaf", "??" }, /* longer than needed */
+		{ "\xc0\xaf", "??" }, /* overlong */
 		{ "\xe0\x80\x80", "???" },
-		{ "\xed\xa0\x80", "???" }, /* half of a pair */
+		{ "\xed\xa0\x80", "???" }, /* half of a surrogate pair */
 		{ "\xf4\x90\x80\x80", "????" }, /* beyond Unicode */
 		{ "\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf" },
 	};
@@ -104,7 +105,8 @@ static void note_drops(struct port *port)
 	drops_noted++;
 }
 
-/* Else one that wraps between two looks, at the start of a phase and at its report, loses 2^32. */
+/* Without this reading a counter that wraps around between the start of a phase and its report
+ * loses 2^32. */
 static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 {
 	struct session *c = aligned_alloc(_Alignof(struct session), sizeof(*c));
@@ -143,7 +145,7 @@ static void the_first_reason_of_a_failure_stays(void)
 	EXPECT(port.failed && !strcmp(port.why, "no device 1"));
 }
 
-/* ---- a port whose frames come back, and a task on it ------------------------------- */
+/* ---- a looped port with a task ----------------------------------------------------- */
 
 struct bench {
 	struct port port;
@@ -185,7 +187,7 @@ static void bench_free(struct bench *b)
 	free(b);
 }
 
-/* Sends a test frame, shorter by `less` than the smallest. */
+/* Sends a test frame, `less` bytes shorter than the minimum. */
 static void bench_send(struct bench *b, uint32_t run, uint16_t flow, uint8_t phase, uint32_t seq,
 		       uint64_t ns, uint32_t less)
 {
@@ -200,7 +202,7 @@ static void bench_send(struct bench *b, uint32_t run, uint16_t flow, uint8_t pha
 	EXPECT_EQ(b->port.tx(&b->port, &f, 1), 1);
 }
 
-/* A station that a switch has learnt must not seem to have moved. */
+/* A server must not make a switch believe that a learnt station has moved. */
 static void a_server_sends_back_frames_of_its_flows_and_no_others(void)
 {
 	struct bench *b = bench_make(ROLE_SERVER);
@@ -221,9 +223,9 @@ static void a_server_sends_back_frames_of_its_flows_and_no_others(void)
 	task_begin(&b->task);
 	for (uint32_t i = 0; i < 3; i++) {
 		bench_send(b, 9, i + 4, PHASE_MEASURED, i, 0, 0);
-		bench_send(b, 8, i + 4, PHASE_MEASURED, i, 0, 0); /* of somebody else */
+		bench_send(b, 8, i + 4, PHASE_MEASURED, i, 0, 0); /* of another run */
 		bench_send(b, 9, i + 4, PHASE_MEASURED, i, 0,
-			   18); /* as long as an ARP request is */
+			   18); /* the length of an ARP request */
 		bench_send(b, 9, i + 4, PHASE_ANNOUNCE, i, 0, 0);
 		bench_send(b, 9, i + 1, PHASE_MEASURED, i, 0, 0); /* for another server */
 		bench_send(b, 9, i + 7, PHASE_MEASURED, i, 0, 0);
@@ -278,11 +280,11 @@ static void frames_that_come_before_they_were_sent_are_counted(void)
 	EXPECT_EQ(latency.count, 3);
 	EXPECT_EQ(latency.min, 0);
 	EXPECT_EQ(earliest.count, 3);
-	EXPECT_EQ(earliest.max, 0); /* they came with the first look */
+	EXPECT_EQ(earliest.max, 0); /* they arrived before the first poll */
 	bench_free(b);
 }
 
-/* A period of more ticks than there are numbers: a burst in it is none in a second. */
+/* A period of more ticks than 64 bits: no burst is due within a second. */
 static void a_rate_may_be_as_low_as_it_likes(void)
 {
 	struct bench *b = bench_make(ROLE_SENDER);
@@ -311,7 +313,7 @@ static void a_rate_may_be_as_low_as_it_likes(void)
 
 /* ---- commands --------------------------------------------------------------------- */
 
-/* Members of all widths with their highest numbers, side by side in their structs. */
+/* Numbers of all widths with their maximum values, in adjacent fields of their structs. */
 static void a_number_of_a_command_fills_its_field_and_no_other(void)
 {
 	static struct command command;
@@ -339,7 +341,7 @@ static void a_number_of_a_command_fills_its_field_and_no_other(void)
 
 /* ---- announcements ---------------------------------------------------------------- */
 
-/* A receiver on a port that sends back what it announces. */
+/* A receiver on a looped port, which receives its own announcements. */
 static struct session *announcer_make(struct bench *b, const struct address *a)
 {
 	struct session *c = aligned_alloc(_Alignof(struct session), sizeof(*c));
@@ -365,7 +367,7 @@ static void announcer_free(struct session *c, struct bench *b)
 	bench_free(b);
 }
 
-/* Of addresses of every kind: does what is announced come back whole, or is it refused? */
+/* For addresses of every kind: the announcement is received intact, or rejected. */
 static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 {
 	for (uint32_t kind = 0; kind < 16; kind++) {
@@ -386,7 +388,7 @@ static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 
 			b->port.engine->close(&b->port);
 			b->port.config.frame_max = longest;
-			b->port.completes_sums = kind & 4; /* which it does of no tunnel */
+			b->port.completes_sums = kind & 4; /* not for tunnels */
 			EXPECT_EQ(port_open(&b->port), 0);
 			c = announcer_make(b, &a);
 			EXPECT_EQ(!session_arm(c, &arm_plan), fits);
@@ -404,7 +406,7 @@ static void an_announcement_is_as_short_as_frames_of_the_port_or_refused(void)
 	}
 }
 
-/* A sender that is 50 s late with 3 * 10^9 frames, and another core's as much. */
+/* A sender with 3 * 10^9 frames, all 50 s late, and another core with the same. */
 static void a_sum_of_nanoseconds_has_more_than_64_bits(void)
 {
 	static struct histogram h;
@@ -425,7 +427,7 @@ static void a_sum_of_nanoseconds_has_more_than_64_bits(void)
 
 /* ---- signals ---------------------------------------------------------------------- */
 
-/* One that comes between the last look and the wait: here, before both. */
+/* A signal between the last check and the wait: sent before both here. */
 static void a_signal_is_not_lost_before_the_wait(void)
 {
 	int ends[2], status = -1;
@@ -454,7 +456,7 @@ static void a_signal_is_not_lost_before_the_wait(void)
 	close(ends[1]);
 }
 
-/* A program that opens a port in a network namespace of that path. */
+/* A program that opens a port in the network namespace `netns`. */
 static pid_t serve_open(const char *netns, const int ends[2], bool (*before)(void))
 {
 	pid_t pid = fork();
@@ -469,11 +471,11 @@ static pid_t serve_open(const char *netns, const int ends[2], bool (*before)(voi
 		"{\"cmd\":\"open\",\"ports\":[{\"engine\":\"null\",\"netns\":\"%s\"}],\"threads\":"
 		"[{\"tasks\":[{\"role\":\"sender\",\"ports\":[0]}]}]}\n",
 		netns);
-	usleep(100000); /* too early a signal only makes the test easier */
+	usleep(100000); /* an earlier signal only makes the test easier */
 	return pid;
 }
 
-/* How a process ended within ten seconds; else it is killed, and -1. */
+/* Returns how a process ended within ten seconds; otherwise kills it and returns -1. */
 static int ended_as(pid_t pid)
 {
 	int status = -1;
@@ -489,7 +491,7 @@ static int ended_as(pid_t pid)
 	return status;
 }
 
-/* A FIFO that nobody writes to is opened for ever, as a device whose other end never comes. */
+/* Opening a FIFO without a writer blocks forever, like a device whose other end never appears. */
 static void signals_and_the_end_of_stdin_reach_an_open_that_waits(void)
 {
 	char folder[] = "/tmp/switchmark-control-XXXXXX", path[64];
@@ -501,7 +503,8 @@ static void signals_and_the_end_of_stdin_reach_an_open_that_waits(void)
 		int ends[2];
 		pid_t pid;
 
-		/* `pipe` tells its end only by a hang-up, a socket's may still read. */
+		/* A pipe reports its end only as a hang-up; a half-closed socket may still be
+		 * readable. */
 		EXPECT_EQ(how == 3 ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends), 0);
 		pid = serve_open(path, ends, NULL);
 		close(ends[0]);
@@ -526,7 +529,7 @@ static void sleep_on(int number)
 		pause();
 }
 
-/* Its ports cannot be entered, and no signal makes that fail. */
+/* Entering the port's namespace blocks, and no signal interrupts it. */
 static bool setns_sleeps(void)
 {
 	struct sock_filter code[] = {
@@ -565,7 +568,7 @@ static void *wait_for_ever(void *argument)
 	return NULL;
 }
 
-/* What /proc says of a thread. */
+/* Returns the permitted capabilities of a thread, from /proc. */
 static unsigned long long permitted_to(pid_t thread)
 {
 	unsigned long long permitted = 0;
@@ -581,7 +584,7 @@ static unsigned long long permitted_to(pid_t thread)
 	return permitted;
 }
 
-/* In a process that may anything: in a namespace of users if need be. */
+/* Runs in a process with all privileges, in a user namespace if necessary. */
 static int others_dropped(void)
 {
 	atomic_int threads[3] = { 0 };
@@ -619,7 +622,7 @@ static void threads_of_libraries_lose_their_privileges(void)
 	EXPECT_EQ(others_dropped_apart(), 0);
 }
 
-/* Where a page is, as the kernel tells; -1 where it does not. */
+/* Returns the NUMA node of a page; -1 if the kernel does not report it. */
 static int node_of_page(void *page)
 {
 	int node = -1;
@@ -627,7 +630,7 @@ static int node_of_page(void *page)
 	return syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0) ? -1 : node;
 }
 
-/* What is opened and armed for a thread is written on its CPU, and so is on the node of it. */
+/* The memory of a thread is first written on its CPU, and so is on that CPU's node. */
 static void memory_is_on_the_node_of_the_cpu_that_it_is_written_on(void)
 {
 	cpu_set_t all, before, after;
@@ -656,8 +659,7 @@ static void memory_is_on_the_node_of_the_cpu_that_it_is_written_on(void)
 	EXPECT_EQ(cpu_move(-1, &before), -1);
 }
 
-/* A socket for each of four flows, two of each sender: no sender changes where the other's
- * leave. */
+/* One socket per flow, four flows, two senders: no sender changes the sockets of the other. */
 static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 {
 	for (uint32_t i = 0; i < 2; i++) {
@@ -669,7 +671,7 @@ static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 		memset(c, 0, sizeof(*c));
 		memset(tasks, 0, 2 * sizeof(*tasks));
 		c->ports[0] = b->port;
-		c->ports[0].first_flow = 1; /* of a trial before */
+		c->ports[0].first_flow = 1; /* left by a previous trial */
 		c->port_count = 1;
 		c->task_count = 2;
 		c->tasks = tasks;
@@ -699,7 +701,7 @@ static void two_senders_of_a_port_leave_each_other_their_sockets(void)
 	}
 }
 
-/* Memory that nobody has written to is not there, and would be where it is first written. */
+/* Memory is allocated at the first write, on the node of the writing CPU. */
 static void memory_is_written_where_it_is_asked_for(void)
 {
 	const size_t bytes = 4 << 20, page = 4096;

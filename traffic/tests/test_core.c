@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames, clock, histogram, sequence numbers and the loop, without a socket. */
+/* Tests of frames, clock, histogram, sequence numbers and the loop, without a socket. */
 #include "clock.h"
 #include "histogram.h"
 #include "judge.h"
@@ -19,7 +19,7 @@ static const struct address address = {
 	.dst_port = 20001,
 };
 
-/* The Internet checksum as RFC 1071 describes it, written the slow way. */
+/* The Internet checksum of RFC 1071, in the simplest form. */
 static uint16_t reference_checksum(const uint8_t *data, size_t len, uint32_t sum)
 {
 	for (size_t i = 0; i + 1 < len; i += 2)
@@ -96,22 +96,22 @@ static void every_flipped_bit_is_found(void)
 			build(frame, 90, 0, 5, 99, TOUCH_FULL);
 			frame[byte] ^= (uint8_t)(1 << bit);
 			found = frame_parse(frame, 90, 0xdeadbeef, &p, TOUCH_FULL, false);
-			/* MACs, TTL, IP identification and checksum are a switch's to change; of
-			 * all the rest a frame is no longer ours, or it is corrupt. */
+			/* A switch may change MACs, TTL, IP identification and checksum; after any
+			 * other change the frame is foreign or corrupt. */
 			if (byte < 12 || byte == 15 || (byte >= 18 && byte < 23) || byte == 24 ||
 			    byte == 25)
 				EXPECT_EQ(found, FRAME_OURS);
 			else
 				EXPECT(found != FRAME_OURS);
-			/* A corrupt frame still says which flow it was of, unless that is what
-			 * broke. */
+			/* A corrupt frame still has its flow number, unless the changed bit is in
+			 * it. */
 			if (found == FRAME_CORRUPT && byte != 46 && byte != 47)
 				EXPECT_EQ(p.flow, 77);
 		}
 	}
 }
 
-/* What is left to a device is the pseudo header's sum, and what it makes of that is right. */
+/* For a device the frame contains the pseudo-header sum, and the completed checksum is correct. */
 static void a_device_completes_what_was_left_to_it(void)
 {
 	const uint32_t lens[] = { 64, 65, 1514 };
@@ -133,7 +133,8 @@ static void a_device_completes_what_was_left_to_it(void)
 		template_leave_sum(&t);
 		template_set(&t, 0xdeadbeef, 77, PHASE_MEASURED);
 		frame_write(frame, &t, 4, net, time_sum(net), touch, false, false, true);
-		/* Some complete it in the memory that the next frame is written into. */
+		/* Some devices complete the checksum in place, in memory that the next frame
+		 * reuses. */
 		memset(udp + 6, 0xa5, 2);
 		frame_write(frame, &t, 5, net, time_sum(net), touch, false, true, true);
 		EXPECT_EQ(frame_parse(frame, len, 0xdeadbeef, &p, touch, false), FRAME_CORRUPT);
@@ -164,12 +165,12 @@ static void a_device_that_has_checked_is_believed(void)
 	frame[50] ^= 1;
 	EXPECT_EQ(judged(frame, DEVICE_SUM_GOOD), FRAME_OURS);
 	EXPECT_EQ(judged(frame, DEVICE_SUM_UNKNOWN), FRAME_CORRUPT);
-	/* But not where there is nothing to check. */
+	/* Except in a frame without a checksum. */
 	memset(frame + 40, 0, 2);
 	EXPECT_EQ(judged(frame, DEVICE_SUM_GOOD), FRAME_CORRUPT);
 }
 
-/* Nanoseconds of a clock that is fast by 50 in a million, in ticks of 3 GHz; read to 0.1 us. */
+/* Nanoseconds of a clock that is 50 ppm fast, for ticks of 3 GHz; with a resolution of 0.1 us. */
 static uint64_t other_clock(uint64_t ticks)
 {
 	return 1700000000000000000u + (uint64_t)((double)(ticks - 1000) / 3 * 1.00005) +
@@ -184,7 +185,7 @@ static void another_clock_is_followed(void)
 	for (uint32_t i = 0; i < 400; i++) {
 		ticks = 1000 + i * 30000011ull; /* 10 ms */
 		if (i == 300)
-			set = 3000000000; /* somebody sets it */
+			set = 3000000000; /* the clock is stepped */
 		if (i >= 2 && i != 300) {
 			uint64_t then = ticks - 7000000; /* between the last pair and now */
 			int64_t off =
@@ -196,8 +197,8 @@ static void another_clock_is_followed(void)
 	}
 }
 
-/* A port that rests between trials reads its clock again after a minute, in which the clock was
- * set by 50 ms; later NTP slews it, by 400 in a million. */
+/* A port reads its clock again after a pause of a minute, in which the clock was set by 50 ms;
+ * later NTP slews it by 400 ppm. */
 static void another_clock_is_followed_through_pauses_and_slews(void)
 {
 	struct clock_fit fit = { 0 };
@@ -213,15 +214,15 @@ static void another_clock_is_followed_through_pauses_and_slews(void)
 								(uint64_t)(slew - less)) -
 				  then);
 
-		/* Not that of the pause, which nobody can know, nor the slew's first two
-		 * seconds. */
+		/* Except the pause, whose step is unknown, and the first two seconds of the
+		 * slew. */
 		if (i >= 2 && i != 300 && (i < 600 || i > 820))
 			EXPECT(off > -1500 && off < 1500); /* 0.5 us */
 		clock_fit_add(&fit, other_clock(ticks) + set + (uint64_t)slew, ticks, 3e9);
 	}
 }
 
-/* What frame_parse leaves to a switch, headers_agree does not. */
+/* Changes that frame_parse allows to a switch, headers_agree detects. */
 static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
 {
 	struct address expected = address;
@@ -260,7 +261,7 @@ static void a_router_lowers_the_ttl_that_was_promised(void)
 	build(frame, 60, 0, 5, 99, TOUCH_FULL);
 	EXPECT(!headers_agree(frame, 60, &t));
 	ip[8]--;
-	EXPECT(!headers_agree(frame, 60, &t)); /* the checksum is that of before */
+	EXPECT(!headers_agree(frame, 60, &t)); /* the checksum is the old one */
 	ip[10]++;
 	EXPECT(checksums_are_right(frame, 0) && headers_agree(frame, 60, &t));
 }
@@ -283,7 +284,7 @@ static void what_a_kernel_numbers_is_no_broken_promise(void)
 			EXPECT(!id || !headers_agree(frame, 64, &t));
 			frame_clear_identification(frame);
 			EXPECT(headers_agree(frame, 64, &t));
-			/* One that was wrong stays wrong. */
+			/* A wrong checksum stays wrong. */
 			store16(ip + 4, (uint16_t)id);
 			ip[11] ^= 4;
 			frame_clear_identification(frame);
@@ -321,8 +322,8 @@ static void checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff(void)
 {
 	uint8_t frame[HEAD_BYTES];
 
-	/* RFC 768: 0 would mean that there is none. Over all sequence numbers of a 16-bit word
-	 * every sum occurs. */
+	/* RFC 768: 0 means no checksum. Over all sequence numbers of a 16-bit word every sum
+	 * occurs. */
 	for (uint32_t seq = 0; seq < 65536; seq++) {
 		build(frame, 60, 0, seq, 0, TOUCH_HEADER);
 		if (!(frame[40] | frame[41])) {
@@ -334,7 +335,7 @@ static void checksum_of_a_payload_that_sums_to_zero_is_sent_as_ffff(void)
 
 static void histogram_indices_are_those_of_hdrhistogram(void)
 {
-	/* Computed by HdrHistogram (lowest 1, highest 10^11, 3 digits). */
+	/* Values computed by HdrHistogram (lowest 1, highest 10^11, 3 digits). */
 	const struct {
 		uint64_t ns;
 		uint32_t index;
@@ -366,7 +367,7 @@ static void histogram_counts_what_is_beyond_it_as_the_highest(void)
 	EXPECT_EQ(h.max, HISTOGRAM_HIGHEST);
 }
 
-/* A brute-force model: every number that came, in order. */
+/* A brute-force model: a list of all numbers in order of arrival. */
 static void sequence_counts_agree_with_a_list_of_all_that_came(void)
 {
 	enum { NUMBERS = 3000, BITS = 4096 };
@@ -434,7 +435,7 @@ static void a_frame_older_than_the_window_is_said_to_be(void)
 	EXPECT_EQ(s.distinct, 3);
 }
 
-/* Of 10000 frames one is lost, and another comes twice, too late to be known again. */
+/* Of 10000 frames one is lost, and another one arrives twice, the second time beyond the window. */
 static void a_duplicate_older_than_the_window_hides_no_loss(void)
 {
 	static uint64_t window[4096 / 64];
@@ -447,11 +448,11 @@ static void a_duplicate_older_than_the_window_hides_no_loss(void)
 	sequence_add(&s, 3);
 	sequence_settle(&s);
 	EXPECT_EQ(s.distinct, 9999);
-	EXPECT_EQ(s.beyond, 1); /* it may be the one that lacks */
+	EXPECT_EQ(s.beyond, 1); /* it may be the missing one */
 	EXPECT_EQ(s.duplicated, 0);
 	sequence_add(&s, 4);
 	sequence_settle(&s);
-	EXPECT_EQ(s.beyond, 1); /* no more than one lacks */
+	EXPECT_EQ(s.beyond, 1); /* only one is missing */
 	EXPECT_EQ(s.duplicated, 1);
 }
 
@@ -462,7 +463,7 @@ static void where_none_is_missing_an_old_frame_is_a_duplicate(void)
 
 	sequence_reset(&s);
 	for (uint32_t i = 0; i < 10000; i++)
-		if (i != 9990) /* the window knows that this one has not come */
+		if (i != 9990) /* the window knows that this number is missing */
 			sequence_add(&s, i);
 	sequence_add(&s, 3);
 	sequence_settle(&s);
@@ -482,7 +483,7 @@ static void the_clock_agrees_with_the_kernels(void)
 	now = clock_ns(&c, clock_ticks());
 	after = clock_monotonic_ns();
 	EXPECT(now + 20000 > before && now < after + 20000);
-	/* There and back: to the nanosecond of a tick. */
+	/* A round trip is exact to the nanoseconds of a tick. */
 	EXPECT(llabs((long long)(clock_ns(&c, clock_at(&c, now)) - now)) <= 2);
 }
 
@@ -500,7 +501,7 @@ struct bench {
 	struct frame_template *template;
 };
 
-/* A sender and a receiver on one looped port; the port takes `take` frames at a time. */
+/* A sender and a receiver on one looped port; tx takes `take` frames at a time. */
 static struct bench *bench_make(double rate_pps, uint32_t burst, uint64_t duration_ns,
 				uint64_t take)
 {
@@ -595,7 +596,7 @@ static void a_paced_sender_sends_exactly_what_was_asked(void)
 
 		bench_run(b);
 		EXPECT_EQ(b->tasks[0].sender.intended, cases[i].frames);
-		/* A machine that takes the core away at the very end leaves some of it unsent. */
+		/* A host that takes the CPU away at the very end leaves some frames unsent. */
 		EXPECT(b->tasks[0].sender.sent <= cases[i].frames);
 		EXPECT(b->tasks[0].sender.sent >= cases[i].frames / 2);
 		EXPECT_EQ(b->tasks[1].receiver.rx, b->tasks[0].sender.sent);
@@ -619,7 +620,7 @@ static void a_port_that_takes_part_of_a_burst_loses_nothing(void)
 	bench_free(b);
 }
 
-/* Coordinated omission: a sender held up for 20 ms does not make latency look good. */
+/* Coordinated omission: a sender that stalls for 20 ms must not improve the latency. */
 static void latency_counts_from_when_a_frame_should_have_left(void)
 {
 	struct bench *b = bench_make(10000, 1, 100000000, 0);
@@ -634,8 +635,8 @@ static void latency_counts_from_when_a_frame_should_have_left(void)
 		b->tasks[0].step(&b->tasks[0], clock_ticks());
 		b->tasks[1].step(&b->tasks[1], clock_ticks());
 	}
-	/* 20 ms at 10 kpps: 200 frames should have left meanwhile, each as late as it is. */
-	EXPECT(b->tasks[0].sender.sent >= 600); /* a busy machine may cut the end off */
+	/* 20 ms at 10 kpps: 200 frames were due during the stall, each with its full delay. */
+	EXPECT(b->tasks[0].sender.sent >= 600); /* a busy host may cut the end off */
 	EXPECT(b->latency.max >= 19000000);
 	EXPECT(b->latency.sum >= 200ull * 19000000 / 2);
 	EXPECT(clock_ns(&b->clock, b->clock.ticks0 + b->tasks[0].sender.lag_max) - b->clock.ns0 >=
@@ -643,8 +644,8 @@ static void latency_counts_from_when_a_frame_should_have_left(void)
 	bench_free(b);
 }
 
-/* Steps the sender alone, by a clock of our own; returns how many frames it sent, and notes by
- * flow how many of them had which length, and when the first and the last one were due. */
+/* Steps only the sender, by a simulated clock. Returns the number of frames sent, counts them by
+ * flow and length, and records when the first and the last one were due. */
 static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, uint64_t *last)
 {
 	const uint64_t step = (b->window.end - b->window.start) / 4096;
@@ -677,7 +678,7 @@ static uint32_t drive(struct bench *b, uint32_t counts[4][3], uint64_t *first, u
 	return sent;
 }
 
-/* Flows take sizes in turn, and no flow has a size of its own. */
+/* The sizes rotate over the flows, so that no flow always has the same size. */
 static void every_flow_gets_the_whole_mix(void)
 {
 	static const uint32_t lens[] = { 60, 60, 590, 1514 };
@@ -706,7 +707,7 @@ static void every_flow_gets_the_whole_mix(void)
 	}
 }
 
-/* So do sub-flows in turn, however many there are: of sizes 0 to 3 each has its share. */
+/* Sequential sub-flows also get all sizes 0 to 3 in equal shares, whatever their number. */
 static void every_sub_flow_gets_the_whole_mix(void)
 {
 	enum { SIZES = 4, COUNT_MAX = 8, FLOWS_MAX = 3, TURNS = 12 };
@@ -750,7 +751,7 @@ static uint32_t few_alloc(struct port *port, struct frame *f, uint32_t n)
 	return engine_find("null")->alloc(port, f, n < 24 ? n : 24);
 }
 
-/* An idle engine whose memory is small sends all the same, and each frame at its time. */
+/* A sender whose pool is smaller than a burst still sends every frame at its time. */
 static void a_pool_smaller_than_a_burst_keeps_the_rate(void)
 {
 	struct bench *b = bench_make(300000, 64, 1000000, 0); /* 300 frames: 4 bursts and 44 */
@@ -775,7 +776,7 @@ static bool slow_flush(struct port *port)
 	return ++flushes >= flushes_needed;
 }
 
-/* Who waits for senders goes on to drain: frames that leave a ring later than that are lost. */
+/* The drain starts when sending is complete: frames that leave a ring later are lost. */
 static void all_is_sent_when_nothing_waits_in_a_ring(void)
 {
 	const struct {
@@ -806,7 +807,7 @@ static void all_is_sent_when_nothing_waits_in_a_ring(void)
 	}
 }
 
-/* Bursts of several senders at equal distances, all of them within the phase. */
+/* Bursts of several senders are evenly spaced, and all of them are within the phase. */
 static void staggered_senders_take_turns(void)
 {
 	const struct {
@@ -833,7 +834,7 @@ static void staggered_senders_take_turns(void)
 	}
 }
 
-/* A thread of its own for the tasks, as the program has one. */
+/* Runs the tasks in a separate thread, as the program does. */
 static void thread_run(struct bench *b, struct worker *w, double after_ns, double length_ns)
 {
 	struct task *tasks[] = { &b->tasks[0], &b->tasks[1] };
@@ -856,7 +857,7 @@ static void thread_run(struct bench *b, struct worker *w, double after_ns, doubl
 	worker_quit(w);
 }
 
-/* To look at the clocks of a thread takes microseconds; none of them is the first frame's. */
+/* Reading the clocks of a thread takes microseconds, which must not delay the first frame. */
 static void the_first_frame_of_a_phase_is_in_time(void)
 {
 	uint64_t least = UINT64_MAX;
@@ -866,7 +867,7 @@ static void the_first_frame_of_a_phase_is_in_time(void)
 		struct worker w;
 
 		thread_run(b, &w, 1000000, 1000000);
-		/* Anything else on the CPU may delay the one frame, but not each time. */
+		/* Other threads may delay this one frame sometimes, but not every time. */
 		if (b->latency.count && b->latency.max < least)
 			least = b->latency.max;
 		EXPECT(w.after.cpu_ns > w.before.cpu_ns || w.late);
@@ -875,11 +876,12 @@ static void the_first_frame_of_a_phase_is_in_time(void)
 	EXPECT(least <= 3000);
 }
 
-/* ---- the loop, with tasks that only look ------------------------------------------ */
+/* ---- the loop, with tasks that only observe --------------------------------------- */
 
 static struct worker *watched;
-static uint64_t age_least; /* ticks: of the time that a task was given */
-static uint32_t noted_early; /* looks at a thread that had noted its end while frames came */
+static uint64_t age_least; /* ticks: age of the time passed to a task */
+/* steps after which the thread had recorded its end although frames were still arriving */
+static uint32_t noted_early;
 
 static uint32_t slow_step(struct task *t, uint64_t now)
 {
@@ -898,7 +900,7 @@ static uint32_t ageing_step(struct task *t, uint64_t now)
 	return 0;
 }
 
-/* One comes each 2 ms, until 10 ms after the end. */
+/* One frame arrives every 2 ms, until 10 ms after the end. */
 static uint32_t last_frames_step(struct task *t, uint64_t now)
 {
 	const struct window *w = watched->window;
@@ -911,7 +913,7 @@ static uint32_t last_frames_step(struct task *t, uint64_t now)
 	return 1;
 }
 
-/* Runs a thread with these until 40 ms after the end of a phase of 20 ms. */
+/* Runs a thread with these step functions until 40 ms after the end of a phase of 20 ms. */
 static void looks_run(struct worker *w, struct clock *clock, enum role role,
 		      uint32_t (*first)(struct task *, uint64_t),
 		      uint32_t (*second)(struct task *, uint64_t))
@@ -942,7 +944,7 @@ static void looks_run(struct worker *w, struct clock *clock, enum role role,
 	free(list);
 }
 
-/* At full rate that time is the frames' stamp. */
+/* At full rate that time is the timestamp of the frames. */
 static void what_the_first_task_of_a_thread_takes_ages_no_frame_of_the_second(void)
 {
 	struct clock clock;
@@ -964,7 +966,7 @@ static void no_last_frame_waits_for_a_thread_that_looks_at_its_clocks(void)
 	EXPECT(w.after.cpu_ns > w.before.cpu_ns);
 }
 
-/* What was due before the thread was there is not sent in one flood. */
+/* Frames that were due before the thread started are not sent in one flood. */
 static void a_late_start_is_told_and_not_made_up_for(void)
 {
 	struct bench *b = bench_make(100000, 10, 300000000, 0);
@@ -977,12 +979,12 @@ static void a_late_start_is_told_and_not_made_up_for(void)
 	EXPECT(s->missed >= 20000 && s->missed <= 30000);
 	EXPECT(s->sent <= s->intended);
 	EXPECT_EQ(b->tasks[1].receiver.rx, s->sent);
-	/* Frames of the missed time would be as old as it is long. */
+	/* Frames of the missed period would be as old as that period. */
 	EXPECT(b->latency.max < 150000000);
 	bench_free(b);
 }
 
-/* Has a frame with that number arrive. */
+/* Makes a frame with this number arrive. */
 static void arrive(struct bench *b, uint32_t seq)
 {
 	struct frame f;
@@ -994,7 +996,7 @@ static void arrive(struct bench *b, uint32_t seq)
 	EXPECT_EQ(b->tasks[1].step(&b->tasks[1], clock_ticks()), 1);
 }
 
-/* What comes after the drain is lost for its flow as it is for all. */
+/* A frame received after the drain is lost in the counts of its flow and in the totals. */
 static void frames_after_the_drain_are_lost_in_every_count(void)
 {
 	struct bench *b = bench_make(100000, 10, 10000000, 0);
@@ -1030,7 +1032,7 @@ static void arrivals_are_counted_by_interval(void)
 	for (int i = 0; i < 16; i++)
 		sum += b->intervals[i], used += b->intervals[i] > 0;
 	EXPECT_EQ(sum, b->tasks[1].receiver.rx);
-	/* Whoever has the CPU meanwhile may keep it for some of them. */
+	/* Another process may use the CPU for some of these steps. */
 	EXPECT(used > 1);
 	bench_free(b);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract of engines, one suite run over every engine of the table, in a network
- * namespace of its own with a pair of veth. Prints TAP; exits with 1 if a check failed. Built
- * with the address and undefined-behaviour sanitizers, which do part of the checking.
+ * The contract of engines: one test suite for every engine in the table, in a private network
+ * namespace with a veth pair. Prints TAP; exits with 1 if a check failed. Built with the address
+ * and undefined-behaviour sanitizers, which are a part of the checks.
  */
 #include "clock.h"
 #include "engine.h"
@@ -110,8 +110,8 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* With GRO a veth has NAPI and a ring of 256 frames: what XDP redirects needs it. Other
- * frames go that way only if their sender has no TSO. */
+/* With GRO a veth has NAPI and a ring of 256 frames, which XDP redirection needs. Other frames take
+ * that path only if their sender has no TSO. */
 static bool set_feature(const char *ifname, uint32_t command, bool on)
 {
 	struct ethtool_value value = { .cmd = command, .data = on };
@@ -126,7 +126,7 @@ static bool set_feature(const char *ifname, uint32_t command, bool on)
 	return done;
 }
 
-/* NULL, or why there is no network to test in. */
+/* Returns NULL, or the reason why there is no network for the tests. */
 static const char *network_make(void)
 {
 	char map[64];
@@ -155,13 +155,13 @@ static const char *network_make(void)
 
 /* ---- ports -------------------------------------------------------------------------- */
 
-/* A way from one port to another; for null both are one. */
+/* A path from one port to another; for null both are the same port. */
 struct path {
 	struct port a, b;
 	struct port *tx, *rx;
-	uint32_t sent, received; /* sequence numbers */
-	uint32_t tagged; /* of eight frames */
-	bool plain; /* send zeros: what arrives is not looked at */
+	uint32_t sent, received; /* the next sequence numbers */
+	uint32_t tagged; /* how many of eight frames have a tag */
+	bool plain; /* send zeros: the content of received frames is not checked */
 	uint32_t least;
 };
 
@@ -186,7 +186,7 @@ static void set_text(struct port *port, const char *name, const char *text)
 	snprintf(v->text, sizeof(v->text), "%s", text);
 }
 
-/* vhost and virtio-user, both in this process, over a socket in a folder of its own. */
+/* vhost and virtio-user, both in this process, over a socket in a temporary folder. */
 static char folder[] = "/tmp/switchmark-XXXXXX";
 
 static void folder_remove(void)
@@ -220,8 +220,8 @@ static void path_prepare(struct path *w, const struct engine *e)
 	w->tx = &w->a;
 	w->rx = &w->b;
 	w->least = e->caps & ENGINE_PAYLOAD ? 1 + 8 : FRAME_MIN;
-	/* Behind GRO a packet socket gets tagged frames before untagged ones that came just
-	 * before (Linux 6.18: those wait in a list): only one kind is in order. */
+	/* With GRO a packet socket receives tagged frames before untagged ones that arrived just
+	 * before (Linux 6.18 queues the latter in a list): only frames of one kind are in order. */
 	w->tagged = e->caps & ENGINE_NEEDS_ROOT ? 8 : 1;
 	w->a.config = w->b.config = (struct port_config){
 		.burst = BURST,
@@ -253,7 +253,7 @@ static void path_prepare(struct path *w, const struct engine *e)
 	}
 }
 
-/* 0, or a complaint or a skip is set. */
+/* Returns 0, or sets a complaint or a skip. */
 static int path_open(struct path *w)
 {
 	int error = port_open(w->tx);
@@ -289,7 +289,8 @@ static uint32_t hash(uint32_t v)
 	return v ^ (v >> 16);
 }
 
-/* Frame number `seq`, the same each time: length and every byte. Some have a VLAN tag. */
+/* Writes frame number `seq`, whose length and bytes depend only on `seq`. Some frames have a VLAN
+ * tag. */
 static uint32_t content(const struct path *w, uint8_t *out, uint32_t seq)
 {
 	const uint32_t len = w->least + 4 + hash(seq) % (FRAME_LONGEST - w->least - 4);
@@ -305,7 +306,7 @@ static uint32_t content(const struct path *w, uint8_t *out, uint32_t seq)
 			store16(out + at + 2, net16((uint16_t)(0x2000 | (seq & 0xfff))));
 			at += 4;
 		}
-		store16(out + at, net16(0x88b5)); /* for local experiments */
+		store16(out + at, net16(0x88b5)); /* EtherType for local experiments */
 		at += 2;
 	}
 	store32(out + at, seq);
@@ -326,7 +327,7 @@ static bool matches(const struct path *w, const struct frame *f, uint32_t seq)
 	return f->len == len && !memcmp(f->data, expected, len);
 }
 
-/* Fills frames with the next numbers and sends them; returns how many were taken. */
+/* Fills frames with the next numbers and sends them; returns the number of frames taken. */
 static uint32_t send_next(struct path *w, struct frame *f, uint32_t n)
 {
 	uint32_t k;
@@ -350,8 +351,8 @@ static void shuffle(struct frame *f, uint32_t n)
 }
 
 /*
- * Receives what has come, and until `until` frames have or nothing comes any more for a
- * moment; every frame must be the next one.
+ * Receives frames until `until` have arrived or a moment passes without a frame; every frame must
+ * be the next one in sequence.
  */
 static void receive_in_order(struct path *w, uint32_t until)
 {
@@ -377,7 +378,7 @@ static void receive_in_order(struct path *w, uint32_t until)
 	}
 }
 
-/* Receives whatever comes until nothing does, and counts. */
+/* Receives frames until none arrive, and counts them. */
 static uint64_t receive_all(struct path *w, double quiet)
 {
 	double last = seconds();
@@ -411,7 +412,7 @@ static uint64_t rx_drops(struct path *w)
 	return s.rx_ring_drops;
 }
 
-/* How many frames can be had at once: all that no one owns. */
+/* Returns how many frames can be allocated at once: all free ones. */
 static uint32_t capacity(struct path *w)
 {
 	static struct frame f[1 << 20];
@@ -470,7 +471,8 @@ static void opens_closes_and_opens_again(const struct engine *e)
 			return;
 		path_close(&w);
 		if (!i)
-			before = count_fds(); /* a library may keep what it has opened once */
+			/* a library may keep some descriptors open after the first use */
+			before = count_fds();
 		CHECK(!w.tx->priv && !w.rx->priv, "memory is left");
 	}
 	CHECK(count_fds() == before, "%d descriptors, %d before", count_fds(), before);
@@ -486,7 +488,7 @@ static void says_how_it_works(const struct engine *e)
 	if (path_open(&w))
 		return;
 	ready = e->ready(w.tx);
-	f.len = w.rx->rx(w.rx, &f, NULL, 1); /* nothing came: returns at once */
+	f.len = w.rx->rx(w.rx, &f, NULL, 1); /* no frame arrived: returns at once */
 	path_close(&w);
 	CHECK(w.tx->mode[0], "port->mode is empty");
 	CHECK(ready, "the link is up, and the port not ready");
@@ -494,7 +496,7 @@ static void says_how_it_works(const struct engine *e)
 	printf("# %s: %s\n", e->name, w.tx->mode);
 }
 
-/* Random numbers of frames taken, sent in any order, or given back unsent. */
+/* Allocates random numbers of frames, and sends them in any order or releases them unsent. */
 static void rounds(struct path *w)
 {
 	const struct engine *e = w->tx->engine;
@@ -517,7 +519,7 @@ static void rounds(struct path *w)
 			held += k;
 			break;
 		case 1:
-			/* In the order of alloc, as the core does, or in any other. */
+			/* In allocation order, as the core does, or in any other order. */
 			if (random_below(2))
 				shuffle(owned, held);
 			if (n > held)
@@ -551,7 +553,7 @@ static void no_frame_is_given_twice_or_lost(const struct engine *e)
 	double start;
 
 	path_prepare(&w, e);
-	set_number(w.tx, "ring", 64); /* so that it goes round many times */
+	set_number(w.tx, "ring", 64); /* small, so that the ring wraps around many times */
 	if (path_open(&w))
 		return;
 	before = capacity(&w);
@@ -638,7 +640,7 @@ static void frames_received_stay_until_released(const struct engine *e)
 	path_close(&w);
 }
 
-/* As many as are taken of `count` frames, offered until `patience` seconds are over. */
+/* Offers `count` frames for up to `patience` seconds; tx may take fewer. */
 static bool offer(struct path *w, uint32_t count, double patience, bool receive)
 {
 	double start = seconds();
@@ -677,7 +679,7 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 	} else if (!strcmp(e->name, "xdp-live")) {
 		SKIP("has no ring: every frame is run at once");
 	} else if (!strcmp(e->name, "dpdk")) {
-		/* 256 descriptors; nobody reads before 4000 were offered */
+		/* 256 descriptors; no frame is read before 4000 have been offered */
 		SKIP("see drops_of_a_full_receiver_are_counted");
 	} else {
 		snprintf(command, sizeof(command),
@@ -706,8 +708,8 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 static bool device_full;
 static uint32_t kicks;
 
-/* In front of the C library's: every call that asks the kernel to send a ring's frames comes
- * here, and finds a device that takes none while it is said to be full. */
+/* Replaces the C library's sendto: intercepts every call that makes the kernel send a ring's
+ * frames, and simulates a device that takes none while it is full. */
 ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR_ARG to,
 	       socklen_t size)
 {
@@ -719,8 +721,7 @@ ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR
 	return syscall(SYS_sendto, fd, buffer, n, flags, to.__sockaddr__, size);
 }
 
-/* Receiving must not wait for a device that is full, and at the end of a phase nothing may be
- * left. */
+/* A full device must not delay receiving, and at the end of a phase the ring must be empty. */
 static void what_waits_in_a_ring_is_flushed_and_delays_no_frame(const struct engine *e)
 {
 	struct frame f[BURST];
@@ -755,7 +756,7 @@ static void what_waits_in_a_ring_is_flushed_and_delays_no_frame(const struct eng
 	      flushed, n);
 }
 
-/* Packet sockets that no one reads make the way of a frame through the kernel longer. */
+/* Unread packet sockets lengthen a frame's path through the kernel. */
 static void bystanders(int *fds, uint32_t n, const char *ifname, bool come)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -774,7 +775,7 @@ static void bystanders(int *fds, uint32_t n, const char *ifname, bool come)
 	}
 }
 
-/* Nobody reads for a while: what does not arrive must be in the counters, exactly. */
+/* No frame is read for a while: the counters must contain exactly the missing frames. */
 static void overflow_is_counted(struct path *w, uint32_t count, double patience, bool must)
 {
 	uint64_t got, lost;
@@ -807,18 +808,18 @@ static void drops_of_a_full_receiver_are_counted(const struct engine *e)
 	if (!strcmp(e->name, "null"))
 		offer(&w, 5000, 0.2, false), w.sent = 0, receive_all(&w, 0.1);
 	else if (!strcmp(e->name, "dpdk"))
-		/* vhost takes no more than there is room for, however long it is offered. */
+		/* vhost takes only as many frames as fit, for however long they are offered. */
 		overflow_is_counted(&w, 5000, 0.3, false);
 	else
 		overflow_is_counted(&w, 5000, 20, true);
 	if (!complaint[0]) {
 		w.received = w.sent;
-		stream(&w, w.sent + 1000); /* and it still works */
+		stream(&w, w.sent + 1000); /* and the port still works */
 	}
 	path_close(&w);
 }
 
-/* The device drops: NAPI of the peer in a thread of its own, too slow for us. */
+/* The device drops frames: NAPI of the peer runs in a separate thread, which is too slow. */
 static void drops_of_the_device_are_counted(const struct engine *e)
 {
 	struct path w;
@@ -857,7 +858,7 @@ static void a_frame_too_long_is_not_lost_in_silence(const struct engine *e)
 	if (!(e->caps & ENGINE_NEEDS_INTERFACE))
 		SKIP("works without an interface");
 	path_prepare(&w, e);
-	w.tx->config.frame_max = 1600; /* of an MTU of 1500 */
+	w.tx->config.frame_max = 1600; /* too long for an MTU of 1500 */
 	error = port_open(w.tx);
 	if (error == -EPERM)
 		SKIP("not allowed: %s", w.tx->why);
@@ -895,7 +896,7 @@ static bool mtu_set(uint32_t bytes)
 	return !run(command);
 }
 
-/* Sends one frame, or datagram, of 12000 bytes past the engine. */
+/* Sends one frame or datagram of 12000 bytes, bypassing the engine. */
 static bool send_long(const struct path *w)
 {
 	static uint8_t bytes[12000] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
@@ -916,7 +917,7 @@ static bool send_long(const struct path *w)
 	return sent == sizeof(bytes);
 }
 
-/* What is cut must not be taken for the frame that it was the beginning of. */
+/* A truncated frame must not be delivered as if it were complete. */
 static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e)
 {
 	struct engine_stats stats = { 0 };
@@ -947,8 +948,8 @@ static void a_frame_that_was_cut_is_counted_and_not_given(const struct engine *e
 	      (unsigned long long)stats.rx_invalid);
 }
 
-/* A large burst of short frames must not take the memory of one of long frames. Two buffers that
- * are allocated at once are neighbours. */
+/* A large burst of short frames must not use the memory of long frames. Two buffers allocated
+ * together are adjacent. */
 static void buffers_are_as_long_as_the_ports_frames(const struct engine *e)
 {
 	struct frame f[2];
@@ -1000,7 +1001,7 @@ static void ports_of_one_interface_count_their_own(const struct engine *e)
 	path_close(&w);
 }
 
-/* Redirected by XDP, frames vanish at a veth whose peer has no NAPI. */
+/* Frames redirected by XDP vanish at a veth whose peer has no NAPI. */
 static void names_a_peer_that_takes_no_frames(const struct engine *e)
 {
 	const double began = seconds();
@@ -1020,7 +1021,8 @@ static void names_a_peer_that_takes_no_frames(const struct engine *e)
 	CHECK(w.tx->failed && strstr(w.tx->why, "NAPI"), "%u taken: %s", w.sent, w.tx->why);
 }
 
-/* As one whose ring is full at that moment. What it did not take is lost, and told to be. */
+/* Like a peer whose ring is full at that moment. The frames that it did not take are counted as
+ * lost. */
 static void a_peer_that_takes_no_frames_yet_fails_no_port(const struct engine *e)
 {
 	struct engine_stats stats = { 0 };
@@ -1089,15 +1091,15 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 	path_close(&w);
 }
 
-/* net_af_xdp of DPDK 22.11 forgets a block of libxdp's when it closes. */
+/* net_af_xdp of DPDK 22.11 leaks a block of libxdp when it closes. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
 	return "leak:xsk_umem__create\n";
 }
 
-/* Asks `count` times, by each of four sockets in turn, and has the other end answer. Returns how
- * many answers were sent. Counts those that came by socket, or leaves them unread. */
+/* Sends `count` requests from each of four sockets in turn, and replies from the other end. Returns
+ * the number of replies sent. Counts the received replies by socket, or leaves them unread. */
 static uint32_t ask(struct path *w, uint32_t count, uint32_t *answers)
 {
 	uint32_t answered = 0;
@@ -1167,7 +1169,7 @@ static void every_socket_of_a_port_receives(const struct engine *e)
 	      (unsigned long long)dropped);
 }
 
-/* Each fetch takes a system call, and no frame looks older by those of the frames after it. */
+/* Each read is a system call, and no frame may look older by the duration of later calls. */
 static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine *e)
 {
 	uint32_t n, got = 0;
@@ -1203,9 +1205,9 @@ static void frames_fetched_one_by_one_are_stamped_one_by_one(const struct engine
 	CHECK(got == BURST && last <= clock_ticks(), "%u of %u frames", got, n);
 }
 
-/* Devices in pairs that are joined to each other; `%s` is a folder for sockets. Where there is
- * no second device its peer is a raw socket at the interface `peer`. Both ends of a memif in
- * one process find no link: tests/root/test_bypass.py has those. */
+/* Connected pairs of devices; `%s` is a folder for sockets. Without a second device the peer is a
+ * raw socket at the interface `peer`. The two ends of a memif cannot connect within one process:
+ * tests/root/test_bypass.py tests memif. */
 static const struct {
 	const char *from, *to, *peer;
 } device_pairs[] = {
@@ -1229,7 +1231,7 @@ static void device_set(struct port *port, const char *pattern)
 		snprintf(v->text, sizeof(v->text), "%s", pattern);
 }
 
-/* Both paths, as frames that the device receives go through other code than those it sends. */
+/* Tests both directions, because a device receives and sends with different code. */
 static void device_pair_run(const struct engine *e, size_t which)
 {
 	const char *from = device_pairs[which].from, *to = device_pairs[which].to;
@@ -1280,7 +1282,7 @@ static void every_kind_of_device_carries_frames(const struct engine *e)
 	}
 }
 
-/* net_af_packet's own sockets tell what they dropped, where a process has many descriptors. */
+/* The sockets of net_af_packet report their drops even in a process with many descriptors. */
 static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine *e)
 {
 	enum { HIGH = 1500 };
@@ -1325,7 +1327,7 @@ static void drops_of_a_socket_with_a_high_number_are_counted(const struct engine
 	      (unsigned long long)dropped);
 }
 
-/* A port at `device`, and a raw socket at the interface `peer`. */
+/* Sets up a port at `device`, and a raw socket at the interface `peer`. */
 static void offload_prepare(struct path *w, const struct engine *e, const char *device,
 			    const char *peer, const char *offload)
 {
@@ -1340,8 +1342,7 @@ static void offload_prepare(struct path *w, const struct engine *e, const char *
 	snprintf(w->b.config.ifname, IFNAMSIZ, "%s", peer);
 }
 
-/* Sends test frames, as the core builds them for this port: lengths, tags and kinds of touch in
- * turn. */
+/* Sends a test frame as the core builds it for this port; varies length, tag and touch. */
 static void send_test_frame(struct port *port, uint32_t seq, bool corrupt)
 {
 	struct address address = { .src_mac = { 2, 0, 0, 0, 0, 1 },
@@ -1367,7 +1368,8 @@ static void send_test_frame(struct port *port, uint32_t seq, bool corrupt)
 		CHECK(tries < 1000, "not taken: %s", port->why);
 }
 
-/* Every frame is whole at the other end, and a broken one is found, whoever makes and checks. */
+/* Every intact frame arrives intact, and every corrupt one is detected, with checksums in software
+ * or in the device. */
 static void sums_run(const struct engine *e, const char *device, const char *peer,
 		     const char *offload, bool by_device)
 {
@@ -1397,7 +1399,8 @@ static void sums_run(const struct engine *e, const char *device, const char *pee
 	}
 	printf("# %s, offload %s: %s\n", device, offload, w.a.mode);
 	path_close(&w);
-	/* What a device completes is right whatever is in the frame: half of the broken ones. */
+	/* A device completes a correct checksum for any content, so half of the corrupt frames look
+	 * intact. */
 	CHECK(found[FRAME_OURS] == 480 && found[FRAME_CORRUPT] == 120 && !found[FRAME_FOREIGN],
 	      "%u whole, %u corrupt, %u foreign", found[FRAME_OURS], found[FRAME_CORRUPT],
 	      found[FRAME_FOREIGN]);
@@ -1414,11 +1417,11 @@ static void a_device_makes_and_checks_sums(const struct engine *e)
 	if (!complaint[0])
 		sums_run(e, "net_tap0,iface=smtap", "smtap", "off", false);
 	if (!complaint[0])
-		sums_run(e, "net_af_packet0,iface=sm0", "sm1", "auto", false); /* offers none */
+		sums_run(e, "net_af_packet0,iface=sm0", "sm1", "auto", false); /* has no offload */
 }
 
-/* The kernel notes a frame's arrival while it is being sent: not before that, and long before
- * libpcap hands it over. */
+/* The kernel timestamps a frame during the send: not before it, and long before libpcap delivers
+ * the frame. */
 static void times_run(const struct engine *e, const char *device, bool must)
 {
 	int64_t nearest = INT64_MAX;
@@ -1442,11 +1445,12 @@ static void times_run(const struct engine *e, const char *device, bool must)
 		CHECK(come, "frame %u is lost: %s", i, w.a.mode);
 		arrived = arrival.ticks;
 		w.a.engine->release(&w.a, &f, 1);
-		if (i < 8) { /* until the clock is known */
+		if (i < 8) { /* until the clock is identified */
 			usleep(2000);
 			continue;
 		}
-		/* 3000 ticks: half of a microsecond at least, as some stamps are whole ones. */
+		/* 3000 ticks: at least half a microsecond, because some timestamps have whole
+		 * microseconds. */
 		CHECK((int64_t)(arrived - sent) > -3000 && arrived <= clock_ticks(),
 		      "%lld ticks before it was sent", (long long)(sent - arrived));
 		if ((int64_t)(arrived - taken) < nearest)
@@ -1471,7 +1475,7 @@ static void a_device_tells_when_frames_arrived(const struct engine *e)
 		times_run(e, "net_af_packet0,iface=sm0", false); /* since DPDK 24 */
 }
 
-/* It takes whatever is sent, and what it gives are zeros of the length that was asked for. */
+/* The device accepts all frames, and delivers zeros of the requested length. */
 static void a_device_without_a_wire_takes_and_gives(const struct engine *e)
 {
 	uint32_t taken, got = 0;
@@ -1529,7 +1533,7 @@ static int queue_open(struct port *port, const struct engine *e, uint32_t queue,
 
 static uint32_t pci_looks;
 
-/* In front of the C library's: the EAL looks at a PCI bus with it. */
+/* Replaces the C library's opendir: the EAL uses it to scan the PCI bus. */
 DIR *opendir(const char *path)
 {
 	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -1538,8 +1542,8 @@ DIR *opendir(const char *path)
 	return fd < 0 ? NULL : fdopendir(fd);
 }
 
-/* Whichever device was the first, here one without a bus: a bus that the EAL has off is never
- * looked at again. The address is that of no NIC. */
+/* Even if the first device has no bus: the EAL never scans a bus that was disabled at its start. No
+ * NIC has this address. */
 static void a_pci_device_is_looked_for_after_others(const struct engine *e)
 {
 	struct port first;
@@ -1561,7 +1565,7 @@ static void a_pci_device_is_looked_for_after_others(const struct engine *e)
 	CHECK(error && pci_looks, "%d, %u looks at the bus", error, pci_looks);
 }
 
-/* What a device drops is told by one of its ports, whichever is asked first. */
+/* One of a device's ports reports its drops: the first one asked. */
 static void counters_of_a_device_are_told_once(const struct engine *e)
 {
 	static const uint32_t orders[][2] = { { 0, 1 }, { 1, 0 } };
@@ -1602,7 +1606,7 @@ static void counters_of_a_device_are_told_once(const struct engine *e)
 			for (int k = 0; k < 2; k++)
 				e->stats(both[k], &stats[k]);
 			e->close(both[0]);
-			/* What is left is told by who is left. */
+			/* A remaining port reports the rest. */
 			e->stats(both[1], &left);
 			e->close(both[1]);
 		} else {
@@ -1618,7 +1622,7 @@ static void counters_of_a_device_are_told_once(const struct engine *e)
 	}
 }
 
-/* Queues have no locks: two ports may be of two threads. */
+/* Queues have no locks, and two ports may belong to two threads. */
 static void a_queue_of_a_device_is_one_ports(const struct engine *e)
 {
 	struct port first, second, third;
@@ -1683,8 +1687,7 @@ int main(int argc, char **argv)
 	const char *missing = network_make();
 	uint32_t count = 0;
 
-	signal(SIGPIPE,
-	       SIG_IGN); /* as the program does: vhost writes to a socket that was closed */
+	signal(SIGPIPE, SIG_IGN); /* like the program, because vhost writes to closed sockets */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (missing) {
 		printf("1..0 # SKIP %s\n", missing);
@@ -1693,8 +1696,8 @@ int main(int argc, char **argv)
 	for (const struct engine *const *e = engines; *e; e++) {
 		if (argc > 1 && strcmp(argv[1], (*e)->name))
 			continue;
-		/* Only what needs NAPI on every veth gets it: raw sockets see more variety
-		 * without. */
+		/* Only engines that need NAPI on every veth get it: without NAPI raw sockets see
+		 * more variety. */
 		set_feature("sm1", ETHTOOL_SGRO, (*e)->caps & ENGINE_NEEDS_ROOT);
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
 			if (argc > 2 && strcmp(argv[2], tests[i].name))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An hour of a phase, from arm to report, by a clock that is told what time it is. */
+/* Simulates a phase of an hour, from arm to report, with a clock that the test controls. */
 #include "clock.h"
 
 #include <stdint.h>
 
-/* A receiver reads the counter itself, once it has a burst. */
+/* A receiver reads the counter again after it has received a burst. */
 static uint64_t counter;
 #define clock_ticks() counter
 #include "receive.c"
@@ -14,13 +14,13 @@ static uint64_t counter;
 
 #include <string.h>
 
-#define SECOND 1000000000ull /* ticks of that clock, which are nanoseconds */
+#define SECOND 1000000000ull /* ticks of the simulated clock, which are nanoseconds */
 #define START SECOND
 #define HOUR (3600 * SECOND)
 
 static struct arm_plan arm_plan; /* too large for a stack */
 
-/* A session without threads: its tasks are stepped here. */
+/* A session without threads: the test steps its tasks. */
 struct bench {
 	struct session s;
 	struct task tasks[2]; /* a sender, a receiver */
@@ -105,7 +105,7 @@ static json_int_t count_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* Every frame is sent half a microsecond after it is due, and arrives two later. */
+/* Every frame is sent half a microsecond after its due time, and arrives two microseconds later. */
 static void an_hour_of_a_slow_rate_adds_up(void)
 {
 	const uint64_t period = SECOND / 1000, frames = HOUR / period;
@@ -143,8 +143,8 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	bench_free(b, report);
 }
 
-/* One frame in two hundred of 10 Mpps finds its moment: more are offered than 32 bits count, and
- * their lag has more nanoseconds than 64 bits do. */
+/* The sender has time for one in two hundred frames of 10 Mpps: the number of offered frames
+ * exceeds 32 bits, and the sum of their lag in nanoseconds exceeds 64 bits. */
 static void an_hour_of_overload_adds_up(void)
 {
 	const double rate = 1e7;

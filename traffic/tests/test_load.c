@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When frames are due, and which sub-flow each belongs to. */
+/* Tests of due times and of the sub-flows of frames. */
 #include "judge.h"
 #include "pacing.h"
 #include "reflect.h"
@@ -36,7 +36,7 @@ static void every_frame_of_a_phase_is_due_once_in_order_and_within_it(void)
 	EXPECT(pacing_due(&none) == PACING_OVER);
 }
 
-/* The mean distance of two frames, in parts of the mean that the rate says, and its variation. */
+/* Returns the mean distance of two frames, relative to the mean of the rate, and its variation. */
 static double distances(enum arrivals kind, uint64_t seed, double *variation)
 {
 	struct pacing p = { .arrivals = kind, .state = seed };
@@ -66,7 +66,7 @@ static void distances_are_those_of_the_process_and_of_its_rate(void)
 	for (uint64_t seed = 0; seed < 4; seed++) {
 		EXPECT(fabs(distances(ARRIVALS_POISSON, seed, &variation) - 1) < 1e-3);
 		EXPECT(fabs(variation - 1) < 0.02);
-		/* Three quarters of the time are in the silences, 250 of them. */
+		/* The 250 silences take three quarters of the time. */
 		EXPECT(fabs(distances(ARRIVALS_ON_OFF, seed, &variation) - 1) < 0.05);
 		EXPECT(variation > 10);
 	}
@@ -109,8 +109,8 @@ static void a_seed_says_when_frames_come(void)
 	EXPECT(differs);
 }
 
-/* To the same frame as one by one; where places are drawn, to as many as their distribution
- * says. */
+/* Skipping ends at the same frame as advancing one by one; with random times, at a number of frames
+ * that agrees with their distribution. */
 static void frames_are_skipped_as_if_one_by_one(void)
 {
 	static const double parts[] = { 0, 1e-6, 0.001, 0.25, 0.7, 0.9999, 1, 1.5 };
@@ -148,7 +148,7 @@ static void frames_are_skipped_as_if_one_by_one(void)
 	}
 }
 
-/* A machine that stood still for an hour goes on at once. */
+/* A skip of an hour, after a host was suspended, takes no time. */
 static void an_hour_is_skipped_at_once(void)
 {
 	for (int kind = ARRIVALS_EVEN; kind <= ARRIVALS_ON_OFF; kind++) {
@@ -199,7 +199,7 @@ static void drawn_sub_flows_are_as_frequent_as_their_distribution_says(void)
 	for (uint32_t i = 0; i < COUNT; i++) {
 		const double wanted = FRAMES / harmonic / (i + 1);
 
-		/* Seven standard deviations of a count, and the steps of the table. */
+		/* Seven standard deviations of a count, plus the steps of the table. */
 		EXPECT(fabs(seen[0][i] - (double)FRAMES / COUNT) <
 		       7 * sqrt((double)FRAMES / COUNT));
 		EXPECT(fabs(seen[1][i] - wanted) < 7 * sqrt(wanted) + wanted / 50 + 62);
@@ -252,7 +252,7 @@ static void headers_of_a_sub_flow_are_right(void)
 		subflow_template(&s, &wanted, &t, 0, 0);
 		EXPECT(headers_agree(data, len, &wanted));
 		EXPECT_EQ(headers_agree(data, len, &t), !numbers[i % 9]);
-		/* Where the payload stays, the checksum follows the headers alone. */
+		/* If the payload is unchanged, the checksum depends on the headers alone. */
 		frame_build(data, &t, 0, 0, 0, TOUCH_NONE, false, false);
 		subflow_put(&s, data, &t, subflow_bytes(&s, &t, s.first));
 		frame_sum(data, &t, differs, false);
@@ -260,7 +260,8 @@ static void headers_of_a_sub_flow_are_right(void)
 	}
 }
 
-/* A changed bit of an IPv6 frame is found by its checksum or by the expected headers. */
+/* The checksum or the comparison with the expected headers detects every changed bit of an IPv6
+ * frame. */
 static void every_flipped_bit_of_ipv6_is_found(void)
 {
 	struct address a = { .src_mac = { 2, 1 },
@@ -318,7 +319,7 @@ static const struct address tunnel = {
 	.inner_dst_ip6 = { 0x20, 1, 0, 2, [15] = 4 },
 };
 
-#define TUNNELS 4 /* of IPv4 and IPv6, with frames of either in them */
+#define TUNNELS 4 /* IPv4 and IPv6 outside, combined with IPv4 and IPv6 inside */
 
 static struct address tunnel_of(uint32_t kind)
 {
@@ -329,8 +330,8 @@ static struct address tunnel_of(uint32_t kind)
 	return a;
 }
 
-/* A changed bit in a tunnel, outer headers included, is found by a checksum or by the expected
- * headers. */
+/* A checksum or the comparison with the expected headers detects every changed bit in a tunnel,
+ * including the outer headers. */
 static void every_flipped_bit_of_a_tunnel_is_found(uint32_t kind)
 {
 	const struct address a = tunnel_of(kind);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What senders write and what receivers count, burst by burst, against the same frame by frame. */
+/* Compares the frames that senders write and the counts of receivers, burst by burst, with a model
+ * that works frame by frame. */
 #include "judge.h"
 #include "loop.h"
 #include "tap.h"
@@ -19,7 +20,7 @@ static const struct address address = { .src_mac = { 2, 0, 0, 0, 0, 1 },
 					.src_port = 20000,
 					.dst_port = 20001 };
 
-/* IPv4, with a tag, IPv6, and with both. */
+/* IPv4, IPv4 with a tag, IPv6, IPv6 with a tag. */
 static struct address address_kind(uint32_t kind)
 {
 	struct address a = address;
@@ -80,9 +81,9 @@ static void bench_free(struct bench *b)
 
 /* ---- receiving -------------------------------------------------------------------- */
 
-static uint64_t arrived_at; /* ticks: of the frames of a burst, one after the other */
+static uint64_t arrived_at; /* ticks: arrival of the next frame of a burst */
 
-/* As a device's rx that tells when each frame arrived. */
+/* Like a device's rx that timestamps each frame. */
 static uint32_t noting_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	n = port->engine->rx(port, f, NULL, n);
@@ -91,7 +92,7 @@ static uint32_t noting_rx(struct port *port, struct frame *f, struct arrival *ar
 	return n;
 }
 
-/* What a receiver has counted, frame by frame. */
+/* The counters of the model receiver, updated frame by frame. */
 struct counted {
 	struct sequence sequences[FLOWS];
 	uint64_t bits[FLOWS][BITS / 64];
@@ -114,7 +115,7 @@ static struct counted *counted_new(void)
 	return c;
 }
 
-/* `since`: it came no earlier. */
+/* Counts one frame. `since`: the earliest possible arrival. */
 static void count(struct counted *c, const struct frame *f, uint64_t at, uint64_t since)
 {
 	struct neighbour *n;
@@ -156,14 +157,14 @@ static void count(struct counted *c, const struct frame *f, uint64_t at, uint64_
 	*n = (struct neighbour){ delay, p.seq + 1, true };
 }
 
-/* The next frame of a flow: mostly that which is due, now and then any other thing. */
+/* Writes the next frame of a flow: usually the expected one, sometimes any other kind of frame. */
 static void write_any_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 {
 	const uint32_t odd = drawn(40), flow = drawn(6) ? drawn(FLOWS) / 2 : drawn(FLOWS);
 	const struct address a = address_kind(flow);
 	const uint32_t least = frame_least(&a);
 	uint32_t seq = seqs[flow]++, len = least + (drawn(5) ? 0 : 4);
-	/* Many are as old as each other; some come before they were sent. */
+	/* Many frames have the same age; some arrive before they were sent. */
 	uint64_t time = at - 1000 + drawn(3) / 2 * (drawn(4) ? 100 : 5000);
 	struct frame_template t;
 
@@ -173,7 +174,7 @@ static void write_any_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 	if (odd == 4)
 		seqs[flow] += drawn(3 * BITS); /* lost */
 	if (odd == 5 || odd == 6)
-		seq -= seq < BITS * 2 ? seq / 2 : drawn(BITS * 2); /* late, again, or too old */
+		seq -= seq < BITS * 2 ? seq / 2 : drawn(BITS * 2); /* late, duplicate, or too old */
 	time = time_to_net(time);
 	frame_build(f->data, &t, seq, time, time_sum(time), TOUCH_HEADER, false, false);
 	if (odd == 7)
@@ -202,8 +203,8 @@ static void counts_agree(const struct receiver *r, const struct counted *c)
 	}
 }
 
-/* The next frame of a flow that comes as it was sent, in bursts of one time; now and then one is
- * lost, late, or has any bit turned. */
+/* Writes the next frame of a flow that arrives in order, in bursts with the same time; sometimes a
+ * frame is lost or late, or has a flipped bit. */
 static void write_next_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 {
 	const uint32_t odd = drawn(60);
@@ -222,8 +223,8 @@ static void write_next_frame(struct frame *f, uint32_t *seqs, uint64_t at)
 	f->len = t.len;
 }
 
-/* Receives bursts of all lengths, with frames of all kinds or with frames of one flow in order; each
- * frame has a time of arrival if `noted`. */
+/* Receives bursts of all lengths, with frames of all kinds or with frames of one flow in order;
+ * each frame has an arrival time if `noted`. */
 static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t seed)
 {
 	struct counted *want = counted_new(), *have = counted_new();
@@ -231,7 +232,7 @@ static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t 
 	struct receiver *r = &b->task.receiver;
 	uint32_t seqs[FLOWS] = { 0 };
 	uint64_t intervals[4], since;
-	const bool exact = noted && seed % 2; /* else it tells when it read a frame */
+	const bool exact = noted && seed % 2; /* otherwise the timestamp is that of the read */
 
 	drawn_state = seed;
 	arrived_at = 1000000;
@@ -257,14 +258,14 @@ static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t 
 				.interval_count = 4 };
 	task_choose_step(&b->task, TOUCH_HEADER, timing);
 	task_begin(&b->task);
-	if (in_order) /* numbers wrap meanwhile */
+	if (in_order) /* sequence numbers wrap around during the test */
 		have->sequences[0].next = want->sequences[0].next = seqs[0] = UINT32_MAX - 100000;
 	for (int burst = 0; burst < (in_order ? 800 : 400); burst++) {
 		const uint32_t n = 1 + drawn(BURST);
 		struct frame f[BURST];
 
 		arrived_at += 10000;
-		/* When it was looked before; of the first burst nobody knows. */
+		/* The time of the previous poll; unknown for the first burst. */
 		since = burst ? arrived_at - 10000 : 0;
 		if (burst && drawn(3)) {
 			since = arrived_at - drawn(1500);
@@ -287,7 +288,7 @@ static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t 
 	       want->sequences[0].beyond);
 	EXPECT_EQ(have->latency.count, timing ? want->rx : 0);
 	EXPECT(want->earliest.max > 500);
-	if (timing) /* by whatever clock: what is told later is as much wider */
+	if (timing) /* for any clock: a later timestamp has a correspondingly larger uncertainty */
 		EXPECT(!memcmp(&have->earliest, &want->earliest, sizeof(have->earliest)));
 	if (noted && timing) {
 		EXPECT_EQ(r->early, want->early);
@@ -322,10 +323,10 @@ static void a_course_is_counted_as_its_frames_are(void)
 
 /* ---- sending ---------------------------------------------------------------------- */
 
-static const uint32_t more[] = { 0, 0, 530, 0, 530, 0, 1420 }; /* than the least */
+static const uint32_t more[] = { 0, 0, 530, 0, 530, 0, 1420 }; /* added to the minimum length */
 #define SIZES (sizeof(more) / sizeof(*more))
 
-/* Memory that held anything. */
+/* Fills the buffers of a port with garbage. */
 static void memory_spoil(struct port *port)
 {
 	struct frame f[BURST];
@@ -336,7 +337,8 @@ static void memory_spoil(struct port *port)
 	port->engine->release(port, f, n);
 }
 
-/* Is a frame what its template, its sub-flow and its number say, behind its payload too? */
+/* True if a frame matches its template, its sub-flow and its number, including the bytes after the
+ * payload. */
 static bool is_right(const struct sender *s, const struct frame *f, enum touch touch,
 		     uint32_t *seqs)
 {
@@ -405,7 +407,8 @@ static void send_any(uint32_t kind, uint32_t flows, uint32_t sizes, struct subfl
 	bench_free(b);
 }
 
-/* In memory of its own, where a sender patches what is there, and in a port's that receives. */
+/* With a send-only port, whose old frames the sender patches, and with a port that also
+ * receives. */
 static void every_frame_is_what_its_template_says(void)
 {
 	drawn_state = 1;
@@ -425,7 +428,7 @@ static void every_frame_is_what_its_template_says(void)
 	}
 }
 
-/* An announcement is as short as a frame can be, and what its memory held before lies behind it. */
+/* An announcement has the minimum length, so the old contents of its memory may follow it. */
 static void an_announcement_leaves_nothing_behind_a_frame(void)
 {
 	struct bench *b = bench_make(false);
@@ -468,7 +471,7 @@ static void an_announcement_leaves_nothing_behind_a_frame(void)
 	bench_free(b);
 }
 
-/* Every checksum that there is, and numbers that begin anew. */
+/* Covers every possible checksum, and sequence numbers that wrap around. */
 static void the_shortest_frames_have_their_checksums(void)
 {
 	struct bench *b = bench_make(false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flows that came to several cores, against a list of all that came. */
+/* Compares the counts of flows that arrive on several cores with a list of all arrivals. */
 #include "lines.h"
 #include "loop.h"
 #include "merged.h"
@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #define CORES 3u
-#define MANY 16384u /* flows, of each of which 16 chunks are put together */
+#define MANY 16384u /* a number of flows with merged windows of only 16 chunks */
 
 struct cores {
 	struct merged_core *merged[CORES];
 	struct sequence *sequences[CORES];
 	uint64_t *windows[CORES];
-	uint64_t rx[CORES], bytes[CORES]; /* as a receiver counts them */
+	uint64_t rx[CORES], bytes[CORES]; /* counted as by a receiver */
 	uint32_t flows;
 };
 
@@ -57,7 +57,7 @@ static void cores_free(struct cores *c)
 	free(c);
 }
 
-/* Frames of 60 bytes with numbers that follow each other. */
+/* Makes frames of 60 bytes with consecutive numbers arrive. */
 static void come(struct cores *c, uint32_t core, uint32_t flow, uint64_t first, uint64_t count)
 {
 	for (uint32_t some; count; first += some, count -= some) {
@@ -104,7 +104,8 @@ static uint32_t drawn(uint32_t below)
 	return (uint32_t)(mix64(drawn_state) >> 33) % below;
 }
 
-/* Each core goes on at its own pace, jumps, and has old frames and copies of those of others. */
+/* Each core has a different pace, skips numbers, and gets old frames and copies of other cores'
+ * frames. */
 static void a_flow_that_came_to_several_cores_is_counted_as_one(void)
 {
 	enum { NUMBERS = 60000 };
@@ -155,8 +156,8 @@ static size_t resident(void)
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* More frames than there are numbers in a header, of a flow that changes its core again and
- * again; now and then some come to both. */
+/* More frames than 32-bit numbers, in a flow that keeps changing its core; sometimes frames arrive
+ * on both cores. */
 static void a_long_phase_is_counted_exactly_in_the_same_memory(void)
 {
 	enum { PART = 1 << 16, COPIES = 100 };
@@ -167,7 +168,7 @@ static void a_long_phase_is_counted_exactly_in_the_same_memory(void)
 
 	cores_begin(c);
 	for (uint64_t i = 0; i < parts; i++) {
-		if (i == 10000) /* all of the window has been written */
+		if (i == 10000) /* the whole window has been written */
 			before = resident();
 		come(c, i & 1, 0, i * PART, PART);
 		come(c, 2, 0, i * PART + PART / 2, COPIES);
@@ -181,7 +182,8 @@ static void a_long_phase_is_counted_exactly_in_the_same_memory(void)
 	cores_free(c);
 }
 
-/* A flow that left a core in the middle of a chunk: what that had seen is compared all the same. */
+/* A flow leaves a core in the middle of a chunk: that core's part of the chunk is still
+ * compared. */
 static void a_core_that_is_left_behind_is_compared_all_the_same(void)
 {
 	struct cores *c = cores_make(MANY);
@@ -189,9 +191,10 @@ static void a_core_that_is_left_behind_is_compared_all_the_same(void)
 
 	cores_begin(c);
 	come(c, 0, 5, 0, 5000);
-	come(c, 1, 5, 4500, 1000); /* 500 copies, and it too stays behind */
+	come(c, 1, 5, 4500, 1000); /* 500 copies; then this core is left behind, too */
 	come(c, 2, 5, 5200, 1000000); /* 300 more */
-	come(c, 0, 5, 5000, 10); /* 10 of both others, in a chunk that is long out of the window */
+	/* 10 copies of both others, in a chunk that left the window long ago */
+	come(c, 0, 5, 5000, 10);
 	s = finish(c, 5);
 	EXPECT_EQ(s.distinct, 1005200);
 	EXPECT_EQ(s.duplicated, 500 + 300 + 10);
@@ -200,8 +203,8 @@ static void a_core_that_is_left_behind_is_compared_all_the_same(void)
 	cores_free(c);
 }
 
-/* As of a flow that came to one core: what is older than the window is told, unless all of that
- * came. */
+/* As for a flow on one core: a frame older than the window is reported as such, unless all older
+ * numbers have arrived. */
 static void a_frame_older_than_what_is_put_together_is_said_to_be(void)
 {
 	struct cores *c = cores_make(MANY);
@@ -240,7 +243,7 @@ struct bench {
 
 static const struct address address = { .src_mac = { 2, 1 }, .dst_mac = { 2, 2 } };
 
-/* A receiver that is one of the cores, on a port that receives what it sent. */
+/* A receiver on one of the cores, on a looped port. */
 static struct bench *bench_make(struct cores *c, uint32_t core)
 {
 	struct bench *b = aligned_alloc(_Alignof(struct bench), sizeof(*b));
@@ -274,7 +277,7 @@ static struct bench *bench_make(struct cores *c, uint32_t core)
 	return b;
 }
 
-/* Frames of a flow come in bursts, of short ones and long ones in turn. */
+/* Makes frames of a flow arrive in bursts, alternating short and long frames. */
 static void arrive(struct bench *b, uint32_t flow, uint32_t first, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i += BURST) {
@@ -296,7 +299,7 @@ static void arrive(struct bench *b, uint32_t flow, uint32_t first, uint32_t coun
 	}
 }
 
-/* In none of their counts, whether a chunk of them came to both or a part of one. */
+/* Copies are in no counter, whether a whole chunk or a part of one arrived on both cores. */
 static void copies_that_came_to_another_core_are_in_no_count_of_frames(void)
 {
 	for (int timing = TIMING_NONE; timing <= TIMING_HEADERS; timing += TIMING_HEADERS) {

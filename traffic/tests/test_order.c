@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What overtook what among frames of a flow that came to several cores. */
+/* Tests of reordering in flows that arrive on several cores. */
 #include "order.h"
 #include "tap.h"
 
@@ -44,7 +44,7 @@ static void frames_in_turn_are_in_order_on_whatever_core(void)
 	}
 }
 
-/* Every tenth frame comes after its successor, which another core has, or the same. */
+/* Every tenth frame arrives after its successor, on the same core or on another one. */
 static void what_a_frame_of_another_core_overtook_is_counted(void)
 {
 	begin();
@@ -62,14 +62,14 @@ static void what_a_frame_of_another_core_overtook_is_counted(void)
 static void what_times_do_not_tell_is_a_tie(void)
 {
 	begin();
-	/* Of frames 0 and 1 either may have come first; 2 came after both. */
+	/* The order of frames 0 and 1 is unknown; frame 2 arrived after both. */
 	order_note(orders[0], 0, 0, 10, 20);
 	order_note(orders[1], 0, 1, 15, 25);
 	order_note(orders[2], 0, 2, 26, 27);
-	/* The same moment, noted. */
+	/* The same timestamp. */
 	order_note(orders[0], 1, 0, 10, 10);
 	order_note(orders[1], 1, 1, 10, 10);
-	/* It came after 2 for certain, whatever 1 did. */
+	/* The frame certainly arrived after frame 2, whatever the position of frame 1. */
 	order_note(orders[0], 2, 2, 1, 2);
 	order_note(orders[1], 2, 0, 10, 20);
 	order_note(orders[2], 2, 1, 15, 25);
@@ -95,7 +95,7 @@ static void copies_are_not_reordered(void)
 	EXPECT_EQ(found[0].ties, 0);
 }
 
-/* Against all pairs, in orders drawn at random with times that overlap. */
+/* Compares with a check of all pairs, for random orders with overlapping times. */
 static void as_comparing_all_pairs_would(void)
 {
 	enum { FRAMES = 60 };
@@ -158,8 +158,7 @@ static void as_comparing_all_pairs_would(void)
 	}
 }
 
-/* More cores than a process had queues once: that which came last overtook nothing of the
- * others. */
+/* As many cores as threads: the last frame to arrive overtook none of the others. */
 static void as_many_cores_as_a_process_has_threads(void)
 {
 	enum { MANY = 128 };
@@ -171,7 +170,7 @@ static void as_many_cores_as_a_process_has_threads(void)
 		many[c] = order_make(c, 1, c ? many[0]->shared : NULL);
 		order_begin(many[c]);
 	}
-	/* The last core has the first number last: all others have overtaken it. */
+	/* The last core gets number 0 last: all other frames have overtaken it. */
 	for (uint32_t n = 0; n < MANY; n++)
 		order_note(many[n], 0, (n + 1) % MANY, 10 * n, 10 * n + 9);
 	EXPECT(order_count(many, MANY, wanted, &one));
@@ -190,7 +189,7 @@ static void later_only_flows_of_several_cores_are_noted(void)
 	EXPECT(!order_notes(orders[0]));
 	order_note(orders[0], 0, 7, 1, 1);
 	EXPECT_EQ(orders[0]->noted[0], ORDER_BEGINNING);
-	/* Another core has it too, and from now on all frames of it are noted, and of no other
+	/* Another core also gets this flow: from now on its frames are noted, and those of no other
 	 * flow. */
 	order_note(orders[1], 0, 9, 1, 1);
 	EXPECT(order_notes(orders[0]));

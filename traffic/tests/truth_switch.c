@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A switch for tests, over AF_PACKET or DPDK, that misbehaves exactly as it is told to, so that what
- * switchmark finds can be held against what was done:
+ * A switch for tests, over AF_PACKET or DPDK, with configurable faults. Tests compare the results
+ * of switchmark with the faults that this switch injected:
  *
- *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N] [--corrupt N] [--stray N]
- *                  [--ttl N] [--mac N] [--checksum N] [--spread N] [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N]
+ *                  [--corrupt N] [--stray N] [--ttl N] [--mac N] [--checksum N] [--spread N]
+ *                  [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
- * Frames that come in at IN leave at OUT. Of the frames of a flow and phase, those whose sequence
- * number is N-1 modulo N are treated as the option says: lost, sent twice, sent after their
- * successor in the flow, sent with a wrong bit, sent to the port WRONG; one taken off their TTL as a router does,
- * another source MAC written, the IP header's checksum spoiled, other UDP ports written (and others yet
- * into what is sent twice), so that who spreads flows takes it for one of another flow. --delay-us holds every frame;
- * --cap drops what comes faster. FILE is made when it forwards.
+ * Frames received at IN are sent at OUT. Of the frames of a flow and phase, those whose sequence
+ * number is N-1 modulo N get the fault of the option: dropped, sent twice, sent after their
+ * successor in the flow, sent with a flipped bit, sent to the port WRONG, sent with a TTL reduced
+ * by one as by a router, with a changed source MAC, with a wrong IP header checksum, or with
+ * changed UDP ports (and with different ones in a duplicate), so that a device that spreads flows
+ * assigns the frame to another flow. --delay-us delays every frame; --cap drops frames above a
+ * rate. FILE is created when the switch forwards.
  *
- * A port is the name of an interface, or a device as DPDK takes it ("net_vhost0,iface=..."), whose
- * queues a frame leaves by as its source port says; NAME and FOLDER are those of DPDK's files.
+ * A port is the name of an interface, or a DPDK device ("net_vhost0,iface=..."), where the source
+ * port of a frame selects the queue; NAME and FOLDER are those of DPDK's files.
  */
 #include "checksum.h"
 #include "clock.h"
@@ -36,11 +38,11 @@
 #define PORTS_MAX 16
 #define BURST 32
 #define BYTES_MAX 9728
-#define FLOWS 16 /* of a way, in which frames are swapped */
-#define QUEUE 4096 /* frames held back */
+#define FLOWS 16 /* per path, for swapping frames */
+#define QUEUE 4096 /* delayed frames */
 #define BUFFER (64 << 20)
 
-/* An interface, or a device of DPDK, which has a port for each of its queues. */
+/* An interface, or a DPDK device, which has one port per queue. */
 struct end {
 	const char *name;
 	int fd;
@@ -59,7 +61,7 @@ struct path {
 	struct {
 		size_t len;
 		uint8_t bytes[BYTES_MAX];
-	} swapped[FLOWS]; /* by flow, the frame that is to leave after the next one */
+	} swapped[FLOWS]; /* by flow: the frame that is sent after the next one */
 	uint16_t phase;
 	uint64_t passed, since_ns; /* in this phase */
 };
@@ -97,7 +99,7 @@ static void option_set(struct port_config *c, const char *name, uint64_t number,
 	snprintf(v->text, sizeof(v->text), "%s", text);
 }
 
-/* The first queue's port receives from all of them. */
+/* The port of the first queue receives from all queues. */
 static struct port *device_attach(const char *device)
 {
 	struct port *ports = aligned_alloc(CACHE_LINE, eal_queues * sizeof(*ports));
@@ -128,7 +130,7 @@ static struct port *device_attach(const char *device)
 	return ports;
 }
 
-/* The port of a name, which is attached once. */
+/* Returns the port with this name; attaches it at the first use. */
 static const struct end *end_attach(const char *name)
 {
 	struct end *e = ends;
@@ -145,7 +147,7 @@ static const struct end *end_attach(const char *name)
 	return e;
 }
 
-/* By the source port, as a device spreads flows. */
+/* Selects the queue by the source port, like a device that spreads flows. */
 static void device_send(struct port *queues, const uint8_t *bytes, size_t len)
 {
 	const uint64_t until = clock_monotonic_ns() + 100000000;
@@ -205,7 +207,7 @@ static bool is_chosen(uint64_t every, uint32_t seq)
 	return every && seq % every == every - 1;
 }
 
-/* Whether a frame of a phase keeps to the rate, whenever the switch gets to it. */
+/* True if a frame of a phase is within the rate limit, at the time when the switch handles it. */
 static bool is_within_cap(struct path *w, uint16_t phase)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -221,7 +223,7 @@ static bool is_within_cap(struct path *w, uint16_t phase)
 	return true;
 }
 
-/* Where the payload is of a frame in a tunnel, which begins at `at`. */
+/* Returns the offset of the payload of a frame in a tunnel; the inner frame starts at `at`. */
 static size_t inside_find(const uint8_t *bytes, size_t at)
 {
 	const bool v6 = load16(bytes + at + ETH_BYTES - 2) == htons(0x86dd);
@@ -229,7 +231,7 @@ static size_t inside_find(const uint8_t *bytes, size_t at)
 	return at + ETH_BYTES + (v6 ? IP6_BYTES : IP_BYTES) + UDP_BYTES;
 }
 
-/* Where the payload of a test frame is, behind whatever headers it has; 0: it is none. */
+/* Returns the offset of a test frame's payload after any headers; 0: not a test frame. */
 static size_t payload_find(const uint8_t *bytes, size_t len)
 {
 	size_t ip = ETH_BYTES, at;
@@ -251,7 +253,7 @@ static void ttl_lower(uint8_t *ip)
 	store16(ip + 10, (uint16_t)~checksum_fold(checksum_add(ip, IP_BYTES)));
 }
 
-/* Other ports, of which the UDP checksum stays right. */
+/* Changes the ports so that the UDP checksum stays correct. */
 static void ports_shift(uint8_t *udp, uint16_t by)
 {
 	store16(udp, htons((uint16_t)(ntohs(load16(udp)) + by)));
@@ -298,7 +300,7 @@ static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 	}
 }
 
-/* Forwards what has come in at a port of the kernel, or of DPDK. */
+/* Forwards frames received at a kernel or DPDK port. */
 static void path_run(struct path *w)
 {
 	static uint8_t bytes[BYTES_MAX];
