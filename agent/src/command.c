@@ -189,7 +189,7 @@ int commands_turn(struct commands *c, command_answer *answer, void *context)
 		left = command->deadline - now_ms();
 		if (left > 0)
 			return left < INT_MAX ? (int)left : INT_MAX;
-		/* The whole session of the command. */
+		/* The whole process group of the command. */
 		command->overdue = true;
 		kill(-command->pid, SIGKILL);
 		return -1; /* the answer follows when the process is reaped */

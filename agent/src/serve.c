@@ -26,7 +26,8 @@
 /* A process with its streams; `pid` 0: the channel is free. */
 struct process {
 	pid_t pid;
-	bool alone; /* signals go to the process only; its session is killed when it has ended */
+	/* signals go to the process only; its process group is killed when it has ended */
+	bool alone;
 	bool exited; /* the streams may still contain data */
 	int status;
 	int fds[3]; /* our ends of its stdin, stdout, stderr; -1 if closed */
@@ -142,7 +143,7 @@ static void process_signal(const struct process *p, int number)
 {
 	if (p->pid < 2 || p->exited || number <= 0 || number >= NSIG)
 		return;
-	/* Before setsid() the process has no session yet. */
+	/* Before setsid() the process has no process group. */
 	if (p->alone || kill(-p->pid, number))
 		kill(p->pid, number);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `arm`: what each task sends, expects, announces and rewrites in a trial. */
+/* The command `arm`: the frames that each task sends, expects, announces and rewrites in a
+ * trial. */
 #ifndef SWITCHMARK_ARM_PLAN_H
 #define SWITCHMARK_ARM_PLAN_H
 

@@ -90,7 +90,7 @@ struct engine_stats {
 	uint64_t rx_ring_drops; /* frames dropped on arrival because the ring was full */
 	uint64_t rx_invalid; /* frames discarded by the engine */
 	uint64_t tx_errors; /* failed system calls; their frames were not taken */
-	uint64_t tx_drops; /* frames taken by tx and lost before they left */
+	uint64_t tx_drops; /* frames taken by tx but dropped before transmission */
 };
 
 /* The result of the checksum test that a device or the engine made on a received frame. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads, tasks and the loops that move frames. A task is one role on one port (a forwarder
- * has two); a worker is a pinned thread that steps its tasks in turn. Between phases the
- * workers sleep, and only then does the control thread touch tasks and ports.
+ * Threads, tasks and the loops that move frames. A task is one role on one port (a forwarder has
+ * two ports); a worker is a pinned thread that steps its tasks in turn. Between phases the workers
+ * sleep, and the control thread may access tasks and ports only then.
  */
 #ifndef SWITCHMARK_LOOP_H
 #define SWITCHMARK_LOOP_H
@@ -108,7 +108,7 @@ enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
 struct expected_headers {
 	struct frame_template *templates; /* one per flow; NULL: not requested */
 	struct subflows subflows; /* the sub-flows of each flow */
-	struct header_tap *tap; /* for an engine that sees no headers; else NULL */
+	struct header_tap *tap; /* for an engine without access to headers; else NULL */
 	uint64_t compared, broken;
 	uint64_t unkept; /* frames that the tap dropped for lack of room */
 	struct frame_template wanted; /* the expected headers of the first broken frame */

@@ -51,8 +51,8 @@ void merged_free(struct merged_core *c);
 /* Forgets all frames. Core 0 calls it first, while all threads are stopped. */
 void merged_begin(struct merged_core *c);
 
-/* Counts frames of a flow with consecutive numbers, `len` bytes each, up to the first one whose
- * freshness differs. Returns the number of frames counted. */
+/* Counts the first frames of a run with consecutive numbers, `len` bytes each: several new frames
+ * in order, or a single frame of any kind. Returns the number of frames counted. */
 uint32_t merged_count(struct merged_core *c, uint32_t flow, uint32_t seq, uint32_t count,
 		      uint32_t len, struct merged_found *found);
 

@@ -103,8 +103,8 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 	}
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.closed = true;
-	/* Without a running phase the waiting frames may belong to the next phase: leave them at
-	 * the ports. */
+	/* Outside a phase the ports count as quiet: frames of the next phase may already wait
+	 * there. */
 	calm |= !s->running;
 	/* Let the threads poll less often: programs that read counters next need the CPU. */
 	for (uint32_t i = 0; i < s->worker_count; i++)

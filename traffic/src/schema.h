@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON objects by tables: each member has a name, a kind, a range and a field in a struct.
- * Unknown members, wrong types and values out of range are rejected by name. The table contains the
- * width of a number, so no caller converts one.
+ * Reads JSON objects by tables: each member has a name, a kind, a range and a field in a struct. An
+ * unknown member, a wrong type or a value beyond its range is rejected with the member's name. The
+ * table contains the width of a number, so no caller converts one.
  */
 #ifndef SWITCHMARK_SCHEMA_H
 #define SWITCHMARK_SCHEMA_H
@@ -62,8 +62,8 @@ bool member_read(struct reader *r, const char *where, const struct member *m, js
 /* True if this is a list of 1 to `max` values. `what` names it in an error message. */
 bool list_read(struct reader *r, const char *what, json_t *list, uint32_t max, uint32_t *count);
 
-/* Reads a whole number of a list. Returns false, without a reason, if the value is not a number or
- * is out of range. */
+/* Reads a whole number of a list. Returns false, without a reason, for another type or a number
+ * beyond the range. */
 bool number_read(json_t *value, json_int_t min, json_int_t max, uint32_t *number);
 
 #endif

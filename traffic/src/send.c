@@ -263,7 +263,7 @@ always_inline void write_any(struct sender *s, uint32_t n, uint64_t due, const e
 	}
 }
 
-/* True for a template of untagged IPv4 frames of minimum length. */
+/* True for a template of untagged IPv4 frames of minimum length with a software checksum. */
 static bool template_is_short(const struct frame_template *t)
 {
 	return t->payload_at == PAYLOAD_AT && t->len == FRAME_MIN && !t->device_sums;

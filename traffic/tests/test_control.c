@@ -41,7 +41,8 @@ static struct arm_plan arm_plan; /* too large for a stack */
 
 static void a_text_is_cut_between_characters(void)
 {
-	const char *text = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80."; /* of 1, 2, 3, 4 and 1 bytes */
+	/* characters of 1, 2, 3, 4 and 1 bytes */
+	const char *text = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80.";
 	const size_t cuts[] = { 0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11 };
 
 	for (size_t most = 0; most < sizeof(cuts) / sizeof(*cuts); most++)

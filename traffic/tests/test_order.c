@@ -158,7 +158,7 @@ static void as_comparing_all_pairs_would(void)
 	}
 }
 
-/* As many cores as threads: the last frame to arrive overtook none of the others. */
+/* As many cores as threads, each with one frame of the flow. */
 static void as_many_cores_as_a_process_has_threads(void)
 {
 	enum { MANY = 128 };
