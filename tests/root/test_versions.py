@@ -74,7 +74,7 @@ def test_two_copies_of_a_program_are_two_switches_of_one_table(
     assert calibrations[0] == calibrations[1], "the cable was measured once for both"
 
     (folder,) = (tmp_path / "runs").iterdir()
-    table = switchmark("report", str(folder)).stdout
+    table = switchmark("report", str(folder), "--explain").stdout
     version = version_of(usual)
     assert all(f"\n{name} " in table for name in names)
     said = " ".join(table.split())  # a long path breaks the line
