@@ -5,11 +5,11 @@
 #define SWITCHMARK_ARM_PLAN_H
 
 #include "clock.h"
-#include "loop.h"
 #include "open_plan.h"
 #include "pacing.h"
 #include "schema.h"
 #include "subflows.h"
+#include "task.h"
 #include "template.h"
 
 #define PHASE_NS_MAX 1e15 /* eleven days */

@@ -4,8 +4,8 @@
 #define SWITCHMARK_OPEN_PLAN_H
 
 #include "engine.h"
-#include "loop.h"
 #include "schema.h"
+#include "task.h"
 
 #define PORTS_MAX 128 /* queues of all ports */
 #define TASKS_MAX 64 /* a task on several cores counts once */

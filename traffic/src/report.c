@@ -3,6 +3,7 @@
 #include "header_tap.h"
 #include "judge.h"
 #include "session.h"
+#include "steps.h"
 #include "text.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step functions of each kind of task, and how they begin a phase. Internal to the loop. */
+/* The functions of each kind of task: how it begins a phase, steps, and finishes. */
 #ifndef SWITCHMARK_STEPS_H
 #define SWITCHMARK_STEPS_H
 
-#include "loop.h"
+#include "task.h"
 
 /* Select the functions that write and count frames. */
 void sender_choose_step(struct sender *s, enum touch touch, enum form form);
@@ -20,5 +20,13 @@ void sender_begin(struct sender *s);
  * sent, because catching up would flood the switch. */
 void sender_begin_late(struct sender *s, uint64_t now);
 void receiver_begin(struct receiver *r);
+
+/* For one of several cores, after all threads have stopped: turns frames that other cores have also
+ * counted into duplicates. */
+void receiver_finish(struct receiver *r);
+
+/* Compares the headers of one frame with those expected for its flow and sequence number. */
+void expected_headers_check(struct expected_headers *p, const struct frame *f, uint32_t flow,
+			    uint32_t seq);
 
 #endif

@@ -3,6 +3,7 @@
 #include "lines.h"
 #include "loop.h"
 #include "merged.h"
+#include "steps.h"
 #include "subflows.h"
 #include "tap.h"
 

@@ -7,6 +7,7 @@ The commands only read run folders. Imports are inside the functions, so that `-
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shutil
 import sys
@@ -288,9 +289,15 @@ def _tell_missing(folder: Path, records: int) -> None:
     if records < tests:
         print(f"note: {folder}: {records} of {tests} tests have a record", file=sys.stderr)
     path = folder / "records.jsonl"
-    content = path.read_bytes()[-1:] if path.is_file() else b""
-    if content not in (b"", b"\n"):
+    if path.is_file() and _last_byte(path) not in (b"", b"\n"):
         print(f"note: {path}: its last line was cut off, and is left out", file=sys.stderr)
+
+
+def _last_byte(path: Path) -> bytes:
+    """Return the last byte of a file; nothing of an empty one."""
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+        return file.read(1)
 
 
 def _write(text: str, output: Path | None) -> None:

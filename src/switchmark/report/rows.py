@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -128,23 +128,24 @@ _OF_ALL = ("lost_at", "fairness", "cost")
 
 
 def _partly(model: Any, **others: Any) -> Any:
-    """Return a variant of a model that is faster to read. Members of `_UNREAD` have their defaults,
-    regardless of the stored values, and `others` have other types."""
+    """Return a variant of a model that is faster to read. Members of `_UNREAD` are attributes of
+    the class with their defaults, regardless of the stored values, and `others` have other types."""
 
     def usual(name: str) -> Any:
-        default = model.model_fields[name].get_default(call_default_factory=True)
-        return {"default_factory": lambda: default}  # not copied like a plain default
+        return model.model_fields[name].get_default(call_default_factory=True)
 
-    fields = {name: Field(alias=" ", **usual(name)) for name in _UNREAD[model]}
-    for name in others:
-        if not model.model_fields[name].is_required():
-            fields[name] = Field(**usual(name))
+    left_out = {name: usual(name) for name in _UNREAD[model]}
+    fields = {
+        name: Field(default_factory=lambda value=usual(name): value)  # not copied like a default
+        for name in others
+        if not model.model_fields[name].is_required()
+    }
     named = {
         "__module__": __name__,
-        "__annotations__": {**dict.fromkeys(fields, Any), **others},
+        "__annotations__": {**dict.fromkeys(left_out, ClassVar[Any]), **others},
         "model_config": ConfigDict(extra="ignore"),
     }
-    return type(f"Partly{model.__name__}", (model,), {**named, **fields})
+    return type(f"Partly{model.__name__}", (model,), {**named, **left_out, **fields})
 
 
 @cache
