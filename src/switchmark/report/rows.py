@@ -128,17 +128,15 @@ _OF_ALL = ("lost_at", "fairness", "cost")
 
 
 def _partly(model: Any, **others: Any) -> Any:
-    """Return a variant of a model that is faster to read. Members of `_UNREAD` are attributes of
-    the class with their defaults, regardless of the stored values, and `others` have other types."""
+    """Return a variant of a model that is faster to read. Members of `_UNREAD` are class attributes
+    with the defaults, regardless of the stored values, and `others` have other types."""
 
     def usual(name: str) -> Any:
         return model.model_fields[name].get_default(call_default_factory=True)
 
     left_out = {name: usual(name) for name in _UNREAD[model]}
     fields = {
-        name: Field(default_factory=lambda value=usual(name): value)  # not copied like a default
-        for name in others
-        if not model.model_fields[name].is_required()
+        name: Field(usual(name)) for name in others if not model.model_fields[name].is_required()
     }
     named = {
         "__module__": __name__,
