@@ -318,15 +318,27 @@ def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path)
     assert "SLURMCluster" in told["evidence"][0]["testbed"]
 
 
+_NO_CONTROLLER = """\
+ClusterName=none
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort=1
+NodeName=none
+PartitionName=none Nodes=none Default=YES
+"""
+"""A configuration of Slurm whose controller refuses connections, so that sbatch fails at once: it
+waits a minute for a configuration that does not exist."""
+
+
 def test_a_job_that_slurm_does_not_take_ends_the_run_with_its_words(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     if lacking := missing():
         pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
     (tmp_path / "lab.toml").write_text("[slurm]\n")
-    known = {**environment, "SLURM_CONF": str(tmp_path / "none")}
-    words = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
-    _, errors = (run := start(known, tmp_path, *words)).communicate(timeout=100)
+    (tmp_path / "slurm.conf").write_text(_NO_CONTROLLER)
+    surroundings = {**environment, "SLURM_CONF": str(tmp_path / "slurm.conf")}
+    options = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
+    _, errors = (run := start(surroundings, tmp_path, *options)).communicate(timeout=100)
     assert run.returncode == 3, errors
     assert "error: Slurm takes no job" in errors
     assert "sbatch: error" in errors
