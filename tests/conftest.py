@@ -8,8 +8,8 @@ A test's folder says what it needs: `unit`, `fuzz` and `golden` nothing (and war
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import os
+import re
 import shutil
 import signal
 from collections import defaultdict
@@ -239,21 +239,23 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 class SkipPolicy:
-    """This plug-in makes a skip a failure under CI=true, unless tests/allowed-skips.txt lists
-    it."""
+    """This plug-in makes a skip a failure under CI=true, unless tests/allowed-skips.txt lists its
+    reason for its folder."""
 
     def __init__(self) -> None:
         self.strict = os.environ.get("CI", "").lower() in ("1", "true")
         lines = (TESTS / "allowed-skips.txt").read_text().splitlines()
-        self.allowed = [line.split()[0] for line in lines if line.strip() and line[0] != "#"]
+        rules = (line.split(" | ") for line in lines if line.strip() and line[0] != "#")
+        self.allowed = [(folders.split(), re.compile(reason)) for folders, reason, _ in rules]
 
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not self.strict or not report.skipped or hasattr(report, "wasxfail"):
             return
-        if any(fnmatch.fnmatchcase(report.nodeid, pattern) for pattern in self.allowed):
-            return
         where = report.longrepr
         reason = where[2] if isinstance(where, tuple) else str(where)
+        folder = folder_of(report.nodeid)
+        if any(folder in folders and words.search(reason) for folders, words in self.allowed):
+            return
         report.outcome = "failed"
         report.longrepr = f"{reason}\nnot in tests/allowed-skips.txt, so a failure under CI=true"
 
@@ -314,6 +316,7 @@ class Costs:
             count = {name: len(reports) for name, reports in reporter.stats.items()}
             passed = count.get("passed", 0) + count.get("xfailed", 0)
             failed = sum(count.get(name, 0) for name in ("failed", "error", "xpassed"))
+            again = f", {count['rerun']} run again" if "rerun" in count else ""
             reporter.write_line(
-                f"{passed} passed, {failed} failed, {count.get('skipped', 0)} skipped"
+                f"{passed} passed, {failed} failed, {count.get('skipped', 0)} skipped{again}"
             )

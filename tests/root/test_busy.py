@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from real_frames import Measure, only
+from real_frames import DISTURBED, Measure, only
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.switches import TABLE as SWITCHES
@@ -19,7 +19,6 @@ LOADS = (
     {"rate": "max", "duration": 1, "frame_size": "1500", "flows": 16384, "flows_by": "mac"},
 )
 
-DISTURBED = {"host-busy", "cpu-stolen"}
 TRIES = 3
 
 

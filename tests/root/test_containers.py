@@ -18,7 +18,12 @@ from scapy.utils import rdpcap
 
 from host_snapshot import hugepages
 from host_state import COMMAND, marked, of_run, records, start, wait_for
-from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
+from real_frames import (
+    Measure,
+    assert_every_frame_is_accounted_for,
+    assert_nearly_all_arrive,
+    measuring,
+)
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import docker, inside
@@ -140,7 +145,7 @@ def test_frames_pass_in_every_runtime_through_every_switch(
         duration=0.15,
         warmup=0.05,
     )
-    assert_every_frame_is_accounted_for(record)
+    assert_nearly_all_arrive(record)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

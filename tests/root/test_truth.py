@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from real_frames import skip_unpackaged
+from real_frames import DISTURBED, skip_unpackaged
 from switchmark.hosts.base import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
@@ -109,7 +109,6 @@ def only(record: Record) -> TrialResult:
     return trial
 
 
-DISTURBED = {"host-busy", "cpu-stolen"}
 TRIES = 8
 
 
