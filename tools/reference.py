@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
-from switchmark.report.schema import SCHEMAS, as_json, members_told, schema
+from switchmark.report.schema import SCHEMAS, as_json, member_docstrings, schema
 from switchmark.switches.verified import verifications
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -107,7 +107,7 @@ def record() -> str:
     for path, model in parts_of_record():
         lead = as_json(inspect.getdoc(model) or "")
         shown = [name for name, field in model.model_fields.items() if not field.exclude]
-        told = members_told(model)
+        told = member_docstrings(model)
         rows = [(f"`{name}`", as_json(told.get(name, ""))) for name in shown]
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "description"))]
         lines += ["|---|---|", *map(line, rows)]

@@ -21,10 +21,10 @@ from switchmark.model.latency import Latency, Stamps
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, OneSearch, SearchResult
 from switchmark.report.answer import answer
+from switchmark.report.phrases import listed, times
 from switchmark.report.sections import sections
 from switchmark.report.standing import figures_of, ranked
 from switchmark.report.table import table_lines
-from switchmark.report.words import listed, times
 
 DATA = Path(__file__).parent / "data"
 RECORD = Record.model_validate(

@@ -273,7 +273,7 @@ def test_the_last_line_counts_however_long_a_file_is(tmp_path: Path) -> None:
 
 
 def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
-    letters = rows._AT_ONCE + 1
+    letters = rows._BUFFER_BYTES + 1
     failed = fresh(1, status="failed", error="x" * letters, trials=())
     folder = kept(tmp_path, [failed, fresh(2)])
     found = rows_of(folder, "select number, length(error) as letters from tests order by number")

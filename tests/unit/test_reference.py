@@ -44,7 +44,7 @@ def test_every_member_of_a_record_is_told(reference: ModuleType) -> None:
     silent = {
         f"{model.__name__}.{name}"
         for _, model in reference.parts_of_record()
-        for name in set(model.model_fields) - set(reference.members_told(model))
+        for name in set(model.model_fields) - set(reference.member_docstrings(model))
     }
     assert silent == set()
 

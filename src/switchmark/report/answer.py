@@ -27,16 +27,16 @@ from switchmark.report.figures import (
     scaled_figure,
     with_repeats,
 )
+from switchmark.report.phrases import NAMED, listed, listed_all, times
 from switchmark.report.standing import (
     FUNCTIONAL,
-    Figure,
     Kind,
+    MeasuredFigure,
     Relation,
     figures_of,
     ranked,
     united,
 )
-from switchmark.report.words import NAMED, listed, listed_all, times
 
 _NUMBERS = {3: "three"}
 _SENTENCES, _BRIEF_SENTENCES = 6, 3
@@ -44,7 +44,7 @@ _SENTENCES, _BRIEF_SENTENCES = 6, 3
 
 _DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
 
-_WORDS = {"at", "between", "in", "no", "nothing", "of", "the"}
+_CAPITALIZED = {"at", "between", "in", "no", "nothing", "of", "the"}
 """Words that get a capital at the beginning of a sentence. Names of switches do not."""
 
 _LIMITS = {
@@ -59,7 +59,7 @@ _LIMITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _FigureGroup:
     """A group has the figures of tests that differ only in the axis `compared`, the best first.
 
     `relations` compare the first figure with each of the others. `where` has the values of the
@@ -68,11 +68,11 @@ class _Group:
 
     compared: str
     where: str
-    figures: tuple[Figure, ...]
+    figures: tuple[MeasuredFigure, ...]
     relations: tuple[Relation, ...]
 
     @property
-    def leader(self) -> Figure:
+    def leader(self) -> MeasuredFigure:
         return self.figures[0]
 
     @property
@@ -82,12 +82,12 @@ class _Group:
     @property
     def is_ordered(self) -> bool:
         """Return whether the first figure is significantly better than any other."""
-        return any(each.kind == "better" for each in self.relations)
+        return any(relation.kind == "better" for relation in self.relations)
 
     def having(self, kind: Kind) -> list[str]:
         """Return the names of the figures with this relation to the first."""
         pairs = zip(self.names[1:], self.relations, strict=True)
-        return [name for name, each in pairs if each.kind == kind]
+        return [name for name, relation in pairs if relation.kind == kind]
 
 
 def answer(records: Sequence[Record]) -> list[str]:
@@ -131,10 +131,12 @@ def _functional(measured: Sequence[Record]) -> list[Record]:
     return [record for record in switches if FUNCTIONAL in record.doubts]
 
 
-def _said(records: Sequence[Record], results: Results, most: int) -> tuple[list[str], list[Figure]]:
+def _said(
+    records: Sequence[Record], results: Results, most: int
+) -> tuple[list[str], list[MeasuredFigure]]:
     """Return at most `most` sentences about each kind of figure, and the figures with a claim."""
     said: list[str] = []
-    claims: list[Figure] = []
+    claims: list[MeasuredFigure] = []
     for figures in _alike(figure for record in records for figure in figures_of(record)):
         groups = _groups(figures, results)
         said += _sentences(groups, most)
@@ -142,10 +144,10 @@ def _said(records: Sequence[Record], results: Results, most: int) -> tuple[list[
     return said, claims
 
 
-def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
+def _alike(figures: Iterable[MeasuredFigure]) -> list[list[MeasuredFigure]]:
     """Return the figures by dimension, unit and goal, in their order. Figures of different testbeds
     are separate."""
-    kinds: dict[tuple[str, str, str, tuple[str, ...]], list[Figure]] = {}
+    kinds: dict[tuple[str, str, str, tuple[str, ...]], list[MeasuredFigure]] = {}
     for figure in figures:
         test = figure.record.test
         kind = (test.dimension, figure.unit, figure.what, figure.record.alike)
@@ -153,17 +155,17 @@ def _alike(figures: Iterable[Figure]) -> list[list[Figure]]:
     return list(kinds.values())
 
 
-def _groups(figures: Sequence[Figure], results: Results) -> list[_Group]:
+def _groups(figures: Sequence[MeasuredFigure], results: Results) -> list[_FigureGroup]:
     """Return groups of figures that can be compared, by the values of all other axes."""
-    told = telling([figure.record.test for figure in figures])
-    compared = max(told, key=_is_asked, default="switch")
+    axes = telling([figure.record.test for figure in figures])
+    compared = max(axes, key=_is_asked, default="switch")
     along = following([figure.record.test for figure in figures], compared)
-    others = [axis for axis in told if axis not in (compared, *along)]
-    by_others: dict[tuple[object, ...], list[Figure]] = {}
+    others = [axis for axis in axes if axis not in (compared, *along)]
+    by_others: dict[tuple[object, ...], list[MeasuredFigure]] = {}
     for figure in figures:
         where = tuple(getattr(figure.record.test, axis) for axis in others)
         by_others.setdefault(where, []).append(figure)
-    return [_group(each, compared, others, results) for each in by_others.values()]
+    return [_group(group, compared, others, results) for group in by_others.values()]
 
 
 def _is_asked(axis: str) -> tuple[bool, bool, int]:
@@ -172,11 +174,11 @@ def _is_asked(axis: str) -> tuple[bool, bool, int]:
 
 
 def _group(
-    figures: Sequence[Figure], compared: str, others: Sequence[str], results: Results
-) -> _Group:
+    figures: Sequence[MeasuredFigure], compared: str, others: Sequence[str], results: Results
+) -> _FigureGroup:
     order, relations = ranked(figures, results)
     where = " ".join(_value(order[0].record, axis) for axis in others)
-    return _Group(compared, where, tuple(order), tuple(relations))
+    return _FigureGroup(compared, where, tuple(order), tuple(relations))
 
 
 def _name(record: Record, compared: str) -> str:
@@ -189,30 +191,30 @@ def _value(record: Record, axis: str) -> str:
     return written or f"{AXES[axis].words} none"
 
 
-def _claimed(group: _Group) -> list[Figure]:
+def _claimed(group: _FigureGroup) -> list[MeasuredFigure]:
     """Return the figures that the answer claims to be different or the same."""
     pairs = zip(group.figures[1:], group.relations, strict=True)
-    others = [figure for figure, each in pairs if each.kind in ("better", "same")]
+    others = [figure for figure, relation in pairs if relation.kind in ("better", "same")]
     return [group.leader, *others] if others else []
 
 
 # --- sentences -------------------------------------------------------------------------------
 
 
-def _sentences(groups: Sequence[_Group], most: int) -> list[str]:
+def _sentences(groups: Sequence[_FigureGroup], most: int) -> list[str]:
     """Return at most `most` sentences, and a count of the other cases. Groups with the same
     relations share a sentence."""
-    same: dict[tuple[object, ...], list[_Group]] = {}
+    same: dict[tuple[object, ...], list[_FigureGroup]] = {}
     for group in groups:
-        kinds = zip(group.names[1:], (each.kind for each in group.relations), strict=True)
+        kinds = zip(group.names[1:], (relation.kind for relation in group.relations), strict=True)
         same.setdefault((group.names[0], frozenset(kinds)), []).append(group)
-    told = list(same.values())
-    said = [_sentence(each, len(groups)) for each in told[:most]]
-    more = sum(map(len, told[most:]))
+    cases = list(same.values())
+    said = [_sentence(case, len(groups)) for case in cases[:most]]
+    more = sum(map(len, cases[most:]))
     return [*said, *([f"{more} more cases are in the table."] if more else [])]
 
 
-def _sentence(groups: Sequence[_Group], of: int) -> str:
+def _sentence(groups: Sequence[_FigureGroup], of: int) -> str:
     goal = _goal(groups[0].leader)
     wheres = [group.where for group in groups if group.where]
     every = "in both cases" if of == 2 else f"in all {of} cases"
@@ -226,7 +228,7 @@ def _sentence(groups: Sequence[_Group], of: int) -> str:
     return _begun(f"{prefix}{': ' * bool(prefix)}{'; '.join(clauses)}.")
 
 
-def _best(groups: Sequence[_Group]) -> list[str]:
+def _best(groups: Sequence[_FigureGroup]) -> list[str]:
     """Return clauses with the figure of the best, and its ratio to the figures that are
     significantly worse."""
     first = groups[0]
@@ -239,19 +241,19 @@ def _best(groups: Sequence[_Group]) -> list[str]:
     many = len(ratios) > NAMED
     if many:
         ratios = {f"{len(ratios)} others": united(list(ratios.values()))}
-    name, own = _subject(first), _figure_of(groups)
-    much = {other: times(each.low, each.high) for other, each in ratios.items()}
+    name, text = _subject(first), _figure_of(groups)
+    much = {other: times(ratio.low, ratio.high) for other, ratio in ratios.items()}
     if first.leader.is_less_better:
         late = _delay(first.leader)
-        lead = f"the {late} of {name} is {own}" if own else f"{name} has the least {late}"
+        lead = f"the {late} of {name} is {text}" if text else f"{name} has the least {late}"
         take = "take" if many else "takes"
         return [lead, *(f"{other} {take} {ratio} as long" for other, ratio in much.items())]
     verb = "takes a burst of" if first.leader.unit == "frames" else "forwards"
     more = listed_all([f"{ratio} as much as {other}" for other, ratio in much.items()])
-    return [" ".join(filter(None, (f"{name} {verb}", own + ":" * bool(own and more), more)))]
+    return [" ".join(filter(None, (f"{name} {verb}", text + ":" * bool(text and more), more)))]
 
 
-def _carried(groups: Sequence[_Group]) -> list[str]:
+def _carried(groups: Sequence[_FigureGroup]) -> list[str]:
     """Return a clause if all carry the offered load and no figure is better than another."""
     first = groups[0]
     verdicts = {figure.record.verdict for group in groups for figure in group.figures}
@@ -260,26 +262,30 @@ def _carried(groups: Sequence[_Group]) -> list[str]:
     if first.compared == "switch":
         return (
             []
-            if _has_own_loads(first)
+            if _has_different_loads(first)
             else [f"{listed(first.names)} forward all of the offered load"]
         )
-    own = [*dict.fromkeys(name for group in groups for name in group.names)]
-    return [f"{first.leader.record.test.switch} forwards all of the offered load, at {listed(own)}"]
+    names = [*dict.fromkeys(name for group in groups for name in group.names)]
+    return [
+        f"{first.leader.record.test.switch} forwards all of the offered load, at {listed(names)}"
+    ]
 
 
-def _figure_of(groups: Sequence[_Group]) -> str:
+def _figure_of(groups: Sequence[_FigureGroup]) -> str:
     """Return the figure of the best with its limit. For several groups, return their range, or
     nothing if they have relations."""
-    leaders = sorted((group.leader for group in groups), key=lambda each: each.value)
+    leaders = sorted((group.leader for group in groups), key=lambda leader: leader.value)
     if len(leaders) == 1:
         limit = "" if leaders[0].is_less_better else _LIMITS.get(leaders[0].record.verdict, "")
         return _figure_text(leaders[0]) + limit
     if groups[0].relations:
         return ""
-    return " to ".join(scaled_figure(each.value, each.unit) for each in (leaders[0], leaders[-1]))
+    return " to ".join(
+        scaled_figure(leader.value, leader.unit) for leader in (leaders[0], leaders[-1])
+    )
 
 
-def _the_same(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _the_same(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     margin = f"{united(_relations(groups, 'same')).margin * 100:g} %"
     if groups[0].is_ordered:
         return [f"{listed(others)} {_does(others)} the same within {margin}"]
@@ -287,7 +293,7 @@ def _the_same(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     return [f"{listed(_with_figures(groups, names))} are the same within {margin}"]
 
 
-def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _undecided(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the differences that are not significant, and the rounds that would decide them."""
     needed = united(_relations(groups, "chance")).needed
     more = "" if needed is None else f" (about {needed} rounds would decide: --repeat {needed})"
@@ -299,7 +305,7 @@ def _undecided(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     ]
 
 
-def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _bounded(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the figures that are only bounds, and why. The true order may be the reverse."""
     figures = _figures(groups, others)
     by_search = all(is_of_search(figure.record) for figure in figures)
@@ -310,7 +316,7 @@ def _bounded(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     return [f"{_unranked(groups, others)}, {of}, as {why}"]
 
 
-def _spoiled(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _spoiled(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the doubts that could explain the difference between figures."""
     figures = [*_figures(groups, others), *(group.leader for group in groups)]
     doubts = dict.fromkeys(
@@ -324,57 +330,57 @@ def _spoiled(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
     return [f"{_unranked(groups, others)}: disturbances{named} may have set them apart"]
 
 
-def _in_error(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _in_error(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     unranked = _unranked(groups, others)
     return [f"{unranked}: the clocks may be wrong by as much as the latencies differ"]
 
 
-def _at_other_loads(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _different_loads(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the figures that were measured at different loads."""
     first = groups[0]
-    loads = "shares of what each carries itself" if _has_own_loads(first) else "not the same"
+    loads = "shares of what each carries itself" if _has_different_loads(first) else "not the same"
     names = listed(_with_figures(groups, [_subject(first), *others]))
     return [f"{names} are not compared, as the loads were {loads}"]
 
 
-def _zero(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _zero(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     names = listed(_with_figures(groups, [_subject(groups[0]), *others]))
     return [f"{names} are not compared, as 0 has no ratio"]
 
 
-def _few(groups: Sequence[_Group], others: Sequence[str]) -> list[str]:
+def _few(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the figures with too few repeats."""
     first = groups[0]
-    known = zip(first.names, first.figures, strict=True)
-    lacking = [name for name, figure in known if len(figure.values) < MIN_REPEATS]
+    named = zip(first.names, first.figures, strict=True)
+    lacking = [name for name, figure in named if len(figure.values) < MIN_REPEATS]
     once = "searches" if is_of_search(first.leader.record) else "trials"
     how = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
     if first.names[0] not in lacking:
         return [f"of {listed(others)} no order is shown, with {how}"]
     of = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
     figures = _with_figures(groups, [_subject(first), *others])
-    told = f": {listed(figures)}" if len(groups) == 1 else ""
-    return [f"no order{of} is shown with {how}{told}"]
+    text = f": {listed(figures)}" if len(groups) == 1 else ""
+    return [f"no order{of} is shown with {how}{text}"]
 
 
-_SAY: Mapping[Kind, Callable[[Sequence[_Group], Sequence[str]], list[str]]] = {
+_SAY: Mapping[Kind, Callable[[Sequence[_FigureGroup], Sequence[str]], list[str]]] = {
     "same": _the_same,
     "chance": _undecided,
     "bound": _bounded,
     "spoiled": _spoiled,
     "error": _in_error,
-    "load": _at_other_loads,
+    "load": _different_loads,
     "zero": _zero,
     "few": _few,
 }
 """The functions that describe the relations to the first figure, all except `better`."""
 
 
-def _relations(groups: Sequence[_Group], kind: Kind) -> list[Relation]:
-    return [each for group in groups for each in group.relations if each.kind == kind]
+def _relations(groups: Sequence[_FigureGroup], kind: Kind) -> list[Relation]:
+    return [relation for group in groups for relation in group.relations if relation.kind == kind]
 
 
-def _figures(groups: Sequence[_Group], names: Sequence[str]) -> list[Figure]:
+def _figures(groups: Sequence[_FigureGroup], names: Sequence[str]) -> list[MeasuredFigure]:
     return [
         figure
         for group in groups
@@ -383,16 +389,16 @@ def _figures(groups: Sequence[_Group], names: Sequence[str]) -> list[Figure]:
     ]
 
 
-def _with_figures(groups: Sequence[_Group], names: Sequence[str]) -> list[str]:
+def _with_figures(groups: Sequence[_FigureGroup], names: Sequence[str]) -> list[str]:
     """Return names, with their figures if there is one group. The first name is the best."""
     first = groups[0]
     if len(groups) > 1:
         return list(names)
-    known = dict(zip(first.names, first.figures, strict=True)) | {names[0]: first.leader}
-    return [f"{name} ({_figure_text(known[name], within=True)})" for name in names]
+    by_name = dict(zip(first.names, first.figures, strict=True)) | {names[0]: first.leader}
+    return [f"{name} ({_figure_text(by_name[name], within=True)})" for name in names]
 
 
-def _unranked(groups: Sequence[_Group], others: Sequence[str]) -> str:
+def _unranked(groups: Sequence[_FigureGroup], others: Sequence[str]) -> str:
     """Name the figures that the best cannot be ranked above."""
     first = groups[0]
     better = "below" if first.leader.is_less_better else "above"
@@ -404,7 +410,7 @@ def _unranked(groups: Sequence[_Group], others: Sequence[str]) -> str:
     return f"{leader} cannot be ranked {better} {listed(names)}"
 
 
-def _has_own_loads(group: _Group) -> bool:
+def _has_different_loads(group: _FigureGroup) -> bool:
     return any(figure.record.test.parsed_rate.share is not None for figure in group.figures)
 
 
@@ -415,20 +421,20 @@ def _does(names: Sequence[str]) -> str:
 # --- words -----------------------------------------------------------------------------------
 
 
-def _figure_text(figure: Figure, *, within: bool = False) -> str:
+def _figure_text(figure: MeasuredFigure, *, within: bool = False) -> str:
     """Return a figure with its interval or its number of repeats. `within` other parentheses, use
     a comma in place of parentheses."""
     if figure.unit == "ns" and (unsure := _unsure(figure)):
         return unsure
-    bound = "at least " * figure.at_least
+    bound = "at least " * figure.is_bound
     repeats = "searches" if is_of_search(figure.record) else "trials"
     text = with_repeats(figure.value, figure.values, figure.interval, figure.unit, repeats)
-    if len(figure.values) == 1 and (told := _precision(figure)):
-        text = f"{text.removesuffix(')')}, {told})"
+    if len(figure.values) == 1 and (accuracy := _precision(figure)):
+        text = f"{text.removesuffix(')')}, {accuracy})"
     return bound + (text.replace(" (", ", ").rstrip(")") if within else text)
 
 
-def _unsure(figure: Figure) -> str:
+def _unsure(figure: MeasuredFigure) -> str:
     """Return a median latency as a bound if its error is as large. Empty otherwise."""
     latency = latency_ns(figure.record)
     if latency is None or latency.error is None or latency.error.median_ns < figure.value:
@@ -436,29 +442,29 @@ def _unsure(figure: Figure) -> str:
     return format_median(latency.model_dump()).replace("<=", "at most")
 
 
-def _precision(figure: Figure) -> str:
+def _precision(figure: MeasuredFigure) -> str:
     """Return the precision of a search. Empty if the figure is not the result of a search."""
     goals = figure.record.search.goals if figure.record.search else ()
-    known = [precision(goal) for goal in goals if goal.goal == figure.what]
-    return f"found to within {known[0]}" if any(known) else ""
+    precisions = [precision(goal) for goal in goals if goal.goal == figure.what]
+    return f"found to within {precisions[0]}" if any(precisions) else ""
 
 
 def _begun(sentence: str) -> str:
     """Return a sentence with a capital at its beginning, unless a name is there."""
     first = sentence.partition(" ")[0]
-    return sentence[0].upper() + sentence[1:] if first in _WORDS else sentence
+    return sentence[0].upper() + sentence[1:] if first in _CAPITALIZED else sentence
 
 
-def _delay(figure: Figure) -> str:
+def _delay(figure: MeasuredFigure) -> str:
     return _DELAYS.get(figure.what.partition(" ")[0], "median delay")
 
 
-def _subject(group: _Group) -> str:
+def _subject(group: _FigureGroup) -> str:
     switch, name = group.leader.record.test.switch, group.names[0]
     return switch if group.compared == "switch" else f"{switch} with {name}"
 
 
-def _goal(figure: Figure) -> str:
+def _goal(figure: MeasuredFigure) -> str:
     """Return the goal of a search, which stands before a sentence."""
     search = figure.record.search
     if search is None or not figure.what:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from switchmark.metrics.doubts import TABLE, Severity
 from switchmark.model.record import Record
-from switchmark.report.words import listed
+from switchmark.report.phrases import listed
 
 MARKS: Mapping[Severity, str] = MappingProxyType(
     {"invalid": "✗", "caution": "!", "information": ""}
@@ -28,8 +28,8 @@ _EFFECTS: Mapping[Severity, str] = MappingProxyType(
 
 def severity_of(record: Record) -> Severity:
     """Return the severity of the most severe doubt of a test."""
-    known = {TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE}
-    return next((each for each in _SEVERITIES if each in known), "information")
+    severities = {TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE}
+    return next((severity for severity in _SEVERITIES if severity in severities), "information")
 
 
 def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
@@ -49,7 +49,9 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     names = Counter(doubt for record in records for doubt in record.doubts if doubt in TABLE)
     if not names:
         return []
-    worst = next(each for each in _SEVERITIES if any(TABLE[n].severity == each for n in names))
+    worst = next(
+        severity for severity in _SEVERITIES if any(TABLE[n].severity == severity for n in names)
+    )
     severe = [name for name, _ in names.most_common() if TABLE[name].severity == worst]
     first, others = TABLE[severe[0]], severe[1:]
     many = f"{names[first.name]} of {len(records)} tests" if len(records) > 1 else "this test"

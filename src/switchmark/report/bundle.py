@@ -50,12 +50,12 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         if path.is_file() and not path.name.endswith((*_FORMS, "report.html"))
     ]
     try:
-        files = {each: read_within(folder, each) for each in names}
+        files = {path: read_within(folder, path) for path in names}
     except OSError as error:
         raise RecordFailed(f"{folder} cannot be read: {error.strerror}") from error
-    for each in _LINES:
-        if each in files:
-            files[each] = files[each][: files[each].rfind(b"\n") + 1]
+    for path in _LINES:
+        if path in files:
+            files[path] = files[path][: files[path].rfind(b"\n") + 1]
     versions = {
         str(record.number): record.origin.versions if record.origin else {} for record in records
     }
@@ -65,15 +65,15 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         "tests.csv": rows,
         "versions.json": json.dumps(versions, indent=2) + "\n",
         **{
-            f"schemas/{each}.schema.json": json.dumps(schema(each), indent=1) + "\n"
-            for each in SCHEMAS
+            f"schemas/{kind}.schema.json": json.dumps(schema(kind), indent=1) + "\n"
+            for kind in SCHEMAS
         },
     }
-    files |= {each: text.encode() for each, text in made.items()}
+    files |= {path: text.encode() for path, text in made.items()}
     files[_SUMS] = "".join(
-        f"{hashlib.sha256(content).hexdigest()}  {each}\n"
-        for each, content in sorted(files.items())
-        if each != _SUMS
+        f"{hashlib.sha256(content).hexdigest()}  {path}\n"
+        for path, content in sorted(files.items())
+        if path != _SUMS
     ).encode()
     return dict(sorted(files.items()))
 
@@ -104,8 +104,8 @@ def time_of(records: Sequence[Record]) -> datetime:
 def _tar(name: str, files: Mapping[str, bytes], made_at: datetime) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for each, content in files.items():
-            member = tarfile.TarInfo(f"{name}/{each}")
+        for path, content in files.items():
+            member = tarfile.TarInfo(f"{name}/{path}")
             member.size, member.mtime, member.mode = len(content), int(made_at.timestamp()), 0o644
             archive.addfile(member, io.BytesIO(content))
     return gzip.compress(stream.getvalue(), mtime=0)
@@ -114,8 +114,8 @@ def _tar(name: str, files: Mapping[str, bytes], made_at: datetime) -> bytes:
 def _zip(name: str, files: Mapping[str, bytes], made_at: datetime) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each, content in files.items():
-            member = zipfile.ZipInfo(f"{name}/{each}", made_at.timetuple()[:6])
+        for path, content in files.items():
+            member = zipfile.ZipInfo(f"{name}/{path}", made_at.timetuple()[:6])
             member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             member.create_system = 3
             archive.writestr(member, content)
@@ -155,10 +155,10 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         if record.origin and (version := record.origin.versions.get("switchmark"))
     }
     there = {
-        each: words
-        for each, words in _FILES.items()
-        if each not in ("campaign.yaml", "host.json", *_LINES, "logs/steps.sh", "logs/")
-        or any(file.startswith(each) for file in files)
+        path: content
+        for path, content in _FILES.items()
+        if path not in ("campaign.yaml", "host.json", *_LINES, "logs/steps.sh", "logs/")
+        or any(file.startswith(path) for file in files)
     }
     lines = [
         f"# {in_markdown(name)}",
@@ -170,7 +170,7 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         "",
         "| file | holds |",
         "|---|---|",
-        *(f"| `{each}` | {words} |" for each, words in there.items()),
+        *(f"| `{path}` | {content} |" for path, content in there.items()),
         "",
         "## What came out",
         "",

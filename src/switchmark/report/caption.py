@@ -25,32 +25,32 @@ def caption(records: Sequence[Record]) -> str:
         for axis, value in first.model_dump().items()
         if all(getattr(record.test, axis) == value for record in records)
     }
-    words = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
-    words += ["both ways"] * (shared.get("direction") == "bi")
+    parts = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
+    parts += ["both ways"] * (shared.get("direction") == "bi")
     ports = {record.port for record in records if record.port}
-    words += [f"ports {ports.pop()}"] if len(ports) == 1 else []
-    words += [f"in {shared['environment']}"] if "environment" in shared else []
-    words += [f"engine {shared['engine']}"] if "engine" in shared else []
+    parts += [f"ports {ports.pop()}"] if len(ports) == 1 else []
+    parts += [f"in {shared['environment']}"] if "environment" in shared else []
+    parts += [f"engine {shared['engine']}"] if "engine" in shared else []
     if "frame_size" in shared:
         size = shared["frame_size"]
-        words.append(f"{size} B" if isinstance(size, int) else size)
+        parts.append(f"{size} B" if isinstance(size, int) else size)
     if shared.get("search") != "fixed" and "search" in shared:
-        words.append(f"search {shared['search']}")
+        parts.append(f"search {shared['search']}")
     if "rate" in shared and (shared["rate"] != "max" or shared.get("search") == "fixed"):
-        words.append(f"rate {shared['rate']}")
+        parts.append(f"rate {shared['rate']}")
     kinds = {record.semantics for record in records if record.semantics}
-    words += list(kinds) if len(kinds) == 1 else []
-    words += [
+    parts += list(kinds) if len(kinds) == 1 else []
+    parts += [
         f"{AXES[axis].words} {axis_text(value)}"
         for axis, value in shared.items()
         if axis not in _SAID and value not in (None, _usual(first, axis))
     ]
     if alike := records[0].alike:
-        words.append(f"testbed{'s' * (len(alike) > 1)} {', '.join(alike)}")
+        parts.append(f"testbed{'s' * (len(alike) > 1)} {', '.join(alike)}")
     if "duration" in shared and "repeat" in shared:
         trials = "a trial" if shared["repeat"] == 1 else f"{shared['repeat']} trials"
-        words.append(f"{trials} of {shared['duration']:g} s")
-    return f"{first.dimension}: {', '.join(words)}"
+        parts.append(f"{trials} of {shared['duration']:g} s")
+    return f"{first.dimension}: {', '.join(parts)}"
 
 
 def _usual(test: Test, axis: str) -> object:

@@ -106,7 +106,7 @@ class Comparison:
         return [failure for failure in self.failures if failure.pair is pair]
 
     def unknown_of(self, pair: Pair) -> list[Unknown]:
-        return [each for each in self.unknown if each.pair is pair]
+        return [case for case in self.unknown if case.pair is pair]
 
     def state(self, pair: Pair) -> State:
         """Return the state of a pair. It is empty if no condition applies to a measured pair, or if
@@ -115,7 +115,7 @@ class Comparison:
             return "failed"
         if self.unknown_of(pair):
             return "cannot tell"
-        if pair.is_whole and any(_is_about(each, pair) for each in self.conditions):
+        if pair.is_whole and any(_applies(condition, pair) for condition in self.conditions):
             return "passed"
         return ""
 
@@ -135,19 +135,21 @@ def compared(
     other and include the sides; without them, the sides are planned pairs. With `unknown_fails`, an
     undecided condition fails too. Raise UsageError for a figure that no test has.
     """
-    mains = [main_figure((each.other or each.base)[0]) for each in sides]
+    mains = [main_figure((side.other or side.base)[0]) for side in sides]
     by_side: dict[int, Pair] = {}
     for figure in dict.fromkeys(mains):
-        chosen = [at for at, main in enumerate(mains) if main is figure]
-        about = [each for each in conditions if each.figure in (None, figure.name)]
-        pairs = _pairs([sides[at] for at in chosen], figure, about, margin, results)
+        chosen = [index for index, main in enumerate(mains) if main is figure]
+        relevant = [
+            condition for condition in conditions if condition.figure in (None, figure.name)
+        ]
+        pairs = _pairs([sides[index] for index in chosen], figure, relevant, margin, results)
         by_side |= dict(zip(chosen, pairs, strict=True))
-    every = [by_side[at] for at in range(len(sides))]
-    for name in dict.fromkeys(each.figure for each in conditions if each.figure):
+    every = [by_side[index] for index in range(len(sides))]
+    for name in dict.fromkeys(condition.figure for condition in conditions if condition.figure):
         figure = FIGURES[name]
-        further = [each for each, main in zip(sides, mains, strict=True) if main is not figure]
-        about = [each for each in conditions if each.figure == name]
-        pairs = _pairs(further, figure, about, margin, results)
+        further = [side for side, main in zip(sides, mains, strict=True) if main is not figure]
+        relevant = [condition for condition in conditions if condition.figure == name]
+        pairs = _pairs(further, figure, relevant, margin, results)
         kept = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
         measured = [pair for pair in every if pair.is_whole]
         if measured and not kept and figure not in mains:
@@ -159,12 +161,12 @@ def compared(
         for pair in every
         for condition in conditions
         if pair.is_whole
-        and _is_about(condition, pair)
+        and _applies(condition, pair)
         and condition.holds(pair.difference) == "cannot tell"
     ]
     if unknown_fails:
         failures += [
-            Failure(each.pair, each.condition, f"cannot tell: {each.reason}") for each in unknown
+            Failure(case.pair, case.condition, f"cannot tell: {case.reason}") for case in unknown
         ]
         unknown = []
     return Comparison(tuple(every), tuple(conditions), tuple(failures), tuple(unknown))
@@ -183,27 +185,29 @@ def _pairs(
 ) -> list[Pair]:
     """Return the pairs by a figure, for the conditions on it."""
     if margin is None:
-        margin = min((each.amount for each in conditions if each.amount), default=None)
+        margin = min(
+            (condition.amount for condition in conditions if condition.amount), default=None
+        )
     values = []
-    for each in sides:
-        by_run = max(map(len, each.both)) > 1
-        before, after = (repeats_of(side, figure, by_run=by_run) for side in each.both)
+    for pair in sides:
+        by_run = max(map(len, pair.both)) > 1
+        before, after = (repeats_of(side, figure, by_run=by_run) for side in pair.both)
         values.append((before, after))
-    told = differences(figure, values, margin, [each.are_two_runs for each in sides])
+    found = differences(figure, values, margin, [side.are_two_runs for side in sides])
     if results is not None:
-        told = [
-            results.difference(each.base[0], each.other[0], figure, margin)
-            if all(each.both)
+        found = [
+            results.difference(side.base[0], side.other[0], figure, margin)
+            if all(side.both)
             else planned
-            for each, planned in zip(sides, told, strict=True)
+            for side, planned in zip(sides, found, strict=True)
         ]
     return [
-        Pair(each.base, each.other, difference)
-        for each, difference in zip(sides, told, strict=True)
+        Pair(side.base, side.other, difference)
+        for side, difference in zip(sides, found, strict=True)
     ]
 
 
-def _is_about(condition: Condition, pair: Pair) -> bool:
+def _applies(condition: Condition, pair: Pair) -> bool:
     """Return whether a condition applies to the figure of a pair."""
     if condition.is_undecided:
         return True
@@ -227,7 +231,7 @@ def _failures(pair: Pair, conditions: Sequence[Condition]) -> list[Failure]:
 def _why(pair: Pair, condition: Condition) -> str | None:
     """Return why a measured pair fails a condition; None if it does not fail."""
     difference = pair.difference
-    if not _is_about(condition, pair) or condition.holds(difference) != "yes":
+    if not _applies(condition, pair) or condition.holds(difference) != "yes":
         return None
     if condition.is_undecided:
         return "nothing can be said"
@@ -270,8 +274,10 @@ def as_object(
         "comparisons": difference.of,
         "margin": plain(difference.margin),
         "difference": difference.word if pair.is_whole else None,
-        "failures": [{"condition": each.condition, "reason": each.reason} for each in failures],
-        "cannot_tell": [{"condition": each.condition, "reason": each.reason} for each in unknown],
+        "failures": [
+            {"condition": failure.condition, "reason": failure.reason} for failure in failures
+        ],
+        "cannot_tell": [{"condition": case.condition, "reason": case.reason} for case in unknown],
     }
 
 

@@ -33,7 +33,7 @@ def _lines(
     if len(runs) > 1:
         if hosts:
             yield from _table(
-                ("what differs", *runs), [(each.what, *each.values) for each in hosts]
+                ("what differs", *runs), [(fact.what, *fact.values) for fact in hosts]
             )
         else:
             yield "Hosts and versions: the same in all runs."
@@ -46,18 +46,18 @@ def _lines(
     for pair in comparison.pairs:
         failures = comparison.failures_of(pair)
         reasons = "; ".join(
-            ": ".join(filter(None, (each.condition, each.reason))) for each in failures
+            ": ".join(filter(None, (failure.condition, failure.reason))) for failure in failures
         )
-        figures = (figure_text(pair, at) if pair.sides[at] else "" for at in (0, 1))
-        words = said(pair.difference) if pair.is_whole else ""
+        figures = (figure_text(pair, side) if pair.sides[side] else "" for side in (0, 1))
+        outcome = said(pair.difference) if pair.is_whole else ""
         state: str = comparison.state(pair)
         if failures:
             state = f"failed: {reasons}"
         elif unknown := comparison.unknown_of(pair):
             state = (
-                f"cannot tell: {'; '.join(f'{each.condition}: {each.reason}' for each in unknown)}"
+                f"cannot tell: {'; '.join(f'{case.condition}: {case.reason}' for case in unknown)}"
             )
-        rows.append((name_of(pair, axes), pair.figure.name, *figures, words, state))
+        rows.append((name_of(pair, axes), pair.figure.name, *figures, outcome, state))
     yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
     yield ""
     yield from (f"- {in_markdown(note)}" for note in notes_of(comparison, runs))

@@ -15,7 +15,7 @@ from switchmark.model.labels import label, telling
 from switchmark.report.compare import Comparison, Pair
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, repeated_figure
 from switchmark.report.host_differences import HostDifference
-from switchmark.report.notes import version_told
+from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
@@ -36,16 +36,16 @@ def compare_lines(
     both = [pair for pair in comparison.pairs if pair.base and pair.other]
     heads = ("before", "after") if any(map(_is_one_test, both)) else ("base", "test")
     for figure, pairs in groupby(both, key=lambda pair: pair.figure.name):
-        told = [_row(pair, axes) for pair in pairs]
-        rows = [(figure, *heads, "change" if figure == "loss" else "ratio", ""), *told]
-        widths = [max(len(row[at]) for row in rows) for at in range(4)]
-        for name, *figures, words in rows:
+        measured = [_row(pair, axes) for pair in pairs]
+        rows = [(figure, *heads, "change" if figure == "loss" else "ratio", ""), *measured]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        for name, *figures, outcome in rows:
             cells = (f"{cell:>{width}}" for cell, width in zip(figures, widths[1:], strict=True))
             line = "  ".join((f"{name:{widths[0]}}", *cells))
-            if columns is None or len(line) + 2 + len(words) <= columns:
-                yield f"{line}  {words}".rstrip()
+            if columns is None or len(line) + 2 + len(outcome) <= columns:
+                yield f"{line}  {outcome}".rstrip()
             else:
-                yield from (line, f"    {words}")
+                yield from (line, f"    {outcome}")
         yield ""
     for note in notes_of(comparison, runs):
         yield note if columns is None else textwrap.fill(note, columns, subsequent_indent="  ")
@@ -54,8 +54,8 @@ def compare_lines(
         for failure in comparison.failures:
             condition = f"{failure.condition}: " if failure.condition else ""
             yield f"  {name_of(failure.pair, axes)}: {condition}{failure.reason}"
-        for each in comparison.unknown:
-            yield f"  {name_of(each.pair, axes)}: {each.condition}: cannot tell: {each.reason}"
+        for case in comparison.unknown:
+            yield f"  {name_of(case.pair, axes)}: {case.condition}: cannot tell: {case.reason}"
 
 
 def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str]:
@@ -65,9 +65,11 @@ def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str
         return []
     if not hosts:
         return ["hosts and versions: the same in all runs", ""]
-    rows = [("", *runs), *((each.what, *each.values) for each in hosts)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    lines = ("  ".join(f"{cell:{widths[at]}}" for at, cell in enumerate(row)) for row in rows)
+    rows = [("", *runs), *((fact.what, *fact.values) for fact in hosts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "  ".join(f"{cell:{widths[column]}}" for column, cell in enumerate(row)) for row in rows
+    )
     return ["what differs between the runs", *(f"  {line}".rstrip() for line in lines), ""]
 
 
@@ -106,13 +108,13 @@ def said(difference: Difference) -> str:
     0.01)`, `same: -0.3..+0.2 % (within 1 %)`, `undecided: -3..+5 %, needs about 24 rounds`."""
     word = difference.word
     if difference.figure.unit == "share" and word in ("faster", "slower"):
-        word_told = "more loss" if word == "slower" else "less loss"
+        outcome = "more loss" if word == "slower" else "less loss"
     else:
-        word_told = word
+        outcome = word
     if word == "undecided":
         return f"{word}{_between(difference)}{_obstacle(difference)}"
     if difference.ends is None:
-        return word_told
+        return outcome
     unit = _unit(difference)
     if word == "same":
         return f"{word}{_between(difference)} (within {_percent(difference.margin)} {unit})"
@@ -121,7 +123,7 @@ def said(difference: Difference) -> str:
     else:
         least, most = sorted(map(abs, difference.ends))
         much = f" by {_percent(least)}..{_percent(most)} {unit}"
-    return f"{word_told}{much} (p {difference.p:.2g})"
+    return f"{outcome}{much} (p {difference.p:.2g})"
 
 
 def _between(difference: Difference) -> str:
@@ -135,15 +137,15 @@ def _between(difference: Difference) -> str:
 def _obstacle(difference: Difference) -> str:
     """Return why a difference is undecided, in a few words."""
     if difference.needed is not None:
-        about = "at least" if difference.reason == "few" else "about"
-        return f", needs {about} {difference.needed} rounds"
-    words = {
+        least = "at least" if difference.reason == "few" else "about"
+        return f", needs {least} {difference.needed} rounds"
+    reason = {
         "load": "the offered loads differ",
         "bound": "the traffic generator was the limit",
         "spoiled": "doubted",
         "error": "within the error of the clocks",
     }.get(difference.reason)
-    return f" ({words})" if words else ""
+    return f" ({reason})" if reason else ""
 
 
 def _unit(difference: Difference) -> str:
@@ -174,9 +176,11 @@ def result_line(comparison: Comparison) -> str:
         unknown = [
             pair.difference for pair in comparison.pairs if comparison.state(pair) == "cannot tell"
         ]
-        rounds = rounds_that_decide([(each, in_the_way(each)) for each in unknown])
+        rounds = rounds_that_decide(
+            [(difference, in_the_way(difference)) for difference in unknown]
+        )
         parts.append(f"cannot tell: {count['cannot tell']}{f' ({rounds})' if rounds else ''}")
-    asked = ", ".join(each.text for each in comparison.conditions)
+    asked = ", ".join(condition.text for condition in comparison.conditions)
     return ", ".join(parts) + (f"; conditions: {asked}" if asked else "")
 
 
@@ -186,22 +190,28 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
     pairs, axes = comparison.pairs, names_of(comparison)
     notes = [note for pair in pairs for note in _of_pair(pair, axes)]
     if any(
-        each.bound for pair in pairs for each in (pair.difference.before, pair.difference.after)
+        repeats.bound
+        for pair in pairs
+        for repeats in (pair.difference.before, pair.difference.after)
     ):
         notes.append(BOUND_NOTE)
     notes += [f"{both}: different work; do not rank across them" for both in _kinds(pairs)]
     notes += _why_undecided(pairs, in_one_run=len(runs) == 1)
-    words = Counter(pair.difference.word for pair in pairs if pair.is_whole)
-    if len(pairs) > 1 and words:
-        notes.append(", ".join(f"{count} {word}" for word, count in sorted(words.items())))
+    outcomes = Counter(pair.difference.word for pair in pairs if pair.is_whole)
+    if len(pairs) > 1 and outcomes:
+        notes.append(", ".join(f"{count} {word}" for word, count in sorted(outcomes.items())))
     return list(dict.fromkeys(notes))
 
 
 def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
     """Yield why pairs are undecided, and what would decide more of them."""
     undecided = [pair.difference for pair in pairs if pair.is_undecided]
-    for reason in dict.fromkeys(each.reason for each in undecided if each.reason):
-        alike = [(each, each.reason) for each in undecided if each.reason == reason]
+    for reason in dict.fromkeys(difference.reason for difference in undecided if difference.reason):
+        alike = [
+            (difference, difference.reason)
+            for difference in undecided
+            if difference.reason == reason
+        ]
         rounds = rounds_that_decide(alike)
         more = f": {rounds}{'' if rounds.endswith('them') else ' decide'}" if rounds else ""
         two_runs = reason == "chance" and not in_one_run
@@ -221,7 +231,7 @@ def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
                 why = (record.error or "no reason is known").partition("\n")[0]
                 yield f"{label(record.test, axes)}: {record.status} {when}: {why}"
     if pair.base and pair.other:
-        before, after = (version_told(records[0]) for records in pair.sides)
+        before, after = (version_text(records[0]) for records in pair.sides)
         switches = pair.base[0].test.switch, pair.other[0].test.switch
         alike = len({switch.partition("@")[0] for switch in switches}) == 1
         if before != after and before and after and alike:
@@ -242,8 +252,8 @@ def _row(pair: Pair, axes: Names) -> tuple[str, str, str, str, str]:
     name = name_of(pair, axes)
     if pair.figure.name not in ("rate", "latency"):
         name = f"{name}: {pair.figure.name}"
-    words = said(difference) if pair.is_whole else ""
-    return name, figure_text(pair, 0), figure_text(pair, 1), change, words
+    outcome = said(difference) if pair.is_whole else ""
+    return name, figure_text(pair, 0), figure_text(pair, 1), change, outcome
 
 
 def _figure(pair: Pair, repeats: Repeats) -> str:

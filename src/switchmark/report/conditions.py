@@ -62,8 +62,8 @@ class Condition:
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:
     """Parse the conditions of `--fail-on`. Raise UsageError for invalid syntax."""
-    words = [word.strip() for text in texts for word in text.split(",")]
-    return list(dict.fromkeys(map(_condition, words)))
+    parts = [word.strip() for text in texts for word in text.split(",")]
+    return list(dict.fromkeys(map(_condition, parts)))
 
 
 def _receives_nothing(difference: Difference) -> bool:

@@ -93,7 +93,7 @@ def _result(record: Record, others: Sequence[Record]) -> Document:
             result[name] = {"lower": _rate(record, goals[name].rate_pps)}
             if goals[name].high_pps is not None:
                 result[name]["upper"] = _rate(record, goals[name].high_pps)
-        latency = _at_loads(record, lower["pdr"] or 0.0, others)
+        latency = _latency_by_load(record, lower["pdr"] or 0.0, others)
         return result | ({"latency_forward": latency} if latency else {})
     if record.trials and record.test.search in ("max", "fixed") and record.test.rate == "max":
         rates = rates_pps(record)
@@ -123,7 +123,7 @@ def _list(values: Sequence[float], unit: str) -> Document:
     }
 
 
-def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Document | None:
+def _latency_by_load(record: Record, pdr_pps: float, others: Sequence[Record]) -> Document | None:
     """Return the latency at CSIT's loads, from trials of tests with the same path; None if a load
     has no trial near it."""
     if record.test.direction != "uni":
@@ -135,7 +135,7 @@ def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Docum
         for trial in other.trials
         if trial.latency and trial.latency.kind == "one-way" and trial.spec.rate_pps
     ]
-    at_loads: Document = {}
+    by_load: Document = {}
     for name, share in _LOADS.items():
         wanted = max(share * pdr_pps, _LEAST_PPS)
         near = [
@@ -146,8 +146,8 @@ def _at_loads(record: Record, pdr_pps: float, others: Sequence[Record]) -> Docum
         numbers = _numbers(merged(near))
         if numbers is None:
             return None
-        at_loads[name] = numbers
-    return at_loads
+        by_load[name] = numbers
+    return by_load
 
 
 def _path(record: Record) -> Mapping[str, Any]:
@@ -199,12 +199,12 @@ def _in_us(histogram: str) -> str:
 def _telemetry(record: Record, start: datetime) -> Iterator[str]:
     """Yield OpenMetrics lines: the figures, doubts and limits of a test."""
     content = to_object(record)
-    at = f"{start.timestamp():.3f}"
+    time = f"{start.timestamp():.3f}"
 
     def line(name: str, value: float | None, **labels: object) -> Iterable[str]:
         if value is not None and math.isfinite(value):
-            told = ",".join(f'{each}="{_label(str(text))}"' for each, text in labels.items())
-            yield f"switchmark_{name}{{{told}}} {value:.12g} {at}"
+            pairs = ",".join(f'{label}="{_label(str(text))}"' for label, text in labels.items())
+            yield f"switchmark_{name}{{{pairs}}} {value:.12g} {time}"
 
     verdict = {"verdict": content["verdict"], "lower_bound": content["lower_bound"]}
     yield from line("verdict", 1, **verdict)
@@ -248,8 +248,8 @@ def _tags(record: Record) -> Iterator[str]:
     yield _type(record).upper()
     test = record.test
     path = (test.scenario, test.direction, test.switch, test.environment, test.engine)
-    for each in (test.dimension, *path):
-        yield _word(each).upper()
+    for value in (test.dimension, *path):
+        yield _word(value).upper()
     yield _frame(record).upper()
     yield f"{test.switch_core_count}C"
 
@@ -259,14 +259,14 @@ def _tags(record: Record) -> Iterator[str]:
 
 def _name(record: Record) -> str:
     test = record.test
-    words = (
+    parts = (
         _frame(record),
         f"{test.switch_core_count}c",
         test.scenario,
         test.switch,
         _type(record),
     )
-    return _word(f"{record.number:04d}-{'-'.join(words)}")
+    return _word(f"{record.number:04d}-{'-'.join(parts)}")
 
 
 def _frame(record: Record) -> str:
@@ -285,8 +285,8 @@ def _versions(record: Record) -> Mapping[str, str]:
 def _host(record: Record) -> str:
     """Return a description of the host. Records have neither its address nor its name."""
     facts = record.origin.host if record.origin else {}
-    told = [str(facts[name]) for name in ("cpu_model", "kernel") if facts.get(name)]
-    return ", ".join(told) or "unknown"
+    parts = [str(facts[name]) for name in ("cpu_model", "kernel") if facts.get(name)]
+    return ", ".join(parts) or "unknown"
 
 
 def _spent_s(trial: TrialResult) -> float:

@@ -49,9 +49,9 @@ def paper_page(results: Sequence[Judged]) -> str:
     parts = ["<main id='main'>", _contents(results)]
     for result in results:
         parts.append(_head(result))
-        own = experiment_charts(result)
-        parts += [figure_of_page(chart, len(drawn) + at) for at, chart in enumerate(own)]
-        drawn += own
+        charts = experiment_charts(result)
+        parts += [figure_of_page(chart, len(drawn) + index) for index, chart in enumerate(charts)]
+        drawn += charts
         parts += [_claims(result), "</section>"]
     names = ", ".join(result.experiment.name for result in results[:3])
     more = f" and {len(results) - 3} more" if len(results) > 3 else ""
@@ -93,15 +93,15 @@ def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
         _KINDS[figure.kind],
         *scales,
         tuple(marks),
-        series=", ".join(map(axis_words, figure.by)),
-        panels=", ".join(map(axis_words, figure.panels)),
+        series=", ".join(map(axis_title, figure.by)),
+        panels=", ".join(map(axis_title, figure.panels)),
         diagonal=figure.diagonal,
         second=tuple(_marks(result, figure, figure.y2)) if figure.y2 else (),
         y2=scale_of_metric(figure.y2) if figure.y2 else None,
     )
 
 
-def axis_words(axis: str) -> str:
+def axis_title(axis: str) -> str:
     """Return the title of an axis or a metric."""
     name = field_name(axis)
     return AXES[name].words if name in AXES else scale_of_metric(axis).title
@@ -110,8 +110,8 @@ def axis_words(axis: str) -> str:
 def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
     """Return the marks of a metric: published values first, then measured values."""
     marks = []
-    told = published_points(result.experiment, result.points)
-    for point in told:
+    published = published_points(result.experiment, result.points)
+    for point in published:
         marks += _mark(point, None, figure, metric, published=True)
     for point, record in zip(result.points, result.records, strict=True):
         marks += _mark(point, record, figure, metric, published=False)
@@ -128,14 +128,14 @@ def _mark(
     x = _place(point, figure)
     if value is None or x is None or not point.is_at(figure.among):
         return []
-    known = [each for each in (value.low, value.high) if abs(each) < float("inf")]
-    if not known:
+    ends = [end for end in (value.low, value.high) if abs(end) < float("inf")]
+    if not ends:
         return []
-    if len(known) == 1:  # published as a lower or an upper bound
-        value = replace(value, value=known[0], low=known[0], high=known[0],
-                        bounded=known[0] == value.low)  # fmt: skip
+    if len(ends) == 1:  # published as a lower or an upper bound
+        value = replace(value, value=ends[0], low=ends[0], high=ends[0],
+                        bounded=ends[0] == value.low)  # fmt: skip
     doubted = bool(record and record.doubts)
-    told = "published" if published else f"limit: {record.verdict}" if record else ""
+    tooltip = "published" if published else f"limit: {record.verdict}" if record else ""
     return [
         Mark(
             x,
@@ -148,7 +148,7 @@ def _mark(
             doubted=doubted,
             bounded=value.bounded,
             published=published,
-            told=told,
+            told=tooltip,
         )
     ]
 
@@ -173,13 +173,13 @@ def _of(point: Point, axes: Sequence[str]) -> str:
 
 
 def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
-    title = axis_words(figure.x) if figure.x in result.experiment.axes else figure.x
+    title = axis_title(figure.x) if figure.x in result.experiment.axes else figure.x
     if any(isinstance(mark.x, str) for mark in marks):
-        places = (_place(point, figure) for point in result.points)
-        words = tuple(dict.fromkeys(str(place) for place in places if place is not None))
-        return Scale(title, words=words)
-    known = scale_of_metric(figure.x).title if figure.x not in result.experiment.axes else title
-    return Scale(known, log="x" in figure.log, zero=False)
+        positions = (_place(point, figure) for point in result.points)
+        places = tuple(dict.fromkeys(str(place) for place in positions if place is not None))
+        return Scale(title, words=places)
+    metric = scale_of_metric(figure.x).title if figure.x not in result.experiment.axes else title
+    return Scale(metric, log="x" in figure.log, zero=False)
 
 
 def _curves(result: Judged, figure: Drawn) -> list[Mark]:
@@ -188,9 +188,9 @@ def _curves(result: Judged, figure: Drawn) -> list[Mark]:
     for point, record in zip(result.points, result.records, strict=True):
         if record is None or not point.is_at(figure.among) or not point.figures:
             continue
-        words = _of(point, figure.by), _of(point, figure.panels)
+        names = _of(point, figure.by), _of(point, figure.panels)
         for late, share in thinned(cdf(record)):
-            marks.append(Mark(late, share, *words, doubted=bool(record.doubts)))
+            marks.append(Mark(late, share, *names, doubted=bool(record.doubts)))
     return marks
 
 
@@ -214,12 +214,12 @@ def experiment_id(result: Judged) -> str:
 
 def _head(result: Judged) -> str:
     experiment, paper = result.experiment, source(result.experiment.paper)
-    told = sum(bool(point.figures) for point in result.points)
+    measured = sum(bool(point.figures) for point in result.points)
     return (
         f"<section aria-labelledby='{experiment_id(result)}'><h2 id='{experiment_id(result)}'>"
         f"{escape(experiment.name)}: {escape(experiment.summary)}</h2>"
         f"<p>{escape(paper.authors)}: {escape(paper.title)}, {paper.year}, "
-        f"{escape(experiment.place)}. {told} of {len(result.points)} points measured here.</p>"
+        f"{escape(experiment.place)}. {measured} of {len(result.points)} points measured here.</p>"
         f"{assumptions(experiment)}"
     )
 

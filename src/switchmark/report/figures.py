@@ -46,8 +46,8 @@ def rate(content: Printed) -> str:
 def sure_rate(record: Record, content: Printed, *, count: bool = True) -> str:
     """Return the received rate of a test as in `rate`, with the 95 % interval of its repeats, or
     their range and `count` if they are too few."""
-    known = repeated_rates_pps(record)
-    text = repeated_figure(content["rx"]["pps"], known, "pps", count)
+    rates = repeated_rates_pps(record)
+    text = repeated_figure(content["rx"]["pps"], rates, "pps", count)
     return f"{doubt(content)}{bound(content)}{text}"
 
 
@@ -101,16 +101,16 @@ def outcome(record: Record) -> str:
     cable = cable_latency(content)
     beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
     unsure = format_ns(latency.get("unsure_ns"))
-    told = f"{median} ± {unsure}" if unsure else median
-    words = [rate(content), f"median {told}{beside}" if median else "", record.verdict]
-    return ", ".join(filter(None, words))
+    figure = f"{median} ± {unsure}" if unsure else median
+    parts = [rate(content), f"median {figure}{beside}" if median else "", record.verdict]
+    return ", ".join(filter(None, parts))
 
 
 def cable_latency(content: Printed) -> str:
     """Return the median latency of the baseline; `above` if it is invalid because it is above the
     test's latency; empty if it is unknown."""
-    told = content["latency_floor_ns"] or {}
-    return ABOVE if told.get("holds") is False else format_ns(told.get("p50"))
+    floor = content["latency_floor_ns"] or {}
+    return ABOVE if floor.get("holds") is False else format_ns(floor.get("p50"))
 
 
 def format_ns(ns: float | None) -> str:
@@ -170,8 +170,8 @@ def searched_figure(
     ends = values_interval(values)
     if ends is not None:
         return with_interval(value, *ends, unit)
-    known = [each.value for each in values if each.value is not None]
-    return repeated_figure(value, known, unit)
+    found = [one.value for one in values if one.value is not None]
+    return repeated_figure(value, found, unit)
 
 
 def precision(goal: Goal) -> str:

@@ -54,11 +54,14 @@ def as_csv(runs: Runs) -> str:
 
 def _ranges(record: Record) -> Printed:
     """Return the minimum and the maximum of the repeats, which may be too few for an interval."""
-    known = {
+    repeats = {
         "range_pps": repeated_rates_pps(record),
         "range_ns": repeated_latencies_ns(record),
     }
-    return {name: [min(each), max(each)] if len(each) > 1 else None for name, each in known.items()}
+    return {
+        name: [min(values), max(values)] if len(values) > 1 else None
+        for name, values in repeats.items()
+    }
 
 
 def as_markdown(runs: Runs) -> str:
@@ -66,7 +69,7 @@ def as_markdown(runs: Runs) -> str:
     lines = []
     for name, records in runs:
         lines += [f"## {in_markdown(name)}", ""]
-        lines += [line for each in answer(records) for line in (in_markdown(each), "")]
+        lines += [line for sentence in answer(records) for line in (in_markdown(sentence), "")]
         for section in sections(records):
             names = [in_markdown(column.name) for column in section.columns]
             rows = zip(*(map(in_markdown, column.cells) for column in section.columns), strict=True)

@@ -13,7 +13,7 @@ from switchmark.papers.experiment import Drawn, Published, source
 from switchmark.papers.points import Point
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart
-from switchmark.report.drawn import assumptions, axis_words, experiment_charts, experiment_id, odds
+from switchmark.report.drawn import assumptions, axis_title, experiment_charts, experiment_id, odds
 from switchmark.report.files import write_file
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.report.paper import Judged, published_points
@@ -34,22 +34,25 @@ def check_gallery(output: Path) -> None:
 
 
 def write_gallery(
-    output: Path, results: Sequence[Judged], own: Mapping[str, Sequence[Point]], runs: Sequence[str]
+    output: Path,
+    results: Sequence[Judged],
+    paper_points: Mapping[str, Sequence[Point]],
+    runs: Sequence[str],
 ) -> None:
     """Write the page of these experiments, with the arguments of `gallery_page`."""
-    write_file(output, gallery_page(results, own, runs))
+    write_file(output, gallery_page(results, paper_points, runs))
 
 
 def gallery_page(
     results: Sequence[Judged],
-    own: Mapping[str, Sequence[Point]],
+    paper_points: Mapping[str, Sequence[Point]],
     runs: Sequence[str] = (),
     *,
     still_marks: int = _STILL_MARKS,
 ) -> str:
     """Return the page of experiments, sorted by paper.
 
-    `own` are the points of the experiments at the paper's values, by which the claims are judged
+    `paper_points` are the points of the experiments at the paper's values, by which the claims are judged
     too. `runs` are the names of the measured runs. Charts have static pictures up to a total of
     `still_marks` marks.
     """
@@ -57,12 +60,15 @@ def gallery_page(
     parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
     marks = 0
     for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
-        told = source(paper)
-        name, of_what = escape(paper), f"{told.title}. {told.venue}, {told.year}."
+        publication = source(paper)
+        name, of_what = (
+            escape(paper),
+            f"{publication.title}. {publication.venue}, {publication.year}.",
+        )
         parts.append(
             f"<section aria-labelledby='{name}'><h2 id='{name}'>{name}</h2>"
-            f"<p>{escape(told.authors)}: {escape(of_what)}</p>"
-            f"<p>Their testbed: {escape(told.bed)}.</p>"
+            f"<p>{escape(publication.authors)}: {escape(of_what)}</p>"
+            f"<p>Their testbed: {escape(publication.bed)}.</p>"
         )
         for result in of_paper:
             parts.append(_head(result))
@@ -73,7 +79,7 @@ def gallery_page(
                 parts.append(figure_of_page(chart, len(drawn), still=still))
                 drawn.append(chart)
             parts += ["" if charts else _undrawn(result)]
-            parts += [_claims(result, own[result.experiment.name]), "</section>"]
+            parts += [_claims(result, paper_points[result.experiment.name]), "</section>"]
         parts.append("</section>")
     return page_of("switchmark: experiments of the literature", [*parts, "</main>"], drawn)
 
@@ -83,25 +89,25 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
     papers = len({result.experiment.paper for result in results})
     values = sum(len(result.experiment.published) for result in results)
     claims = sum(len(result.answers) for result in results)
-    told = [f"{_number(len(results), 'result')} of {_number(papers, 'paper')}, with "
+    sentences = [f"{_number(len(results), 'result')} of {_number(papers, 'paper')}, with "
             f"{_number(values, 'published value')} and {_number(claims, 'claim')}."]  # fmt: skip
     begun = [result for result in results if _is_measured(result)]
     if begun:
         counts = ", ".join(
-            f"{sum(result.count(verdict) for result in begun)} {words}"
-            for verdict, words in (
+            f"{sum(result.count(verdict) for result in begun)} {label}"
+            for verdict, label in (
                 ("holds", "hold"),
                 ("does not hold", "do not hold"),
                 ("cannot be told", "cannot be told"),
             )
         )
         some = _number(len(begun), "result")
-        told.append(f"Measured here, at least in part: {some}. Of their claims {counts}.")
+        sentences.append(f"Measured here, at least in part: {some}. Of their claims {counts}.")
     else:
-        told.append(
+        sentences.append(
             "None of them was measured for this page: the charts show published values alone."
         )
-    lead = [f"<p class='answer'>{escape(each)}</p>" for each in told]
+    lead = [f"<p class='answer'>{escape(sentence)}</p>" for sentence in sentences]
     return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
 
 
@@ -124,10 +130,10 @@ def _contents(results: Sequence[Judged]) -> str:
             for result in chosen
         )
         begun = sum(map(_is_measured, chosen))
-        told = f"{paper}: {_number(len(chosen), 'result')}" + (
+        summary = f"{paper}: {_number(len(chosen), 'result')}" + (
             f", {begun} measured here" if begun else ""
         )
-        lists.append(f"<details><summary>{escape(told)}</summary><ul>{rows}</ul></details>")
+        lists.append(f"<details><summary>{escape(summary)}</summary><ul>{rows}</ul></details>")
     return f"<nav aria-label='experiments'>{''.join(lists)}</nav>"
 
 
@@ -140,9 +146,9 @@ def _counts(result: Judged) -> str:
 
 def _head(result: Judged) -> str:
     experiment, name = result.experiment, escape(experiment_id(result))
-    told = sum(bool(point.figures) for point in result.points)
+    measured = sum(bool(point.figures) for point in result.points)
     place = f"{experiment.place}."
-    place += f" {told} of {len(result.points)} points measured here." if told else ""
+    place += f" {measured} of {len(result.points)} points measured here." if measured else ""
     place += f" It shares the runs of {experiment.same_runs_as}." if experiment.same_runs_as else ""
     return (
         f"<section aria-labelledby='{name}'><h3 id='{name}'>{escape(experiment.name)}: "
@@ -154,7 +160,9 @@ def _head(result: Judged) -> str:
 def _undrawn(result: Judged) -> str:
     """Return the published values as text for an experiment without a chart, or the quantities that
     the paper shows."""
-    rows = "".join(f"<li>{escape(_in_words(row))}</li>" for row in result.experiment.published)
+    rows = "".join(
+        f"<li>{escape(_published_text(row))}</li>" for row in result.experiment.published
+    )
     if rows:
         return f"<p>Published:</p><ul>{rows}</ul>"
     drawn = ", ".join(dict.fromkeys(map(_axes_of, result.experiment.figures)))
@@ -162,31 +170,31 @@ def _undrawn(result: Judged) -> str:
 
 
 def _axes_of(figure: Drawn) -> str:
-    return f"{scale_of_metric(figure.y).title} against {axis_words(figure.x)}"
+    return f"{scale_of_metric(figure.y).title} against {axis_title(figure.x)}"
 
 
-def _in_words(row: Published) -> str:
-    at = ", ".join(f"{axis} {value}" for axis, value in row.at.items())
-    return f"{row.metric}{' at ' if at else ''}{at}: {row}"
+def _published_text(row: Published) -> str:
+    place = ", ".join(f"{axis} {value}" for axis, value in row.at.items())
+    return f"{row.metric}{' at ' if place else ''}{place}: {row}"
 
 
-def _claims(result: Judged, own: Sequence[Point]) -> str:
+def _claims(result: Judged, points: Sequence[Point]) -> str:
     """Return the claims with their answers by the paper's values and by measured values."""
     if not result.answers:
         return ""
-    published = published_points(result.experiment, own)
+    published = published_points(result.experiment, points)
     begun = _is_measured(result)
     rows = []
     for claim, answer in result.answers:
         says = escape(claim.says) + ("" if claim.said else " (deduced from its values)")
         by_paper = claim.judge(published).verdict
-        told = {"cannot be told": "too few values"}.get(by_paper, by_paper)
-        told += f": {claim.contradicted}" if claim.contradicted else ""
+        in_paper = {"cannot be told": "too few values"}.get(by_paper, by_paper)
+        in_paper += f": {claim.contradicted}" if claim.contradicted else ""
         here = (
             f"<td>{answer.verdict}</td><td class='words'>{escape(answer.why)}</td>" if begun else ""
         )
         rows.append(
-            f"<tr><td class='words'>{says}</td><td class='words'>{escape(told)}</td>{here}</tr>"
+            f"<tr><td class='words'>{says}</td><td class='words'>{escape(in_paper)}</td>{here}</tr>"
         )
     names = ("claim", "in its own values", *(("here", "why") if begun else ()))
     head = "".join(f"<th scope='col'>{name}</th>" for name in names)

@@ -19,9 +19,11 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Ite
     cells = [[cell(value) for value in row] for row in rows]
     columns = [
         Column(
-            name, tuple(row[at] for row in cells), numeric=all(_is_number(row[at]) for row in rows)
+            name,
+            tuple(row[column] for row in cells),
+            numeric=all(_is_number(row[column]) for row in rows),
         )
-        for at, name in enumerate(names)
+        for column, name in enumerate(names)
     ]
     fitted = narrowed(columns, width)
     yield from _blocks(names, cells, width) if fitted is None else drawn(fitted)
@@ -37,7 +39,7 @@ def cell(value: Any) -> str:
         case float():
             return f"{value:.0f}" if abs(value) >= 1e5 else f"{value:.6g}"
         case Mapping():
-            return ", ".join(f"{name}: {cell(each)}" for name, each in value.items())
+            return ", ".join(f"{name}: {cell(member)}" for name, member in value.items())
         case list() | tuple():
             return ", ".join(map(cell, value))
         case _:

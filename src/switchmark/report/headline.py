@@ -10,7 +10,7 @@ from switchmark import __version__
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
-from switchmark.report.words import listed, listed_all
+from switchmark.report.phrases import listed, listed_all
 
 _SEPARATOR = " · "
 
@@ -84,8 +84,8 @@ def _host(records: Sequence[Record]) -> list[str]:
 def _day(records: Sequence[Record]) -> str:
     """Return the dates of the first and the last test, for example 24 November 2026."""
     days = sorted({record.started[:10] for record in records if record.started})
-    words = [f"{datetime.fromisoformat(day):%-d %B %Y}" for day in days]
-    return " to ".join(dict.fromkeys(words[:1] + words[-1:]))
+    dates = [f"{datetime.fromisoformat(day):%-d %B %Y}" for day in days]
+    return " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 
 def _counted(records: Sequence[Record]) -> str:

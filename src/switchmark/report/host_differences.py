@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from switchmark.model.record import Record
-from switchmark.report.notes import version_told
+from switchmark.report.notes import version_text
 
 _CHANGES_BY_ITSELF = {"hugepages.free", "hugepages.total"}
 """Facts that differ between runs on an unchanged host, because other runs lease pages."""
@@ -38,12 +38,13 @@ class HostDifference:
 def host_differences(runs: Sequence[RunFacts]) -> list[HostDifference]:
     """Return the differences between runs: versions first, then kernel, processor, mitigations and
     other facts of the hosts."""
-    told = [dict(_facts(run)) for run in runs]
-    names = dict.fromkeys(name for facts in told for name in facts)
+    facts_of_runs = [dict(_facts(run)) for run in runs]
+    names = dict.fromkeys(name for facts in facts_of_runs for name in facts)
     differing = [
-        HostDifference(name, tuple(facts.get(name, "-") for facts in told)) for name in names
+        HostDifference(name, tuple(facts.get(name, "-") for facts in facts_of_runs))
+        for name in names
     ]
-    return [each for each in differing if len(set(each.values)) > 1]
+    return [difference for difference in differing if len(set(difference.values)) > 1]
 
 
 def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
@@ -51,7 +52,7 @@ def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
     for record in run.records:
         for name, version in (record.origin.versions if record.origin else {}).items():
             versions.setdefault(name, {})[version] = None
-        if version := version_told(record):
+        if version := version_text(record):
             versions.setdefault(f"switch {record.test.switch}", {})[version] = None
     for name in sorted(versions, key=lambda name: name != "switchmark"):
         if name != "placement":  # an axis, so it is compared as such

@@ -57,12 +57,12 @@ def to_object(record: Record, without: Container[str] = ()) -> Printed:
 
 def origin(record: Record) -> Printed:
     """Return the run, the start time of the test, the host and the versions; null if unknown."""
-    known = record.origin
+    found = record.origin
     return {
-        "run": known and known.run,
+        "run": found and found.run,
         "time": record.started,
-        "host": known and known.host,
-        "versions": known and known.versions,
+        "host": found and found.host,
+        "versions": found and found.versions,
     }
 
 

@@ -21,24 +21,24 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
     A case is a `failure` if a condition holds, an `error` if a test was not measured, and `skipped`
     if the outcome is undecided. Hosts and versions are properties.
     """
-    failures = [each for each in comparison.failures if each.condition]
-    lacking = [each for each in comparison.failures if not each.condition]
+    failures = [failure for failure in comparison.failures if failure.condition]
+    lacking = [failure for failure in comparison.failures if not failure.condition]
     skipped = [pair for pair in comparison.pairs if _skipped(comparison, pair)]
     counts = {
         "tests": len(comparison.pairs),
-        "failures": len({id(each.pair) for each in failures}),
-        "errors": len({id(each.pair) for each in lacking}),
+        "failures": len({id(failure.pair) for failure in failures}),
+        "errors": len({id(failure.pair) for failure in lacking}),
         "skipped": len(skipped),
     }
-    told = {name: str(count) for name, count in counts.items()}
-    root = Element("testsuites", told)
-    suite = SubElement(root, "testsuite", {"name": "switchmark compare", **told})
+    attributes = {name: str(count) for name, count in counts.items()}
+    root = Element("testsuites", attributes)
+    suite = SubElement(root, "testsuite", {"name": "switchmark compare", **attributes})
     properties = SubElement(suite, "properties")
     for number, run in enumerate(runs, 1):
         SubElement(properties, "property", name=f"run {number}", value=run)
-    for each in hosts:
-        value = " | ".join(each.values)
-        SubElement(properties, "property", name=f"differs: {each.what}", value=value)
+    for fact in hosts:
+        value = " | ".join(fact.values)
+        SubElement(properties, "property", name=f"differs: {fact.what}", value=value)
     SubElement(properties, "property", name="result", value=result_line(comparison))
     axes = names_of(comparison)
     for pair in comparison.pairs:
@@ -54,8 +54,8 @@ def _skipped(comparison: Comparison, pair: Pair) -> str:
     """Return why a case neither passed nor failed: it has no counterpart, or the outcome is
     undecided. Empty if it passed or failed."""
     if unknown := comparison.unknown_of(pair):
-        told = "; ".join(f"{each.condition}: cannot tell: {each.reason}" for each in unknown)
-        return "" if comparison.failures_of(pair) else told
+        reasons = "; ".join(f"{case.condition}: cannot tell: {case.reason}" for case in unknown)
+        return "" if comparison.failures_of(pair) else reasons
     if comparison.state(pair):
         return ""
     if not pair.base and not pair.is_lacking:
@@ -70,22 +70,24 @@ def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence
     name = name_of(pair, axes)
     group = f"switchmark.{pair.figure.name}"
     seconds = sum(
-        trial.elapsed_ns / 1e9 for side in pair.sides for each in side for trial in each.trials
+        trial.elapsed_ns / 1e9 for side in pair.sides for record in side for trial in record.trials
     )
     case = SubElement(suite, "testcase", classname=group, name=name, time=f"{seconds:.3f}")
     failures = comparison.failures_of(pair)
     if failures:
         conditions = [failure.condition or "not measured" for failure in failures]
-        reasons = (f"{one}: {each.reason}" for one, each in zip(conditions, failures, strict=True))
-        told = {"type": ", ".join(conditions), "message": "; ".join(reasons)}
+        reasons = (
+            f"{one}: {failure.reason}" for one, failure in zip(conditions, failures, strict=True)
+        )
+        attributes = {"type": ", ".join(conditions), "message": "; ".join(reasons)}
         kind = _FAILED if failures[0].condition else _LACKING
-        SubElement(case, kind, told).text = _said(pair)
+        SubElement(case, kind, attributes).text = _said(pair)
     if skipped := _skipped(comparison, pair):
         SubElement(case, "skipped", message=skipped)
     SubElement(case, "system-out").text = _said(pair)
 
 
 def _said(pair: Pair) -> str:
-    figures = [figure_text(pair, at) if pair.sides[at] else "-" for at in (0, 1)]
-    words = said(pair.difference) if pair.is_whole else "not compared"
-    return f"{pair.figure.name}: {figures[0]} before, {figures[1]} after: {words}"
+    figures = [figure_text(pair, side) if pair.sides[side] else "-" for side in (0, 1)]
+    outcome = said(pair.difference) if pair.is_whole else "not compared"
+    return f"{pair.figure.name}: {figures[0]} before, {figures[1]} after: {outcome}"

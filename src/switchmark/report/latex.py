@@ -31,7 +31,7 @@ _BOUND = r"$\geq$"
 
 def escape(text: str) -> str:
     """Return text with LaTeX's special characters escaped."""
-    return "".join(_SPECIAL.get(each, each) for each in text)
+    return "".join(_SPECIAL.get(character, character) for character in text)
 
 
 def as_latex(runs: Tables) -> str:
@@ -42,7 +42,7 @@ def as_latex(runs: Tables) -> str:
     columns: list[tuple[str, str, list[str]]] = []
     if len(runs.names) > 1:
         columns.append(("l", "Run", [escape(result.run) for result in results]))
-    for axis in ("switch", *(each for each in axes if each != "switch")):
+    for axis in ("switch", *(name for name in axes if name != "switch")):
         values = [escape(_axis(getattr(result.record.test, axis))) for result in results]
         columns.append(("l", escape((AXES[axis].heading or AXES[axis].words).capitalize()), values))
     figures = [(head, [of(result) for result in results]) for head, of in _FIGURES.items()]
@@ -163,7 +163,9 @@ def _caption(runs: Tables) -> str:
 
 def _label(runs: Tables) -> str:
     text = runs.names[0] if runs.names else "switchmark"
-    return "".join(each if each.isalnum() or each == "-" else "-" for each in text)
+    return "".join(
+        character if character.isalnum() or character == "-" else "-" for character in text
+    )
 
 
 def _notes(results: Sequence[TestRow]) -> Iterable[str]:

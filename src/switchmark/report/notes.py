@@ -40,9 +40,9 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         )
     notes += [
         f"{label(record.test, axes)}: no baseline, as the cable was slower than the switch "
-        f"({format_ns(told.p50)}): the host changed in between"
+        f"({format_ns(floor.p50)}): the host changed in between"
         for record in records
-        if isinstance(told := cable_latency_ns(record), CableLatency) and told.holds is False
+        if isinstance(floor := cable_latency_ns(record), CableLatency) and floor.holds is False
     ]
     notes += [
         f"{label(record.test, axes)}: {note}"
@@ -61,14 +61,17 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         if record.status != "ok"
     ]
     notes += dict.fromkeys(
-        each for record in records if record.origin for each in record.origin.differences
+        difference
+        for record in records
+        if record.origin
+        for difference in record.origin.differences
     )
-    known = {record.test.switch: version_told(record) for record in records}
-    versions = [f"{switch} {version}" for switch, version in known.items() if version]
+    by_switch = {record.test.switch: version_text(record) for record in records}
+    versions = [f"{switch} {version}" for switch, version in by_switch.items() if version]
     return [*notes, f"versions: {', '.join(versions)}"] if versions else notes
 
 
-def version_told(record: Record) -> str:
+def version_text(record: Record) -> str:
     """Return the version of a test's switch with its mode; empty if unknown."""
     return " ".join(filter(None, (record.switch_version, record.switch_mode)))
 
@@ -76,14 +79,18 @@ def version_told(record: Record) -> str:
 def _doubts(records: Sequence[Record]) -> list[str]:
     """Return the distinct doubts of these records with their meaning and their cure."""
     doubts = dict.fromkeys(doubt for record in records for doubt in record.doubts)
-    known = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
-    each = [f"{name}: {TABLE[name].meaning}. Fix: {TABLE[name].cure}" for name in known]
-    return [f"{DOUBT_MARK} figures with doubts:", *(f"  {line}" for line in each)] if doubts else []
+    names = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
+    lines = [f"{name}: {TABLE[name].meaning}. Fix: {TABLE[name].cure}" for name in names]
+    return (
+        [f"{DOUBT_MARK} figures with doubts:", *(f"  {line}" for line in lines)] if doubts else []
+    )
 
 
 def _errors(records: Sequence[Record]) -> list[str]:
     """Return the largest error bound of the median latencies."""
-    errors = [each.error for record in records if (each := latency_ns(record)) and each.error]
+    errors = [
+        latency.error for record in records if (latency := latency_ns(record)) and latency.error
+    ]
     if not errors:
         return []
     most = max(errors, key=lambda error: error.median_ns)
@@ -93,15 +100,15 @@ def _errors(records: Sequence[Record]) -> list[str]:
         "two clocks": most.clocks_ns,
         "histogram": most.histogram_ns,
     }
-    told = ", ".join(f"{name} {format_ns(ns)}" for name, ns in parts.items() if ns)
-    return [f"latency: medians are accurate to ± {format_ns(most.median_ns)} ({told})"]
+    text = ", ".join(f"{name} {format_ns(ns)}" for name, ns in parts.items() if ns)
+    return [f"latency: medians are accurate to ± {format_ns(most.median_ns)} ({text})"]
 
 
 def _softirq(records: Sequence[Record]) -> list[str]:
     """Return whether the cores of the parts include the kernel's interrupts."""
     costs = [cost(record) for record in records]
-    kernels = [each.kernel_softirq for each in costs if each and each.kernel_softirq]
-    within = {each.within_threads for each in kernels if each.cores >= SHOWN_CORES}
+    kernels = [figures.kernel_softirq for figures in costs if figures and figures.kernel_softirq]
+    within = {kernel.within_threads for kernel in kernels if kernel.cores >= SHOWN_CORES}
     if within == {True}:
         return ["softirq time is included in the CPU use of the processes"]
     if within == {False}:
@@ -118,14 +125,14 @@ def _costs(record: Record) -> list[str]:
     notes = []
     parts = costs.perf.parts if costs.perf else {}
     cycles = {role: part.cycles_per_frame for role, part in parts.items()}
-    words = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
-    if costs.perf and words:
+    counts = [f"{role} {count:.0f}" for role, count in cycles.items() if count is not None]
+    if costs.perf and counts:
         kind = "user-space cycles" if costs.perf.user_only else "cycles"
-        notes.append(f"{kind} per frame: {', '.join(words)}")
+        notes.append(f"{kind} per frame: {', '.join(counts)}")
     notes += [
-        f"{each.part} {each.scheduler_cores:.2f} cores by the scheduler, "
-        f"{each.cycle_cores:.2f} by the cycle counter of {each.counted_by}"
-        for each in costs.disagreements
+        f"{case.part} {case.scheduler_cores:.2f} cores by the scheduler, "
+        f"{case.cycle_cores:.2f} by the cycle counter of {case.counted_by}"
+        for case in costs.disagreements
     ]
     return notes
 
@@ -142,12 +149,12 @@ def _search(search: SearchResult, finals: int) -> list[str]:
             notes.append(f"a buffer of {format_ns(goal.corrected_buffer_s * 1e9)}")
         if goal.burst_frames is None and goal.rate_pps is None:
             notes.append(f"no rate met {goal_name(goal, search)}")
-        elif gone := sum(_is_unmet(each, goal.goal) for each in search.repeats):
+        elif gone := sum(_is_unmet(repeat, goal.goal) for repeat in search.repeats):
             notes.append(f"no rate met {goal_name(goal, search)} in {gone} of {many} searches")
     return [", ".join(notes)]
 
 
 def _is_unmet(one: OneSearch, name: str) -> bool:
     """Return whether no rate met a goal in one search."""
-    own = [goal for goal in one.goals if goal.goal == name]
-    return all(goal.burst_frames is None and goal.rate_pps is None for goal in own)
+    goals = [goal for goal in one.goals if goal.goal == name]
+    return all(goal.burst_frames is None and goal.rate_pps is None for goal in goals)

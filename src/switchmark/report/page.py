@@ -67,13 +67,13 @@ def page(
 ) -> str:
     """Return the page of these runs with their names. `steps` are the commands by name of the run.
     The first `stills` charts have static pictures for readers without scripts."""
-    records = [record for _, own in runs for record in own]
+    records = [record for _, of_run in runs for record in of_run]
     drawn = charts(records)
     first, others = drawn[:1], drawn[1:]
     pictured = _pictured(drawn[:stills])
     parts = [
         "<main id='main'>",
-        *(f"<p class='answer'>{_said(each)}</p>" for each in _answers(runs)),
+        *(f"<p class='answer'>{_said(sentence)}</p>" for sentence in _answers(runs)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _brief(records),
         _filter(records),
@@ -86,7 +86,7 @@ def page(
         _explore(records),
         "<section aria-labelledby='tables'><h2 id='tables'>Tests</h2>",
         "<p id='count' class='js-only' role='status'></p>",
-        *(_run(name, own) for name, own in runs),
+        *(_run(name, of_run) for name, of_run in runs),
         "</section>",
         _method(records),
         _hosts(runs),
@@ -110,7 +110,9 @@ def _brief(records: Sequence[Record]) -> str:
     """Return the table of the figures, and a sentence about their doubts."""
     if len(records) > _BRIEF:
         return ""
-    tables = [_table(replace(each, keys=()), "figures") for each in sections(records, brief=True)]
+    tables = [
+        _table(replace(section, keys=()), "figures") for section in sections(records, brief=True)
+    ]
     notes = [f"<p class='doubts'>{_said(note)}</p>" for note in brief_notes(records, more="")]
     return "\n".join([*tables, *notes])
 
@@ -200,7 +202,7 @@ def _policy(*scripts: str) -> str:
     """Return the content security policy: run these scripts only, show inline styles and images,
     and load nothing. Vega compiles its expressions by eval."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
         f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -217,25 +219,25 @@ def _packed(text: str) -> str:
 def _tests(records: Sequence[Record]) -> dict[str, Any]:
     """Return the data of the tests for the script: axes, figures and doubts."""
     axes = telling([record.test for record in records])
-    told = {}
+    tests = {}
     for record in records:
         figures = {name: _ends(record, name) for name in _CHOSEN}
-        told[record.key[:16]] = {
+        tests[record.key[:16]] = {
             "axes": {key_of(axis): _word(record, axis) for axis in ("switch", *axes)},
             "figures": {name: ends for name, ends in figures.items() if ends},
             "doubted": bool(record.doubts),
             "told": f"limit: {record.verdict}; {', '.join(record.doubts)}",
         }
-    return told
+    return tests
 
 
 def _ends(record: Record, name: str) -> list[float] | None:
     """Return a figure with the ends of its interval."""
-    known = metric(name)
-    value = known.of(record) if record.status == "ok" and record.trials else None
+    quantity = metric(name)
+    value = quantity.of(record) if record.status == "ok" and record.trials else None
     if value is None:
         return None
-    low, high = known.interval(record) or (value, value)
+    low, high = quantity.interval(record) or (value, value)
     return [value, low, high]
 
 
@@ -247,19 +249,19 @@ def _word(record: Record, axis: str) -> str:
 def _numeric(tests: Mapping[str, Any]) -> list[str]:
     """Return the axes whose values are numbers in all tests."""
     axes = {axis for test in tests.values() for axis in test["axes"]}
-    told = {axis: [test["axes"].get(axis, "") for test in tests.values()] for axis in axes}
-    return sorted(axis for axis in axes if all(map(_NUMBER.fullmatch, told[axis])))
+    values = {axis: [test["axes"].get(axis, "") for test in tests.values()] for axis in axes}
+    return sorted(axis for axis in axes if all(map(_NUMBER.fullmatch, values[axis])))
 
 
 def _title(name: str) -> str:
-    known = METRICS.get(name)
-    return f"{known.words} ({known.unit})" if known and known.unit else name
+    quantity = METRICS.get(name)
+    return f"{quantity.words} ({quantity.unit})" if quantity and quantity.unit else name
 
 
-def _template(words: tuple[str, ...]) -> dict[str, Any]:
+def _template(x_values: tuple[str, ...]) -> dict[str, Any]:
     """Return a chart whose data the script fills in."""
     marks = (Mark("x", 1.0, "a"), Mark("x", 2.0, "b"))
-    x, y = Scale("x", words=words), Scale("y")
+    x, y = Scale("x", words=x_values), Scale("y")
     chart = Chart("explore", "", "", "points", x, y, marks, series="by")
     spec = specification(chart)
     text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')
@@ -271,9 +273,9 @@ def _filter(records: Sequence[Record]) -> str:
     axes = telling([record.test for record in records])
     fields = []
     for axis in axes:
-        words = list(dict.fromkeys(_word(record, axis) for record in records))
-        if 1 < len(words) <= 60:
-            options = "".join(f"<option>{escape(word)}</option>" for word in words)
+        values = list(dict.fromkeys(_word(record, axis) for record in records))
+        if 1 < len(values) <= 60:
+            options = "".join(f"<option>{escape(word)}</option>" for word in values)
             key = escape(key_of(axis), quote=True)
             empty = "<option value=''>all</option>"
             fields.append(f"<label>{key}<select name='{key}'>{empty}{options}</select></label>")
@@ -289,8 +291,8 @@ def _explore(records: Sequence[Record]) -> str:
     if not axes:
         return ""
 
-    def select(name: str, words: Sequence[tuple[str, str]]) -> str:
-        options = "".join(f"<option value='{escape(v)}'>{escape(t)}</option>" for v, t in words)
+    def select(name: str, choices: Sequence[tuple[str, str]]) -> str:
+        options = "".join(f"<option value='{escape(v)}'>{escape(t)}</option>" for v, t in choices)
         return f"<label>{name}<select name='{name}'>{options}</select></label>"
 
     there = [name for name in _CHOSEN if any(_ends(record, name) for record in records)]
@@ -352,8 +354,8 @@ def _verdicts(records: Sequence[Record]) -> str:
     for record in records:
         what = record.verdict if record.status == "ok" else f"{record.status}: {record.error}"
         doubts = f"; doubted: {', '.join(record.doubts)}" if record.doubts else ""
-        told = f"{label(record.test, axes)}: {what}{doubts}"
-        lines.append(f"<li>{escape(told)}</li>")
+        text = f"{label(record.test, axes)}: {what}{doubts}"
+        lines.append(f"<li>{escape(text)}</li>")
     return (
         f"<details><summary>What limited each of {len(records)} tests</summary>"
         f"<ul>{''.join(lines)}</ul></details>"
@@ -367,13 +369,13 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
         if origin is None:
             continue
         facts = {**origin.host, **origin.versions}
-        told = "".join(
+        table = "".join(
             f"<tr><th scope='row'>{escape(str(fact))}</th><td>{escape(str(value))}</td></tr>"
             for fact, value in facts.items()
         )
         noise = _noise(records)
         rows.append(
-            f"<h3>{escape(name)}</h3><div class='scroll'><table>{told}</table></div>{noise}"
+            f"<h3>{escape(name)}</h3><div class='scroll'><table>{table}</table></div>{noise}"
         )
     if not rows:
         return ""
@@ -382,23 +384,23 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
 
 def _noise(records: Sequence[Record]) -> str:
     """Return the first noise certificate of a host."""
-    told = [record.noise.model_dump(mode="json") for record in records if record.noise]
-    if not told:
+    certificates = [record.noise.model_dump(mode="json") for record in records if record.noise]
+    if not certificates:
         return ""
-    head, text = "Its noise before the first test", escape(json.dumps(told[0], indent=1))
+    head, text = "Its noise before the first test", escape(json.dumps(certificates[0], indent=1))
     return f"<details><summary>{head}</summary><pre>{text}</pre></details>"
 
 
 def _steps(steps: Mapping[str, str]) -> str:
     if not any(steps.values()):
         return ""
-    each = "".join(
+    blocks = "".join(
         f"<details><summary>{escape(name)}</summary>"
         f"<pre tabindex='0'>{escape(_first_lines(text))}</pre></details>"
         for name, text in steps.items()
         if text
     )
-    return f"<section><h2>The exact steps</h2>{each}</section>"
+    return f"<section><h2>The exact steps</h2>{blocks}</section>"
 
 
 def _first_lines(text: str) -> str:

@@ -121,9 +121,9 @@ def _alike(
     value of that axis."""
     freed = dict.fromkeys((axis, *following(list(records), axis)))
     groups: dict[Test, dict[str, tuple[Record, ...]]] = {}
-    for test, each in records.items():
+    for test, of_test in records.items():
         alike = groups.setdefault(test.model_copy(update=freed), {})
-        alike[str(getattr(test, axis))] = each
+        alike[str(getattr(test, axis))] = of_test
     return list(groups.values())
 
 
@@ -134,12 +134,12 @@ def _axis_of(base: str, tests: Sequence[Test], ignore: Collection[str]) -> tuple
         for axis in sorted(varying(tests), key=lambda axis: axis != "switch")
         if axis not in ignore
     }
-    for axis, known in values.items():
-        for value in known:
+    for axis, axis_values in values.items():
+        for value in axis_values:
             if base in (value, f"{key_of(axis)}={value}"):
                 return axis, value
-    told = [f"{key_of(axis)} {', '.join(known)}" for axis, known in values.items()]
+    choices = [f"{key_of(axis)} {', '.join(axis_values)}" for axis, axis_values in values.items()]
     raise UsageError(
         f"--base: no axis in which the tests differ has the value '{base}'"
-        f"\n  {'; '.join(told) or 'they differ in none'}",
+        f"\n  {'; '.join(choices) or 'they differ in none'}",
     )

@@ -61,9 +61,12 @@ def judged(
     the runs that the records belong to, because all results of a run are tested together. The
     default is the experiment's records.
     """
-    own = [record for _, record in results if record is not None]
+    of_experiment = [record for _, record in results if record is not None]
     together = {
-        id(record): of for run in runs or [own] for of in [Results.of(run)] for record in run
+        id(record): of
+        for run in runs or [of_experiment]
+        for of in [Results.of(run)]
+        for record in run
     }
     points = tuple(
         measured(point, record, experiment.metrics, together.get(id(record)))
@@ -109,15 +112,15 @@ def measured(
 def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
     """Return the points with the published values as their figures, for the same tests of
     claims."""
-    told = []
+    published = []
     for point in points:
         rows = [row for row in experiment.published if point.is_at(row.at)]
         figures = {}
         for row in rows:
             low, high = row.ends
             figures[row.metric] = Figure((low + high) / 2, low, high)
-        told.append(Point(point.axes, figures, "" if figures else "no value was published"))
-    return told
+        published.append(Point(point.axes, figures, "" if figures else "no value was published"))
+    return published
 
 
 def as_object(result: Judged) -> Printed:
@@ -166,8 +169,8 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
         deduced = "" if claim.said else " (deduced from its values)"
         lines = [*_folded(claim.says + deduced, _BESIDE), *_folded(answer.why, _BESIDE + "  ")]
         if claim.contradicted:
-            words = f"contradicted by the paper's own values: {claim.contradicted}"
-            lines += _folded(words, _BESIDE + "  ")
+            note = f"contradicted by the paper's own values: {claim.contradicted}"
+            lines += _folded(note, _BESIDE + "  ")
         lines[0] = f"{doubted} {answer.verdict:14}  {lines[0].lstrip()}"
         print(*lines, sep="\n", file=stream)
     if result.answers and any(point.measured for point in result.points):
@@ -182,10 +185,10 @@ def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
     head = ("measured", "hold", "do not hold", "cannot be told")
     print(f"{'':{width}}  {head[0]:>11}  {head[1]:>5}  {head[2]}  {head[3]}", file=stream)
     for result in results:
-        told = sum(bool(point.figures) for point in result.points)
-        counts = [result.count(each) for each in ("holds", "does not hold", "cannot be told")]
+        points = sum(bool(point.figures) for point in result.points)
+        counts = [result.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")]
         print(
-            f"{result.experiment.name:{width}}  {f'{told} of {len(result.points)}':>11}"
+            f"{result.experiment.name:{width}}  {f'{points} of {len(result.points)}':>11}"
             f"  {counts[0]:5}  {counts[1]:11}  {counts[2]:14}",
             file=stream,
         )
@@ -205,13 +208,13 @@ def _figure(record: Record, name: str) -> Figure | None:
     """Return a metric of a record with its interval; None if it is unknown or this build lacks the
     metric."""
     try:
-        known = metric(name)
+        quantity = metric(name)
     except UsageError:
         return None
-    value = known.of(record)
+    value = quantity.of(record)
     if value is None:
         return None
-    low, high = known.interval(record) or (value, value)
+    low, high = quantity.interval(record) or (value, value)
     return Figure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
 
 
@@ -220,7 +223,7 @@ def _tables(result: Judged) -> list[str]:
     wide."""
     experiment = result.experiment
     metrics = list(dict.fromkeys(row.metric for row in experiment.published))
-    metrics = metrics or [each.y for each in experiment.figures][:1]
+    metrics = metrics or [figure.y for figure in experiment.figures][:1]
     together = _table(result, metrics)
     if len(metrics) == 1 or max(map(len, together), default=0) <= _WIDTH:
         return together

@@ -24,7 +24,7 @@ _DIRECT = ("BIGINT", "DOUBLE", "BOOLEAN", "VARCHAR")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The result of a query: columns and rows."""
 
     columns: tuple[str, ...]
@@ -83,7 +83,7 @@ def _in_sql(table: str, column: FlatColumn) -> str:
     return f'{value}{cast} as "{column.name}"'
 
 
-def ask(database: DuckDBPyConnection, sql: str) -> Answer:
+def ask(database: DuckDBPyConnection, sql: str) -> QueryResult:
     """Return the result of a query. Raise UsageError with DuckDB's message for an invalid query."""
     import duckdb
 
@@ -98,17 +98,17 @@ def ask(database: DuckDBPyConnection, sql: str) -> Answer:
             f"the query cannot be answered: {error}",
             hint="'switchmark query' without a query lists the tables and their columns",
         ) from error
-    return Answer(tuple(str(each[0]) for each in described), rows)
+    return QueryResult(tuple(str(column[0]) for column in described), rows)
 
 
-def columns_of_tables() -> Answer:
+def columns_of_tables() -> QueryResult:
     """Return all columns with their types and descriptions."""
     rows: list[tuple[Any, ...]] = [
-        (name, column.name, _short(column.kind), _as_words(column.description))
+        (name, column.name, _short(column.kind), _as_phrase(column.description))
         for name, table in TABLES.items()
         for column in table.columns
     ]
-    return Answer(("table", "column", "type", "what it is"), rows)
+    return QueryResult(("table", "column", "type", "what it is"), rows)
 
 
 def _short(kind: str) -> str:
@@ -116,7 +116,7 @@ def _short(kind: str) -> str:
     return "STRUCT" + "[]" * kind.endswith("[]") if kind.startswith("STRUCT") else kind
 
 
-def _as_words(words: str) -> str:
+def _as_phrase(description: str) -> str:
     """Return a description without the capital letter and full stop of a docstring."""
-    text = as_json(words).rstrip(".")
+    text = as_json(description).rstrip(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

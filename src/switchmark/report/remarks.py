@@ -11,8 +11,8 @@ from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.report.figures import scaled_figure
-from switchmark.report.standing import Figure, figures_of
-from switchmark.report.words import listed, listed_all
+from switchmark.report.phrases import listed, listed_all
+from switchmark.report.standing import MeasuredFigure, figures_of
 
 SURE = 5
 """A sufficient number of repeats to show a difference, which hints recommend."""
@@ -26,8 +26,8 @@ def semantics(records: Sequence[Record]) -> list[str]:
     by_kind: dict[str | None, list[str]] = {}
     for switch, kind in kinds.items():
         by_kind.setdefault(kind, []).append(switch)
-    each = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
-    return [f"They do different work ({'; '.join(each)}): do not rank them."]
+    groups = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
+    return [f"They do different work ({'; '.join(groups)}): do not rank them."]
 
 
 def engines(records: Sequence[Record]) -> list[str]:
@@ -38,11 +38,11 @@ def engines(records: Sequence[Record]) -> list[str]:
         by_value: dict[str, dict[str, None]] = {}
         for test in tests:
             by_value.setdefault(getattr(test, axis), {})[test.switch] = None
-        each = [f"{listed_all(list(names))} with {value}" for value, names in by_value.items()]
-        words = AXES[axis].words
+        groups = [f"{listed_all(list(names))} with {value}" for value, names in by_value.items()]
+        name = AXES[axis].words
         said.append(
-            f"They were measured with different {words}s ({'; '.join(each)}): a difference may be "
-            f"the {words}'s."
+            f"They were measured with different {name}s ({'; '.join(groups)}): a difference may be "
+            f"the {name}'s."
         )
     return said
 
@@ -52,15 +52,17 @@ def cables(records: Sequence[Record]) -> list[str]:
     figures = [f for r in records if r.test.switch == CABLE for f in figures_of(r)]
     said = []
     for unit in dict.fromkeys(figure.unit for figure in figures):
-        known = sorted((f for f in figures if f.unit == unit), key=lambda each: each.value)
-        ends = dict.fromkeys(scaled_figure(each.value, unit) for each in (known[0], known[-1]))
-        words = " to ".join(ends)
+        ordered = sorted((f for f in figures if f.unit == unit), key=lambda figure: figure.value)
+        ends = dict.fromkeys(
+            scaled_figure(figure.value, unit) for figure in (ordered[0], ordered[-1])
+        )
+        text = " to ".join(ends)
         what = "median delay " * (unit == "ns")
-        said.append(f"Baseline (no switch): {what}{words}.")
+        said.append(f"Baseline (no switch): {what}{text}.")
     return said
 
 
-def sureness(claims: Sequence[Figure]) -> list[str]:
+def sureness(claims: Sequence[MeasuredFigure]) -> list[str]:
     """Return the confidence of the claims, and the number of their tests with doubts."""
     said = []
     if claims:
@@ -82,8 +84,8 @@ def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[st
     gone = [record for record in records if record.status != "ok"]
     if gone and len(gone) == len(records):
         statuses = Counter(record.status for record in gone)
-        words = [f"{count} {status}" for status, count in statuses.items()]
-        return [f"Nothing was measured: {listed_all(words)}."]
+        counts = [f"{count} {status}" for status, count in statuses.items()]
+        return [f"Nothing was measured: {listed_all(counts)}."]
     if gone:
         names = [f"{label(record.test, axes)} ({record.status})" for record in gone]
         said.append(f"Not measured: {listed(names)}.")

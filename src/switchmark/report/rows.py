@@ -35,9 +35,9 @@ from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import AXES
 from switchmark.regular_file import open_regular, read_object
 from switchmark.report.json import MEMBERS, asked_pps, plain
-from switchmark.report.schema import members_told
+from switchmark.report.schema import member_docstrings
 
-Words = str | tuple[type, str]
+Meaning = str | tuple[type, str]
 """A description: a text, or a member of a model whose docstring is read on demand."""
 
 _SCALARS: Mapping[object, str] = {
@@ -76,7 +76,7 @@ class FlatColumn:
     kind: str
     """Its type in SQL."""
 
-    words: Words
+    meaning: Meaning
     """Its description."""
 
     of: Callable[[Any], Any]
@@ -85,10 +85,10 @@ class FlatColumn:
     @property
     def description(self) -> str:
         """Return the description. The description of a member of a model is its docstring."""
-        if isinstance(self.words, str):
-            return self.words
-        model, member = self.words
-        return members_told(model)[member]
+        if isinstance(self.meaning, str):
+            return self.meaning
+        model, member = self.meaning
+        return member_docstrings(model)[member]
 
     def value(self, row: Any) -> Any:
         """Return the value in a row, as the Python type of `kind`: JSON as text, and lists, structs
@@ -120,7 +120,7 @@ _UNREAD: Mapping[type[BaseModel], Iterable[str]] = {
 }
 """Members that take long to read, and that few columns need."""
 
-_AT_ONCE = 1 << 20
+_BUFFER_BYTES = 1 << 20
 """The buffer size for reading a file, in bytes."""
 
 _OF_ALL = ("lost_at", "fairness", "cost")
@@ -173,7 +173,7 @@ def _open(path: Path) -> IO[bytes]:
     """Open a file of lines; an empty file if there is none."""
     try:
         file = cast("io.RawIOBase", open_regular(path, sys.maxsize, links=False))
-        return io.BufferedReader(file, _AT_ONCE)
+        return io.BufferedReader(file, _BUFFER_BYTES)
     except FileNotFoundError:
         return io.BytesIO()
     except OSError as error:
@@ -182,26 +182,28 @@ def _open(path: Path) -> IO[bytes]:
 
 def _lines(path: Path, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
     """Yield the complete lines of a file with their offsets in bytes."""
-    at = 0
+    offset = 0
     with _open(path) as file:
         for line in file:
             try:
                 if line.endswith(b"\n"):
-                    yield at, model.model_validate_json(line)
+                    yield offset, model.model_validate_json(line)
             except ValidationError as error:
                 raise Unreadable(f"a stored line cannot be read: {path}") from error
-            at += len(line)
+            offset += len(line)
 
 
 class TestRow:
     """A finished test of a run: its latest record, without slow members, and the place of the
     record in its file."""
 
-    def __init__(self, run: str, host: Mapping[str, Any], path: Path, at: int, line: Any) -> None:
+    def __init__(
+        self, run: str, host: Mapping[str, Any], path: Path, offset: int, line: Any
+    ) -> None:
         self.run, self.host = run, host
         self.versions: dict[str, str] = line.versions or {}
         self.record: Record = line.record
-        self._path, self._at = path, at
+        self._path, self._offset = path, offset
         self._members: dict[str, Any] = {}
 
     def __getitem__(self, column: str) -> Any:
@@ -238,7 +240,7 @@ class TestRow:
             whole = name in _OF_ALL
             record = self.whole if whole else self.record
             names = _OF_ALL if whole else (name,)
-            self._members |= {each: MEMBERS[each](record) for each in names}
+            self._members |= {member: MEMBERS[member](record) for member in names}
         return self._members[name]
 
     @cached_property
@@ -249,7 +251,7 @@ class TestRow:
 
     def _line(self) -> bytes:
         with self._path.open("rb") as file:
-            file.seek(self._at)
+            file.seek(self._offset)
             return file.readline()
 
 
@@ -261,7 +263,7 @@ class TrialRow:
     number: int | None
     counts: TrialResult
     result: TestRow | None = None
-    at: int = 0
+    index: int = 0
     """Its index in the test, from 0."""
 
 
@@ -303,7 +305,7 @@ class Tables:
     def name(self, folder: Path) -> str:
         """Return the name of a run: the name of its folder, or the path if two runs have the same
         name, such as runs of two hosts that started in the same second."""
-        same = [each for each in self._folders if each.name == folder.resolve().name]
+        same = [other for other in self._folders if other.name == folder.resolve().name]
         return str(folder.resolve()) if len(same) > 1 else folder.resolve().name
 
     def finished(self, folder: Path) -> int:
@@ -320,7 +322,7 @@ class Tables:
         """Return the values of a column."""
         key = table, column
         if key not in self._values:
-            (of,) = (each for each in TABLES[table].columns if each.name == column)
+            (of,) = (candidate for candidate in TABLES[table].columns if candidate.name == column)
             self._values[key] = [of.value(row) for row in self.rows(table)]
         return self._values[key]
 
@@ -341,16 +343,16 @@ def _results(folder: Path, run: str) -> Iterator[TestRow]:
     path, facts = folder / "records.jsonl", read_object(folder / "host.json")
     testbeds = read_object(folder / "testbeds.json").get("testbeds")
     first, *_ = _models()
-    latest = {line.record.number: (at, line) for at, line in _lines(path, first)}
-    for _, (at, line) in sorted(latest.items()):
-        yield TestRow(run, _host(facts, testbeds, line.record), path, at, line)
+    latest = {line.record.number: (offset, line) for offset, line in _lines(path, first)}
+    for _, (offset, line) in sorted(latest.items()):
+        yield TestRow(run, _host(facts, testbeds, line.record), path, offset, line)
 
 
 def _host(facts: Mapping[str, Any], testbeds: Any, record: Record) -> Mapping[str, Any]:
     """Return the facts of the host of a test: the host of this run, or the first testbed of a lab
     that ran the test."""
-    known = testbeds.get(next(iter(record.testbeds), "")) if isinstance(testbeds, dict) else None
-    of_testbed = known.get("facts") if isinstance(known, dict) else None
+    testbed = testbeds.get(next(iter(record.testbeds), "")) if isinstance(testbeds, dict) else None
+    of_testbed = testbed.get("facts") if isinstance(testbed, dict) else None
     return of_testbed if isinstance(of_testbed, dict) and of_testbed else facts
 
 
@@ -378,7 +380,7 @@ def _within(value: Any, *names: str) -> Any:
     return value
 
 
-def _at(path: str) -> Callable[[TestRow], Any]:
+def _of_object(path: str) -> Callable[[TestRow], Any]:
     """Return a function that reads a member of a test's object by its path, such as `rx.pps`."""
     name, *names = path.split(".")
     return lambda result: _within(result.member(name), *names)
@@ -403,7 +405,7 @@ def _outcome() -> Iterable[FlatColumn]:
     yield FlatColumn("cpus", "JSON", "the CPUs of each part", _seats)
     yield FlatColumn("verdict", "VARCHAR", (Record, "verdict"), _of_record("verdict"))
     bound = "the rate bounds the traffic program"
-    yield FlatColumn("lower_bound", "BOOLEAN", bound, _at("lower_bound"))
+    yield FlatColumn("lower_bound", "BOOLEAN", bound, _of_object("lower_bound"))
     yield FlatColumn("doubts", "VARCHAR[]", (Record, "doubts"), _of_record("doubts"))
 
 
@@ -418,14 +420,14 @@ def _axes() -> Iterable[FlatColumn]:
         value = _of_record(f"test.{name}")
         if name == "frame_size":
             yield FlatColumn("frame_size", "VARCHAR", "frame size: bytes, or imix", value)
-            words = "frame size in bytes with the FCS; null of imix"
-            yield FlatColumn("frame_bytes", "BIGINT", words, _frame_bytes)
+            meaning = "frame size in bytes with the FCS; null of imix"
+            yield FlatColumn("frame_bytes", "BIGINT", meaning, _frame_bytes)
             continue
         yield FlatColumn(column, kind_of(axis.field.annotation), axis.help, value)
         if name == "rate":
-            words = "rate in frames a second, per sender"
+            meaning = "rate in frames a second, per sender"
             yield FlatColumn(
-                axis.json_number, "DOUBLE", words, lambda result: asked_pps(result.record)
+                axis.json_number, "DOUBLE", meaning, lambda result: asked_pps(result.record)
             )
 
 
@@ -435,43 +437,49 @@ def _frame_bytes(result: TestRow) -> int | None:
 
 
 def _frames() -> Iterable[FlatColumn]:
-    yield FlatColumn("repeats", "BIGINT", "trials that make the figure", _at("repeats"))
-    yield FlatColumn("tx_frames", "BIGINT", "frames sent", _at("tx.frames"))
-    words = "frames for which there was no room"
-    yield FlatColumn("tx_unsent_frames", "BIGINT", words, _at("tx.unsent"))
-    yield FlatColumn("tx_pps", "DOUBLE", "frames sent a second", _at("tx.pps"))
-    yield FlatColumn("rx_frames", "BIGINT", "frames received, duplicates too", _at("rx.frames"))
-    words = "distinct frames received a second; R+ of a search"
-    yield FlatColumn("rx_pps", "DOUBLE", words, _at("rx.pps"))
-    yield FlatColumn("rx_gbps_l1", "DOUBLE", "10^9 bit/s received, of the wire", _at("rx.gbps_l1"))
-    yield FlatColumn("rx_gbps_l2", "DOUBLE", "10^9 bit/s received, of frames", _at("rx.gbps_l2"))
-    words = "the 95 % interval of rx_pps; null below twelve repeats"
-    yield FlatColumn("ci95_low_pps", "DOUBLE", words, _at("ci95_pps.0"))
-    yield FlatColumn("ci95_high_pps", "DOUBLE", "its other end", _at("ci95_pps.1"))
-    yield FlatColumn("lost_frames", "BIGINT", "frames that did not arrive", _at("lost"))
-    words = "lost frames of those sent"
-    yield FlatColumn("lost_ratio", "DOUBLE", words, lambda result: lost_share(result.record))
-    words = "the places of lost frames"
+    yield FlatColumn("repeats", "BIGINT", "trials that make the figure", _of_object("repeats"))
+    yield FlatColumn("tx_frames", "BIGINT", "frames sent", _of_object("tx.frames"))
+    meaning = "frames for which there was no room"
+    yield FlatColumn("tx_unsent_frames", "BIGINT", meaning, _of_object("tx.unsent"))
+    yield FlatColumn("tx_pps", "DOUBLE", "frames sent a second", _of_object("tx.pps"))
     yield FlatColumn(
-        "lost_at", "VARCHAR", words, lambda result: json.dumps(result.member("lost_at"))
+        "rx_frames", "BIGINT", "frames received, duplicates too", _of_object("rx.frames")
     )
-    words = "lost frames without a place"
-    yield FlatColumn("unaccounted_frames", "BIGINT", words, _at("unaccounted"))
+    meaning = "distinct frames received a second; R+ of a search"
+    yield FlatColumn("rx_pps", "DOUBLE", meaning, _of_object("rx.pps"))
+    yield FlatColumn(
+        "rx_gbps_l1", "DOUBLE", "10^9 bit/s received, of the wire", _of_object("rx.gbps_l1")
+    )
+    yield FlatColumn(
+        "rx_gbps_l2", "DOUBLE", "10^9 bit/s received, of frames", _of_object("rx.gbps_l2")
+    )
+    meaning = "the 95 % interval of rx_pps; null below twelve repeats"
+    yield FlatColumn("ci95_low_pps", "DOUBLE", meaning, _of_object("ci95_pps.0"))
+    yield FlatColumn("ci95_high_pps", "DOUBLE", "its other end", _of_object("ci95_pps.1"))
+    yield FlatColumn("lost_frames", "BIGINT", "frames that did not arrive", _of_object("lost"))
+    meaning = "lost frames of those sent"
+    yield FlatColumn("lost_ratio", "DOUBLE", meaning, lambda result: lost_share(result.record))
+    meaning = "the places of lost frames"
+    yield FlatColumn(
+        "lost_at", "VARCHAR", meaning, lambda result: json.dumps(result.member("lost_at"))
+    )
+    meaning = "lost frames without a place"
+    yield FlatColumn("unaccounted_frames", "BIGINT", meaning, _of_object("unaccounted"))
     for name in _LOSSES:
-        yield FlatColumn(f"{name}_frames", "BIGINT", (TrialResult, name), _at(name))
-    yield FlatColumn("fairness", "DOUBLE", "Jain's index over the flows", _at("fairness"))
+        yield FlatColumn(f"{name}_frames", "BIGINT", (TrialResult, name), _of_object(name))
+    yield FlatColumn("fairness", "DOUBLE", "Jain's index over the flows", _of_object("fairness"))
 
 
 def _latencies(of: Callable[[Any], Any]) -> Iterable[FlatColumn]:
     """Yield the columns of the latency that `of` returns for a row."""
     for name in _LATENCY:
-        words = {"count": "frames whose latency is known", "min": "the smallest"}.get(name)
-        words = words or {"mean": "the mean", "max": "the greatest"}.get(name)
+        meaning = {"count": "frames whose latency is known", "min": "the smallest"}.get(name)
+        meaning = meaning or {"mean": "the mean", "max": "the greatest"}.get(name)
         percent = f"{name[1:3]}.{name[3:]}".rstrip(".")
         yield FlatColumn(
             "latency_samples" if name == "count" else f"latency_{name}_ns",
             "DOUBLE" if name == "mean" else "BIGINT",
-            words or f"the {percent}th percentile",
+            meaning or f"the {percent}th percentile",
             partial(_member_of, of, name),
         )
 
@@ -488,34 +496,34 @@ def _latency() -> Iterable[FlatColumn]:
     yield from _latencies(of())
     yield FlatColumn("latency_pdv_ns", "BIGINT", "packet delay variation (RFC 5481)", of("pdv"))
     for name in ("p50", "p99"):
-        words = "of frames sent in turn (RFC 5481)"
-        yield FlatColumn(f"latency_ipdv_{name}_ns", "BIGINT", words, of("ipdv", name))
-    words = "the 95 % interval of the median"
-    yield FlatColumn("latency_ci95_low_ns", "DOUBLE", words, _at("ci95_ns.0"))
-    yield FlatColumn("latency_ci95_high_ns", "DOUBLE", "its other end", _at("ci95_ns.1"))
+        meaning = "of frames sent in turn (RFC 5481)"
+        yield FlatColumn(f"latency_ipdv_{name}_ns", "BIGINT", meaning, of("ipdv", name))
+    meaning = "the 95 % interval of the median"
+    yield FlatColumn("latency_ci95_low_ns", "DOUBLE", meaning, _of_object("ci95_ns.0"))
+    yield FlatColumn("latency_ci95_high_ns", "DOUBLE", "its other end", _of_object("ci95_ns.1"))
     for name in ("p50", "p99"):
-        words, floor = "of a cable instead of the switch", _of_record(f"floor.{name}")
-        yield FlatColumn(f"latency_floor_{name}_ns", "BIGINT", words, floor)
+        meaning, floor = "of a cable instead of the switch", _of_record(f"floor.{name}")
+        yield FlatColumn(f"latency_floor_{name}_ns", "BIGINT", meaning, floor)
 
 
 def _cost() -> Iterable[FlatColumn]:
     for role in _ROLES:
-        words = f"cores that the {role} used"
-        yield FlatColumn(f"cpu_{role}_cores", "DOUBLE", words, _at(f"cpu.{role}"))
-    for name, words in {
+        meaning = f"cores that the {role} used"
+        yield FlatColumn(f"cpu_{role}_cores", "DOUBLE", meaning, _of_object(f"cpu.{role}"))
+    for name, meaning in {
         "softirq_cores": "cores of the kernel's packet work on the whole host",
         "switch_busy_cores": "cores of the switch by its own cycle counter",
         "total_cores": "cores of all parts, and of the kernel beside them",
         "mpps_per_core": "10^6 frames received a second, for each core",
     }.items():
         column = name if name.endswith("core") else f"cpu_{name}"
-        yield FlatColumn(column, "DOUBLE", words, _at(f"cost.{name}"))
+        yield FlatColumn(column, "DOUBLE", meaning, _of_object(f"cost.{name}"))
 
 
 def _metrics() -> Iterable[FlatColumn]:
     for name, metric in METRICS.items():
-        words = f"{metric.words}, in {metric.unit}" if metric.unit else metric.words
-        yield FlatColumn(column_of(name), "DOUBLE", words, partial(_metric, name))
+        meaning = f"{metric.words}, in {metric.unit}" if metric.unit else metric.words
+        yield FlatColumn(column_of(name), "DOUBLE", meaning, partial(_metric, name))
 
 
 def _metric(name: str, result: TestRow) -> float | None:
@@ -530,28 +538,32 @@ def column_of(metric: str) -> str:
 
 def _searched() -> Iterable[FlatColumn]:
     for goal in ("ndr", "pdr"):
-        for name, words in {
+        for name, meaning in {
             "rate": f"{goal.upper()}, frames a second per sender",
             "low": "the highest rate that met it: with the next column the precision of a search",
             "high": "the lowest above that did not",
         }.items():
             column = f"{goal}_pps" if name == "rate" else f"{goal}_{name}_pps"
-            yield FlatColumn(column, "DOUBLE", words, partial(_of_goal, goal, f"{name}_pps"))
+            yield FlatColumn(column, "DOUBLE", meaning, partial(_of_goal, goal, f"{name}_pps"))
     yield FlatColumn("r_plus_pps", "DOUBLE", "the R+ that loads are shares of", _r_plus_pps)
-    words = "trials that the search took"
-    yield FlatColumn("search_trials", "BIGINT", words, _of_record("search.trials"))
+    meaning = "trials that the search took"
+    yield FlatColumn("search_trials", "BIGINT", meaning, _of_record("search.trials"))
     yield FlatColumn("searches", "BIGINT", "how often the test was searched", _searches)
 
 
 def _of_goal(goal: str, name: str, result: TestRow) -> float | None:
     search = result.record.search
-    found = next((each for each in search.goals if each.goal == goal), None) if search else None
+    found = (
+        next((candidate for candidate in search.goals if candidate.goal == goal), None)
+        if search
+        else None
+    )
     return getattr(found, name, None)
 
 
 def _r_plus_pps(result: TestRow) -> float | None:
-    own = result.record.r_plus_pps
-    return _within(result.record, "search", "r_plus_pps") if own is None else own
+    requested = result.record.r_plus_pps
+    return _within(result.record, "search", "r_plus_pps") if requested is None else requested
 
 
 def _searches(result: TestRow) -> int | None:
@@ -560,13 +572,13 @@ def _searches(result: TestRow) -> int | None:
 
 
 def _set_up() -> Iterable[FlatColumn]:
-    words = "NICs that were named by PCI address, as they were found"
-    yield FlatColumn("nics", "JSON", words, _at("nics"))
+    meaning = "NICs that were named by PCI address, as they were found"
+    yield FlatColumn("nics", "JSON", meaning, _of_object("nics"))
     yield FlatColumn("reused", "BOOLEAN", "the path was up already", _of_record("reused"))
     for name in ("setup_s", "start_s", "teardown_s", "stop_s"):
         yield FlatColumn(name, "DOUBLE", (Record, name), _of_record(name))
-    words = "the hash of what the result belongs to"
-    yield FlatColumn("key", "VARCHAR", words, _of_record("key"))
+    meaning = "the hash of what the result belongs to"
+    yield FlatColumn("key", "VARCHAR", meaning, _of_record("key"))
 
 
 def _fact(name: str, result: TestRow) -> Any:
@@ -575,16 +587,18 @@ def _fact(name: str, result: TestRow) -> Any:
 
 def _origin() -> Iterable[FlatColumn]:
     for name, kind in _OF_THE_HOST.items():
-        words = f"of the host, {name}"
-        yield FlatColumn(f"host_{name}", kind, words, partial(_fact, name))
-    words = "the version of switchmark"
-    own = FlatColumn("switchmark_version", "VARCHAR", words, lambda r: r.versions.get("switchmark"))
-    yield own
-    for name, words in {
+        meaning = f"of the host, {name}"
+        yield FlatColumn(f"host_{name}", kind, meaning, partial(_fact, name))
+    meaning = "the version of switchmark"
+    version = FlatColumn(
+        "switchmark_version", "VARCHAR", meaning, lambda r: r.versions.get("switchmark")
+    )
+    yield version
+    for name, meaning in {
         "switch_version": "the version of the switch",
         "switch_mode": "a variant of it that matters",
     }.items():
-        yield FlatColumn(name, "VARCHAR", words, _of_record(name))
+        yield FlatColumn(name, "VARCHAR", meaning, _of_record(name))
     yield _VERSIONS
 
 
@@ -606,30 +620,30 @@ def _of_counts(model: type, name: str, column: str = "") -> FlatColumn:
 
 
 def _of_trial(*, finished: bool) -> Iterable[FlatColumn]:
-    for column, name, words in (
+    for column, name, meaning in (
         ("repeat", "repeat", (TrialSpec, "repeat")),
         ("asked_pps", "rate_pps", "rate that was asked for; null for max"),
         ("duration_s", "duration_s", "seconds that were asked for"),
         ("warmup_s", "warmup_s", "seconds of traffic before them"),
     ):
         kind = "BIGINT" if name == "repeat" else "DOUBLE"
-        yield FlatColumn(column, kind, words, attrgetter(f"counts.spec.{name}"))
+        yield FlatColumn(column, kind, meaning, attrgetter(f"counts.spec.{name}"))
     yield _of_counts(TrialResult, "elapsed_ns")
     for name in ("tx_frames", "tx_unsent", "rx_frames", "rx_bytes", "lost", *_LOSSES):
         column = name if name.startswith(("tx_f", "rx_")) else f"{name}_frames"
         yield _of_counts(TrialResult, name, column)
     if not finished:
-        words = "distinct frames received a second; R+ of a search"
-        yield FlatColumn("rx_pps", "DOUBLE", words, lambda row: row.result.rates_pps[row.at])
+        meaning = "distinct frames received a second; R+ of a search"
+        yield FlatColumn("rx_pps", "DOUBLE", meaning, lambda row: row.result.rates_pps[row.index])
     yield FlatColumn("whole_pps", "DOUBLE", "the same of the whole trial", _whole_pps)
     places = FlatColumn("lost_at", "JSON", (TrialResult, "lost_at"), lambda row: row.counts.lost_at)
     yield places
     for name in ("interval_ns", "intervals"):
         yield _of_counts(TrialResult, name)
     yield from _latencies(lambda row: row.counts.latency)
-    words = "HdrHistogram's V2 compressed encoding"
+    meaning = "HdrHistogram's V2 compressed encoding"
     histogram = lambda row: _within(row.counts.latency, "histogram")  # noqa: E731
-    yield FlatColumn("latency_histogram", "VARCHAR", words, histogram)
+    yield FlatColumn("latency_histogram", "VARCHAR", meaning, histogram)
     for name in ("parts", "verdict", "doubts"):
         yield _of_counts(TrialResult, name)
 
@@ -643,8 +657,8 @@ def _of_flow() -> Iterable[FlatColumn]:
     yield _of_counts(FlowCounts, "flow")
     for name in ("tx", "rx", "lost", "duplicated", "reordered", "corrupted"):
         yield _of_counts(FlowCounts, name, f"{name}_frames")
-    words = "distinct frames received a second"
-    yield FlatColumn("rx_pps", "DOUBLE", words, _flow_pps)
+    meaning = "distinct frames received a second"
+    yield FlatColumn("rx_pps", "DOUBLE", meaning, _flow_pps)
     yield from _latencies(lambda row: row.counts.latency)
 
 
@@ -675,10 +689,10 @@ def kind_of(annotation: Any) -> str:
     if origin is Literal:
         return "VARCHAR"
     if origin in (typing.Union, types.UnionType):
-        some = [each for each in inner if each is not types.NoneType]
+        some = [kind for kind in inner if kind is not types.NoneType]
         if len(some) == 1:
             return kind_of(some[0])
-        scalar = all(each in _SCALARS or typing.get_origin(each) is Literal for each in some)
+        scalar = all(kind in _SCALARS or typing.get_origin(kind) is Literal for kind in some)
         return "VARCHAR" if scalar else "JSON"
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
         return f"{kind_of(inner[0])}[]"
@@ -690,15 +704,15 @@ def kind_of(annotation: Any) -> str:
 
 def _trials(runs: Tables) -> Iterator[TrialRow]:
     for result in runs.results:
-        for at, counts in enumerate(result.record.trials):
-            yield TrialRow(result.run, result.record.number, counts, result, at)
+        for index, counts in enumerate(result.record.trials):
+            yield TrialRow(result.run, result.record.number, counts, result, index)
 
 
 def _flows(runs: Tables) -> Iterator[FlowRow]:
     for result in runs.results:
-        for at, counts in enumerate(result.whole.trials):
-            trial = TrialRow(result.run, result.record.number, counts, result, at)
-            yield from (FlowRow(trial, each) for each in counts.per_flow)
+        for index, counts in enumerate(result.whole.trials):
+            trial = TrialRow(result.run, result.record.number, counts, result, index)
+            yield from (FlowRow(trial, flow) for flow in counts.per_flow)
 
 
 def _goals(runs: Tables) -> Iterator[GoalRow]:
@@ -706,7 +720,7 @@ def _goals(runs: Tables) -> Iterator[GoalRow]:
         yield from (GoalRow(result, goal) for goal in search.goals)
 
 
-def _each_search(runs: Tables) -> Iterator[GoalRow]:
+def _search_repeats(runs: Tables) -> Iterator[GoalRow]:
     for result, search in _of_searches(runs):
         for repeat, one in enumerate(search.repeats, 1):
             yield from (GoalRow(result, goal, repeat) for goal in one.goals)
@@ -723,8 +737,8 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
 
     def named(of: Callable[[Any], TestRow | TrialRow]) -> tuple[FlatColumn, ...]:
         def number_of(row: Any) -> int | None:
-            known = of(row)
-            return known.record.number if isinstance(known, TestRow) else known.number
+            found = of(row)
+            return found.record.number if isinstance(found, TestRow) else found.number
 
         return (
             FlatColumn("run", "VARCHAR", _RUN, lambda row: of(row).run),
@@ -734,19 +748,19 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
     groups = (_of_run, _outcome, _axes, _frames, _latency, _cost, _searched, _set_up, _origin)
     columns = tuple(column for group in (*groups, _metrics) for column in group())
     yield "tests", FlatTable("a finished test", columns, lambda runs: runs.results)
-    words = "the trial's number in its test"
-    of_trial = FlatColumn("trial", "BIGINT", words, lambda row: row.at + 1)
+    meaning = "the trial's number in its test"
+    of_trial = FlatColumn("trial", "BIGINT", meaning, lambda row: row.index + 1)
     columns = (*named(lambda row: row), of_trial, *_of_trial(finished=False))
     yield "trials", FlatTable("a trial that makes a figure", columns, _trials)
-    of_flow = FlatColumn("trial", "BIGINT", words, lambda row: row.trial.at + 1)
+    of_flow = FlatColumn("trial", "BIGINT", meaning, lambda row: row.trial.index + 1)
     columns = (*named(lambda row: row.trial), of_flow, *_of_flow())
     yield "flows", FlatTable("a flow of such a trial", columns, _flows)
     columns = (*named(lambda row: row.result), *_of_found())
     yield "goals", FlatTable("what a search found", columns, _goals)
-    words = "the repeat of the search, from 1"
-    repeat = FlatColumn("repeat", "BIGINT", words, lambda row: row.repeat)
+    meaning = "the repeat of the search, from 1"
+    repeat = FlatColumn("repeat", "BIGINT", meaning, lambda row: row.repeat)
     columns = (*named(lambda row: row.result), repeat, *_of_found())
-    yield "searches", FlatTable("what each repeat of a search found", columns, _each_search)
+    yield "searches", FlatTable("what each repeat of a search found", columns, _search_repeats)
     columns = (*named(lambda row: row), *_of_trial(finished=True))
     trials = FlatTable("a finished trial, a search's too", columns, Tables.finished_trials)
     yield "all_trials", trials

@@ -44,9 +44,9 @@ def schema(name: str) -> Schema:
 
 
 @cache
-def members_told(model: type) -> dict[str, str]:
+def member_docstrings(model: type) -> dict[str, str]:
     """Return the docstrings of the members of a class, which are the strings below them."""
-    told: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if not owner.__module__.startswith("switchmark."):
             continue
@@ -56,8 +56,8 @@ def members_told(model: type) -> dict[str, str]:
             if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
                 match below:
                     case ast.Expr(value=ast.Constant(value=str(text))):
-                        told[member.target.id] = inspect.cleandoc(text)
-    return told
+                        docstrings[member.target.id] = inspect.cleandoc(text)
+    return docstrings
 
 
 def as_json(text: str) -> str:
@@ -87,7 +87,7 @@ def _line(model: type[BaseModel], **members: Any) -> Schema:
         "trial": model,
     }
     fields: dict[str, Any] = {name: (types[name], usual) for name, usual in members.items()}
-    made = _told(create_model("Line", **fields))
+    made = _described(create_model("Line", **fields))
     del made["title"]
     version = {"const": SCHEMA, "description": "The version of this form."}
     return {
@@ -97,23 +97,25 @@ def _line(model: type[BaseModel], **members: Any) -> Schema:
     }
 
 
-def _told(model: type[BaseModel]) -> Schema:
+def _described(model: type[BaseModel]) -> Schema:
     """Return the schema of a model with descriptions of all parts and members, and without titles
     that repeat their names."""
     made = model.model_json_schema()
     parts = made.get("$defs", {})
-    for each in _models(model):
-        part = parts.get(each.__name__)
+    for part_model in _models(model):
+        part = parts.get(part_model.__name__)
         if part is None:
             continue
-        part["description"] = as_json(inspect.getdoc(each) or "")
-        told = {name: axis.help for name, axis in AXES.items()} if each is Test else {}
-        told |= members_told(each)
+        part["description"] = as_json(inspect.getdoc(part_model) or "")
+        descriptions = (
+            {name: axis.help for name, axis in AXES.items()} if part_model is Test else {}
+        )
+        descriptions |= member_docstrings(part_model)
         for name, member in part["properties"].items():
             member.pop("title", None)
-            if name in told:
-                member["description"] = as_json(told[name])
-        for name, field in each.model_fields.items():
+            if name in descriptions:
+                member["description"] = as_json(descriptions[name])
+        for name, field in part_model.model_fields.items():
             if field.exclude:
                 del part["properties"][name]
     for member in made["properties"].values():
@@ -124,17 +126,17 @@ def _told(model: type[BaseModel]) -> Schema:
 
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
     """Return all models within a model."""
-    known: set[type[BaseModel]] = set()
+    found: set[type[BaseModel]] = set()
     waiting: list[object] = [model]
     while waiting:
-        each = waiting.pop()
-        if inspect.isclass(each) and issubclass(each, BaseModel):
-            if each not in known:
-                known.add(each)
-                waiting += [field.annotation for field in each.model_fields.values()]
+        kind = waiting.pop()
+        if inspect.isclass(kind) and issubclass(kind, BaseModel):
+            if kind not in found:
+                found.add(kind)
+                waiting += [field.annotation for field in kind.model_fields.values()]
         else:
-            waiting += typing.get_args(each)
-    return known
+            waiting += typing.get_args(kind)
+    return found
 
 
 # --- printed objects -------------------------------------------------------------------------
@@ -154,8 +156,8 @@ def _printed() -> Schema:
         "record": (Record, ...),
         "origin": (Origin, ...),
     }
-    made = _told(create_model("Printed", **derived))
-    parts, own = made["$defs"], made["properties"]
+    made = _described(create_model("Printed", **derived))
+    parts, properties = made["$defs"], made["properties"]
     record = parts.pop("Record")["properties"]
     test = parts["Test"]
     test["properties"] = {
@@ -175,7 +177,10 @@ def _printed() -> Schema:
         "host": _or_null({"type": "object"}, "Facts of the host."),
         "versions": _or_null(_mapping(_TEXT), "The versions that its figures depend on."),
         **kept,
-        **{name: own[name] for name in ("latency_ns", "latency_floor_ns", "cost", "evidence")},
+        **{
+            name: properties[name]
+            for name in ("latency_ns", "latency_floor_ns", "cost", "evidence")
+        },
         **_derived(),
     }
     return {
@@ -216,12 +221,12 @@ def _derived() -> Schema:
     """Return the members that are derived from the trials, by name."""
     counts = {
         name: _or_null(_COUNT, text)
-        for name, text in members_told(TrialResult).items()
+        for name, text in member_docstrings(TrialResult).items()
         if name in ("lost", "late", "duplicated", "reordered", "corrupted", "foreign", "stray")
     }
     flow = {
         name: {**(_TEXT if name == "flow" else _COUNT), "description": as_json(text)}
-        for name, text in members_told(FlowCounts).items()
+        for name, text in member_docstrings(FlowCounts).items()
         if name != "latency"
     }
     low_and_high = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
@@ -273,25 +278,25 @@ def _mapping(values: Schema) -> Schema:
 
 
 def _or_null(kind: Schema, text: str) -> Schema:
-    told = {"description": as_json(text)} if text else {}
-    return {"anyOf": [kind, {"type": "null"}], **told}
+    described = {"description": as_json(text)} if text else {}
+    return {"anyOf": [kind, {"type": "null"}], **described}
 
 
 def _reachable(root: object, parts: Mapping[str, Schema]) -> Schema:
     """Return the parts that are referred to, directly or through other parts."""
-    known: Schema = {}
+    reached: Schema = {}
     waiting = [root]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            name = str(each.get("$ref", "")).rpartition("/")[2]
-            if name and name not in known:
-                known[name] = parts[name]
+        node = waiting.pop()
+        if isinstance(node, dict):
+            name = str(node.get("$ref", "")).rpartition("/")[2]
+            if name and name not in reached:
+                reached[name] = parts[name]
                 waiting.append(parts[name])
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
-    return dict(sorted(known.items()))
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return dict(sorted(reached.items()))
 
 
 SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {

@@ -90,7 +90,7 @@ def sections(
         search = "" if record.test.search in _NO_GOALS else record.test.search
         kinds.setdefault((record.test.dimension, search, record.alike), []).append(record)
     make = _brief_section if brief else partial(_section, wide=wide)
-    return [make(each, search) for (_, search, _), each in kinds.items()]
+    return [make(group, search) for (_, search, _), group in kinds.items()]
 
 
 def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
@@ -98,9 +98,9 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     common = _common_doubts(rows) if not wide else []
     columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
-    below = [] if wide else _cores_in_words(rows)
+    below = [] if wide else _cores_line(rows)
     below += [f"doubts of all tests: {', '.join(common)}"] if common else []
-    kept = tuple(each for each in columns if any(each.cells))
+    kept = tuple(column for column in columns if any(column.cells))
     keys = tuple(row.record.key[:16] for row in rows)
     section = Section(caption(records), kept, tuple(below), keys)
     return section if wide else folded(section)
@@ -108,9 +108,11 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
 
 def _brief_section(records: Sequence[Record], search: str) -> Section:
     rows, figures = _rows_of(records, search)
-    columns = [*_axes(rows), *(each for each in figures if each.name not in _NOT_BRIEF)]
+    columns = [*_axes(rows), *(figure for figure in figures if figure.name not in _NOT_BRIEF)]
     columns += [_limits(rows), _marks(rows)]
-    kept = (replace(each, cells=_unmarked(each.cells)) for each in columns if any(each.cells))
+    kept = (
+        replace(column, cells=_unmarked(column.cells)) for column in columns if any(column.cells)
+    )
     keys = tuple(row.record.key[:16] for row in rows)
     return Section(caption(records), tuple(kept), (), keys)
 
@@ -192,13 +194,13 @@ def _of_search(rows: _Rows) -> list[Column]:
     sure = any(row.record.search and len(row.record.search.repeats) >= MIN_REPEATS for row in rows)
     return [
         *_semantics(rows),
-        Column("goal", tuple(_goal_in_words(row) for row in rows)),
+        Column("goal", tuple(_goal_text(row) for row in rows)),
         Column(heading + " [95 %]" * sure, tuple(_result(row) for row in rows), numeric=True),
         Column("precision", tuple(_precision(row) for row in rows), "", True, _LOST),
-        Column("lost", tuple(_lost_at_load(row) for row in rows), "", True, _LOST),
+        Column("lost", tuple(_lost_share(row) for row in rows), "", True, _LOST),
         *(
-            Column(name, tuple(_goal_latency(row, name) for row in rows), "", True, each)
-            for name, each in (("p50", _SEMANTICS), ("p99", _P50))
+            Column(name, tuple(_goal_latency(row, name) for row in rows), "", True, expendable)
+            for name, expendable in (("p50", _SEMANTICS), ("p99", _P50))
         ),
     ]
 
@@ -313,7 +315,7 @@ def _testbeds(rows: _Rows) -> Column:
 # --- goals -----------------------------------------------------------------------------------
 
 
-def _goal_in_words(row: _Row) -> str:
+def _goal_text(row: _Row) -> str:
     return goal_name(row.goal, row.record.search) if row.goal and row.record.search else ""
 
 
@@ -335,7 +337,7 @@ def _precision(row: _Row) -> str:
     return precision(row.goal) if row.goal else ""
 
 
-def _lost_at_load(row: _Row) -> str:
+def _lost_share(row: _Row) -> str:
     """Return the share of lost frames at a load. Other searches state it in their goals."""
     if row.goal is None or row.goal.latency_ns is None or row.goal.low_pps is not None:
         return ""
@@ -360,7 +362,7 @@ def _common_doubts(rows: _Rows) -> list[str]:
     measured = [row.record.doubts for row in rows if row.content["rx"]]
     if len(measured) < 2:
         return []
-    return [doubt for doubt in measured[0] if all(doubt in each for each in measured)]
+    return [doubt for doubt in measured[0] if all(doubt in doubts for doubts in measured)]
 
 
 def _doubts(rows: _Rows, common: Sequence[str]) -> Column:
@@ -374,19 +376,19 @@ def _doubts(rows: _Rows, common: Sequence[str]) -> Column:
 
 
 def _roles(rows: _Rows) -> list[str]:
-    known = dict.fromkeys(role for row in rows for role in row.content["cpu"])
-    return sorted(known, key=_LAST_ROLES.count)
+    roles = dict.fromkeys(role for row in rows for role in row.content["cpu"])
+    return sorted(roles, key=_LAST_ROLES.count)
 
 
-def _cores_in_words(rows: _Rows) -> list[str]:
+def _cores_line(rows: _Rows) -> list[str]:
     """Return a line with the CPU use of each role in cores, minimum and maximum of all tests."""
-    words = []
+    parts = []
     for role in _roles(rows):
-        known = [each for row in rows if (each := row.content["cpu"].get(role)) is not None]
-        if known:
-            ends = dict.fromkeys(f"{each:.2f}" for each in (min(known), max(known)))
-            words.append(f"{role} {'..'.join(ends)}")
-    return [f"cores: {', '.join(words)}"] if words else []
+        used = [cores for row in rows if (cores := row.content["cpu"].get(role)) is not None]
+        if used:
+            ends = dict.fromkeys(f"{cores:.2f}" for cores in (min(used), max(used)))
+            parts.append(f"{role} {'..'.join(ends)}")
+    return [f"cores: {', '.join(parts)}"] if parts else []
 
 
 def _cores(rows: _Rows) -> list[Column]:
@@ -405,8 +407,8 @@ def _cores(rows: _Rows) -> list[Column]:
 def _times(rows: _Rows) -> list[Column]:
     """Return columns with the seconds of set-up and tear-down; parentheses have the switch's."""
 
-    def cell(row: _Row, whole: str, own: str) -> str:
-        took, of_switch = row.content[whole], row.content[own]
+    def cell(row: _Row, whole: str, switch: str) -> str:
+        took, of_switch = row.content[whole], row.content[switch]
         if took is None:
             return ""
         return f"{took:.2f}" + ("" if of_switch is None else f" ({of_switch:.2f})")
@@ -423,7 +425,7 @@ def _cores_of(role: str, row: _Row) -> str:
     if cores is None:
         return ""
     disagreements = row.content["cost"]["disagreements"]
-    by_cycles = {each["part"]: each["cycle_cores"] for each in disagreements}
+    by_cycles = {case["part"]: case["cycle_cores"] for case in disagreements}
     return f"{cores:.2f} ({by_cycles[role]:.2f})" if role in by_cycles else f"{cores:.2f}"
 
 

@@ -15,8 +15,7 @@ from switchmark.metrics.difference import Reason
 from switchmark.metrics.family import Results
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.named import METRICS
-from switchmark.metrics.repeats import FIGURES, figure_of_goal, repeats_of
-from switchmark.metrics.repeats import Figure as Compared
+from switchmark.metrics.repeats import FIGURES, Figure, figure_of_goal, repeats_of
 from switchmark.metrics.searched import values_interval, values_of_goal
 from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.record import Record
@@ -32,22 +31,22 @@ decision."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeasuredFigure:
     """A result of a test.
 
     `values` are the values of its repeats (trials or whole searches), and `interval` is the 95 %
     confidence interval of their median, or None if they are too few. The upper end is None if lower
-    bounds leave it open. `at_least` says that the value is a lower bound. `what` is the goal of a
+    bounds leave it open. `is_bound` says that the value is a lower bound. `what` is the goal of a
     search, and `compared` the figure of `metrics` for comparisons.
     """
 
     record: Record
     unit: Unit
     value: float
-    compared: Compared
+    compared: Figure
     values: tuple[float, ...] = ()
     interval: tuple[float, float | None] | None = None
-    at_least: bool = False
+    is_bound: bool = False
     what: str = ""
 
     @property
@@ -70,7 +69,7 @@ class Relation:
     margin: float = 0.0
 
 
-def figures_of(record: Record) -> Iterator[Figure]:
+def figures_of(record: Record) -> Iterator[MeasuredFigure]:
     """Yield the figures of a measured test: a single figure, or a figure for each goal that was
     met."""
     if record.status != "ok" or not record.trials:
@@ -87,81 +86,89 @@ def figures_of(record: Record) -> Iterator[Figure]:
         return
     rate = METRICS["rx.pps"].of(record)
     if rate is not None:
-        at_least = is_lower_bound(record.verdict) or record.verdict == "offered-load"
-        yield _figure(record, "pps", rate, FIGURES["rate"], at_least)
+        is_bound = is_lower_bound(record.verdict) or record.verdict == "offered-load"
+        yield _figure(record, "pps", rate, FIGURES["rate"], is_bound)
 
 
-def _of_goal(record: Record, goal: Goal) -> Iterator[Figure]:
+def _of_goal(record: Record, goal: Goal) -> Iterator[MeasuredFigure]:
     """Yield the figure of a goal, unless no rate met the goal."""
     verdict = goal.verdict or "unknown"
     compared = figure_of_goal(record, goal.goal)
     if goal.burst_frames is not None:
-        at_least = goal.burst_high is None or is_lower_bound(verdict)
-        yield _of_searches(record, "frames", goal.burst_frames, compared, at_least, goal.goal)
+        is_bound = goal.burst_high is None or is_lower_bound(verdict)
+        yield _of_searches(record, "frames", goal.burst_frames, compared, is_bound, goal.goal)
     elif goal.rate_pps is not None:
-        at_least = goal.high_pps is None or is_lower_bound(verdict) or verdict == "offered-load"
-        yield _of_searches(record, "pps", goal.rate_pps, compared, at_least, goal.goal)
+        is_bound = goal.high_pps is None or is_lower_bound(verdict) or verdict == "offered-load"
+        yield _of_searches(record, "pps", goal.rate_pps, compared, is_bound, goal.goal)
 
 
 def _of_searches(
-    record: Record, unit: Unit, value: float, compared: Compared, at_least: bool, goal: str
-) -> Figure:
+    record: Record, unit: Unit, value: float, compared: Figure, is_bound: bool, goal: str
+) -> MeasuredFigure:
     """Return the figure of searches. Its values are per sender, like the value, but comparisons use
     the rate of all receivers."""
-    each = values_of_goal(record, goal)
-    values = tuple(one.value for one in each if one.value is not None)
-    return Figure(record, unit, value, compared, values, values_interval(each), at_least, goal)
+    searches = values_of_goal(record, goal)
+    values = tuple(one.value for one in searches if one.value is not None)
+    return MeasuredFigure(
+        record, unit, value, compared, values, values_interval(searches), is_bound, goal
+    )
 
 
 def _figure(
     record: Record,
     unit: Unit,
     value: float,
-    compared: Compared,
-    at_least: bool = False,
+    compared: Figure,
+    is_bound: bool = False,
     what: str = "",
-) -> Figure:
+) -> MeasuredFigure:
     repeats = repeats_of([record], compared)
-    return Figure(record, unit, value, compared, repeats.values, repeats.interval, at_least, what)
+    return MeasuredFigure(
+        record, unit, value, compared, repeats.values, repeats.interval, is_bound, what
+    )
 
 
-def ranked(figures: Sequence[Figure], results: Results) -> tuple[list[Figure], list[Relation]]:
+def ranked(
+    figures: Sequence[MeasuredFigure], results: Results
+) -> tuple[list[MeasuredFigure], list[Relation]]:
     """Return comparable figures with the best first, and the relations of the best to the others.
     The best is the figure with the best value that is not shown to be worse than another."""
-    by_value = sorted(figures, key=lambda each: each.value, reverse=not figures[0].is_less_better)
+    by_value = sorted(
+        figures, key=lambda figure: figure.value, reverse=not figures[0].is_less_better
+    )
 
-    def is_led(figure: Figure) -> bool:
-        others = (each for each in by_value if each is not figure)
-        return any(_relation(each, figure, results).kind == "better" for each in others)
+    def is_led(figure: MeasuredFigure) -> bool:
+        others = (other for other in by_value if other is not figure)
+        return any(_relation(other, figure, results).kind == "better" for other in others)
 
-    best = next((each for each in by_value if not is_led(each)), by_value[0])
-    others = [each for each in by_value if each is not best]
-    return [best, *others], [_relation(best, each, results) for each in others]
+    best = next((figure for figure in by_value if not is_led(figure)), by_value[0])
+    others = [figure for figure in by_value if figure is not best]
+    return [best, *others], [_relation(best, other, results) for other in others]
 
 
-def _relation(one: Figure, other: Figure, results: Results) -> Relation:
+def _relation(one: MeasuredFigure, other: MeasuredFigure, results: Results) -> Relation:
     """Return the relation of a figure to another. If the other figure is better, the reason is
     chance: `ranked` has no such pair."""
-    told = results.difference(one.record, other.record, one.compared)
-    if told.word == "same":
-        return Relation("same", margin=told.margin)
-    if not told.is_decided:
-        return Relation(told.reason or "chance", needed=told.needed)
-    if told.better is not told.before:
+    difference = results.difference(one.record, other.record, one.compared)
+    if difference.word == "same":
+        return Relation("same", margin=difference.margin)
+    if not difference.is_decided:
+        return Relation(difference.reason or "chance", needed=difference.needed)
+    if difference.better is not difference.before:
         return Relation("chance")
-    low, high = told.times or (None, None)
+    low, high = difference.times or (None, None)
     return Relation("better", low, high)
 
 
 def united(relations: Sequence[Relation]) -> Relation:
     """Return the common range of several relations of the same kind."""
-    lows = [each.low for each in relations]
-    highs = [each.high for each in relations]
-    needed = [each.needed for each in relations]
+    lows = [relation.low for relation in relations]
+    highs = [relation.high for relation in relations]
+    needed = [relation.needed for relation in relations]
     return Relation(
         relations[0].kind,
         None if None in lows else min(low for low in lows if low is not None),
         None if None in highs else max(high for high in highs if high is not None),
-        None if None in needed else max(each for each in needed if each is not None),
+        None if None in needed else max(rounds for rounds in needed if rounds is not None),
         relations[0].margin,
     )

@@ -47,8 +47,8 @@ class Column:
         """Return the smallest possible width."""
         if not self.wraps:
             return self.width
-        words = (word for cell in self.cells for word in cell.split())
-        return max(map(len, (self.above, self.heading, *words)))
+        parts = (word for cell in self.cells for word in cell.split())
+        return max(map(len, (self.above, self.heading, *parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def folded(section: Section) -> Section:
         for column in section.columns
         if column.folds and len(column.cells) > 1 and len(set(column.cells)) == 1
     ]
-    said = ", ".join((section.caption, *(f"{each.name} {each.cells[0]}" for each in same)))
+    said = ", ".join((section.caption, *(f"{column.name} {column.cells[0]}" for column in same)))
     columns = tuple(column for column in section.columns if column not in same)
     return replace(section, caption=said, columns=columns)
 
@@ -82,7 +82,7 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     names = {column.name for column in shown}
     gone = [column.name for column in section.columns if column.name not in names]
     said = (section.caption, *section.below)
-    lines = [line for each in said for line in _within(each, width)]
+    lines = [line for text in said for line in _within(text, width)]
     lines += drawn(shown)
     if gone:
         note = f"no room for: {', '.join(gone)} (--wide shows all)"
@@ -109,21 +109,21 @@ def narrowed(columns: Sequence[Column], width: int) -> list[Column] | None:
     room = width - len(_GAP) * (len(columns) - 1)
     while sum(widths) > room:
         wide = [
-            at
-            for at, column in enumerate(columns)
-            if not column.numeric and widths[at] > _NARROWEST
+            index
+            for index, column in enumerate(columns)
+            if not column.numeric and widths[index] > _NARROWEST
         ]
         if not wide:
             return None
-        widest = max(wide, key=lambda at: widths[at])
+        widest = max(wide, key=lambda index: widths[index])
         widths[widest] = max(_NARROWEST, widths[widest] - (sum(widths) - room))
     return [
         replace(
             column,
-            heading=cut(column.heading, each),
-            cells=tuple(cut(cell, each) for cell in column.cells),
+            heading=cut(column.heading, column_width),
+            cells=tuple(cut(cell, column_width) for cell in column.cells),
         )
-        for column, each in zip(columns, widths, strict=True)
+        for column, column_width in zip(columns, widths, strict=True)
     ]
 
 

@@ -34,10 +34,10 @@ def tuning_lines(
         why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
         return [f"{name}: default {_figure(default)}; {why}"]
     difference = results.difference(default, tuned)
-    told = said(difference) + _needed(difference)
+    outcome = said(difference) + _needed(difference)
     both = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
-        f"{name}: {both}: {told} (the best of {tried} settings)",
+        f"{name}: {both}: {outcome} (the best of {tried} settings)",
         f"  {command_of(tuned.test)}",
         *([f"  {BOUND_NOTE}"] if difference.before.bound or difference.after.bound else []),
     ]
@@ -58,10 +58,10 @@ def _figure(record: Record) -> str:
 
 def command_of(test: Test) -> str:
     """Return the command line that runs a test."""
-    return shlex.join(("switchmark", "run", *_words(test)))
+    return shlex.join(("switchmark", "run", *_arguments(test)))
 
 
-def _words(test: Test) -> Iterator[str]:
+def _arguments(test: Test) -> Iterator[str]:
     usual = Test(dimension=test.dimension)
     for name, axis in AXES.items():
         value = getattr(test, name)

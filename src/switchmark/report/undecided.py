@@ -44,11 +44,11 @@ def why_undecided(difference: Difference, reason: Reason) -> str:
 def rounds_that_decide(open_: Sequence[tuple[Difference, Reason]]) -> str:
     """Return the number of rounds that would decide these differences as text: `about 24 rounds
     would`, `about 24 rounds would decide 1 of them`. Empty if rounds would not help."""
-    needed = [each for each in (_needed(*one) for one in open_) if each is not None]
+    needed = [rounds for rounds in (_needed(*one) for one in open_) if rounds is not None]
     if not needed:
         return ""
-    known = f"about {max(needed)} rounds would"
-    return known if len(needed) == len(open_) else f"{known} decide {len(needed)} of them"
+    text = f"about {max(needed)} rounds would"
+    return text if len(needed) == len(open_) else f"{text} decide {len(needed)} of them"
 
 
 def _needed(difference: Difference, reason: Reason) -> int | None:
