@@ -17,7 +17,7 @@ from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import LocalHost, Process
 from switchmark.model.addresses import Addressing
-from switchmark.model.plan import OWN_DIR, PORTS_DIR, Node, Plan, Run, Spawn
+from switchmark.model.plan import PORTS_DIR, SWITCH_DIR, Node, Plan, Run, Spawn
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import attachments_of, create_nodes, start_switches
@@ -100,7 +100,7 @@ class Bed:
         self._tracks += 1
         test = Test.model_validate({"switch": switch, "engine": engine, **axes})
         prefix, folder = f"{self._workspace.run}-{letter}", self._workspace.folder / letter
-        for name in (PORTS_DIR, OWN_DIR):
+        for name in (PORTS_DIR, SWITCH_DIR):
             (folder / name).mkdir(parents=True, exist_ok=True)
         layout = resolve(test, prefix=prefix, run_dir=str(folder))
         policy = PINNED if test.placement == AUTO else test.placement
@@ -180,7 +180,7 @@ def _known(layout: ResolvedPath) -> Plan:
                     Run(
                         f"{end} leads to {mac}",
                         ("bridge", "fdb", "replace", mac, "dev", end, "master", "static"),
-                        at=layout.wiring.at,
+                        at=layout.wiring.node,
                     ),
                 )
     return steps

@@ -34,7 +34,7 @@ def in_order() -> list[str]:
         name
         for name in candidates()
         if PortKind.VETH in ENGINES[name].port_kinds
-        and not (ENGINES[name].needs_ip or ENGINES[name].own_memory)
+        and not (ENGINES[name].needs_ip or ENGINES[name].user_memory)
         and PortKind.NETMAP not in ENGINES[name].port_kinds
     ]
 

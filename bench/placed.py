@@ -89,7 +89,7 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
         with session.bed.block():
             layout = _layout(session, environment, mode)
             first, second = (_node(layout, part) for part in (0, 1))
-            if ENVIRONMENTS[environment].own_kernel:
+            if ENVIRONMENTS[environment].separate_kernel:
                 switch = start_switches(layout)
                 session.bed.executor.execute(create_nodes(layout) + switch)
             session.bed.executor.execute(first)
@@ -111,7 +111,7 @@ def _node(layout: Path, index: int) -> Plan:
     part = layout.parts[index]
     environment = ENVIRONMENTS[layout.test.environment]
     made = node_of(layout, part)
-    if not environment.own_kernel:
+    if not environment.separate_kernel:
         return made
     return made + part.environment.attach(part.node, attachments_of(layout, part))
 

@@ -33,7 +33,7 @@ def wiring_of(
     usual = Wiring(
         prefix="sm0000",
         run_dir="/run/x",
-        at=HOST,
+        node=HOST,
         ports=tuple(replace(port, given=given.get(port.id)) for port in topology.ports),
         flows=tuple(topology.flows),
         kind=PortKind.VHOST_USER,

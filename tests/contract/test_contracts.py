@@ -202,7 +202,7 @@ def test_two_nodes_are_two(name: str) -> None:
     environment = ENVIRONMENTS[name]
     a, b = (Node(f"sm0000-f{n}", name, run_dir=HERE.run_dir) for n in range(2))
     assert environment.inside(a, ("true",)) != environment.inside(b, ("true",))
-    assert environment.own_kernel or environment.netns(a) != environment.netns(b)
+    assert environment.separate_kernel or environment.netns(a) != environment.netns(b)
 
 
 class Nowhere(LocalHost):
@@ -309,8 +309,8 @@ class Mine(Switch):
 
 def test_a_switch_that_says_six_things_has_all_else_by_default() -> None:
     check_contract(Mine(), Switch, "the plug-in mine")
-    assert not Mine().own_core(None)
-    assert not Mine().own_stack
+    assert not Mine().dedicated_core(None)
+    assert not Mine().private_stack
 
 
 def test_a_switch_that_derives_from_nothing_is_told_where_defaults_are() -> None:

@@ -23,7 +23,7 @@ def forget(patch: pytest.MonkeyPatch, *, after_s: float, announce_s: float) -> N
     def aged(self: LinuxBridge, wiring: Wiring) -> Plan:
         age = ("type", "bridge", "ageing_time", str(round(100 * after_s)))
         set_age = ("ip", "link", "set", wiring.name("br"), *age)
-        return (*start(self, wiring), Run("how long it remembers", set_age, at=wiring.at))
+        return (*start(self, wiring), Run("how long it remembers", set_age, at=wiring.node))
 
     patch.setattr(LinuxBridge, "start", aged)
     patch.setattr(trials, "_ANNOUNCE_S", announce_s)

@@ -33,7 +33,7 @@ class Truth(links.KernelSwitch):
     def probe(self, host: Host) -> Version:
         return Version("1")
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
@@ -66,7 +66,7 @@ class Truth(links.KernelSwitch):
                 "the switch that tells the truth",
                 "truth",
                 (self.program, *first, *pin, *self.faults, "--ready", ready, *ways),
-                at=wiring.at,
+                at=wiring.node,
             ),
             Wait("it forwards", Check(("test", "-e", ready)), unless_dead="truth"),
         )

@@ -82,7 +82,7 @@ def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             *cgroups(user),
             Spawn("a place", "place", ("unshare", "--mount", "--net", "sleep", "infinity")),
             # It sees the folders of all runs, as one that is there before them does.
-            *docker._own_folders(str(workspace.base), f"{home}/own", within),
+            *docker._private_folders(str(workspace.base), f"{home}/own", within),
             Spawn(
                 "the daemon",
                 "dockerd",

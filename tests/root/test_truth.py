@@ -703,7 +703,7 @@ port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 port.bind(("{ifname}", 0))
 for _ in range(3): port.send(bytes(12) + bytes.fromhex("88b5") + bytes(46))"""
         if name == "measured":  # they wait for the receiver
-            there = ("ip", "netns", "exec", wiring.at.name)
+            there = ("ip", "netns", "exec", wiring.node.name)
             subprocess.run([*there, sys.executable, "-c", send], check=True)
         phase(self, name, *more)
 

@@ -240,7 +240,7 @@ def test_only_pairs_are_accepted(switch: Switch) -> None:
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: s.name)
 def test_a_mac_that_only_the_nic_knows_is_not_written(switch: Switch) -> None:
-    w = with_nics("0000:03:00.0", None, at=HOST)
+    w = with_nics("0000:03:00.0", None, node=HOST)
     assert switch.accepts(w) is None
     rewrites = replace(w, semantics=Semantics.STATIC)
     assert "--semantics patch" in str(switch.accepts(rewrites))

@@ -60,7 +60,7 @@ def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_FASTCLICK", "click")
 
 
-wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="click")
+wiring = partial(wiring_of, node=Node("sm0000-sw", "netns"), program="click")
 
 
 def configuration(wiring: Wiring) -> list[str]:

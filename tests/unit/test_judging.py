@@ -91,7 +91,7 @@ PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
 
 
 @pytest.mark.parametrize(
-    ("found", "own_core", "wanted"),
+    ("found", "dedicated_core", "wanted"),
     [
         (trial(1000, spec=PACED), False, "offered-load"),
         (trial(1000, spec=PACED, lost=100, lost_at={"f0@switch in": 100}), True, "switch"),
@@ -174,8 +174,8 @@ PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
         ),
     ],
 )
-def test_who_was_the_limit(found: TrialResult, own_core: bool, wanted: str) -> None:
-    said, evidence = judge(found, DIRECT, own_core=own_core)
+def test_who_was_the_limit(found: TrialResult, dedicated_core: bool, wanted: str) -> None:
+    said, evidence = judge(found, DIRECT, dedicated_core=dedicated_core)
     assert said == wanted, evidence.rule
 
 
@@ -188,7 +188,7 @@ def test_a_receiver_that_takes_turns_with_its_sender_is_never_idle(
 ) -> None:
     busy = parts({}, {"empty_polls": 0})
     found = trial(lost=lost, lost_at={"ring f1": lost}, parts=busy)
-    said, evidence = judge(found, DIRECT, own_core=True, together=together)
+    said, evidence = judge(found, DIRECT, dedicated_core=True, together=together)
     assert said == wanted, evidence.rule
 
 
@@ -197,7 +197,7 @@ FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 
 
 
 @pytest.mark.parametrize(
-    ("pps", "calibration", "own_core", "wanted"),
+    ("pps", "calibration", "dedicated_core", "wanted"),
     [
         (950_000, FUNCTIONS, False, "sender"),
         (570_000, FUNCTIONS, False, "function"),
@@ -209,9 +209,9 @@ FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 
     ],
 )
 def test_who_was_the_limit_of_a_chain(
-    pps: int, calibration: Calibration, own_core: bool, wanted: str
+    pps: int, calibration: Calibration, dedicated_core: bool, wanted: str
 ) -> None:
-    said, evidence = judge(trial(pps, parts=CHAIN), calibration, own_core=own_core)
+    said, evidence = judge(trial(pps, parts=CHAIN), calibration, dedicated_core=dedicated_core)
     assert said == wanted, evidence.rule
 
 
@@ -234,13 +234,18 @@ def test_a_busy_receiver_takes_the_time_of_a_function_on_its_core(
         doubts=doubts,
         parts=(*slow, CHAIN[2]),
     )
-    said, evidence = judge(found, FUNCTIONS, own_core=False)
+    said, evidence = judge(found, FUNCTIONS, dedicated_core=False)
     assert said == wanted, evidence.rule
 
 
 def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
-    assert judge(trial(500_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "function"
-    assert judge(trial(950_000, parts=CHAIN), DIRECT, own_core=False, cable=True)[0] == "sender"
+    assert (
+        judge(trial(500_000, parts=CHAIN), DIRECT, dedicated_core=False, cable=True)[0]
+        == "function"
+    )
+    assert (
+        judge(trial(950_000, parts=CHAIN), DIRECT, dedicated_core=False, cable=True)[0] == "sender"
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,7 +268,7 @@ def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted:
         intervals=tuple(2 * sent // 10 + (i % 2) for i in range(10)),
         doubts=doubts,
     )
-    said, evidence = judge(found, calibration, own_core=False)
+    said, evidence = judge(found, calibration, dedicated_core=False)
     assert said == wanted, evidence.rule
 
 
@@ -281,18 +286,18 @@ def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted:
 def test_a_switch_is_as_busy_as_its_cycles_say(
     cycles: dict[str, int | None], share: float | None
 ) -> None:
-    _, evidence = judge(trial(counters={"switch": cycles}), None, own_core=True)
+    _, evidence = judge(trial(counters={"switch": cycles}), None, dedicated_core=True)
     assert evidence.switch_busy == share
 
 
 def test_nobody_is_blamed_without_a_calibration() -> None:
-    assert judge(trial(800_000), None, own_core=False)[0] == "unknown"
+    assert judge(trial(800_000), None, dedicated_core=False)[0] == "unknown"
 
 
 def test_intervals_that_overlap_direct_do_not_charge_the_switch() -> None:
     shaky = trial(850_000, intervals=(85_000, *(20_000, 150_000) * 4, 85_000))
     assert rate_interval(shaky)[2] > DIRECT.rate_pps[0]
-    assert judge(shaky, DIRECT, own_core=False)[0] == "sender"
+    assert judge(shaky, DIRECT, dedicated_core=False)[0] == "sender"
 
 
 def test_trials_that_disagree_have_no_verdict() -> None:
@@ -308,7 +313,7 @@ def test_losses_at_a_function_are_its_own_whoever_counts_them() -> None:
     chain = (*trial().parts, PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
     lost_at = {"ring f2.0": 30, "f2.0@switch out": 30, "function f2": 20, "ring f1": 20}
     found = trial(1000, spec=PACED, lost=100, lost_at=lost_at, parts=chain)
-    said, evidence = judge(found, None, own_core=True)
+    said, evidence = judge(found, None, dedicated_core=True)
     assert (said, evidence.lost_by) == ("function", {"function": 80, "receiver": 20})
 
 
@@ -766,11 +771,14 @@ def test_a_host_that_tells_nothing_has_no_figures() -> None:
 def test_a_burst_is_not_held_against_a_rate() -> None:
     burst = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0, frames=1000)
     slow = parts({"user_cores": 0.9}, {})
-    assert judge(trial(1000, spec=burst, parts=slow), DIRECT, own_core=False)[0] == "offered-load"
+    assert (
+        judge(trial(1000, spec=burst, parts=slow), DIRECT, dedicated_core=False)[0]
+        == "offered-load"
+    )
     found = trial(1000, spec=burst, lost=10, lost_at={"inside switch": 10}, parts=slow)
-    assert judge(found, DIRECT, own_core=False)[0] == "switch"
-    assert judge(trial(1000, spec=burst, lost=10), DIRECT, own_core=False)[0] == "unknown"
+    assert judge(found, DIRECT, dedicated_core=False)[0] == "switch"
+    assert judge(trial(1000, spec=burst, lost=10), DIRECT, dedicated_core=False)[0] == "unknown"
 
 
 def test_a_cable_is_no_switch_to_be_blamed() -> None:
-    assert judge(trial(800_000), DIRECT, own_core=False, cable=True)[0] == "sender"
+    assert judge(trial(800_000), DIRECT, dedicated_core=False, cable=True)[0] == "sender"

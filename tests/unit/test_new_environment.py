@@ -95,7 +95,7 @@ def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> No
 def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(switch: str) -> None:
     test = Test(switch=switch, switch_environment="closet", engine=engine_of(switch))
     refusals = check(test)
-    wanted = SWITCHES[switch].own_stack
+    wanted = SWITCHES[switch].private_stack
     assert [r.why for r in refusals] == (
         [f"switch {switch} does not run in environment closet"] if wanted else []
     )

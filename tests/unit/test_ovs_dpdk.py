@@ -86,7 +86,7 @@ def wiring(pairs: int = 1, semantics: Semantics = Semantics.LEARNING) -> Wiring:
     return Wiring(
         prefix="sm0000",
         run_dir="/run/x",
-        at=Node("sm0000-sw", "netns"),
+        node=Node("sm0000-sw", "netns"),
         ports=t.ports,
         flows=tuple(t.flows),
         kind=PortKind.VHOST_USER,

@@ -43,7 +43,7 @@ def _bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_SNABB", "snabb")
 
 
-wiring = partial(wiring_of, at=Node("sm0000-sw", "netns"), program="snabb")
+wiring = partial(wiring_of, node=Node("sm0000-sw", "netns"), program="snabb")
 
 
 def script(plan: Plan) -> str:

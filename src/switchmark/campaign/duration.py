@@ -142,7 +142,7 @@ def _functions(scenario: str, pairs: int, copies: int, chain: int, chains: int) 
 def _on_cables_s(test: Test) -> float:
     """Return the seconds of the measurements without the switch; 0 if no cable is possible."""
     environment = ENVIRONMENTS.get(test.environment)
-    if environment and environment.own_kernel:
+    if environment and environment.separate_kernel:
         return 0.0
     if test.dimension == "latency":
         return _LATENCY_ON_CABLE_S + _path_s(test)

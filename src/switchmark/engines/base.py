@@ -40,7 +40,7 @@ class Engine:
     sends. `napi`: the engine sends by XDP redirect. `flows_by` lists the addresses in which its
     flows may differ, up to `flows_max` of them. `drivers` are the valid values of the axis
     `driver`, `resources` the supported axes among those that are `followed_by` an engine
-    (`model.axis`). `queue_a_core`: each core of a part opens a queue of the device. `own_memory`:
+    (`model.axis`). `queue_a_core`: each core of a part opens a queue of the device. `user_memory`:
     the axis `memory` chooses the memory in which processes hold frames. In a container the engine
     needs the Linux `capabilities` (without `CAP_`) and the device files `devices`.
 
@@ -63,7 +63,7 @@ class Engine:
     touches: frozenset[str] = frozenset(AXES["touch"].choices)
     drivers: tuple[str, ...] = ()
     resources: frozenset[str] = frozenset()
-    own_memory: bool = False
+    user_memory: bool = False
     queue_a_core: bool = False
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
     devices: tuple[str, ...] = ()

@@ -160,7 +160,7 @@ ENGINE = Dpdk(
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
     resources=frozenset({"queues", "descriptors", "offload", "function_cores"}),
     queue_a_core=True,
-    own_memory=True,
+    user_memory=True,
     # With a NUMA library EAL sets a memory policy; the seccomp filters of docker and podman allow
     # that only with SYS_NICE.
     capabilities=frozenset({"SYS_NICE"}),

@@ -83,7 +83,7 @@ class Environment(ABC):
     isolated: bool = True
     """Nodes have their own network stacks."""
 
-    own_kernel: bool = False
+    separate_kernel: bool = False
     """Nodes have their own kernels: another clock, and CPUs that are not the host's. The virtual
     machine opens the ports, so it starts after the switch."""
 
@@ -128,7 +128,7 @@ class Environment(ABC):
         has no separate network namespace on this host."""
         return None
 
-    def takes_switch(self, *, own_stack: bool) -> bool:
+    def takes_switch(self, *, private_stack: bool) -> bool:
         """Return whether the switch under test can run in a node; the host's kernel creates its
-        ports. `own_stack`: the switch needs its own network stack."""
-        return not self.own_kernel and (self.isolated or not own_stack)
+        ports. `private_stack`: the switch needs its own network stack."""
+        return not self.separate_kernel and (self.isolated or not private_stack)

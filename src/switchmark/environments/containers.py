@@ -99,14 +99,14 @@ class OfClient(Container):
     ) -> Run:
         """Start the container; its first process sleeps. `root` is its root file system if the user
         names no image; `undo` are arguments for the client."""
-        started = (*root, *ASLEEP) if needs.image is None else _image_words(node, needs.image)
+        started = (*root, *ASLEEP) if needs.image is None else _image_arguments(node, needs.image)
         return Run(
             f"the container {node.name}",
             (
                 *(*self.client(node), "run", "--detach", "--name", node.name),
                 *("--network", network, "--hostname", node.name),
                 *("--read-only", "--log-driver", "none", *options),
-                *_run_words(needs),
+                *_run_arguments(needs),
                 *started,
             ),
             undo=None if undo is None else (*self.client(node), *undo),
@@ -115,8 +115,8 @@ class OfClient(Container):
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         # `exec` forwards only the run's mark from the caller's environment.
-        words = ("exec", "-i", "-e", MARK, node.name, *program_words(node, argv))
-        return outside(node, argv) or (*self.client(node), *words)
+        arguments = ("exec", "-i", "-e", MARK, node.name, *program_argv(node, argv))
+        return outside(node, argv) or (*self.client(node), *arguments)
 
 
 def network(node: Node) -> Node:
@@ -132,19 +132,19 @@ def outside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return NETNS.inside(network(node), argv)
 
 
-def program_words(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
+def program_argv(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return the argv that starts a program of this host in the container."""
     if node.image is None:
         return argv
-    own = argv[0].replace("/usr", _USR, 1) if argv[0].startswith("/usr/") else argv[0]
-    return (*LOADED, own, *argv[1:])
+    program = argv[0].replace("/usr", _USR, 1) if argv[0].startswith("/usr/") else argv[0]
+    return (*LOADED, program, *argv[1:])
 
 
-def _image_words(node: Node, image: str) -> tuple[str, ...]:
+def _image_arguments(node: Node, image: str) -> tuple[str, ...]:
     """Return the arguments with which `docker run` and `podman run` start our first process in the
     user's image."""
-    first, *words = program_words(node, ASLEEP)
-    return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *words)
+    first, *arguments = program_argv(node, ASLEEP)
+    return ("--pull", "never", "--entrypoint", first, "--user", "0", image, *arguments)
 
 
 def configures_network(needs: Needs) -> bool:
@@ -203,7 +203,7 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
     """Return the mounts of a container except devices, without duplicates. Hugepages need no mount:
     the DPDK programs map them without files (`--in-memory`). The run's main folder is not mounted:
     a process that writes its journal, or reaches a daemon's socket there, is root on the host."""
-    own = (
+    shared = (
         # awk is one of Debian's alternatives; the other files serve programs that look up names.
         (Mount("/usr"), Mount("/etc/alternatives"), *(Mount(path, file=True) for path in _ETC))
         if needs.image is None
@@ -216,29 +216,29 @@ def mounts(needs: Needs) -> tuple[Mount, ...]:
         if path.is_absolute() and usr not in (path, *path.parents)
     )
     return (
-        *own,
+        *shared,
         *(Mount(str(path)) for path in programs),
         *(Mount(path, writable=True) for path in needs.folders),
     )
 
 
-def _run_words(needs: Needs) -> tuple[str, ...]:
+def _run_arguments(needs: Needs) -> tuple[str, ...]:
     """Return a node's limits, capabilities and mounts as options of `docker run` and `podman
     run`."""
-    words = ["--cap-drop", "ALL"]
+    arguments = ["--cap-drop", "ALL"]
     for capability in sorted({_OF_BPF.get(name, name) for name in needs.capabilities}):
-        words += ["--cap-add", capability]
+        arguments += ["--cap-add", capability]
     for device in needs.devices:
-        words += ["--device", device]
+        arguments += ["--device", device]
     quota = quota_us(needs)
     if quota is not None:
-        words += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
+        arguments += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
     if needs.cpus:
-        words += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
+        arguments += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
     for mount in mounts(needs):
         fields = [f"type=bind,{_field('source', mount.path)}", _field("target", mount.place)]
-        words += ["--mount", ",".join([*fields, *([] if mount.writable else ["readonly"])])]
-    return tuple(words)
+        arguments += ["--mount", ",".join([*fields, *([] if mount.writable else ["readonly"])])]
+    return tuple(arguments)
 
 
 def _field(name: str, value: str) -> str:

@@ -97,7 +97,7 @@ class Docker(OfClient):
         return (
             *cgroups(node),
             *(root_of(node) if empty else ()),
-            *(_users_daemon(node, users[1]) if users else _own_daemon(node)),
+            *(_users_daemon(node, users[1]) if users else _private_daemon(node)),
             *(_image(node, needs, kept=private) if empty else ()),
             self.run(
                 node,
@@ -137,7 +137,7 @@ def _users_daemon(node: Node, path: str) -> Plan:
     )
 
 
-def _own_daemon(node: Node) -> Plan:
+def _private_daemon(node: Node) -> Plan:
     """Start the run's private daemon. The steps are the same for all nodes of a run, so a plan
     contains them once."""
     home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
@@ -166,7 +166,7 @@ def _own_daemon(node: Node) -> Plan:
             ),
             unless_dead=place,
         ),
-        *_own_folders(node.run_dir, home, within),
+        *_private_folders(node.run_dir, home, within),
         Spawn(
             "a docker daemon of the run's own",
             name,
@@ -192,7 +192,7 @@ def _own_daemon(node: Node) -> Plan:
     )
 
 
-def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
+def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
     """Replace host folders in the daemon's mount namespace: a /run that contains only the folder
     `seen`, because containerd and docker always create sockets there, and overlays on the folders
     that it also reads."""
@@ -201,18 +201,23 @@ def _own_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
     return (
         Run(
             "folders that the daemon cannot be told of",
-            ("mkdir", "-p", run, *(f"{own}-{kind}" for own in layers.values() for kind in _KINDS)),
+            (
+                "mkdir",
+                "-p",
+                run,
+                *(f"{name}-{kind}" for name in layers.values() for kind in _KINDS),
+            ),
         ),
         *(
             Run(
                 f"what the daemon writes into {folder} stays in the run's folder",
                 (
                     *(*within, "mount", "-t", "overlay", "overlay", "-o"),
-                    f"lowerdir={folder},upperdir={own}-upper,workdir={own}-work",
+                    f"lowerdir={folder},upperdir={layer}-upper,workdir={layer}-work",
                     folder,
                 ),
             )
-            for folder, own in layers.items()
+            for folder, layer in layers.items()
         ),
         Run(f"{seen} in a /run of its own", (*within, "mount", "--bind", seen, run)),
         Run(

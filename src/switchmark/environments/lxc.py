@@ -13,7 +13,7 @@ from switchmark.environments.containers import (
     mounts,
     network,
     outside,
-    program_words,
+    program_argv,
     quota_us,
     root_folder,
     root_of,
@@ -65,15 +65,15 @@ class Lxc(Container):
                 f"the container {node.name}",
                 (
                     *("lxc-start", "-n", node.name, "-f", path),
-                    *("-o", "/dev/stderr", "-l", "ERROR", "--", *program_words(node, ASLEEP)),
+                    *("-o", "/dev/stderr", "-l", "ERROR", "--", *program_argv(node, ASLEEP)),
                 ),
                 undo=("lxc-stop", "-n", node.name, "-k"),
             ),
         )
 
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-        words = ("lxc-attach", "-n", node.name, "--", *program_words(node, argv))
-        return outside(node, argv) or words
+        attach = ("lxc-attach", "-n", node.name, "--", *program_argv(node, argv))
+        return outside(node, argv) or attach
 
 
 def _layer(node: Node, image: str) -> Plan:

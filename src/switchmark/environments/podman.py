@@ -64,13 +64,13 @@ class Podman(OfClient):
         if that has the image. It uses runc because crun does not support hybrid control groups, and
         vfs because the other storage drivers leave a mount."""
         home = _home(node)
-        own = (
+        options = (
             *("env", f"CONTAINERS_CONF={_settings_path(node)}", "podman"),
             *("--root", f"{home}/root", "--runroot", f"{home}/run", "--tmpdir", f"{home}/tmp"),
             *("--network-config-dir", f"{home}/networks", "--storage-driver", "vfs"),
         )
         return (
-            *(("podman",) if node.image else own),
+            *(("podman",) if node.image else options),
             *("--runtime", "runc", "--runtime-flag", f"root={home}/runc"),
             *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
         )

@@ -46,7 +46,7 @@ class Vm(Environment):
     without = MappingProxyType(
         {PortKind.NETMAP: "ptnet, by which a machine has a port of netmap, is not in Debian's QEMU"}
     )
-    own_kernel = True
+    separate_kernel = True
     create_s = 8.0  # emulated; less with KVM
     images = True
 
@@ -108,8 +108,8 @@ class Vm(Environment):
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         # The guest has its own copies of our programs.
         name = Path(argv[0]).name
-        words = (name, *argv[1:]) if name.startswith("switchmark-") else argv
-        return (program_path(AGENT), "enter", _socket(node), "--", *words)
+        command = (name, *argv[1:]) if name.startswith("switchmark-") else argv
+        return (program_path(AGENT), "enter", _socket(node), "--", *command)
 
 
 def _guest(file: str) -> str:
@@ -152,7 +152,7 @@ def _machine(
     kvm = (mode or "").startswith(KVM)
     # A guest without RDRAND collects randomness for a second; the kernel's cipher self-tests take
     # another second under emulation.
-    words = [
+    parameters = [
         *("console=ttyS0", "quiet", "panic=-1", "ipv6.disable=1", "cryptomgr.notests"),
         *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-agent"),
         *(f"switchmark.nic={nic.mac},{nic.ifname}" for nic in nics if nic.ifname),
@@ -173,7 +173,7 @@ def _machine(
         *(qemu(), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-serial", "stdio", "-machine", machine),
         *processor(kvm=kvm, cores=1, megabytes=megabytes),
-        *("-kernel", image[0], "-initrd", image[1], "-append", " ".join(words)),
+        *("-kernel", image[0], "-initrd", image[1], "-append", " ".join(parameters)),
         *devices,
     )
 

@@ -42,7 +42,7 @@ def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
         ]
     except (KeyError, TypeError, IndexError) as missing:
         raise ValueError(f"pcap-bridge wrote no count of {missing}") from missing
-    return Counters({port.id: each for port, each in zip(hosted.ports, counts, strict=True)})
+    return Counters({port.id: count for port, count in zip(hosted.ports, counts, strict=True)})
 
 
 class PcapBridge(Function):

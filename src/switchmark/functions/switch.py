@@ -17,7 +17,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Flow, Port, Semantics, Tuning, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Counters, Counting, Switch, program_at
+from switchmark.switches.base import Counters, Counting, Switch, with_program
 from switchmark.switches.versions import probe_asked
 
 _ONLY_CPU = (0,)
@@ -32,7 +32,7 @@ class SwitchFunction(Function):
         self._switch = switch
         self.name = switch.name
         self.summary = f"the switch {switch.name} between two ports, inside the node"
-        self.polls = switch.own_core(None)
+        self.polls = switch.dedicated_core(None)
         self.port_kinds = switch.function_kinds
         self.rewrites_if_asked = switch.writes_next_macs
         self.devices = switch.devices
@@ -60,7 +60,7 @@ class SwitchFunction(Function):
         wiring = replace(
             hosted.wiring,
             prefix=hosted.node.name,
-            at=hosted.node,
+            node=hosted.node,
             ports=ports,
             flows=tuple(
                 Flow(f"{source.id}-{sink.id}", index, source.id, sink.id)
@@ -69,23 +69,23 @@ class SwitchFunction(Function):
             kind=hosted.ends[0].kind,
             semantics=Semantics.STATIC if hosted.next_macs else self._switch.semantics[0],
             version=Version(""),
-            cores=_ONLY_CPU if environment.own_kernel else hosted.cores,
+            cores=_ONLY_CPU if environment.separate_kernel else hosted.cores,
             queues=1,
             # QEMU sets the ring length of a virtual machine's NICs.
-            descriptors=None if environment.own_kernel else hosted.wiring.descriptors,
+            descriptors=None if environment.separate_kernel else hosted.wiring.descriptors,
             tuning=Tuning(),
         )
-        if environment.own_kernel:  # a VM has its own programs, under their usual names
+        if environment.separate_kernel:  # a VM has its own programs, under their usual names
             return replace(wiring, version=Version("", program=PurePath(self._switch.program).name))
-        found = {} if hosted.version is None else {(wiring.at.host, self.name): hosted.version}
-        return program_at(wiring, self._switch, found)
+        found = {} if hosted.version is None else {(wiring.node.host, self.name): hosted.version}
+        return with_program(wiring, self._switch, found)
 
     def probe(self, host: Host) -> Version:
         """Return the version of the switch."""
         return probe_asked(self._switch, host)
 
     def accepts(self, hosted: Hosted) -> str | None:
-        if self._switch.own_stack and not hosted.node.isolated:
+        if self._switch.private_stack and not hosted.node.isolated:
             return f"{self.name} does not run in environment {hosted.node.environment}"
         return self._switch.accepts(self._wiring(hosted))
 

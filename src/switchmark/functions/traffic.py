@@ -122,8 +122,8 @@ class TrafficProcess:
             how = f"was ended by signal {-status}"
         else:
             how = f"ended with status {status}"
-        words = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
-        return TrialFailed(f"the traffic program of {self.part} {how}{words}")
+        output = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
+        return TrialFailed(f"the traffic program of {self.part} {how}{output}")
 
 
 FUNCTIONS = (Traffic(), Forwarder())

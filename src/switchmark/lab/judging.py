@@ -103,9 +103,9 @@ class JudgedTrials:
         trial = trial.model_copy(update={"doubts": doubts})
         trial = _with_evidence(trial, window=window, skew_ns=apart_ns(self.noise, self.path.test))
         calibration = self.calibration if isinstance(self.calibration, Calibration) else None
-        own_core = self.path.placement.is_alone("switch") and self.path.own_core
+        dedicated_core = self.path.placement.is_alone("switch") and self.path.dedicated_core
         cable = calibration is not None and calibration.switch == self.path.switch.name
-        ran = {"own_core": own_core, "cable": cable, "together": self.path.together}
+        ran = {"dedicated_core": dedicated_core, "cable": cable, "together": self.path.together}
         verdict, reasons = judge(trial, calibration, **ran)
         trial = trial.model_copy(update={"verdict": verdict})
         return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
@@ -180,7 +180,7 @@ class JudgedTrials:
 
     def _small_pages(self) -> str | None:
         wiring, engine = self.path.wiring, self.path.engine
-        small = engine.own_memory and not wiring.memory.huge
+        small = engine.user_memory and not wiring.memory.huge
         return wiring.memory.kind if small and self.path.test.memory == "auto" else None
 
     def _clock(self, trial: TrialResult) -> str | None:

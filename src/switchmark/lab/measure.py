@@ -29,7 +29,7 @@ from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded, repeat_search
 from switchmark.lab.trial import Trials
-from switchmark.model.noise import Noise, NoiseCertificate
+from switchmark.model.noise import HostNoise, NoiseCertificate
 from switchmark.model.plan import HOST, Plan, Spawn
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import AXES, Test
@@ -287,7 +287,7 @@ class Lab:
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "noise": Noise(before=noise, after=self._noise(path)),
+                "noise": HostNoise(before=noise, after=self._noise(path)),
                 "calibration": calibration,
                 "floor": cable_latency,
                 "reused": reused,

@@ -267,7 +267,7 @@ def _whose_counters(
     by_thread = []
     sharing: dict[tuple[int, ...], list[str]] = defaultdict(list)
     guests = {part.id for part in path.in_vms}
-    in_kernel = not path.own_core
+    in_kernel = not path.dedicated_core
     for place in pids:
         first = place.partition("+")[0]
         pin = path.placement.pin(first)

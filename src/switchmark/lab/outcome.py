@@ -148,11 +148,11 @@ class Outcome:
             mine = [next(tasks) for _ in part.jobs]
             cpu = None if thread["cpu"] < 0 or thread["cores"] > 1 else thread["cpu"]
             cores = None if together else thread["cpu_ns"] / elapsed_ns
-            if part.own_kernel:
+            if part.separate_kernel:
                 cpu = next(iter(part.cpus), None)
                 cores = used[part.id][0]
             # The CPU time that a guest measures is not what its machine takes of the host.
-            unknown = together or part.own_kernel
+            unknown = together or part.separate_kernel
             counted = [
                 task.get("sent") or task.get("received") or task["forwarded"] for task in mine
             ]

@@ -90,7 +90,7 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         **{
             switch.id: (
                 f"switch {switch.driver.name}",
-                switch.wiring.at,
+                switch.wiring.node,
                 _spawned(executor, switch.start),
             )
             for switch in path.switches
@@ -223,7 +223,7 @@ def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
 def entrances(path: Path, run: str) -> list[str]:
     """Return the commands that enter the nodes of a kept path, and the command that cleans up its
     run."""
-    every = (*(each.wiring.at for each in path.switches), *(part.node for part in path.parts))
+    every = (*(each.wiring.node for each in path.switches), *(part.node for part in path.parts))
     shells = [
         " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
         for node in dict.fromkeys(every)

@@ -134,7 +134,7 @@ def recorded(
             "steering": path.steering,
             "port": ", ".join(sorted({end.kind for _, end in path.ends})),
             "memory": path.wiring.memory.kind
-            if any(part.engine.own_memory for part in path.parts)
+            if any(part.engine.user_memory for part in path.parts)
             else None,
             "engine_mode": " | ".join(modes) or None,
             "cables": cables_of(path),

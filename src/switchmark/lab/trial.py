@@ -173,7 +173,7 @@ class Trials:
         stable."""
         if self.lag_s:
             time.sleep(self.lag_s)
-        polls = self._path.own_core
+        polls = self._path.dedicated_core
         apart_s = self._apart_ms() / 1000 if polls else 0
         try:
             return self._standstill.counters(apart_s, push if polls else None)

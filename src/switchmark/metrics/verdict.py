@@ -60,16 +60,16 @@ def judge(
     trial: TrialResult,
     calibration: Calibration | None,
     *,
-    own_core: bool,
+    dedicated_core: bool,
     cable: bool = False,
     together: bool = False,
 ) -> tuple[Verdict, VerdictEvidence]:
     """Return the verdict and its evidence.
 
-    `calibration` is the baseline (see `lab.calibration`): the same traffic on a cable. `own_core`
-    says that the switch has cores to itself, so it takes no CPU time from the sender. `cable` says
-    that there is no switch, as in the calibration. `together` says that sender and receiver take
-    turns on one thread.
+    `calibration` is the baseline (see `lab.calibration`): the same traffic on a cable.
+    `dedicated_core` says that the switch has cores to itself, so it takes no CPU time from the
+    sender. `cable` says that there is no switch, as in the calibration. `together` says that sender
+    and receiver take turns on one thread.
     """
     evidence = _evidence(trial, calibration)
     blamed, rule = _by_own_time(trial, evidence, calibration)
@@ -77,7 +77,7 @@ def judge(
         blamed, rule = _by_place(trial, evidence)
     if blamed is None:
         busy = _is_busy_receiver(trial, evidence, together)
-        blamed, rule = _by_calibration(trial, evidence, calibration, own_core, cable, busy)
+        blamed, rule = _by_calibration(trial, evidence, calibration, dedicated_core, cable, busy)
     return blamed, evidence.model_copy(update={"rule": rule})
 
 
@@ -262,7 +262,7 @@ def _by_calibration(
     trial: TrialResult,
     evidence: VerdictEvidence,
     calibration: Calibration | None,
-    own_core: bool,
+    dedicated_core: bool,
     cable: bool,
     busy_receiver: bool,
 ) -> tuple[Verdict, str]:
@@ -280,9 +280,9 @@ def _by_calibration(
         if chained and _below(trial, calibration.rate_pps):
             return "function", f"below {_BELOW_DIRECT} of the ends alone, and there is no switch"
         return end, "there is no switch on a cable"
-    if own_core and blocked:
+    if dedicated_core and blocked:
         return "switch", "the sender found no room in the switch's port"
-    if own_core and not chained:
+    if dedicated_core and not chained:
         if busy_receiver:
             return "receiver", "the receiver had no time left"
         at_times = (evidence.sender_blocked or 0.0) > _AT_TIMES

@@ -71,7 +71,7 @@ class NoiseCertificate(HostActivity, _Probe):
     """The processor's flags for its cycle counter: `constant_tsc`, `nonstop_tsc`."""
 
 
-class Noise(Written):
+class HostNoise(Written):
     """The noise of the host around a test."""
 
     before: NoiseCertificate

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
-PORTS_DIR, OWN_DIR = "ports", "switch"
+PORTS_DIR, SWITCH_DIR = "ports", "switch"
 """The folders of a run that the programs of a path can write to: the first for all programs, the
 second for the switch only. Files that lead to commands on the host, such as the journal, are in
 neither."""

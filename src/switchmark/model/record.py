@@ -28,7 +28,7 @@ from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import Latency
-from switchmark.model.noise import Noise
+from switchmark.model.noise import HostNoise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.search import SearchResult
 from switchmark.model.test import Test
@@ -443,7 +443,7 @@ class Record(BaseModel):
     doubts: tuple[str, ...] = ()
     """Reasons not to trust the result."""
 
-    noise: Noise | None = None
+    noise: HostNoise | None = None
     """The noise of the host before and after the test."""
 
     calibration: Calibration | NoCalibration | None = None

@@ -16,7 +16,7 @@ from switchmark.model.addresses import (
     mac_address,
     pci_address,
 )
-from switchmark.model.plan import HOST, OWN_DIR, PORTS_DIR, Node, Plan, Reserve
+from switchmark.model.plan import HOST, PORTS_DIR, SWITCH_DIR, Node, Plan, Reserve
 from switchmark.model.version import Version
 
 _UNPROBED = Version("")
@@ -317,8 +317,8 @@ class Wiring:
     prefix: str
     """The prefix of all names of the run, such as `sm3f2a`."""
     run_dir: str
-    """The folder of the run; programs write to its `ports_dir` and `own_dir`."""
-    at: Node
+    """The folder of the run; programs write to its `ports_dir` and `switch_dir`."""
+    node: Node
     """The node of the switch."""
     ports: tuple[Port, ...]
     """The ports, in the order of the scenario."""
@@ -364,10 +364,10 @@ class Wiring:
         return f"{self.run_dir}/{PORTS_DIR}"
 
     @property
-    def own_dir(self) -> str:
+    def switch_dir(self) -> str:
         """Return the folder of the switch's files and control sockets, which only its node can
         access. A switch that is a function uses the folder of the functions."""
-        return self.ports_dir if self.given else f"{self.run_dir}/{OWN_DIR}"
+        return self.ports_dir if self.given else f"{self.run_dir}/{SWITCH_DIR}"
 
     def source_mac(self, flow: Flow) -> str:
         """Return the source MAC of a flow's frames: the MAC of its port, or of its chain."""

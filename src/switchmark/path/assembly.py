@@ -49,7 +49,7 @@ def build(path: Path) -> Plan:
 def construct(path: Path) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(path)
-    at = path.wiring.at
+    at = path.wiring.node
     switch = between(start_switches(path))
     steps += _limited(path, "switch", at, path.drivers.switch_environment, switch)
     steps += _spread(path)
@@ -84,7 +84,7 @@ def _of_machine(path: Path, step: Step) -> Step:
 
 def vm_of(path: Path, part: Part) -> Plan:
     """Return the steps that start the virtual machine of a part; none for another environment."""
-    return node_of(path, part) if part.own_kernel else ()
+    return node_of(path, part) if part.separate_kernel else ()
 
 
 def create_nodes(path: Path) -> Plan:
@@ -92,10 +92,10 @@ def create_nodes(path: Path) -> Plan:
     machines."""
     steps = _folders(path)
     for switch in path.switches:
-        made = switch.environment.create(switch.wiring.at, switch_needs(path, switch))
+        made = switch.environment.create(switch.wiring.node, switch_needs(path, switch))
         steps += on_host(made, switch.host)
     for part in path.parts:
-        if part.own_kernel:
+        if part.separate_kernel:
             continue
         created = node_of(path, part)
         # Nodes share a daemon or a root directory. Every node lists it, but it is created once.
@@ -118,8 +118,8 @@ def _folders(path: Path) -> Plan:
     remove = 'rm -rf "$1"; rmdir --ignore-fail-on-non-empty "${1%/*}"'
     return tuple(
         Run(
-            f"the run's folder on {half.at.host}",
-            ("mkdir", "-p", "-m", "700", half.run_dir, half.ports_dir, half.own_dir),
+            f"the run's folder on {half.node.host}",
+            ("mkdir", "-p", "-m", "700", half.run_dir, half.ports_dir, half.switch_dir),
             at=itself(half),
             undo=("sh", "-c", remove, "sh", half.run_dir),
         )
@@ -141,13 +141,13 @@ def _cables(path: Path) -> Plan:
         find = 'lsns -n -r -t net -o NS,PID | sed -n "s/^$1 //p"'
         steps += (
             Run(
-                f"the network of {half.at.host}, by its number",
+                f"the network of {half.node.host}, by its number",
                 ("stat", "-L", "-c", "%i", "/proc/self/ns/net"),
                 at=itself(half),
                 save=network,
             ),
             Run(
-                f"a process in the network of {half.at.host}",
+                f"a process in the network of {half.node.host}",
                 ("sh", "-c", find, "sh", f"${{{network}}}"),
                 save=process,
             ),
@@ -163,7 +163,7 @@ def _cables(path: Path) -> Plan:
             for half, port, pid, name in zip(halves, ports, pids, uplink.ends, strict=True)
         ]
         undo = ("ip", "link", "del", uplink.ends[0])
-        told = f"cable {uplink.name} from {halves[0].at.host} to {halves[1].at.host}"
+        told = f"cable {uplink.name} from {halves[0].node.host} to {halves[1].node.host}"
         steps += (
             Run(f"{told} will go with the run", ("true",), at=itself(halves[0]), undo=undo),
             Run(
@@ -191,7 +191,7 @@ def _spread(path: Path) -> Plan:
             f"flows that come in at {name} are worked on by CPU {format_cpus(wiring.cores)}",
             f"/sys/class/net/{name}/queues/rx-0/rps_cpus",
             cpu_mask(wiring.cores).encode(),
-            at=network_stack(wiring.at),
+            at=network_stack(wiring.node),
         )
         for name in names
     )
@@ -200,7 +200,7 @@ def _spread(path: Path) -> Plan:
 def _confined(path: Path, part: Part, start: Plan) -> Plan:
     """Return the start of a part's program under the CPU limit of functions. In a virtual machine,
     the limit applies to the machine instead."""
-    if part.physical or part.own_kernel:
+    if part.physical or part.separate_kernel:
         return start
     return _limited(path, "function", part.node, part.environment, start)
 
@@ -209,7 +209,7 @@ def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) 
     """Return the steps with their processes under the CPU limit of the switch or of a function, in
     a node of an environment."""
     percent = path.test.limits.get(who)
-    ours = where.shares_host or where.own_kernel
+    ours = where.shares_host or where.separate_kernel
     if percent is None or not ours:
         return steps
     folder, made = limited_group(path.cgroups, node.name, percent)
@@ -297,7 +297,7 @@ def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment
                 neighbours.append(Neighbour(a.source_ip, a.seen_src_mac, via))
     return Attachment(
         end,
-        part.node if end.in_place else part.switch.wiring.at,
+        part.node if end.in_place else part.switch.wiring.node,
         address=address,
         neighbours=tuple(dict.fromkeys(neighbours)),
     )
@@ -314,8 +314,8 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
     """Return the needs of the switch's node. They include the folders of the switch's program, and
     of programs that it starts by path, as in builds by users."""
     wiring = switch.wiring
-    folders = [_program_folder(path, wiring.at)]
-    if wiring.at.host not in path.between.programs:
+    folders = [_program_folder(path, wiring.node)]
+    if wiring.node.host not in path.between.programs:
         folders.insert(0, str(beside_python()))
     own = installation_of(wiring.version.program)
     if own is not None and str(PurePath(wiring.version.program).parent) not in folders:
@@ -323,13 +323,13 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
     started = (step for step in start_switches(path) if isinstance(step, Spawn))
     folders += [str(PurePath(step.argv[0]).parent) for step in started]
     return Needs(
-        folders=(wiring.ports_dir, wiring.own_dir),
+        folders=(wiring.ports_dir, wiring.switch_dir),
         programs=tuple(folders),
         capabilities=_SWITCH_CAPABILITIES | switch.driver.capabilities,
         devices=(_TUN, *switch.driver.devices),
-        hugepages=path.engine.own_memory and wiring.memory.huge,
+        hugepages=path.engine.user_memory and wiring.memory.huge,
         cpu_limit=path.test.limits.get("switch"),
-        mode=path.modes.get(wiring.at.environment),
+        mode=path.modes.get(wiring.node.environment),
     )
 
 
@@ -346,7 +346,7 @@ def needs_of(path: Path, part: Part) -> Needs:
         megabytes=_GUEST_MB + more,
         capabilities=_capabilities(path, part),
         devices=tuple(dict.fromkeys((*engine.devices, *part.function.devices))),
-        hugepages=engine.own_memory and wiring.memory.huge,
+        hugepages=engine.user_memory and wiring.memory.huge,
         cpu_limit=None if part.physical else path.test.limits.get("function"),
         cpus=part.cpus,
         image=part.node.image,

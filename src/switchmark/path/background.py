@@ -55,7 +55,7 @@ def check_capture(path: Path) -> None:
         raise UsageError("frames are captured on this host: --capture takes no --hosts")
     for part in path.parts:
         for port, end in part.ends:
-            if not (end.switch_ifname or (end.ifname and not part.own_kernel)):
+            if not (end.switch_ifname or (end.ifname and not part.separate_kernel)):
                 raise UsageError(f"port {port.id} is no interface: its frames cannot be captured")
 
 
@@ -76,7 +76,7 @@ def captures(
         for port, end in part.ends:
             at, ifname = part.node, end.ifname
             if end.switch_ifname:
-                at, ifname = path.wiring.at, end.switch_ifname
+                at, ifname = path.wiring.node, end.switch_ifname
             # A container has no access to the folder of the run, and its image may lack tcpdump.
             at = network_stack(at)
             steps += _capture(run, logs, f"{name}-{port.id}", at, ifname, frames)

@@ -189,11 +189,11 @@ def _engine_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
 
 def _place_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     switch, engine = drivers.switch, drivers.engine
-    if not drivers.switch_environment.takes_switch(own_stack=switch.own_stack):
+    if not drivers.switch_environment.takes_switch(private_stack=switch.private_stack):
         able = sorted(
             name
             for name, each in ENVIRONMENTS.items()
-            if each.takes_switch(own_stack=switch.own_stack)
+            if each.takes_switch(private_stack=switch.private_stack)
         )
         yield Refusal(
             ("switch_environment", "switch"),
@@ -211,7 +211,7 @@ def _place_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
         wanted_cpus(test.placement)
     except UsageError as error:
         yield Refusal(error.axes or ("placement",), error.message, error.hint)
-    if drivers.environment.own_kernel:
+    if drivers.environment.separate_kernel:
         yield from _machine_reasons(test, drivers.switch_environment)
     if test.image is not None:
         yield from _image_reasons(test, drivers)
@@ -300,7 +300,7 @@ def _resource_reasons(test: Test, chosen: Drivers) -> Iterable[Refusal]:
         yield Refusal(
             ("descriptors",), f"the length of a queue is a power of two, not {test.descriptors}"
         )
-    if test.memory != "auto" and not engine.own_memory:
+    if test.memory != "auto" and not engine.user_memory:
         yield Refusal(
             ("memory", "engine"),
             f"engine {engine.name} has its frames in the kernel: --memory means nothing to it",
@@ -314,7 +314,7 @@ def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
         "switch_environment": drivers.switch_environment,
     }
     for axis in (each for each in AXES.values() if each.table == "environments"):
-        if environments[axis.name].own_kernel:
+        if environments[axis.name].separate_kernel:
             yield Refusal(
                 ("hosts", axis.name),
                 f"environment {getattr(test, axis.name)} is of this host: its images are here",

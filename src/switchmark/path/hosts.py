@@ -133,7 +133,7 @@ def halves_of(
     pairs = _pairs(wiring, far)
 
     def half(side: int) -> Wiring:
-        at = (wiring.at, far)[side]
+        at = (wiring.node, far)[side]
         here = tuple(dict.fromkeys(pair[side] for pair in pairs))
         ups: dict[str, Port] = {}
         behind: dict[str, Port] = {}
@@ -158,7 +158,7 @@ def halves_of(
             wiring,
             prefix=f"{wiring.prefix}-{side_name(side)}",
             run_dir=at.run_dir,
-            at=at,
+            node=at,
             ports=(*here, *ups.values()),
             flows=tuple(flows.values()),
             cores=far_cores if side else wiring.cores,
@@ -179,7 +179,7 @@ def mac_of_uplink(half: Wiring, uplink: Port) -> str:
 
 def itself(half: Wiring) -> Node:
     """Return the host of an instance."""
-    return replace(HOST, host=half.at.host, run_dir=half.run_dir)
+    return replace(HOST, host=half.node.host, run_dir=half.run_dir)
 
 
 def _pairs(wiring: Wiring, far: Node) -> list[tuple[Port, Port]]:

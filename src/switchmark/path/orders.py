@@ -71,7 +71,7 @@ def _port(path: Path, part: Part, port: Port, *, alone: bool) -> Message:
         # With several flows, answers and arrivals use other ports too.
         opened |= {**_addresses(path, port), "connected": test.flow_numbers == 1}
     if endpoint.kind is PortKind.NETMAP:  # every network namespace has separate netmap switches
-        opened["netns"] = netns_of(part.switch.wiring.at) or ""
+        opened["netns"] = netns_of(part.switch.wiring.node) or ""
     elif not alone:
         opened["netns"] = netns_of(part.node) or ""
     return opened
@@ -80,7 +80,7 @@ def _port(path: Path, part: Part, port: Port, *, alone: bool) -> Message:
 def _frame_bytes(path: Path, engine: Engine) -> int:
     """Return the maximum frame length for a port. If the port cannot be opened again for another
     test, because the switch would lose its link, use the maximum of the path."""
-    if engine.own_memory:
+    if engine.user_memory:
         return path.wiring.mtu + LAYER_2_BYTES
     return max(frame_sizes(path.test))
 
@@ -103,7 +103,7 @@ def _addresses(path: Path, port: Port) -> Message:
 
 def _pin(path: Path, part: Part) -> Message:
     pin, cores = part.pin, path.test.function_cores
-    if part.own_kernel:  # its only CPU is pinned as a whole
+    if part.separate_kernel:  # its only CPU is pinned as a whole
         return {"cpu": 0, "yield": True}
     if cores > 1:
         cpus = {"cpus": [pin.cpus[core % len(pin.cpus)] for core in range(cores)]}

@@ -97,7 +97,7 @@ class Instance:
 
     @property
     def host(self) -> str:
-        return self.wiring.at.host
+        return self.wiring.node.host
 
     @property
     def start(self) -> Plan:
@@ -174,9 +174,9 @@ class Part:
         return self.pin.cpus
 
     @property
-    def own_kernel(self) -> bool:
+    def separate_kernel(self) -> bool:
         """Return whether the part runs on a separate kernel, in a virtual machine."""
-        return self.environment.own_kernel
+        return self.environment.separate_kernel
 
     @property
     def ends(self) -> tuple[tuple[Port, Endpoint], ...]:
@@ -254,7 +254,7 @@ def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
 def awaits_switch(parts: Sequence[Part]) -> bool:
     """Return whether the first port of a process opens only when the switch connects to it."""
     end = parts[0].endpoints[0]
-    ours = not parts[0].own_kernel  # in a machine, the port is an interface of the guest
+    ours = not parts[0].separate_kernel  # in a machine, the port is an interface of the guest
     return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
 
@@ -312,7 +312,7 @@ class Path:
     @property
     def in_vms(self) -> tuple[Part, ...]:
         """Return the parts that run in virtual machines."""
-        return tuple(part for part in self.parts if part.own_kernel)
+        return tuple(part for part in self.parts if part.separate_kernel)
 
     @property
     def ends(self) -> tuple[tuple[Port, Endpoint], ...]:
@@ -363,15 +363,15 @@ class Path:
         return f"static by in-port{' and source MAC' * (self.test.chains > 1)}"
 
     @property
-    def own_core(self) -> bool:
+    def dedicated_core(self) -> bool:
         """Return whether forwarding keeps dedicated cores of the switch busy."""
-        return self.switch.own_core(self.wiring.version.mode)
+        return self.switch.dedicated_core(self.wiring.version.mode)
 
     @property
     def is_spread(self) -> bool:
         """Return whether a switch in the kernel must work on the number of CPUs that the test
         sets."""
-        return self.test.switch_cores != "auto" and not self.own_core
+        return self.test.switch_cores != "auto" and not self.dedicated_core
 
     @property
     def cpu_users(self) -> list[CpuUser]:
@@ -380,7 +380,7 @@ class Path:
             CpuUser(
                 switch.id,
                 "switch",
-                self.own_core,
+                self.dedicated_core,
                 cores=self.test.switch_core_count,
                 spread=self.is_spread,
                 nics=switch_nics(switch.wiring.ports),

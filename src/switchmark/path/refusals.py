@@ -230,7 +230,7 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
             f"each of {cores} cores has a pair of queues of its own: {test.queues} do not fit",
             f"--queues {cores}",
         )
-    if engine.own_memory and "queues" not in path.switch.resources:
+    if engine.user_memory and "queues" not in path.switch.resources:
         yield Refusal(
             ("function_cores", "switch"),
             f"engine {engine.name} opens a queue for each core, and switch {test.switch} has one",
@@ -243,25 +243,25 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
             "would be for one core",
             "--direction uni",
         )
-    if path.drivers.environment.own_kernel:
+    if path.drivers.environment.separate_kernel:
         yield Refusal(
             ("function_cores", "environment"),
             f"a machine of environment {test.environment} has one CPU: --function-cores 1",
         )
-    if engine.own_memory and not path.drivers.function.played:
+    if engine.user_memory and not path.drivers.function.played:
         yield Refusal(
             ("function_cores", "function"),
             f"function {test.function} opens one queue of a port: --function-cores 1",
         )
     kinds = {kind for part in path.played for kind in part.kinds}
-    for kind in sorted(kinds - _QUEUED) if engine.queue_a_core and not engine.own_memory else ():
+    for kind in sorted(kinds - _QUEUED) if engine.queue_a_core and not engine.user_memory else ():
         yield Refusal(
             ("function_cores", "engine", "port"),
             f"engine {engine.name} opens a queue for each core, and a port of kind {kind} has one "
             "pair of queues",
             "--port veth, or --engine mmap",
         )
-    if engine.own_memory and not KERNEL_PORTS.isdisjoint(kinds):
+    if engine.user_memory and not KERNEL_PORTS.isdisjoint(kinds):
         yield Refusal(
             ("function_cores", "engine", "port"),
             f"engine {engine.name} opens one queue of an interface of the kernel",

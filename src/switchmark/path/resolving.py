@@ -54,7 +54,7 @@ from switchmark.runs.cgroups import V2
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES
-from switchmark.switches.base import Switch, program_at
+from switchmark.switches.base import Switch, with_program
 
 UDP_PORT = 20000
 TABLES: Mapping[str, tuple[str, Table[Any]]] = {
@@ -78,7 +78,7 @@ def opened_in(environment: Environment, kinds: Collection[PortKind]) -> frozense
     """Return the port kinds that an engine or a function with `kinds` can open in an environment.
     In a virtual machine, a port is an interface of the guest's kernel, or a NIC that bypasses
     it."""
-    if not environment.own_kernel:
+    if not environment.separate_kernel:
         return frozenset(kinds)
     return environment.port_kinds if {PortKind.TAP, PortKind.NIC_PCI} & set(kinds) else frozenset()
 
@@ -172,7 +172,7 @@ def resolve(
     wiring = Wiring(
         prefix=prefix,
         run_dir=run_dir,
-        at=node_on(0 if two else None, "sw", test.switch_environment),
+        node=node_on(0 if two else None, "sw", test.switch_environment),
         ports=topology.ports,
         flows=topology.crossings,
         kind=_kind(test, drivers, chained),
@@ -181,7 +181,7 @@ def resolve(
         mtu=mtu_for(test.frame_size),
         cores=placement.pin("switch").cpus,
         queues=max(
-            test.queues, engine.device_queues(test.function_cores) if engine.own_memory else 1
+            test.queues, engine.device_queues(test.function_cores) if engine.user_memory else 1
         ),
         descriptors=test.descriptors,
         memory=Memory(memory if test.memory == "auto" else test.memory, placement.node),
@@ -190,13 +190,13 @@ def resolve(
             napi=engine.napi,
             ip_stack=engine.needs_ip,
             listen=test.listen == "functions",
-            queues=1 if engine.own_memory else engine.device_queues(test.function_cores),
+            queues=1 if engine.user_memory else engine.device_queues(test.function_cores),
             cores=test.function_cores,
             burst=test.burst,
             offload=test.offload,
         ),
     )
-    wiring = program_at(wiring, switch, probed)
+    wiring = with_program(wiring, switch, probed)
     uplinks: tuple[Uplink, ...] = ()
     switches: tuple[Instance, ...] = (
         Instance("switch", switch, drivers.switch_environment, wiring),
@@ -211,7 +211,7 @@ def resolve(
                 name,
                 switch,
                 drivers.switch_environment,
-                program_at(half, switch, probed),
+                with_program(half, switch, probed),
                 alone=False,
             )
             for name, half in zip(names, halves, strict=True)
@@ -264,7 +264,7 @@ def resolve(
             pair=pair_of.get(part.ports[0].id),
             pin=placement.pin(part.id),
             version=probed.get((at.host, part.function)),
-            clock=part.id if environment.own_kernel else foreign,
+            clock=part.id if environment.separate_kernel else foreign,
         )
 
     parts = tuple(resolved(part) for part in topology.parts)
@@ -305,7 +305,7 @@ def _ends(
 ) -> tuple[Endpoint, ...]:
     """Return a part's ends of its ports: the ends that the switch offers, as they appear in the
     part's node."""
-    past_kernel = engine.own_memory if function.played else PortKind.NIC_PCI in function.port_kinds
+    past_kernel = engine.user_memory if function.played else PortKind.NIC_PCI in function.port_kinds
     return tuple(
         environment.seen_inside(
             offered[port.id], index, wiring.name(f"e{port.index}"), past_kernel=past_kernel
@@ -335,7 +335,7 @@ def _engine(
     kinds = {end.kind for end in ends}
     if not part.physical or kinds <= engine.port_kinds or engine.needs_ip:
         return engine
-    others = (other for other in ENGINES.values() if other.own_memory)
+    others = (other for other in ENGINES.values() if other.user_memory)
     return next((other for other in others if kinds <= other.port_kinds), engine)
 
 
@@ -437,7 +437,7 @@ def _kind(test: Test, drivers: Drivers, chained: Sequence[Function]) -> PortKind
         taken &= opened_in(environment, kinds)
     # An engine in user space reaches kernel ports only by a detour.
     usable = [kind for kind in switch.port_kinds if kind in taken - {PortKind.NIC_PCI}]
-    if engine.own_memory:
+    if engine.user_memory:
         usable.sort(key=lambda kind: kind in KERNEL_PORTS)
     return usable[0] if usable else switch.port_kinds[0]
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from switchmark.errors import SwitchmarkError, Unavailable
 from switchmark.hosts.base import Held, Host
-from switchmark.model.plan import OWN_DIR, PORTS_DIR
+from switchmark.model.plan import PORTS_DIR, SWITCH_DIR
 from switchmark.runs.journal import (
     Begin,
     Command,
@@ -40,7 +40,7 @@ class FarRun:
         if self._held is not None and self._held.lives():
             return
         self._require_root()
-        self._held = held = self._host.hold(self._run, self._folder, (PORTS_DIR, OWN_DIR))
+        self._held = held = self._host.hold(self._run, self._folder, (PORTS_DIR, SWITCH_DIR))
         begin = Begin(run=self._run, boot=held.boot, pid=held.pid, start=held.started)
         held.journal(begin.model_dump_json())
 

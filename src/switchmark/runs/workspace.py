@@ -21,7 +21,7 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.processes import MARK
 from switchmark.hosts.signals import shielded
-from switchmark.model.plan import OWN_DIR, PORTS_DIR
+from switchmark.model.plan import PORTS_DIR, SWITCH_DIR
 from switchmark.runs.far_run import FarRun
 from switchmark.runs.journal import Far, Journal
 from switchmark.runs.leases import Leases
@@ -43,7 +43,7 @@ class Workspace:
         self.base = _prepared(base or default_base())
         with shielded(), claims(self.base):
             self.folder = _new_folder(self.base)
-            for name in (PORTS_DIR, OWN_DIR):
+            for name in (PORTS_DIR, SWITCH_DIR):
                 (self.folder / name).mkdir(mode=0o700)
             self.run = self.folder.name
             self.journal = Journal.create(self.folder / "journal", self.run)

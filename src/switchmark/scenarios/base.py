@@ -69,8 +69,8 @@ def _ends(text: str) -> tuple[str, str] | None:
     not."""
     if pci_address(text):
         return None
-    for at in (index for index, letter in enumerate(text) if letter == ":"):
-        pair = [pci_address(end) or end for end in (text[:at], text[at + 1 :])]
+    for split in (index for index, letter in enumerate(text) if letter == ":"):
+        pair = [pci_address(end) or end for end in (text[:split], text[split + 1 :])]
         if all(end and (":" not in end or pci_address(end)) for end in pair):
             return pair[0], pair[1]
     return None

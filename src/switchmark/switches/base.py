@@ -92,7 +92,7 @@ class Switch(ABC):
     hugepages; `copies` applies if the switch floods group addresses or takes a rule that lists
     ports."""
 
-    own_stack: bool = False
+    private_stack: bool = False
     """Whether the switch needs its own network stack, because it uses fixed interface names or
     changes forwarding for the whole stack."""
 
@@ -138,7 +138,7 @@ class Switch(ABC):
     def start(self, wiring: Wiring) -> Plan:
         """Return the steps that start the switch, before the functions open their ports."""
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         """Return whether forwarding keeps a core busy that belongs to the switch. If not, the
         sender's core does the work. `mode` comes from the probed Version."""
         return False
@@ -186,11 +186,13 @@ def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
     return group_mac_address(flow.index) if copied else mac_address(sink.index)
 
 
-def program_at(wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], Version]) -> Wiring:
+def with_program(
+    wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], Version]
+) -> Wiring:
     """Return the wiring with the switch's program on the wiring's host. `probed` has versions by
     host and name. If the host was not probed, use the program that the host file names for that
     host, else the program of this host."""
-    host = wiring.at.host
+    host = wiring.node.host
     if found := probed.get((host, switch.name)):
         program, beside = found.program, found.beside
     else:

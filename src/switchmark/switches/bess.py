@@ -62,13 +62,13 @@ for again in range(20):
         break
     except BESS.RPCError:  # it has bound its socket, and does not listen yet
         time.sleep(0.1)
-told = json.load(open(file))
+config = json.load(open(file))
 bess.pause_all()
-for worker, core in enumerate(told["cores"]):
+for worker, core in enumerate(config["cores"]):
     bess.add_worker(worker, core)
-for name, port in told["ports"].items():
+for name, port in config["ports"].items():
     bess.create_port("PMDPort", name, port)
-for source, sink, queue, worker in told["ways"]:
+for source, sink, queue, worker in config["ways"]:
     begin, end = f"from_{source}_{queue}", f"to_{sink}_{queue}"
     bess.create_module("QueueInc", begin, {"port": source, "qid": queue})
     bess.create_module("QueueOut", end, {"port": sink, "qid": queue})
@@ -81,11 +81,11 @@ with socket.socket(socket.AF_UNIX) as s:
     daemon, *_ = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
 idle = []
 def links():
-    down = [name for name in told["ports"] if not bess.get_link_status(name).link_up]
+    down = [name for name in config["ports"] if not bess.get_link_status(name).link_up]
     return f"down: {down}" if down else "up"
 def polls():
-    stats = {name: bess.get_port_stats(name) for name in told["ports"]}
-    empty = sum(each.inc.actual_hist[0] for each in stats.values())
+    stats = {name: bess.get_port_stats(name) for name in config["ports"]}
+    empty = sum(port.inc.actual_hist[0] for port in stats.values())
     return stats, empty, time.clock_gettime_ns(~daemon << 3 | 2)
 def counters():
     while len(idle) < 6:
@@ -94,10 +94,10 @@ def counters():
     speeds = [(n - m) / max(b - a, 1) for (m, a), (n, b) in zip(idle, idle[1:])]
     stats, empty, spent = polls()
     ways = {"rx": "inc", "tx": "out"}
-    ports = {name: {f"{way}{end}": getattr(getattr(each, of), count)
+    ports = {name: {f"{way}{end}": getattr(getattr(port, of), count)
                     for way, of in ways.items()
                     for end, count in (("", "packets"), ("_dropped", "dropped"))}
-             for name, each in stats.items()}
+             for name, port in stats.items()}
     return json.dumps({"ports": ports, "empty": empty, "spent_ns": spent,
                        "empty_a_ns": max(speeds)})
 with socket.socket(socket.AF_UNIX) as server:
@@ -106,23 +106,23 @@ with socket.socket(socket.AF_UNIX) as server:
     while True:
         with server.accept()[0] as peer:
             try:
-                said = {"links": links, "counters": counters}[peer.recv(64).decode()]()
+                answer = {"links": links, "counters": counters}[peer.recv(64).decode()]()
             except Exception as error:
-                said = f"error: {error!r}"
-            peer.sendall(said.encode())
+                answer = f"error: {error!r}"
+            peer.sendall(answer.encode())
 """
 _ASK = """\
 import socket, sys
 with socket.socket(socket.AF_UNIX) as s:
     s.connect(sys.argv[1])
     s.sendall(sys.argv[2].encode())
-    said = b"".join(iter(lambda: s.recv(65536), b"")).decode()
-sys.exit(said) if said.startswith("error: ") else print(said)
+    answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+sys.exit(answer) if answer.startswith("error: ") else print(answer)
 """
 
 
 def _home(wiring: Wiring) -> str:
-    return f"{wiring.own_dir}/{wiring.prefix}-bess"
+    return f"{wiring.switch_dir}/{wiring.prefix}-bess"
 
 
 def _process(wiring: Wiring) -> str:
@@ -133,7 +133,7 @@ def _ask(wiring: Wiring, what: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that queries the client, and the node to run it on: the socket is in the
     run's folder."""
     argv = (sys.executable, "-c", _ASK, f"{_home(wiring)}/client.sock", what)
-    return argv, replace(HOST, host=wiring.at.host)
+    return argv, replace(HOST, host=wiring.node.host)
 
 
 def _name(port: Port) -> str:
@@ -168,12 +168,12 @@ def _ports(wiring: Wiring) -> bytes:
         for sink in sinks
         for queue in range(wiring.queues)
     ]
-    told = {
+    config = {
         "cores": wiring.cores,
         "ports": {_name(port): {**_device(wiring, port), **shape} for port in wiring.ports},
         "ways": [(*way, i % workers if workers else -1) for i, way in enumerate(ways)],
     }
-    return json.dumps(told, indent=1).encode() + b"\n"
+    return json.dumps(config, indent=1).encode() + b"\n"
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
@@ -184,19 +184,19 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Parse the counters by port, and the busy and idle time of the workers. Idle time is the
     number of empty polls, times the duration of an empty poll on an idle switch."""
     try:
-        told = json.loads(outputs[0])
-        counts = {port.id: PortCounters(**told["ports"][_name(port)]) for port in wiring.ports}
-        numbers = [told["empty"], told["spent_ns"]]
-        speed = float(told["empty_a_ns"])
+        answer = json.loads(outputs[0])
+        counts = {port.id: PortCounters(**answer["ports"][_name(port)]) for port in wiring.ports}
+        numbers = [answer["empty"], answer["spent_ns"]]
+        speed = float(answer["empty_a_ns"])
     except (KeyError, TypeError, RecursionError) as missing:
         raise ValueError(f"bessd gave no counters: {missing}") from missing
-    numbers += [count for each in counts.values() for count in (each.rx, each.tx)]
+    numbers += [count for port in counts.values() for count in (port.rx, port.tx)]
     if not all(type(count) is int and count >= 0 for count in numbers):
         raise ValueError("bessd gave a counter that is no number of frames")
     if not 0 < speed < math.inf:
         return Counters(counts)
-    idle = round(told["empty"] / speed)
-    return Counters(counts, told["spent_ns"] - idle, idle)
+    idle = round(answer["empty"] / speed)
+    return Counters(counts, answer["spent_ns"] - idle, idle)
 
 
 class Bess(Switch):
@@ -221,7 +221,7 @@ class Bess(Switch):
         probe_version(host, (_PYTHON, "-c", _NEEDED), _VERSION, hint=_HINT_CLIENT)
         return Version(version)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -245,7 +245,7 @@ class Bess(Switch):
         nics = [port.nic for port in wiring.ports if port.nic]
         left = ("rm", "-rf", home, *sockets)
         mounted = ("unshare", "--mount", "sh", "-c", _MOUNTED, f"{home}/huge", str(megabytes))
-        words = (
+        argv = (
             *(mounted if huge else ("sh", "-c", _STARTED, "sh")),
             *(f"{wiring.program}/{self.program_file}", "-f", "-logtostderr", "-no_crashlog"),
             *("-i", f"{home}/bessd.pid", f"-grpc_url=unix:{home}/grpc.sock"),
@@ -253,8 +253,9 @@ class Bess(Switch):
             *(("-c", str(wiring.cores[0])) if wiring.cores else ()),
         )
         files = ("grpc.sock", "ports.json", "client.sock")
-        client = (_PYTHON, f"{home}/client.py", wiring.program, *(f"{home}/{at}" for at in files))
-        there = replace(HOST, host=wiring.at.host)
+        script = f"{home}/client.py"
+        client = (_PYTHON, script, wiring.program, *(f"{home}/{file}" for file in files))
+        there = replace(HOST, host=wiring.node.host)
         made: Plan = ()
         if wiring.kind is PortKind.VETH:
             made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
@@ -271,7 +272,7 @@ class Bess(Switch):
             Write("what tells it what to do", f"{home}/client.py", _CLIENT.encode()),
             Write("its cores, ports and ways", f"{home}/ports.json", _ports(wiring)),
             Spawn(
-                "the switch", name, words, at=wiring.at, env={"SYSFS_PCI_DEVICES": f"{home}/pci"}
+                "the switch", name, argv, at=wiring.node, env={"SYSFS_PCI_DEVICES": f"{home}/pci"}
             ),
             Wait(
                 "the switch listens",

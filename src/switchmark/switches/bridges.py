@@ -19,7 +19,10 @@ def add_bridge(wiring: Wiring, bridge: str) -> Plan:
     passed = {f"net.bridge.bridge-nf-call-{table}": "0" for table in _TABLES}
     return (
         Run(
-            "a bridge that forwards at once", make, at=wiring.at, undo=links.removal(wiring, bridge)
+            "a bridge that forwards at once",
+            make,
+            at=wiring.node,
+            undo=links.removal(wiring, bridge),
         ),
         *links.silence(wiring, bridge),
         *links.set_sysctls(wiring, "bridged frames do not pass iptables", passed),
@@ -32,7 +35,7 @@ def add_bridge_port(wiring: Wiring, bridge: str, ifname: str, *, nic: bool = Fal
     join = ("ip", "link", "set", ifname, "master", bridge, "up")
     leave = ("ip", "link", "set", ifname, "nomaster") if nic else None
     about = "" if nic else ifname
-    return Run(f"{ifname} is a port of the bridge", join, at=wiring.at, undo=leave, about=about)
+    return Run(f"{ifname} is a port of the bridge", join, at=wiring.node, undo=leave, about=about)
 
 
 def wait_forwarding(wiring: Wiring, ifnames: Iterable[str]) -> Plan:
@@ -40,6 +43,6 @@ def wait_forwarding(wiring: Wiring, ifnames: Iterable[str]) -> Plan:
     shown = ("bridge", "link", "show", "dev")
     forwards = "state forwarding"
     return tuple(
-        Wait(f"{end} forwards", Check((*shown, end), at=wiring.at, pattern=forwards))
+        Wait(f"{end} forwards", Check((*shown, end), at=wiring.node, pattern=forwards))
         for end in ifnames
     )

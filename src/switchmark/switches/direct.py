@@ -66,9 +66,9 @@ class Direct(Switch):
         ends = {}
         for near, far in self._cables(wiring):
             for port, other in ((near, far), (far, near)):
-                own = wiring.name(f"e{port.index}")
+                ifname = wiring.name(f"e{port.index}")
                 # The cable to another host exists already.
-                name = other.nic or own
+                name = other.nic or ifname
                 ends[port.id] = Endpoint(
                     kind=PortKind.VETH,
                     mac=mac_address(port.index),
@@ -86,8 +86,8 @@ class Direct(Switch):
                 steps += (Run("no socket is left of an earlier run", remove, undo=remove),)
                 continue
             if a.uplink or b.uplink:
-                own, other = (b, a) if a.uplink else (a, b)
-                steps += self._end_of_cable(wiring, own, other)
+                port, uplink = (b, a) if a.uplink else (a, b)
+                steps += self._end_of_cable(wiring, port, uplink)
                 continue
             near, far = wiring.name(f"e{a.index}"), wiring.name(f"e{b.index}")
             macs = (interface_mac(wiring, a), interface_mac(wiring, b))
@@ -98,7 +98,7 @@ class Direct(Switch):
         """Return the steps that use this host's end of a cable to another host as a port."""
         steps: Plan = add_port(wiring, uplink) if uplink.uplink == "made" else ()
         mac = ("ip", "link", "set", uplink.nic or "", "address", interface_mac(wiring, port))
-        made = Run(f"the MAC of port {port.id}", mac, at=wiring.at)
+        made = Run(f"the MAC of port {port.id}", mac, at=wiring.node)
         return (*steps, made) if steps else ()
 
     @property

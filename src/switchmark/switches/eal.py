@@ -47,7 +47,7 @@ def _basename(path: str) -> str:
 
 
 def _env(wiring: Wiring) -> dict[str, str]:
-    return {"RUNTIME_DIRECTORY": wiring.own_dir}
+    return {"RUNTIME_DIRECTORY": wiring.switch_dir}
 
 
 def start_program(
@@ -60,32 +60,32 @@ def start_program(
     mbufs: int,
     mbuf_bytes: int = MBUF_BYTES,
     queues: int = 1,
-    own_mb: int = 0,
+    extra_mb: int = 0,
 ) -> Plan:
     """Return the steps that start the program and wait until it listens at every port.
 
-    `before` are words ahead of EAL's options, `lcores` the EAL options for cores. `mbufs` is the
-    total size of the pools and `mbuf_bytes` the data room of an mbuf; they determine the memory.
-    `queues` is the number of queue pairs per port, `own_mb` the additional memory that the program
-    needs.
+    `before` are arguments ahead of EAL's options, `lcores` the EAL options for cores. `mbufs` is
+    the total size of the pools and `mbuf_bytes` the data room of an mbuf; they determine the
+    memory. `queues` is the number of queue pairs per port, `extra_mb` the additional memory that
+    the program needs.
     """
-    beside = _BASE_MB + own_mb + _QUEUE_MB * len(wiring.ports) * (queues - 1)
+    beside = _BASE_MB + extra_mb + _QUEUE_MB * len(wiring.ports) * (queues - 1)
     memory_mb = beside + pool_megabytes(mbufs, mbuf_bytes, wiring.memory.kind)
     guest = guest_devices(wiring.given.values())
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
-    left = (f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}", *sockets)
-    who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
+    left = (f"{wiring.switch_dir}/dpdk/{file_prefix(wiring)}", *sockets)
+    who = f"the function at {wiring.node.name}" if wiring.given else "the switch"
     whose = who if wiring.given else "a switch"
     steps: list[Step] = []
     if guest:
         argv0, wiring = _basename(argv0), replace(wiring, memory=Memory())
         count = f"vm.nr_hugepages={-(-memory_mb // _PAGE_MB)}"
         steps.append(
-            Run(f"hugepages in {wiring.at.name}", ("sysctl", "-q", "-w", count), at=wiring.at)
+            Run(f"hugepages in {wiring.node.name}", ("sysctl", "-q", "-w", count), at=wiring.node)
         )
         for address in guest:
-            steps += bind(address, UIO, at=wiring.at)
+            steps += bind(address, UIO, at=wiring.node)
     else:
         steps += wiring.memory.reserve(f"hugepages for {who}'s frames", memory_mb)
         remove = ("rm", "-rf", *left)
@@ -103,7 +103,7 @@ def start_program(
                 *(word for port in virtual for word in ("--vdev", _device(wiring, port, queues))),
                 *("--", *options),
             ),
-            at=wiring.at,
+            at=wiring.node,
             env=_env(wiring),
             stop=(SIGTERM, 5.0),
         ),

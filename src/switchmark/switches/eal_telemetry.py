@@ -23,9 +23,10 @@ def telemetry(wiring: Wiring, *questions: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that sends questions to the program and prints a line of JSON per answer,
     and the node to run it on. The program's socket is in the run's folder, so the host sends the
     questions, unless the program runs in a virtual machine."""
-    socket = f"{wiring.own_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
-    at = wiring.at if guest_devices(wiring.given.values()) else replace(HOST, host=wiring.at.host)
-    return (tool_program(), "telemetry", socket, *questions), at
+    socket = f"{wiring.switch_dir}/dpdk/{file_prefix(wiring)}/dpdk_telemetry.v2"
+    in_guest = guest_devices(wiring.given.values())
+    node = wiring.node if in_guest else replace(HOST, host=wiring.node.host)
+    return (tool_program(), "telemetry", socket, *questions), node
 
 
 def wait_listening(wiring: Wiring) -> Plan:
@@ -43,11 +44,11 @@ def wait_listening(wiring: Wiring) -> Plan:
     if wiring.kind is PortKind.MEMIF:
         started = '"dev_started": ?1'
         asked = {port: telemetry(wiring, f"/ethdev/info,{ids[port.id]}") for port in virtual}
-        checks = {port: Check(argv, at, pattern=started) for port, (argv, at) in asked.items()}
+        checks = {port: Check(argv, node, pattern=started) for port, (argv, node) in asked.items()}
     else:
         listening = ("ss", "--unix", "--no-header", "state", "listening", "src")
         checks = {
-            port: Check((*listening, socket_path(wiring, port)), at=wiring.at, pattern=r"\S")
+            port: Check((*listening, socket_path(wiring, port)), at=wiring.node, pattern=r"\S")
             for port in virtual
         }
     return tuple(
@@ -63,7 +64,7 @@ def wait_linked(wiring: Wiring) -> Plan:
     network namespace of the function that connected.
     """
     ids = device_ids(wiring)
-    who = wiring.at.name if wiring.given else "the switch"
+    who = wiring.node.name if wiring.given else "the switch"
     return tuple(
         Wait(
             f"{who} sees the link of port {port.index}",
@@ -100,13 +101,13 @@ def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     return Counters(
         {
             port.id: PortCounters(
-                rx=own["ipackets"],
-                tx=own["opackets"],
-                rx_dropped=own["imissed"] + own["ierrors"] + own["rx_nombuf"],
-                tx_dropped=max(0, partner["ipackets"] - own["opackets"]),
+                rx=stat["ipackets"],
+                tx=stat["opackets"],
+                rx_dropped=stat["imissed"] + stat["ierrors"] + stat["rx_nombuf"],
+                tx_dropped=max(0, partner["ipackets"] - stat["opackets"]),
             )
             for index, port in enumerate(wiring.ports)
-            for own, partner in ((stats[index], stats[index ^ 1]),)
+            for stat, partner in ((stats[index], stats[index ^ 1]),)
         }
     )
 

@@ -69,14 +69,14 @@ def _bypass(wiring: Wiring) -> bool:
 
 
 def _control(wiring: Wiring) -> str:
-    return f"{wiring.own_dir}/{wiring.prefix}-click.sock"
+    return f"{wiring.switch_dir}/{wiring.prefix}-click.sock"
 
 
 def _ask(wiring: Wiring, *names: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that queries the running program, and the node to run it on: the socket is
     in the run's folder."""
     argv = (sys.executable, "-c", _ASK, _control(wiring), *names)
-    return argv, replace(HOST, host=wiring.at.host)
+    return argv, replace(HOST, host=wiring.node.host)
 
 
 def _configuration(wiring: Wiring) -> str:
@@ -114,8 +114,8 @@ def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
         number, first = device_ids(wiring)[port.id], port.index * threads % cores
         mtu = f", MTU {wiring.mtu}" if port.nic and wiring.mtu > 1500 else ""
         both = f"N_QUEUES {wiring.queues}{length}"
-        own = f"PROMISC true, BURST {burst}, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
-        yield f"f{port.index} :: FromDPDKDevice({number}, {both}, {own});"
+        receive = f"PROMISC true, BURST {burst}, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
+        yield f"f{port.index} :: FromDPDKDevice({number}, {both}, {receive});"
         yield f"t{port.index} :: ToDPDKDevice({number}, {both}, BLOCKING false, IQUEUE 1024);"
 
 
@@ -213,16 +213,16 @@ class FastClick(Switch):
         try:
             done = host.run((self.path, *ask))
         except Unavailable as missing:
-            told = f"{self.path} is not installed{on_other(host)}"
-            raise Unavailable(told, hint=hint_for(host, _HINT)) from missing
+            message = f"{self.path} is not installed{on_other(host)}"
+            raise Unavailable(message, hint=hint_for(host, _HINT)) from missing
         version = _VERSION.search(done.stdout)
         if done.status or not version:
-            told = f"{command_path(host, self.path)} does not tell its version as FastClick does"
-            raise Unavailable(told, hint=hint_for(host, _HINT))
+            message = f"{command_path(host, self.path)} does not tell its version as FastClick does"
+            raise Unavailable(message, hint=hint_for(host, _HINT))
         mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
         return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -246,7 +246,7 @@ class FastClick(Switch):
         return eal_endpoints(wiring, {port.id: mac_address(port.index) for port in wiring.ports})
 
     def start(self, wiring: Wiring) -> Plan:
-        file = f"{wiring.own_dir}/{wiring.prefix}-switch.click"
+        file = f"{wiring.switch_dir}/{wiring.prefix}-switch.click"
         remove = ("rm", "-f", _control(wiring))
         steps: Plan = (
             Run("no control socket of before", remove, undo=remove),
@@ -268,13 +268,15 @@ class FastClick(Switch):
         return (
             *(step for port in wiring.ports for step in links.add_port(wiring, port)),
             *steps,
-            Spawn("the switch", file_prefix(wiring), (wiring.program, *pinned, file), at=wiring.at),
+            Spawn(
+                "the switch", file_prefix(wiring), (wiring.program, *pinned, file), at=wiring.node
+            ),
         )
 
     def settled(self, wiring: Wiring) -> Plan:
         if _bypass(wiring):
             return wait_linked(wiring)
-        here = replace(HOST, host=wiring.at.host)
+        here = replace(HOST, host=wiring.node.host)
         runs = Check(
             (sys.executable, "-c", _ASK, _control(wiring), "version"), here, pattern="^200 "
         )

@@ -106,7 +106,7 @@ class Ipvlan(KernelSwitch):
             steps += add_veth(wiring, up, peer, mac_address(index, router=True), mac_address(index))
             steps += silence(wiring, up) + silence(wiring, peer)
             steps += tuple(
-                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.at)
+                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.node)
                 for end in (up, peer)
             )
         for port in children:
@@ -119,7 +119,7 @@ class Ipvlan(KernelSwitch):
                 Run(
                     f"{child} is a child of {of}",
                     ("ip", "link", "add", child, "link", of, "mtu", str(wiring.mtu), *_MODE),
-                    at=wiring.at,
+                    at=wiring.node,
                     undo=removal(wiring, child),
                 ),
                 offloads_off(wiring, child),

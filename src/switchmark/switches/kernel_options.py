@@ -18,7 +18,7 @@ def require_options(host: Host, *options: str) -> None:
     `CONFIG_IPVLAN`; do nothing if the options are unknown."""
     release = kernel_release(host)
     text = kernel_config(host)
-    missing = [each for each in options if not re.search(rf"^{each}=[ym]$", text, re.MULTILINE)]
+    missing = [name for name in options if not re.search(rf"^{name}=[ym]$", text, re.MULTILINE)]
     if text and missing:
         raise Unavailable(
             f"the kernel {release} was built without {', '.join(missing)}",

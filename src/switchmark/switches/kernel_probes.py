@@ -29,7 +29,8 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
     # Programs are separate arguments, because a host may map them to other paths.
     programs = list(dict.fromkeys(command[0] for command in commands))
     text = " && ".join(
-        f'"${{{programs.index(program) + 1}}}" {shlex.join(words)}' for program, *words in commands
+        f'"${{{programs.index(program) + 1}}}" {shlex.join(arguments)}'
+        for program, *arguments in commands
     )
     done = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
     if done.status:

@@ -61,7 +61,7 @@ def _kind(wiring: Wiring, port: Port) -> PortKind:
 def _in_reach(wiring: Wiring, port: Port) -> Node | None:
     """Return the node of a port's function if its end of the veth pair can be created there
     directly."""
-    reached = port.node.environment in wiring.at.reaches
+    reached = port.node.environment in wiring.node.reaches
     return port.node if reached and _kind(wiring, port) is PortKind.VETH else None
 
 
@@ -76,7 +76,7 @@ def interface_mac(wiring: Wiring, port: Port) -> str:
 
 
 def offloads_off(
-    wiring: Wiring, ifname: str, *, gro: bool = False, at: Node | None = None, about: str = ""
+    wiring: Wiring, ifname: str, *, gro: bool = False, node: Node | None = None, about: str = ""
 ) -> Run:
     """Turn off all offloads of an interface, so that one skb carries one frame."""
     settings = [
@@ -85,7 +85,7 @@ def offloads_off(
     return Run(
         f"one frame is one skb on {ifname}" + (", which polls (NAPI)" if gro else ""),
         ("ethtool", "-K", ifname, *settings),
-        at=at or wiring.at,
+        at=node or wiring.node,
         about=about,
     )
 
@@ -94,7 +94,7 @@ def removal(wiring: Wiring, ifname: str) -> tuple[str, ...] | None:
     """Return the command that removes an interface of the switch. None if the node is deleted
     anyway: that removes all interfaces at once, where single removals take the kernel 20 ms
     each."""
-    return None if wiring.at.isolated else ("ip", "link", "del", ifname)
+    return None if wiring.node.isolated else ("ip", "link", "del", ifname)
 
 
 def add_veth(
@@ -105,25 +105,25 @@ def add_veth(
     far_mac: str,
     *,
     far_gro: bool = False,
-    far_at: Node | None = None,
+    far_node: Node | None = None,
 ) -> Plan:
     """Add a veth pair at the switch. `near` is the switch's end; `far` is the function's end,
-    created directly in the node `far_at` because a move takes the kernel some 20 ms."""
+    created directly in the node `far_node` because a move takes the kernel some 20 ms."""
     count = str(wiring.functions.queues)
     queues = ("numtxqueues", count, "numrxqueues", count) * (wiring.functions.queues > 1)
     near_link = ("ip", "link", "add", near, "mtu", str(wiring.mtu), "address", near_mac, *queues)
-    there = () if far_at is None else ("netns", far_at.name)
+    there = () if far_node is None else ("netns", far_node.name)
     far_link = ("name", far, *there, "mtu", str(wiring.mtu), "address", far_mac, *queues)
     return (
         Run(
             f"a cable from {near} to {far}",
             (*near_link, "type", "veth", "peer", *far_link),
-            at=wiring.at,
+            at=wiring.node,
             undo=removal(wiring, near),
             about=near,
         ),
         offloads_off(wiring, near, gro=wiring.functions.napi, about=near),
-        offloads_off(wiring, far, gro=far_gro, at=far_at, about=near),
+        offloads_off(wiring, far, gro=far_gro, node=far_node, about=near),
     )
 
 
@@ -133,13 +133,13 @@ def add_tap(wiring: Wiring, name: str, mac: str) -> Plan:
         Run(
             f"the tap {name}",
             ("ip", "tuntap", "add", "dev", name, "mode", "tap"),
-            at=wiring.at,
+            at=wiring.node,
             undo=removal(wiring, name),
         ),
         Run(
             f"frames of {wiring.mtu} bytes pass {name}",
             ("ip", "link", "set", name, "address", mac, "mtu", str(wiring.mtu)),
-            at=wiring.at,
+            at=wiring.node,
         ),
         offloads_off(wiring, name),
     )
@@ -155,12 +155,12 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
     near, near_mac = switch_ifname(wiring, port), mac_address(port.index, router=True)
     steps: list[Step] = []
     if port.nic:
-        if wiring.at.isolated:
-            back = ("ip", "-n", wiring.at.name, "link", "set", near, "netns", "1")
+        if wiring.node.isolated:
+            back = ("ip", "-n", wiring.node.name, "link", "set", near, "netns", "1")
             steps.append(
                 Run(
                     f"lend the NIC {near} to the switch's node",
-                    ("ip", "link", "set", near, "netns", wiring.at.name),
+                    ("ip", "link", "set", near, "netns", wiring.node.name),
                     undo=None if port.uplink == "made" else back,
                 )
             )
@@ -170,13 +170,13 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
         steps += silence(wiring, near)
     else:
         far, far_mac = wiring.name(f"e{port.index}"), interface_mac(wiring, port)
-        macs, far_at = (near_mac, far_mac), _in_reach(wiring, port)
-        steps += add_veth(wiring, near, far, *macs, far_gro=far_gro, far_at=far_at)
+        macs, far_node = (near_mac, far_mac), _in_reach(wiring, port)
+        steps += add_veth(wiring, near, far, *macs, far_gro=far_gro, far_node=far_node)
         steps += silence(wiring, near)
     if up:
         about = "" if port.nic else near
         way = ("ip", "link", "set", near, "up")
-        steps.append(Run(f"{near} up", way, at=wiring.at, about=about))
+        steps.append(Run(f"{near} up", way, at=wiring.node, about=about))
     return tuple(steps)
 
 
@@ -184,7 +184,7 @@ def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
     """Set kernel parameters of the switch's network stack: in its node, or leased on the host.
     Parameters that the kernel lacks are skipped, such as those of br_netfilter if the module is not
     loaded."""
-    if not wiring.at.isolated:
+    if not wiring.node.isolated:
         return tuple(
             Write(
                 why,
@@ -196,13 +196,13 @@ def set_sysctls(wiring: Wiring, why: str, values: Mapping[str, str]) -> Plan:
             for name, value in values.items()
         )
     settings = tuple(f"{name}={value}" for name, value in values.items())
-    return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=wiring.at),)
+    return (Run(why, ("sysctl", "-e", "-q", "-w", *settings), at=wiring.node),)
 
 
 def silence(wiring: Wiring, ifname: str) -> Plan:
     """Turn off IPv6 on an interface in the host's network stack; the nodes of a run have no
     IPv6."""
-    if wiring.at.isolated:
+    if wiring.node.isolated:
         return ()
     setting = f"net.ipv6.conf.{ifname}.disable_ipv6=1"
     return (
@@ -217,7 +217,7 @@ def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
             f"{ifname} has its link",
             Check(
                 ("ip", "-o", "link", "show", "dev", ifname),
-                at=wiring.at,
+                at=wiring.node,
                 pattern="[<,]LOWER_UP[,>]",
             ),
         )
@@ -227,7 +227,7 @@ def wait_running(wiring: Wiring, ifnames: Sequence[str]) -> Plan:
 
 def link_counters(wiring: Wiring) -> tuple[Run, ...]:
     """Return the command that reads the kernel's counters of every interface of the switch."""
-    return (Run("counters of the switch's ports", READ_LINKS, at=wiring.at),)
+    return (Run("counters of the switch's ports", READ_LINKS, at=wiring.node),)
 
 
 def parse_link_counters(output: bytes) -> Mapping[str, PortCounters]:
@@ -282,11 +282,11 @@ def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Cou
     return Counters(
         {
             port.id: replace(
-                own,
+                count,
                 rx_dropped=None,
-                tx_dropped=max(0, (peer.rx or 0) - (own.tx or 0) - (own.tx_dropped or 0)),
+                tx_dropped=max(0, (peer.rx or 0) - (count.tx or 0) - (count.tx_dropped or 0)),
             )
-            for port, own, peer in zip(wiring.ports, (one, other), (other, one), strict=True)
+            for port, count, peer in zip(wiring.ports, (one, other), (other, one), strict=True)
         }
     )
 
@@ -294,7 +294,7 @@ def _function_counters(wiring: Wiring, links: Mapping[str, PortCounters]) -> Cou
 def socket_counters(wiring: Wiring) -> tuple[Run, ...]:
     """Return the commands that read the counters of a switch on AF_PACKET sockets: a full socket
     drops frames after the link has counted them."""
-    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.at)
+    sockets = Run("drops at the switch's sockets", ("ss", "-0", "-m", "-n", "-O"), at=wiring.node)
     return (*link_counters(wiring), sockets)
 
 

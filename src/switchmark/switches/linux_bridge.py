@@ -33,7 +33,7 @@ class LinuxBridge(links.KernelSwitch):
             near = links.switch_ifname(wiring, port)
             steps += links.add_port(wiring, port, up=False)
             steps += (add_bridge_port(wiring, bridge, near, nic=bool(port.nic)),)
-        return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.at))
+        return (*steps, Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.node))
 
     def settled(self, wiring: Wiring) -> Plan:
         return wait_forwarding(wiring, [links.switch_ifname(wiring, port) for port in wiring.ports])

@@ -86,7 +86,7 @@ class Macvlan(KernelSwitch):
             steps += add_veth(wiring, near, far, *macs)
             steps += silence(wiring, near) + silence(wiring, far)
             steps += tuple(
-                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.at)
+                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.node)
                 for end in (near, far)
             )
         for port in children:
@@ -98,7 +98,7 @@ class Macvlan(KernelSwitch):
                         *("ip", "link", "add", child, "link", parent, "mtu", str(wiring.mtu)),
                         *("address", mac_address(port.index), "type", "macvlan", "mode", "bridge"),
                     ),
-                    at=wiring.at,
+                    at=wiring.node,
                     undo=removal(wiring, child),
                 ),
                 offloads_off(wiring, child),

@@ -59,11 +59,11 @@ class Netkit(RedirectingSwitch):
         for _, near, far in wires(wiring):
             hook = ("tc", "qdisc", "add", "dev", near, "clsact")
             steps += (
-                Run(f"a program can look at what comes in at {near}", hook, at=wiring.at),
+                Run(f"a program can look at what comes in at {near}", hook, at=wiring.node),
                 Run(
                     f"what comes in at {near} goes out at {far}",
                     redirect("tc", near, far),
-                    at=wiring.at,
+                    at=wiring.node,
                 ),
             )
         return steps
@@ -77,13 +77,13 @@ class Netkit(RedirectingSwitch):
             Run(
                 f"a netkit pair from {near} to {far}",
                 _pair(near, far, near_more, far_more),
-                at=wiring.at,
+                at=wiring.node,
                 undo=links.removal(wiring, near),
             ),
             links.offloads_off(wiring, near),
             links.offloads_off(wiring, far),
             *links.silence(wiring, near),
-            Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.at),
+            Run(f"{near} up", ("ip", "link", "set", near, "up"), at=wiring.node),
         )
 
 

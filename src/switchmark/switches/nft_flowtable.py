@@ -28,7 +28,7 @@ _OPTIONS = ("CONFIG_NF_TABLES", "CONFIG_NF_FLOW_TABLE", "CONFIG_NFT_FLOW_OFFLOAD
 _HOOK = "{ hook ingress priority 0 ; devices = { %s } ; }"
 _CHAIN = "{ type filter hook forward priority 0 ; policy accept ; }"
 _FIRST = "{ type filter hook prerouting priority raw ; policy accept ; }"
-_ROUTERS_OWN = 1000  # one priority per port
+_RULES = 1000  # one priority per port
 _COUNTED = re.compile(rb"\bcounter packets (\d+) ")
 
 
@@ -59,7 +59,7 @@ def _zones(wiring: Wiring, table: str) -> tuple[tuple[str, tuple[str, ...]], ...
     would take the slow path at every later port."""
     zones = []
     for port_id, sinks in wiring.ways.items():
-        pair = [wiring.port(each) for each in (port_id, *sinks)]
+        pair = [wiring.port(end) for end in (port_id, *sinks)]
         zone = min(port.index for port in pair) + 1
         zones.append(f"{switch_ifname(wiring, pair[0])} : {zone}")
     by_port = ("ct", "zone", "set", "iif", "map", f"{{ {', '.join(zones)} }}")
@@ -81,7 +81,7 @@ def _ways_back(wiring: Wiring) -> tuple[tuple[str, tuple[str, ...]], ...]:
             f"an answer that leaves at {far} is for the neighbour behind it",
             (
                 *("ip", "rule", "add", "oif", far, "lookup", str(table_of(wiring.port(port_id)))),
-                *("priority", str(table_of(wiring.port(sink)) + _ROUTERS_OWN)),
+                *("priority", str(table_of(wiring.port(sink)) + _RULES)),
             ),
         )
         for port_id, sinks in wiring.ways.items()
@@ -92,7 +92,7 @@ def _ways_back(wiring: Wiring) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _commands(wiring: Wiring) -> tuple[Run, ...]:
     routed = ("nft", "list", "chain", "ip", wiring.name("nft"), "routed")
-    slow = Run("frames that the flow table did not take", routed, at=wiring.at)
+    slow = Run("frames that the flow table did not take", routed, at=wiring.node)
     return (*COUNTERS.commands(wiring), slow)
 
 
@@ -126,8 +126,8 @@ class NftFlowtable(KernelRouter):
         remove = ("nft", "delete", "table", "ip", table)
         return (
             *super().start(wiring),
-            Run(first[0], first[1], at=wiring.at, undo=remove),
-            *(Run(why, argv, at=wiring.at) for why, argv in others),
+            Run(first[0], first[1], at=wiring.node, undo=remove),
+            *(Run(why, argv, at=wiring.node) for why, argv in others),
         )
 
 

@@ -72,7 +72,7 @@ class Ovs(KernelSwitch):
             )
         return Version(version, "kernel" if kernel else "userspace", beside=beside)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return mode != "kernel"
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -88,13 +88,13 @@ class Ovs(KernelSwitch):
             ports += add_port(wiring, port)
         static = wiring.semantics is Semantics.STATIC
         bridge = bridge_name(wiring)
-        words = ["add-br", bridge, "--", "set", "bridge", bridge, f"datapath_type={datapath}"]
-        words += ["fail-mode=secure"] * static
+        arguments = ["add-br", bridge, "--", "set", "bridge", bridge, f"datapath_type={datapath}"]
+        arguments += ["fail-mode=secure"] * static
         for port in wiring.ports:
             name = switch_ifname(wiring, port)
-            words += ["--", "add-port", bridge, name]
+            arguments += ["--", "add-port", bridge, name]
             number = f"ofport_request={port_number(port)}"
-            words += ["--", "set", "Interface", name, number] * static
+            arguments += ["--", "set", "Interface", name, number] * static
         return (
             *ports,
             *on_host(wiring, datapath),
@@ -106,7 +106,7 @@ class Ovs(KernelSwitch):
             ),
             Run(
                 "a bridge with the interfaces as ports",
-                vsctl(wiring, *words),
+                vsctl(wiring, *arguments),
             ),
             *(add_static_rules(wiring) if static else ()),
         )

@@ -133,7 +133,7 @@ class OvsDpdk(Switch):
         beside = require_instance(host, self.path, _HINT)
         return Version(f"{version} (DPDK {dpdk})", beside=beside)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     @property
@@ -245,13 +245,13 @@ def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
         Run(
             "the number of the switch's process",
             ("cat", pidfile(wiring)),
-            at=wiring.at,
+            at=wiring.node,
             save=number,
         ),
         Run(
             "its other threads keep off the CPUs of its PMD threads, if there are others",
             ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{number}}}"),
-            at=wiring.at,
+            at=wiring.node,
             ok=(0, 1),
         ),
     )
@@ -276,26 +276,26 @@ def _settings(wiring: Wiring) -> tuple[str, ...]:
 
 def _bridge(wiring: Wiring) -> tuple[str, ...]:
     bridge = bridge_name(wiring)
-    words = ["add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
+    arguments = ["add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
     if wiring.semantics is Semantics.STATIC:
-        words.append("fail-mode=secure")
+        arguments.append("fail-mode=secure")
     for port in wiring.ports:
         name = _interface(port)
-        words += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
+        arguments += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
         if port.uplink:
             socket = f"net_af_packet{port.index},iface={port.nic},qdisc_bypass=0"
-            words += ["type=dpdk", f"options:dpdk-devargs={socket}"]
+            arguments += ["type=dpdk", f"options:dpdk-devargs={socket}"]
         elif port.nic:
-            words += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(wiring)]
+            arguments += ["type=dpdk", f"options:dpdk-devargs={port.nic}", *_queues(wiring)]
         else:
-            words += [
+            arguments += [
                 "type=dpdkvhostuserclient",
                 f"options:vhost-server-path={_socket(wiring, port)}",
             ]
-        words += [f"ofport_request={port_number(port)}", *_affinity(wiring, port)]
+        arguments += [f"ofport_request={port_number(port)}", *_affinity(wiring, port)]
         if wiring.mtu != 1500:
-            words.append(f"mtu_request={wiring.mtu}")
-    return tuple(words)
+            arguments.append(f"mtu_request={wiring.mtu}")
+    return tuple(arguments)
 
 
 def _affinity(wiring: Wiring, port: Port) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def _tool(wiring: Wiring, name: str) -> str:
 
 def instance_dir(wiring: Wiring) -> str:
     """Return the folder of the instance, which holds its database and its sockets."""
-    return f"{wiring.own_dir}/{wiring.prefix}-ovs"
+    return f"{wiring.switch_dir}/{wiring.prefix}-ovs"
 
 
 def daemon_name(wiring: Wiring) -> str:
@@ -73,22 +73,22 @@ def _env(wiring: Wiring) -> dict[str, str]:
     return {f"OVS_{kind}DIR": instance_dir(wiring) for kind in ("RUN", "DB", "LOG", "SYSCONF")}
 
 
-def vsctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
+def vsctl(wiring: Wiring, *arguments: str) -> tuple[str, ...]:
     """Return the argv of `ovs-vsctl` on this instance's database; it fails if the database does not
     answer."""
     tool = _tool(wiring, "ovs-vsctl")
-    return (tool, "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *words)
+    return (tool, "--timeout=10", f"--db=unix:{instance_dir(wiring)}/db.sock", *arguments)
 
 
-def appctl(wiring: Wiring, *words: str) -> tuple[str, ...]:
+def appctl(wiring: Wiring, *arguments: str) -> tuple[str, ...]:
     """Return the argv of `ovs-appctl` for this instance's switch."""
-    return (_tool(wiring, "ovs-appctl"), "-t", _control(wiring), *words)
+    return (_tool(wiring, "ovs-appctl"), "-t", _control(wiring), *arguments)
 
 
 def bridge_name(wiring: Wiring) -> str:
     """Return the name of the instance's bridge, which is also an interface: unique to the run if it
     is in the host's network stack."""
-    return "br0" if wiring.at.isolated else wiring.name("br0")
+    return "br0" if wiring.node.isolated else wiring.name("br0")
 
 
 def on_host(wiring: Wiring, datapath: str) -> Plan:
@@ -100,7 +100,7 @@ def on_host(wiring: Wiring, datapath: str) -> Plan:
     daemon creates the interface of the kernel's datapath itself, and takes over all existing
     datapaths of the kernel.
     """
-    if wiring.at.isolated:
+    if wiring.node.isolated:
         return ()
     name, bridge = f"ovs-{datapath}", bridge_name(wiring)
     if datapath == "system":
@@ -153,7 +153,7 @@ def database(wiring: Wiring) -> Plan:
                 ),
                 *(f"--unixctl={home}/ovsdb.ctl", "--log-file=/dev/null"),
             ),
-            at=wiring.at,
+            at=wiring.node,
             env=env,
             stop=(SIGTERM, 3.0),
         ),
@@ -180,7 +180,7 @@ def daemon(
                 *(f"--unixctl={_control(wiring)}", f"--pidfile={pidfile(wiring)}"),
                 *("--log-file=/dev/null", "-vconsole:warn"),
             ),
-            at=wiring.at,
+            at=wiring.node,
             env={**_env(wiring), **(env or {})},
             stop=(SIGTERM, 5.0),
         ),

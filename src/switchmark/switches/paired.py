@@ -85,7 +85,7 @@ class PairedSwitch(Switch):
 
     function_kinds = frozenset(PORT_KINDS)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     def accepts(self, wiring: Wiring) -> str | None:

@@ -40,7 +40,7 @@ class KernelRouter(KernelSwitch):
     port_kinds = PORT_KINDS
     resources = frozenset({"switch_cores"})
     counters = COUNTERS
-    own_stack = True
+    private_stack = True
     routes_by_port = True
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -77,7 +77,7 @@ class KernelRouter(KernelSwitch):
                 Run(
                     f"the router's address on {near}",
                     ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
-                    at=wiring.at,
+                    at=wiring.node,
                 ),
                 Run(
                     f"the neighbour behind {near}: no ARP during a trial",
@@ -85,7 +85,7 @@ class KernelRouter(KernelSwitch):
                         *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
                         *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
                     ),
-                    at=wiring.at,
+                    at=wiring.node,
                 ),
             )
         return forwarding + ports + (_rules(wiring) if through_functions(wiring) else ())
@@ -115,12 +115,12 @@ def _rules(wiring: Wiring) -> Plan:
                 Run(
                     f"next after {near} is the neighbour behind {far}",
                     ("ip", "route", "add", *route),
-                    at=wiring.at,
+                    at=wiring.node,
                 ),
                 Run(
                     f"what comes in at {near} goes there, wherever it is sent to",
                     ("ip", "rule", "add", *rule),
-                    at=wiring.at,
+                    at=wiring.node,
                 ),
             )
     return steps

@@ -95,7 +95,7 @@ def _app(port: Port) -> str:
 
 
 def _home(wiring: Wiring) -> str:
-    return f"{wiring.own_dir}/{wiring.prefix}-snabb"
+    return f"{wiring.switch_dir}/{wiring.prefix}-snabb"
 
 
 def _socket(wiring: Wiring, port: Port) -> str:
@@ -151,8 +151,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
         return links.socket_counters(wiring)
     folder = f"{_home(wiring)}/by-name/{wiring.name('sw')}/links"
     names = [f"{folder}/{name}" for name, _, _ in _links(wiring)]
-    read = ("cat", *(f"{name}/{each}.counter" for name in names for each in _COUNTERS))
-    return (Run("counters of the switch's links", read, replace(HOST, host=wiring.at.host)),)
+    read = ("cat", *(f"{name}/{counter}.counter" for name in names for counter in _COUNTERS))
+    return (Run("counters of the switch's links", read, replace(HOST, host=wiring.node.host)),)
 
 
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
@@ -202,7 +202,7 @@ class Snabb(Switch):
             host.run(("rm", "-rf", folder))
         return Version(version)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     def accepts(self, wiring: Wiring) -> str | None:
@@ -230,12 +230,14 @@ class Snabb(Switch):
             *steps,
             Run("a place for what it writes", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
             Write("what the switch is to do", script, _script(wiring).encode()),
-            Spawn("the switch", wiring.name("sw"), argv, at=wiring.at, env=env),
+            Spawn("the switch", wiring.name("sw"), argv, at=wiring.node, env=env),
         )
 
     def settled(self, wiring: Wiring) -> Plan:
         veths = [] if wiring.kind is PortKind.VHOST_USER else wiring.ports
-        here = Check(("test", "-e", f"{_home(wiring)}/linked"), replace(HOST, host=wiring.at.host))
+        here = Check(
+            ("test", "-e", f"{_home(wiring)}/linked"), replace(HOST, host=wiring.node.host)
+        )
         return (
             *links.wait_running(wiring, [links.switch_ifname(wiring, port) for port in veths]),
             Wait("the switch sees the link of every port", here, unless_dead=wiring.name("sw")),

@@ -80,16 +80,16 @@ class Sriov(Switch):
                 "sriov joins functions; at the other end of its wire is whatever the NIC is cabled "
                 "to\n\nhint: --scenario v2v"
             )
-        known = _MODE.fullmatch(wiring.version.mode or "")
-        if known and wiring.kind is PortKind.VF_PCI and not known[3]:
+        mode = _MODE.fullmatch(wiring.version.mode or "")
+        if mode and wiring.kind is PortKind.VF_PCI and not mode[3]:
             return (
-                f"the NIC {known[1]} has no IOMMU: {VFIO} does not leave its virtual functions to "
+                f"the NIC {mode[1]} has no IOMMU: {VFIO} does not leave its virtual functions to "
                 "a program\n\nhint: boot with intel_iommu=on; in a VM of the host file iommu = true"
             )
-        if known and len(wiring.ports) > int(known[2]):
-            pairs = int(known[2]) // 2
+        if mode and len(wiring.ports) > int(mode[2]):
+            pairs = int(mode[2]) // 2
             return (
-                f"the NIC {known[1]} has {known[2]} virtual functions, and {len(wiring.ports)} are "
+                f"the NIC {mode[1]} has {mode[2]} virtual functions, and {len(wiring.ports)} are "
                 f"asked for\n\nhint: --pairs {pairs}"
             )
         return None
@@ -117,8 +117,8 @@ class Sriov(Switch):
         }
 
     def start(self, wiring: Wiring) -> Plan:
-        known = _MODE.fullmatch(wiring.version.mode or "")
-        nic = known[1] if known else "NIC"
+        mode = _MODE.fullmatch(wiring.version.mode or "")
+        nic = mode[1] if mode else "NIC"
         device, count = _device(nic), len(wiring.ports)
         past_kernel = wiring.kind is PortKind.VF_PCI
         steps: Plan = (
@@ -156,11 +156,11 @@ class Sriov(Switch):
                     ),
                 ),
             )
-            if wiring.at.isolated:
+            if wiring.node.isolated:
                 steps += (
                     Run(
                         f"{name} goes to the switch's node",
-                        ("ip", "link", "set", name, "netns", wiring.at.name),
+                        ("ip", "link", "set", name, "netns", wiring.node.name),
                     ),
                 )
             steps += (offloads_off(wiring, name),)
@@ -217,26 +217,26 @@ def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
 def _addresses(host: Host, nic: str) -> str:
     """Return where the virtual functions of a NIC will appear: the address of the first, and the
     stride. Empty without an IOMMU. See SR-IOV 1.1, 3.3.9 and 3.3.10."""
-    told = host.run(("readlink", "-f", _device(nic))).stdout.decode(errors="replace").strip()
-    at = _ADDRESS.fullmatch(told.rpartition("/")[2])
-    if at is None or not host.exists(f"{_device(nic)}/iommu_group"):
+    device = host.run(("readlink", "-f", _device(nic))).stdout.decode(errors="replace").strip()
+    address = _ADDRESS.fullmatch(device.rpartition("/")[2])
+    if address is None or not host.exists(f"{_device(nic)}/iommu_group"):
         return ""
     offset, stride = (
         int(host.read(f"{_device(nic)}/sriov_{name}")) for name in ("offset", "stride")
     )
-    number = (int(at[2], 16) << 8 | int(at[3], 16) << 3 | int(at[4])) + offset
-    return f", from {_written(at[1], number)} by {stride}"
+    number = (int(address[2], 16) << 8 | int(address[3], 16) << 3 | int(address[4])) + offset
+    return f", from {_written(address[1], number)} by {stride}"
 
 
 def _address(wiring: Wiring, number: int) -> str:
     """Return the PCI address of a virtual function, or a placeholder if the NIC is unknown."""
-    known = _MODE.fullmatch(wiring.version.mode or "")
-    if known is None or known[3] is None:
+    mode = _MODE.fullmatch(wiring.version.mode or "")
+    if mode is None or mode[3] is None:
         return f"VF{number}"
-    at = _ADDRESS.fullmatch(known[3])
-    assert at is not None
-    first = int(at[2], 16) << 8 | int(at[3], 16) << 3 | int(at[4])
-    return _written(at[1], first + number * int(known[4]))
+    address = _ADDRESS.fullmatch(mode[3])
+    assert address is not None
+    first = int(address[2], 16) << 8 | int(address[3], 16) << 3 | int(address[4])
+    return _written(address[1], first + number * int(mode[4]))
 
 
 def _written(domain: str, number: int) -> str:

@@ -21,7 +21,7 @@ from switchmark.switches.paired import PairedSwitch, are_neighbours
 
 _HINT = f"compile a program (https://github.com/P4ELTE/t4p4s), then {how_to_name('t4p4s')}"
 _MBUFS = 8192
-_OWN_MB = 16  # per port and per core: 14 and 10 MB measured, with up to ten ports
+_EXTRA_MB = 16  # per port and per core: 14 and 10 MB measured, with up to ten ports
 _QUEUES_PER_CORE = 16  # MAX_RX_QUEUE_PER_LCORE in dpdk_lib_conf.h
 
 
@@ -89,7 +89,7 @@ class T4p4s(PairedSwitch):
             lcores=("--lcores", lcores) if lcores else (),
             mbufs=_MBUFS,
             queues=wiring.queues,
-            own_mb=_OWN_MB * (len(ids) + cores),
+            extra_mb=_EXTRA_MB * (len(ids) + cores),
         )
 
 

@@ -36,9 +36,12 @@ class TcRedirect(RedirectingSwitch):
             why = f"what comes in at {near} goes out at {far}"
             steps += (
                 Run(
-                    f"a program can look at what comes in at {near}", hook, at=wiring.at, undo=undo
+                    f"a program can look at what comes in at {near}",
+                    hook,
+                    at=wiring.node,
+                    undo=undo,
                 ),
-                Run(why, redirect("tc", near, far), at=wiring.at),
+                Run(why, redirect("tc", near, far), at=wiring.node),
             )
         return steps
 

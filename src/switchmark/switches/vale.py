@@ -52,7 +52,7 @@ class Vale(links.KernelSwitch):
     function_kinds = frozenset({PortKind.VETH})
     port_kinds = (PortKind.NETMAP, PortKind.VETH, PortKind.NIC_KERNEL)
     counters = Counting(_counted, _parsed)
-    own_stack = True
+    private_stack = True
     devices = (_DEVICE,)
 
     def probe(self, host: Host) -> Version:
@@ -65,8 +65,8 @@ class Vale(links.KernelSwitch):
         try:
             host.run((self.path,))  # it lists all ports and exits with 1
         except Unavailable as error:
-            told = f"{self.path} is not installed{on_other(host)}"
-            raise Unavailable(told, hint=hint_for(host, how_to_name(self.name))) from error
+            message = f"{self.path} is not installed{on_other(host)}"
+            raise Unavailable(message, hint=hint_for(host, how_to_name(self.name))) from error
         release = kernel_release(host)
         if not host.exists(_BUILD):
             return Version(release)
@@ -99,7 +99,7 @@ class Vale(links.KernelSwitch):
 
     def start(self, wiring: Wiring) -> Plan:
         steps: Plan = (
-            Wait("netmap's device is there", Check(("test", "-c", _DEVICE), at=wiring.at)),
+            Wait("netmap's device is there", Check(("test", "-c", _DEVICE), at=wiring.node)),
         )
         for port in _attached(wiring):
             steps += links.add_port(wiring, port)
@@ -113,7 +113,7 @@ class Vale(links.KernelSwitch):
             Run(
                 f"{name} is a port of the switch",
                 (wiring.program, "-a", name),
-                at=wiring.at,
+                at=wiring.node,
                 undo=(wiring.program, "-d", name),
             )
             for name in (_port_name(wiring, port) for port in _attached(wiring))
@@ -124,7 +124,7 @@ class Vale(links.KernelSwitch):
         return links.wait_running(wiring, near) + tuple(
             Wait(
                 f"the switch has the port {name}",
-                Check((wiring.program, "-l", name), at=wiring.at),
+                Check((wiring.program, "-l", name), at=wiring.node),
             )
             for name in (_port_name(wiring, port) for port in wiring.ports)
         )
@@ -142,12 +142,12 @@ def _attached(wiring: Wiring) -> list[Port]:
 def _port_name(wiring: Wiring, port: Port) -> str:
     """Return the full name of a port, including its switch, in letters, digits and `_`."""
     attached = _is_attached(wiring, port)
-    own = links.switch_ifname(wiring, port) if attached else f"e{port.index}"
+    name = links.switch_ifname(wiring, port) if attached else f"e{port.index}"
     number = ""
     if wiring.semantics is Semantics.PATCH:
         wires = enumerate(_wires(wiring))
         number = next((f"_{index}" for index, wire in wires if port.id in wire), "")
-    return f"vale{re.sub('[^A-Za-z0-9]', '_', wiring.prefix)}{number}:{own}"
+    return f"vale{re.sub('[^A-Za-z0-9]', '_', wiring.prefix)}{number}:{name}"
 
 
 def _wires(wiring: Wiring) -> list[frozenset[str]]:

@@ -70,9 +70,9 @@ def verified(
 ) -> tuple[Verified, Mapping[str, Verified]]:
     """Return the best verification state of a switch, and the kinds of ports with a lower state;
     for the given mode if that was tested separately."""
-    known = verifications().get(name.partition("@")[0], {})
-    apart = {kind: known.get(key_of(kind, mode)) for kind in map(str, kinds)}
-    entries = apart if any(apart.values()) else {kind: known.get(kind) for kind in apart}
-    states = {kind: each.state if each else _LEAST for kind, each in entries.items()}
+    recorded = verifications().get(name.partition("@")[0], {})
+    apart = {kind: recorded.get(key_of(kind, mode)) for kind in map(str, kinds)}
+    entries = apart if any(apart.values()) else {kind: recorded.get(kind) for kind in apart}
+    states = {kind: entry.state if entry else _LEAST for kind, entry in entries.items()}
     best = max(states.values(), key=_ORDER.index, default=_LEAST)
     return best, {kind: state for kind, state in states.items() if state != best}

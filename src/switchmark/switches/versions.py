@@ -27,7 +27,7 @@ from switchmark.plugins import Table
 from switchmark.switches.base import Switch
 from switchmark.switches.verified import verified
 
-_AT = "@"
+_SEPARATOR = "@"
 
 
 class Switches(Table[Switch]):
@@ -35,9 +35,9 @@ class Switches(Table[Switch]):
     of that version. UsageError for a version that is missing on this host."""
 
     def __getitem__(self, name: str) -> Switch:
-        plain, at, version = name.partition(_AT)
+        plain, separator, version = name.partition(_SEPARATOR)
         switch = super().__getitem__(plain)
-        if not at:
+        if not separator:
             return switch
         if refusal := _refusal(switch, version):
             raise refusal
@@ -51,20 +51,20 @@ class Switches(Table[Switch]):
         return isinstance(name, str) and self.why_not(name) is None and _plain(name) in set(self)
 
     def why_not(self, name: str) -> UsageError | Unavailable | None:
-        plain, at, version = name.partition(_AT)
-        if at and plain in self:
+        plain, separator, version = name.partition(_SEPARATOR)
+        if separator and plain in self:
             return _refusal(self[plain], version)
         return super().why_not(name)
 
     @property
     def versions(self) -> tuple[str, ...]:
         """Return the names of all versions in the host file, `NAME@VERSION`."""
-        return tuple(name for name in host_programs() if _AT in name and name in self)
+        return tuple(name for name in host_programs() if _SEPARATOR in name and name in self)
 
 
 def _plain(name: str) -> str:
     """Return the name of a switch without the requested version."""
-    return name.partition(_AT)[0]
+    return name.partition(_SEPARATOR)[0]
 
 
 def probe_asked(switch: Switch, host: Host) -> Version:
@@ -75,7 +75,7 @@ def probe_asked(switch: Switch, host: Host) -> Version:
         version = switch.probe(host)
     except Unavailable as error:
         raise _misnamed(host, switch) or error from error
-    plain, _, asked = switch.name.partition(_AT)
+    plain, _, asked = switch.name.partition(_SEPARATOR)
     if asked and "/" not in asked and not _is_version(asked, version.text):
         raise Unavailable(
             f"{switch.name} was asked for, and {switch.path} is {plain} {version.text}",
@@ -94,7 +94,7 @@ def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
     if not host.exists(switch.path):
         path, setting = f"/path/to/{PurePath(switch.program).name}", _plain(switch.name)
         if is_build(switch):
-            hint = f"--switch {setting}{_AT}{path}"
+            hint = f"--switch {setting}{_SEPARATOR}{path}"
         elif switch.bound_to:
             hint = f'"{switch.name}" = "{path}" in [hosts.{LOCAL}.programs] of {host_file()}'
         else:
@@ -117,7 +117,7 @@ def _on(host: Host, switch: Switch) -> Switch:
     """Return a switch bound to its program on a host: the path that the host file names for that
     host, or the path in the switch's name, searched on that host. Without either, use the program's
     path on this host. Unavailable for a version that only another host has."""
-    _, _, asked = switch.name.partition(_AT)
+    _, _, asked = switch.name.partition(_SEPARATOR)
     named = asked if asked.startswith("/") else named_program(host.name, switch.name)
     if switch.program and named and host.name != LOCAL:
         bound = copy.copy(switch)
@@ -134,17 +134,19 @@ def _on(host: Host, switch: Switch) -> Switch:
 def is_build(switch: Switch) -> bool:
     """Return whether a switch is a build of the user, which its version cannot distinguish from
     other builds."""
-    return _AT + "/" in switch.name
+    return _SEPARATOR + "/" in switch.name
 
 
 def _path(plain: str, version: str) -> str:
     """Return this host's path for a version; empty if only other hosts have it."""
-    return version if version.startswith("/") else host_programs().get(plain + _AT + version, "")
+    if version.startswith("/"):
+        return version
+    return host_programs().get(plain + _SEPARATOR + version, "")
 
 
 def _refusal(switch: Switch, version: str) -> UsageError | None:
     """Return why a switch has no such version; None if it has."""
-    asked = switch.name + _AT + version
+    asked = switch.name + _SEPARATOR + version
     if not switch.program:
         return UsageError(
             f"'{asked}': {switch.name} is no program of its own, so that there is one version of it"
@@ -157,29 +159,31 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
         return UsageError(
             f"'{asked}' names no version: it is a version in the host file, or the path of a "
             "program or its folder, from / on",
-            hint=f"--switch {switch.name}{_AT}$PWD/{version.removeprefix('./')}",
+            hint=f"--switch {switch.name}{_SEPARATOR}$PWD/{version.removeprefix('./')}",
         )
-    everywhere = dict.fromkeys(name for each in host_entries().values() for name in each.programs)
-    known = [name for name in everywhere if name.startswith(switch.name + _AT)]
-    if asked in known:
+    everywhere = dict.fromkeys(name for entry in host_entries().values() for name in entry.programs)
+    versions = [name for name in everywhere if name.startswith(switch.name + _SEPARATOR)]
+    if asked in versions:
         return None
-    if known:
-        why = f"the host file {host_file()} has no '{asked}'\n  it has {', '.join(known)}"
+    if versions:
+        why = f"the host file {host_file()} has no '{asked}'\n  it has {', '.join(versions)}"
     elif host_file().exists():
         why = f"the host file {host_file()} has no '{asked}': it names no version of {switch.name}"
     else:
         why = f"'{asked}': there is no host file {host_file()}, which would say where that is"
     entry = f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there'
-    return UsageError(why, hint=f"{entry}, or --switch {switch.name}{_AT}/path/to/its/program")
+    return UsageError(
+        why, hint=f"{entry}, or --switch {switch.name}{_SEPARATOR}/path/to/its/program"
+    )
 
 
-def _is_version(asked: str, told: str) -> bool:
+def _is_version(asked: str, reported: str) -> bool:
     """Return whether a version matches the requested version or series: 22.11.5 matches 22.11,
     26.10-rc0 matches 26.10."""
-    asked, told = asked.removeprefix("v"), told.removeprefix("v")
-    return re.match(rf"{re.escape(asked)}(?![A-Za-z0-9])", told) is not None
+    asked, reported = asked.removeprefix("v"), reported.removeprefix("v")
+    return re.match(rf"{re.escape(asked)}(?![A-Za-z0-9])", reported) is not None
 
 
-def _number(told: str) -> str:
+def _number(reported: str) -> str:
     """Return the first word of a reported version."""
-    return told.split()[0] if told else ""
+    return reported.split()[0] if reported else ""

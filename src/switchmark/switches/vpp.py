@@ -61,9 +61,9 @@ def _client(program: str) -> str:
     return str(PurePath(program).with_name("vppctl"))
 
 
-def _cli(wiring: Wiring, *words: str) -> tuple[str, ...]:
+def _cli(wiring: Wiring, *arguments: str) -> tuple[str, ...]:
     """Return the command that sends a line to this instance's CLI."""
-    return (_client(wiring.program), "-s", f"{home(wiring)}/cli.sock", *words)
+    return (_client(wiring.program), "-s", f"{home(wiring)}/cli.sock", *arguments)
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
@@ -72,7 +72,7 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     return (
         Run("counters of the switch's ports", _cli(wiring, "show", "interface")),
         Run("what it could not send", _cli(wiring, "show", "errors")),
-        Run("the CPU time that it has used", ("cat", f"/proc/{number(wiring)}/stat"), wiring.at),
+        Run("the CPU time that it has used", ("cat", f"/proc/{number(wiring)}/stat"), wiring.node),
         Run("how often its workers looped", _cli(wiring, "show", "runtime")),
         Run("how often they loop in a second with nothing to do", idle),
         *(links.link_counters(wiring) if _sockets(wiring) else ()),
@@ -149,11 +149,11 @@ def _room_for_main(wiring: Wiring) -> Plan:
     if len(wiring.cores) < 2:
         return ()
     cpu = main_core(wiring)
-    told = (
+    message = (
         f"vpp's main thread must be on another CPU than its {len(wiring.cores)} workers, and there"
         f" is no CPU {cpu}: --switch-cores {len(wiring.cores) - 1}"
     )
-    check = ("sh", "-c", 'test -e "$0" || { echo "$1" >&2; exit 1; }', f"{_CPUS}/cpu{cpu}", told)
+    check = ("sh", "-c", 'test -e "$0" || { echo "$1" >&2; exit 1; }', f"{_CPUS}/cpu{cpu}", message)
     return (Run("a CPU for its main thread", check),)
 
 
@@ -190,7 +190,7 @@ class Vpp(Switch):
         require_programs(host, {_client(self.path): "vpp"})
         return Version(version)
 
-    def own_core(self, mode: str | None) -> bool:
+    def dedicated_core(self, mode: str | None) -> bool:
         return True
 
     @property
@@ -220,7 +220,7 @@ class Vpp(Switch):
         api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
         pid = ("cat", f"{folder}/vpp.pid")
         typed = script(wiring, wiring.given or self.endpoints(wiring))
-        who = f"the function at {wiring.at.name}" if wiring.given else "the switch"
+        who = f"the function at {wiring.node.name}" if wiring.given else "the switch"
         made = tuple(step for port in _sockets(wiring) for step in links.add_port(wiring, port))
         megabytes = -(-(wiring.tuning.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
         made += wiring.memory.reserve(f"hugepages for {who}'s buffers", megabytes)
@@ -229,16 +229,16 @@ class Vpp(Switch):
             *made,
             Run(f"a place for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
             *_no_sockets(wiring),
-            Run("no memory of its API of before", api, at=wiring.at, undo=api),
+            Run("no memory of its API of before", api, at=wiring.node, undo=api),
             Write("its configuration", f"{folder}/startup.conf", startup(wiring).encode()),
             Write("what is typed then", f"{folder}/ports.cli", typed.encode()),
-            Spawn(who, name, started, at=wiring.at),
+            Spawn(who, name, started, at=wiring.node),
             Wait(f"{who} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
-            Run(f"the number of {who}'s process", pid, at=wiring.at, save=f"{name}-pid"),
+            Run(f"the number of {who}'s process", pid, at=wiring.node, save=f"{name}-pid"),
             Run(
                 "its main thread keeps off the workers' CPUs",
                 ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), number(wiring)),
-                at=wiring.at,
+                at=wiring.node,
                 ok=(0, 1),
             ),
             Run("its ports and rules", _cli(wiring, "exec", f"{folder}/ports.cli")),
@@ -252,7 +252,7 @@ class Vpp(Switch):
     def settled(self, wiring: Wiring) -> Plan:
         return tuple(
             Wait(
-                f"{wiring.at.name if wiring.given else 'the switch'} sees the link of port"
+                f"{wiring.node.name if wiring.given else 'the switch'} sees the link of port"
                 f" {port.index}",
                 Check(
                     _cli(wiring, "show", "hardware-interfaces"),

@@ -18,7 +18,7 @@ _RING = 1024
 
 def home(wiring: Wiring) -> str:
     """Return the folder of the instance."""
-    return f"{wiring.own_dir}/{wiring.prefix}-vpp"
+    return f"{wiring.switch_dir}/{wiring.prefix}-vpp"
 
 
 def process(wiring: Wiring) -> str:
@@ -60,7 +60,7 @@ def interface(wiring: Wiring, port: Port) -> str:
 def _vhost_number(wiring: Wiring, port: Port) -> int:
     """Return the number of a port among the vhost-user ports. vpp numbers new ports in order, and
     `renumber` to a port's current number makes it lose its name."""
-    vhosts = [each for each in wiring.ports if kind_of(wiring, each) is PortKind.VHOST_USER]
+    vhosts = [port for port in wiring.ports if kind_of(wiring, port) is PortKind.VHOST_USER]
     return vhosts.index(port)
 
 

@@ -55,7 +55,7 @@ class Vxlan(links.KernelSwitch):
     port_kinds = links.PORT_KINDS
     resources = frozenset({"switch_cores", "copies"})
     counters = links.COUNTERS
-    own_stack = True
+    private_stack = True
 
     def probe(self, host: Host) -> Version:
         bridge = ("ip", "link", "add", "sm-br", "type", "bridge")
@@ -80,9 +80,9 @@ class Vxlan(links.KernelSwitch):
             undo = links.removal(wiring, end)
             steps += (
                 *add_bridge(wiring, bridge),
-                Run(f"the tunnel's end at {bridge}", make, at=wiring.at, undo=undo),
+                Run(f"the tunnel's end at {bridge}", make, at=wiring.node, undo=undo),
                 links.offloads_off(wiring, end),
-                Run(f"what {end} is given goes to the other side", send, at=wiring.at),
+                Run(f"what {end} is given goes to the other side", send, at=wiring.node),
                 add_bridge_port(wiring, bridge, end),
             )
         for port in wiring.ports:
@@ -92,7 +92,7 @@ class Vxlan(links.KernelSwitch):
             steps += (add_bridge_port(wiring, bridge, near, nic=bool(port.nic)),)
         bridges = [wiring.name(f"br{side}") for side in _SIDES]
         return steps + tuple(
-            Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.at)
+            Run(f"{bridge} up", ("ip", "link", "set", bridge, "up"), at=wiring.node)
             for bridge in bridges
         )
 
@@ -119,23 +119,23 @@ def _underlay(wiring: Wiring) -> Plan:
     )
     for side, end in enumerate(ends):
         here, there = _address(side), _address(1 - side)
-        known = ("lladdr", macs[1 - side], "dev", end, "nud", "permanent")
+        entry = ("lladdr", macs[1 - side], "dev", end, "nud", "permanent")
         steps += (
             Run(
                 f"the tunnel's address on {end}",
                 ("ip", "address", "add", f"{here}/32", "dev", end),
-                at=wiring.at,
+                at=wiring.node,
             ),
-            Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.at),
+            Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.node),
             Run(
                 f"the other side is behind {end}",
                 ("ip", "route", "add", f"{there}/32", "dev", end),
-                at=wiring.at,
+                at=wiring.node,
             ),
             Run(
                 f"{there} is known: no ARP during a trial",
-                ("ip", "neighbour", "replace", there, *known),
-                at=wiring.at,
+                ("ip", "neighbour", "replace", there, *entry),
+                at=wiring.node,
             ),
         )
     return steps

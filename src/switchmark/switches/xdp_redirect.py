@@ -33,7 +33,7 @@ class XdpRedirect(RedirectingSwitch):
         for port, near, far in wires(wiring):
             why = f"what the driver of {near} receives goes out at {far}"
             undo = ("ip", "link", "set", "dev", near, "xdpdrv", "off") if port.nic else None
-            steps += (Run(why, redirect("xdp", near, far), at=wiring.at, undo=undo),)
+            steps += (Run(why, redirect("xdp", near, far), at=wiring.node, undo=undo),)
         return steps
 
 
