@@ -52,7 +52,7 @@ def test_what_a_kernel_lacks_is_found_by_trying_it(pasted: ModuleType) -> None:
     pasted.__dict__["redirection"] = lambda near, far: tuple(
         "nosuchclassifier" if word == "u32" else word for word in made(near, far)
     )
-    with pytest.raises(Unavailable, match="cannot do what this switch is made of"):
+    with pytest.raises(Unavailable, match="lacks something that this switch needs"):
         pasted.SWITCH.probe(LocalHost())
 
 

@@ -211,7 +211,9 @@ def test_open_vswitch_of_the_host_is_left_alone(measure: Measure) -> None:
     host = LocalHost()
     assert host.run(("ip", "tuntap", "add", "ovs-netdev", "mode", "tap")).status == 0
     try:
-        with pytest.raises(AssertionError, match="(?s)unless another has it: .*File exists"):
+        with pytest.raises(
+            AssertionError, match="(?s)unless another interface has it: .*File exists"
+        ):
             measure(switch="ovs", switch_environment="host")
     finally:
         assert host.run(("ip", "link", "del", "ovs-netdev")).status == 0

@@ -145,7 +145,7 @@ def test_a_user_measures_what_needs_no_root_and_is_told_what_the_rest_needs(
         "ovs": ("ok", "mmap"),
         "ovs-dpdk": ("refused", "dpdk"),
     }, done.stderr
-    assert "engine dpdk needs root itself, not that of a user namespace" in done.stdout
+    assert "engine dpdk needs real root, not root in a user namespace" in done.stdout
     assert "engines (--engine auto): mmap for linux-bridge, ovs; dpdk for ovs-dpdk" in done.stderr
 
 

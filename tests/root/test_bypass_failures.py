@@ -330,7 +330,7 @@ def test_a_traffic_process_that_is_killed_fails_its_test(
     assert run.returncode == 1, errors
     record = json.loads(output)
     assert record["status"] == "failed"
-    assert record["error"] == f"the traffic program of {part} was ended by signal 9"
+    assert record["error"] == f"the traffic program of {part} was killed by signal 9"
 
 
 @pytest.mark.parametrize("switch", ["ovs-dpdk", "vpp", "bess", "snabb", "fastclick", "t4p4s"])

@@ -174,7 +174,7 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
     assert run.returncode == 1, errors
     first, second = [json.loads(line) for line in output.splitlines()]
     assert first["status"] == "failed"
-    assert "was ended by signal 11" in first["error"]
+    assert "was killed by signal 11" in first["error"]
     assert second["status"] == "ok"
 
 

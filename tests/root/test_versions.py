@@ -136,7 +136,7 @@ def test_a_program_of_another_version_is_refused_with_both(
     assert done.returncode == 3, done.stderr
     (record,) = records(done)
     assert record["status"] == "refused"
-    told = f"testpmd@1.2 was asked for, and {usual} is testpmd {version_of(usual)}"
+    told = f"{usual} is testpmd {version_of(usual)}, not testpmd@1.2"
     assert told in record["error"]
     listed = switchmark("list", "switches", "--host-file", str(host_file)).stdout
     assert "✗ testpmd@1.2" in listed

@@ -278,9 +278,9 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
 @pytest.mark.parametrize(
     ("axes", "reason"),
     [
-        ({"switch": "macvlan"}, "cannot tell the two ports of a function apart"),
+        ({"switch": "macvlan"}, "cannot distinguish the two ports of a function"),
         ({"switch": "ip-forward", "function": "linux-bridge"}, "would not be for the router"),
-        ({"switch": "ip-forward", "chains": 2}, "ip-forward has one rule for a port"),
+        ({"switch": "ip-forward", "chains": 2}, "ip-forward has one rule per port"),
         ({"switch": "ip-forward", "chain": 2, "function": "l2fwd"}, "is a router, and function"),
         ({"function": "linux-bridge"}, "would learn one MAC at several ports"),
         (
@@ -306,8 +306,8 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ),
         ({"scenario": "v2v", **OF_MACS}, "no functions that forward: --function-semantics"),
         ({"switch": "direct", "chains": 2}, "direct is a cable"),
-        ({"switch": "tc-redirect", "chains": 2}, "port a0 can send to one other port only, not to"),
-        ({"switch": "xdp-redirect", "chains": 2}, "xdp-redirect is a wire"),
+        ({"switch": "tc-redirect", "chains": 2}, "port a0 can send to one other port, not to"),
+        ({"switch": "xdp-redirect", "chains": 2}, "xdp-redirect connects ports in pairs"),
         (
             {"switch": "testpmd", "engine": "dpdk", "chains": 2},
             "forwards between the ports 2i and 2i+1",
@@ -322,8 +322,11 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"chains": 2, "flows": 2, "flows_by": "mac"}, "cannot differ in it too"),
         ({"chains": 2, "dimension": "latency", "rate": "1k"}, "follows one chain"),
         ({"switch": "ovs", "function": "pcap-bridge", "engine": "udp", "chains": 2}, "source MACs"),
-        ({"scenario": "p2v", "chain": 2, "chains": 2}, "in scenario p2v each ends in a function"),
-        ({"scenario": "p2v", "chain": 2, "copies": 2}, "copies reach functions that receive"),
+        (
+            {"scenario": "p2v", "chain": 2, "chains": 2},
+            "in scenario p2v every chain ends in a separate",
+        ),
+        ({"scenario": "p2v", "chain": 2, "copies": 2}, "copies reach receivers"),
         ({"scenario": "p2v", "chain": 2, "function": "linux-bridge"}, "one MAC at several ports"),
         ({"scenario": "p2v", "function": "l2fwd"}, "or p2v with --chain 2"),
         ({"scenario": "v2v", "function": "l2fwd"}, "no functions that forward: --function"),

@@ -234,7 +234,7 @@ def test_only_pairs_are_accepted(switch: Switch) -> None:
     assert "3 ports are not pairs" in str(switch.accepts(wiring(3)))
     crossed = wiring(4)
     crossed = replace(crossed, flows=(replace(crossed.flows[0], sink="f2"),))
-    assert "cannot join port 0 (f0) to port 2 (f2)" in str(switch.accepts(crossed))
+    assert "cannot connect port 0 (f0) to port 2 (f2)" in str(switch.accepts(crossed))
     assert "at most 3" in str(switch.accepts(wiring(34)))
 
 
@@ -259,7 +259,7 @@ def test_dpdk_numbers_nics_by_their_addresses_before_virtual_ports() -> None:
     assert [question.rpartition(",")[2] for question in counters.argv[3:]] == list("3120")
     assert "--portlist=3,1,2,0" in eal_and_own(testpmd.SWITCH, w)[1]
     assert "--portmap (3,1),(2,0)" in eal_and_own(l2fwd.SWITCH, w)[1]
-    assert "next to each other" in str(basicfwd.SWITCH.accepts(w))
+    assert "neighbours" in str(basicfwd.SWITCH.accepts(w))
     options, _ = eal_and_own(basicfwd.SWITCH, w)
     assert "-a 0000:10:00.0 -a 10000:01:00.0 -a 0000:03:00.1 " in options
     assert "--no-pci" not in options
@@ -275,7 +275,7 @@ def test_l2fwd_says_how_many_cores_its_ports_need() -> None:
 
 def test_testpmd_refuses_more_rings_than_it_can_print() -> None:
     assert testpmd.SWITCH.accepts(wiring(8, queues=16)) is None
-    assert "128 pairs of queues" in str(testpmd.SWITCH.accepts(wiring(10, queues=16)))
+    assert "128 queue pairs" in str(testpmd.SWITCH.accepts(wiring(10, queues=16)))
 
 
 # --- counters --------------------------------------------------------------------------------

@@ -83,8 +83,8 @@ def test_what_ipvlan_cannot_tell_apart_is_refused() -> None:
     def why(**axes: object) -> str:
         return " ".join(map(str, check(Test.model_validate({"switch": "ipvlan", **axes}))))
 
-    assert "past the IP stack it has none" in why(engine="raw-mmsg")
-    assert "cannot join two physical ports" in why(engine="udp", scenario="p2p")
+    assert "without the IP stack, a function has none" in why(engine="raw-mmsg")
+    assert "cannot connect two physical ports" in why(engine="udp", scenario="p2p")
     assert why(engine="udp", scenario="p2v") == why(engine="udp-mmsg") == ""
 
 
@@ -116,9 +116,19 @@ def test_why_nothing_was_tried_is_kept_in_everybodys_words(tool: ModuleType) -> 
 @pytest.mark.parametrize(
     ("user", "said", "words", "hint"),
     [
-        (1000, b"cannot load: Operation not permitted", "needs root itself", "run it with sudo"),
-        (1000, b"Error: Unknown device type.", "the kernel 6.1.0-9 cannot do", "switchmark doctor"),
-        (0, b"cannot load: Operation not permitted", "the kernel 6.1.0-9 cannot do", "switchmark"),
+        (1000, b"cannot load: Operation not permitted", "needs real root", "run it with sudo"),
+        (
+            1000,
+            b"Error: Unknown device type.",
+            "the kernel 6.1.0-9 lacks something",
+            "switchmark doctor",
+        ),
+        (
+            0,
+            b"cannot load: Operation not permitted",
+            "the kernel 6.1.0-9 lacks something",
+            "switchmark",
+        ),
     ],
 )
 def test_what_a_user_may_not_do_is_not_missing_in_the_kernel(

@@ -131,7 +131,7 @@ def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:
     fan = replace(fan, flows=(*fan.flows, replace(fan.flows[0], sink="f2")))
     refused = SWITCH.accepts(fan)
     assert refused is not None
-    assert "snabb joins one port to one other: port f0 sends to 2" in refused
+    assert "snabb connects ports in pairs: port f0 sends to 2" in refused
     assert refused.endswith("hint: --semantics learning")
     assert SWITCH.accepts(replace(fan, semantics=Semantics.LEARNING)) is None
     assert SWITCH.accepts(wiring(4)) is None
@@ -165,7 +165,7 @@ def test_what_the_bridge_had_no_room_for_is_lost_where_it_came_in() -> None:
 
 @given(st.binary().filter(lambda output: len(output) != 48))
 def test_counters_of_another_length_are_garbled(output: bytes) -> None:
-    with pytest.raises(ValueError, match="are not 2 links'"):
+    with pytest.raises(ValueError, match="the counters of 2 links"):
         SWITCH.counters.parse(wiring(), (output,))
 
 

@@ -60,7 +60,7 @@ def test_a_host_without_such_a_nic_or_with_one_in_use_is_refused() -> None:
     with pytest.raises(Unavailable, match="no NIC of local has virtual functions") as none:
         SRIOV.probe(host())
     assert "igb" in (none.value.hint or "")
-    with pytest.raises(Unavailable, match="somebody uses the virtual functions of pf0"):
+    with pytest.raises(Unavailable, match="the virtual functions of pf0 are in use"):
         SRIOV.probe(host(nic("pf0", used=1)))
     used = json.dumps([{"addr_info": [{"scope": "global", "local": "192.0.2.1"}]}]).encode()
     with pytest.raises(Unavailable, match=r"pf0 is in use: it has the address 192\.0\.2\.1"):
@@ -77,7 +77,7 @@ def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
     layout = resolve(Test(switch="sriov", pairs=4), prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
     refusal = SRIOV.accepts(layout.wiring)
     assert refusal is not None
-    assert "pf0 has 7 virtual functions, and 8 are asked for" in refusal
+    assert "pf0 has 7 virtual functions; the test needs 8" in refusal
     assert "--pairs 3" in refusal
 
 
@@ -133,4 +133,4 @@ def test_a_driver_of_devices_is_refused_where_ports_are_the_kernels() -> None:
     (refusal,) = check(test)
     assert "its ports are of kind vf" in str(refusal)
     there = test.model_copy(update={"port": "vf-pci", "environment": "docker"})
-    assert any("no container is given" in str(each) for each in check(there))
+    assert any("containers get no PCI devices" in str(each) for each in check(there))

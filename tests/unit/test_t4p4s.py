@@ -47,7 +47,7 @@ def test_a_core_sends_by_a_queue_of_its_own_to_a_function() -> None:
 
 def test_more_queues_than_its_cores_can_poll_are_refused() -> None:
     assert SWITCH.accepts(wiring(16)) is None
-    assert "at most 16 queues on a core, not 1 of each of 18" in str(SWITCH.accepts(wiring(18)))
+    assert "at most 16 queues per core: 1 at each of 18" in str(SWITCH.accepts(wiring(18)))
     assert SWITCH.accepts(wiring(16, cores=(1, 2), queues=2)) is None
     assert SWITCH.accepts(wiring(18, cores=(1, 2), queues=2)) is not None
 

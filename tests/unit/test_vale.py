@@ -60,7 +60,7 @@ def attached(layout: Path) -> list[tuple[tuple[str, ...], tuple[str, ...] | None
 
 
 def test_an_engine_that_was_not_built_says_what_it_takes() -> None:
-    with pytest.raises(Unavailable, match=r"net/netmap_user\.h was not there") as error:
+    with pytest.raises(Unavailable, match=r"net/netmap_user\.h was missing") as error:
         NETMAP.probe(RecordingHost(listing("null"), files=DEVICE))
     assert "SWITCHMARK_NETMAP=" in (error.value.hint or "")
     with pytest.raises(Unavailable, match="there is no /dev/netmap"):
@@ -133,7 +133,7 @@ def test_as_wires_each_way_has_a_switch_of_its_own() -> None:
     names = [port["options"]["port"].partition(":")[0] for port in opened(layout)]
     assert names == [f"valesm0_{number}" for number in (0, 0, 1, 1, 2, 2)]
     test = Test(switch="vale", engine="netmap", scenario="loopback", chain=8)
-    assert any("9 wires take one each" in str(each) for each in check(test))
+    assert any("9 wires need one each" in str(each) for each in check(test))
     learning = test.model_copy(update={"semantics": "learning", "function_semantics": "mac"})
     assert check(learning) == []
 
@@ -158,7 +158,7 @@ def test_a_container_has_the_device_and_interfaces_alone() -> None:
     assert "/dev/netmap" in switch_needs(layout, layout.switches[0]).devices
     test = Test(switch="vale", engine="netmap", scenario="v2v", environment="docker", port="netmap")
     refused = " ".join(map(str, check(test)))
-    assert "unseen in a container" in refused
+    assert "a container cannot open it" in refused
 
 
 def test_a_machine_is_refused_with_the_reason() -> None:

@@ -258,7 +258,8 @@ def test_a_namesake_on_path_is_named_by_its_path(
     with pytest.raises(Unavailable) as refused:
         probe_asked(SWITCHES[plain], LocalHost())
     assert refused.value.message.startswith(f"{namesake} ")
-    assert "does not tell its version" in refused.value.message
+    how = "is not FastClick" if plain == "fastclick" else "does not tell its version"
+    assert how in refused.value.message
 
 
 class Lacking(RecordingHost):
@@ -300,7 +301,7 @@ KERNEL = sorted(set(SWITCHES) - set(PROGRAMS))
 @pytest.mark.parametrize("plain", KERNEL)
 def test_what_is_no_program_has_no_versions(plain: str) -> None:
     (refusal, *_) = check(Test(switch=f"{plain}@6.1"))
-    assert refusal.why.startswith(f"'{plain}@6.1': {plain} is no program of its own")
+    assert refusal.why.startswith(f"'{plain}@6.1': {plain} is not a separate program")
     assert refusal.hint == f"--switch {plain}"
 
 
@@ -350,10 +351,8 @@ def test_a_version_that_is_another_is_refused_with_both(host_file: Path) -> None
     assert probe_asked(SWITCHES["testpmd@22.11"], Dpdk()).text == "22.11.5"
     with pytest.raises(Unavailable) as refused:
         probe_asked(SWITCHES["testpmd@23.11"], Dpdk())
-    assert refused.value.message == (
-        "testpmd@23.11 was asked for, and /opt/dpdk-23/pmd is testpmd 24.03.0"
-    )
-    assert refused.value.hint == f'name what it is in {host_file}: "testpmd@24.03.0"'
+    assert refused.value.message == ("/opt/dpdk-23/pmd is testpmd 24.03.0, not testpmd@23.11")
+    assert refused.value.hint == f'enter its real version in {host_file}: "testpmd@24.03.0"'
 
 
 @pytest.mark.parametrize("plain", ["ovs", "testpmd", "snabb", "bess"])
@@ -395,7 +394,7 @@ def test_a_host_file_that_is_not_there_is_named_as_that(
     monkeypatch.delenv("SWITCHMARK_HOST_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     (refusal,) = check(Test(switch="vpp@24.06"))
-    told = "'vpp@24.06': there is no host file /nowhere/switchmark/host.toml"
+    told = "'vpp@24.06': the host file /nowhere/switchmark/host.toml"
     assert refusal.why.startswith(told)
     assert refusal.hint is not None
     assert refusal.hint.endswith("or --switch vpp@/path/to/its/program")
@@ -420,7 +419,7 @@ def test_a_version_is_one_of_its_series(host_file: Path, asked: str, fits: bool)
     if fits:
         assert probe_asked(SWITCHES[f"testpmd@{asked}"], Dpdk()).text == "22.11.5"
     else:
-        with pytest.raises(Unavailable, match="was asked for"):
+        with pytest.raises(Unavailable, match=", not testpmd@"):
             probe_asked(SWITCHES[f"testpmd@{asked}"], Dpdk())
 
 

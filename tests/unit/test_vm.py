@@ -34,7 +34,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_its_guest_it_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="the guest of environment vm is not made") as error:
+    with pytest.raises(Unavailable, match="the guest of environment vm was not built") as error:
         vm.ENVIRONMENT.probe(RecordingHost(QEMU))
     assert error.value.hint == "make setup PARTS=vm"
 
@@ -92,7 +92,7 @@ def test_a_kernel_and_an_initramfs_can_be_named() -> None:
     assert words[words.index("-kernel") + 1] == "/a b/vmlinuz"
     assert words[words.index("-initrd") + 1] == "/x/initrd"
     for wrong in ("disk.qcow2", "/vmlinuz:", ":/initrd"):
-        with pytest.raises(UsageError, match="is KERNEL:INITRAMFS, not") as error:
+        with pytest.raises(UsageError, match="must be KERNEL:INITRAMFS, not") as error:
             machine(None, image=wrong)
         assert "--image KERNEL:" in (error.value.hint or "")
 

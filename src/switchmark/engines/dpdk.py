@@ -146,7 +146,7 @@ def _vhost_user(wiring: Wiring, endpoint: Endpoint, index: int, driver: str) -> 
 def _check(driver: str, usable: Sequence[str], endpoint: Endpoint) -> None:
     if driver not in ("auto", *usable, *pci.DRIVERS):
         raise UsageError(
-            f"driver {driver} does not open a port of kind {endpoint.kind}",
+            f"driver {driver} cannot open a port of kind {endpoint.kind}",
             hint=f"--driver {','.join(('auto', *usable))}",
         )
 

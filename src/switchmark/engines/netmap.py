@@ -36,8 +36,8 @@ class Netmap(Engine):
             if "no engine" not in missing.message:
                 raise
             raise Unavailable(
-                "this build of switchmark-traffic has no engine netmap: net/netmap_user.h was not "
-                "there when it was built",
+                "this build of switchmark-traffic has no engine netmap: net/netmap_user.h "
+                "was missing when it was built",
                 hint="SWITCHMARK_NETMAP=/path/to/netmap make setup, with netmap's source",
             ) from missing
         if not host.exists(_DEVICE):

@@ -7,7 +7,7 @@ from switchmark.model.topology import PortKind
 
 ENGINE = Engine(
     name="null",
-    summary="no I/O: shows what the program itself costs",
+    summary="no I/O: shows the cost of the program itself",
     port_kinds=frozenset({PortKind.NULL}),
     resources=frozenset({"function_cores"}),
 )

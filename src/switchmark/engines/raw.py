@@ -6,6 +6,6 @@ from switchmark.engines.base import Engine
 
 ENGINE = Engine(
     name="raw",
-    summary="AF_PACKET, a system call a frame",
+    summary="AF_PACKET, one system call per frame",
     resources=frozenset({"function_cores"}),
 )

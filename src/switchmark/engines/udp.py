@@ -6,7 +6,7 @@ from switchmark.engines.base import Engine
 
 ENGINE = Engine(
     name="udp",
-    summary="UDP sockets, a system call a datagram",
+    summary="UDP sockets, one system call per datagram",
     needs_ip=True,
     vlan=False,
     flows_by=frozenset({"port"}),

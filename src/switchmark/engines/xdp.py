@@ -21,8 +21,8 @@ class Xdp(Engine):
         version = Engine.probe(self, host)
         if b"\nXDP " not in host.read(_PROTOCOLS):
             raise Unavailable(
-                f"the kernel of {host.name} has no AF_XDP: {_PROTOCOLS} does not name XDP",
-                hint="a kernel with CONFIG_XDP_SOCKETS, or --engine mmap",
+                f"the kernel of {host.name} has no AF_XDP: {_PROTOCOLS} does not list XDP",
+                hint="use a kernel with CONFIG_XDP_SOCKETS, or --engine mmap",
             )
         return version
 

@@ -73,9 +73,9 @@ class Environment(ABC):
 
     without: Mapping[PortKind, str] = MappingProxyType(
         {
-            PortKind.NETMAP: "a port of netmap is in the network of the switch, unseen in a "
-            "container",
-            PortKind.VF_PCI: "no container is given a device past the kernel",
+            PortKind.NETMAP: "a netmap port is in the switch's network namespace, where a "
+            "container cannot open it",
+            PortKind.VF_PCI: "containers get no PCI devices for kernel bypass",
         }
     )
     """The reasons for missing kinds of ports that need an explanation."""

@@ -191,7 +191,7 @@ def root_of(node: Node) -> Plan:
     root = root_folder(node)
     return (
         Run(
-            "the root of containers: folders to mount on",
+            "the root of containers: mount points",
             ("mkdir", "-p", *(f"{root}/{name}" for name in _FOLDERS)),
             undo=("rm", "-rf", "--one-file-system", root),
         ),
@@ -253,7 +253,7 @@ def version_of(host: Host, argv: tuple[str, ...], name: str) -> str:
     text, *_ = probe_version(host, argv, r"^\s*(.*\S)", hint=f"make setup PARTS={name}")
     if privileges() != "root":
         raise Unavailable(
-            "containers need root itself, not that of a user namespace", hint="run it with sudo"
+            "containers need real root, not root in a user namespace", hint="run it with sudo"
         )
     return text
 

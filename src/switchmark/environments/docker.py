@@ -61,8 +61,8 @@ class Docker(OfClient):
         if answer.status == 0 and answer.stdout.strip():
             if not address.startswith("unix://"):
                 raise Unavailable(
-                    f"DOCKER_HOST names a daemon elsewhere, {address}: its containers cannot be "
-                    "joined to a switch here",
+                    f"DOCKER_HOST names a daemon on another host, {address}: its containers "
+                    "cannot be connected to a switch here",
                     hint="unset DOCKER_HOST",
                 )
             return Version(text, mode=f"daemon at {address}, {groups}", verified="verified")
@@ -90,8 +90,8 @@ class Docker(OfClient):
         private = users is None
         if private and needs.image is not None and needs.mode is not None:
             raise Unavailable(
-                f"no docker daemon runs here that could have the image {needs.image}",
-                hint="start yours (systemctl start docker), or name it with DOCKER_HOST",
+                f"the image {needs.image} is not available: no docker daemon is running here",
+                hint="start the daemon (systemctl start docker), or name it with DOCKER_HOST",
             )
         empty = needs.image is None
         return (
@@ -130,7 +130,7 @@ def _image_name(node: Node) -> str:
 def _users_daemon(node: Node, path: str) -> Plan:
     return (
         Run(
-            "the user's docker daemon, by the name that a daemon of ours would have",
+            "the socket of the user's docker daemon",
             ("ln", "-sfn", path, _socket(node)),
             undo=("rm", "-f", _socket(node)),
         ),
@@ -143,7 +143,7 @@ def _private_daemon(node: Node) -> Plan:
     home, place, name = f"{node.run_dir}/docker", _place(node), f"{prefix_of(node)}-dockerd"
     within = ("nsenter", f"--mount=/proc/${{{place}}}/ns/mnt")
     return (
-        Run("a place for docker", ("mkdir", "-p", f"{home}/tmp"), undo=("rm", "-rf", home)),
+        Run("a folder for docker", ("mkdir", "-p", f"{home}/tmp"), undo=("rm", "-rf", home)),
         Spawn(
             "namespaces that end with one process",
             place,
@@ -168,7 +168,7 @@ def _private_daemon(node: Node) -> Plan:
         ),
         *_private_folders(node.run_dir, home, within),
         Spawn(
-            "a docker daemon of the run's own",
+            "the run's private docker daemon",
             name,
             (
                 *(*within, f"--net=/proc/${{{place}}}/ns/net"),
@@ -200,7 +200,7 @@ def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
     layers = {folder: f"{home}{folder}" for folder in _LAYERED}
     return (
         Run(
-            "folders that the daemon cannot be told of",
+            "folders that no option of the daemon moves",
             (
                 "mkdir",
                 "-p",
@@ -210,7 +210,7 @@ def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
         ),
         *(
             Run(
-                f"what the daemon writes into {folder} stays in the run's folder",
+                f"the daemon's writes to {folder} stay in the run's folder",
                 (
                     *(*within, "mount", "-t", "overlay", "overlay", "-o"),
                     f"lowerdir={folder},upperdir={layer}-upper,workdir={layer}-work",
@@ -219,9 +219,9 @@ def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
             )
             for folder, layer in layers.items()
         ),
-        Run(f"{seen} in a /run of its own", (*within, "mount", "--bind", seen, run)),
+        Run(f"{seen} in a private /run", (*within, "mount", "--bind", seen, run)),
         Run(
-            "the daemon has a /run of its own", (*within, "mount", "--rbind", f"{home}/run", "/run")
+            "the daemon sees the private /run", (*within, "mount", "--rbind", f"{home}/run", "/run")
         ),
     )
 
@@ -237,7 +237,7 @@ def _image(node: Node, needs: Needs, *, kept: bool) -> Plan:
     return (
         Run("the root as an archive", ("tar", "-C", root, "-cf", f"{root}.tar", ".")),
         Run(
-            "an image of it",
+            "an image of the archive",
             (*_docker(node), "import", f"{root}.tar", name),
             undo=None if kept else (*_docker(node), "rmi", "--force", name),
             timeout_s=30.0,
@@ -253,7 +253,7 @@ def _named_network(node: Node, private: bool) -> Plan:
         save=pid,
     )
     undo = ("ip", "netns", "del", node.name)
-    why = f"its network stack is known as {node.name}"
+    why = f"its network namespace is named {node.name}"
     if not private:
         return (inspected, Run(why, ("ip", "netns", "attach", node.name, f"${{{pid}}}"), undo=undo))
     # The PID is from the daemon's PID namespace.
@@ -264,8 +264,8 @@ def _named_network(node: Node, private: bool) -> Plan:
         # `ip` also turns its folder into a separate mount. If that happened later, for another
         # namespace, the recursive bind would mount this namespace twice, and it would never
         # disappear.
-        Run("a place for a network stack", ("ip", "netns", "add", node.name), undo=undo),
-        Run("the one that it was made with goes", ("umount", "--lazy", place)),
+        Run("a mount point for a network namespace", ("ip", "netns", "add", node.name), undo=undo),
+        Run("its initial namespace is removed", ("umount", "--lazy", place)),
         Run(why, ("mount", "--bind", path, place)),
     )
 

@@ -35,7 +35,7 @@ class HostEnvironment(Environment):
             if name and a.source.environment != "host":
                 steps.append(
                     Run(
-                        f"{name} goes to the host",
+                        f"move {name} to the host",
                         ("ip", "link", "set", name, "netns", "1"),
                         at=a.source,
                     )

@@ -27,7 +27,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
         hop = peer.via or peer.ip
         steps.append(
             Run(
-                f"{hop} is known: no ARP during a trial",
+                f"a neighbour entry for {hop}: no ARP during a trial",
                 (
                     *("ip", "neighbour", "replace", hop, "lladdr", peer.mac),
                     *("dev", name, "nud", "permanent"),
@@ -39,7 +39,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
         if peer.via:
             steps.append(
                 Run(
-                    f"the way to {peer.ip}",
+                    f"the route to {peer.ip}",
                     ("ip", "route", "replace", f"{peer.ip}/32", "via", peer.via, "dev", name),
                     at=node,
                     about=node.name,

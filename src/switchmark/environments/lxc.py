@@ -50,17 +50,17 @@ class Lxc(Container):
     def create(self, node: Node, needs: Needs) -> Plan:
         if needs.image and set(":,") & set(needs.image):
             raise UsageError(
-                f"the root {needs.image} has a colon or a comma in its name, which separate what "
-                "lxc and overlay are told",
-                hint="name it by a symbolic link",
+                f"the path of the root {needs.image} contains a colon or a comma, which lxc "
+                "and overlay use as separators",
+                hint="use a symbolic link to it",
             )
         path = f"{node.run_dir}/{node.name}.conf"
         return (
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *(root_of(node) if needs.image is None else _layer(node, needs.image)),
-            Folder("where every tool of LXC locks a container", _LOCKS),
-            Write(f"what {node.name} is made of", path, _configuration(node, needs).encode()),
+            Folder("the folder in which LXC locks containers", _LOCKS),
+            Write(f"the configuration of {node.name}", path, _configuration(node, needs).encode()),
             Run(
                 f"the container {node.name}",
                 (
@@ -83,7 +83,7 @@ def _layer(node: Node, image: str) -> Plan:
     return (
         Run("the root file system is there", ("test", "-d", _image_root(image))),
         Run(
-            f"what {node.name} writes over it",
+            f"an overlay for the writes of {node.name}",
             ("mkdir", "-p", f"{folder}/delta"),
             undo=("rm", "-rf", "--one-file-system", folder),
         ),

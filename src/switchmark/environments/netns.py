@@ -53,7 +53,7 @@ class Netns(Environment):
             if name and a.source.name != node.name:
                 steps.append(
                     Run(
-                        f"{name} goes to {node.name}",
+                        f"move {name} to {node.name}",
                         ("ip", "link", "set", name, "netns", node.name),
                         at=_stack(a.source),
                     )

@@ -41,7 +41,7 @@ class Podman(OfClient):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *((*root_of(node), _settings(node)) if needs.image is None else ()),
-            *(Folder("podman or runc makes it, whatever it is told", path) for path in _MADE),
+            *(Folder("podman or runc creates it regardless of options", path) for path in _MADE),
             self.run(
                 node,
                 needs,
@@ -86,7 +86,7 @@ def _settings_path(node: Node) -> str:
 
 def _settings(node: Node) -> Write:
     return Write(
-        "podman's locks are files, not memory in /dev/shm that it would leave",
+        "podman keeps its locks in files: shared memory in /dev/shm would be left behind",
         _settings_path(node),
         b'[engine]\nlock_type = "file"\n',
     )

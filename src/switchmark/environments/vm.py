@@ -44,7 +44,7 @@ class Vm(Environment):
     name = "vm"
     port_kinds = frozenset({PortKind.TAP, PortKind.VHOST_USER})
     without = MappingProxyType(
-        {PortKind.NETMAP: "ptnet, by which a machine has a port of netmap, is not in Debian's QEMU"}
+        {PortKind.NETMAP: "Debian's QEMU has no ptnet, which gives a virtual machine a netmap port"}
     )
     separate_kernel = True
     create_s = 8.0  # emulated; less with KVM
@@ -56,7 +56,9 @@ class Vm(Environment):
         vhost-user ports."""
         for file in (_guest("kernel"), _guest("initramfs")):
             if not host.exists(file):
-                raise Unavailable(f"the guest of environment vm is not made: no {file}", hint=_HINT)
+                raise Unavailable(
+                    f"the guest of environment vm was not built: {file} is missing", hint=_HINT
+                )
         version, *_ = probe_version(host, (qemu(), "--version"), r"\bversion (\S+)", hint=_HINT)
         mode = accelerator(host, partial(_boots_on_kvm, host))
         vhost = _VHOST if host.exists("/dev/vhost-net") else ""
@@ -132,8 +134,8 @@ def _image(named: str | None) -> tuple[str, str]:
     kernel, _, initramfs = named.partition(":")
     if not kernel or not initramfs:
         raise UsageError(
-            f"the image of a virtual machine is KERNEL:INITRAMFS, not '{named}': a disk is not "
-            "booted, as the first process must be switchmark-agent",
+            f"the image of a virtual machine must be KERNEL:INITRAMFS, not '{named}': a disk "
+            "cannot be booted, because the first process must be switchmark-agent",
             hint=f"--image KERNEL:{_guest('initramfs')}, with a kernel that needs no modules",
         )
     return kernel, initramfs

@@ -41,7 +41,7 @@ def _parse_counters(hosted: Hosted, outputs: tuple[bytes, ...]) -> Counters:
             for side in (0, 1)
         ]
     except (KeyError, TypeError, IndexError) as missing:
-        raise ValueError(f"pcap-bridge wrote no count of {missing}") from missing
+        raise ValueError(f"pcap-bridge reported no count of {missing}") from missing
     return Counters({port.id: count for port, count in zip(hosted.ports, counts, strict=True)})
 
 
@@ -69,7 +69,7 @@ class PcapBridge(Function):
     def start(self, hosted: Hosted) -> Plan:
         counts = _counts(hosted)
         return (
-            Run("no counts of before", ("rm", "-f", counts), undo=("rm", "-f", counts)),
+            Run("no old counts", ("rm", "-f", counts), undo=("rm", "-f", counts)),
             Spawn(
                 f"the bridge at {hosted.node.name}",
                 _process(hosted),

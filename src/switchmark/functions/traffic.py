@@ -101,7 +101,7 @@ class TrafficProcess:
         if line is None:
             if self._process.poll() is not None:
                 raise self._died()
-            raise TrialFailed(f"{self.part}: '{command}' was not answered in {timeout_s:g} s")
+            raise TrialFailed(f"{self.part}: no answer to '{command}' within {timeout_s} s")
         try:
             answer = parse_line(line)
         except ValueError as garbled:
@@ -119,7 +119,7 @@ class TrafficProcess:
         if status is None:
             how = "closed its output"
         elif status < 0:
-            how = f"was ended by signal {-status}"
+            how = f"was killed by signal {-status}"
         else:
             how = f"ended with status {status}"
         output = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())

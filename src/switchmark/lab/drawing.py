@@ -58,7 +58,7 @@ def _refuse_what_lacks(at: Location, path: Path) -> None:
     engine, host = path.engine, at.host
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
-            f"engine {engine.name} needs root itself, not that of a user namespace",
+            f"engine {engine.name} needs real root, not root in a user namespace",
             hint="run it with sudo",
         )
     if path.test.limits:
@@ -87,8 +87,7 @@ def _refuse_without_rps(path: Path, host: Host) -> None:
         return
     if privileges() != "root":
         raise Unavailable(
-            "frames are spread over CPUs by RPS, which takes root itself, not that of a user "
-            "namespace",
+            "spreading frames over CPUs (RPS) needs real root, not root in a user namespace",
             hint="run it with sudo, or with --switch-cores auto",
         )
     if not host.exists(_RPS):

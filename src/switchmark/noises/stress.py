@@ -46,6 +46,6 @@ class Stress(Noise):
 
 
 CPU = Stress("cpu", "computing", "cpu")
-MEMORY = Stress("memory", "writing memory, 256 MiB a worker", "vm", ("--vm-bytes", "256m"))
+MEMORY = Stress("memory", "writing memory, 256 MiB per worker", "vm", ("--vm-bytes", "256m"))
 CACHE = Stress("cache", "thrashing the cache that all CPUs share", "cache")
-IO = Stress("io", "flushing what is to be written to disks", "io")
+IO = Stress("io", "flushing pending writes to disks", "io")

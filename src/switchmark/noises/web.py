@@ -70,8 +70,8 @@ class Web(Noise):
         return (
             *ENVIRONMENTS["netns"].create(node, Needs()),
             Run("its loopback", ("ip", "link", "set", "lo", "up"), at=node),
-            Run("a place for its files", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
-            Write("what it serves", config, text.encode()),
+            Run("a folder for its files", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
+            Write("the page that it serves", config, text.encode()),
             Spawn(
                 "noise: a web server",
                 server,

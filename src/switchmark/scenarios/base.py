@@ -51,8 +51,8 @@ def nics(test: Test) -> dict[str, Nic]:
             raise UsageError(f"'{word}' is not a physical port", hint=_HINT, axes=("nic",))
         if len({pci_address(end) is None for end in pair}) > 1:
             raise UsageError(
-                f"'{word}' names one NIC by its interface and the other by its PCI address: both "
-                "ends of a cable are opened the same way",
+                f"'{word}' names one NIC by its interface and the other by its PCI address: "
+                "both ends of a cable must be opened the same way",
                 hint="basename $(readlink -f /sys/class/net/INTERFACE/device)",
                 axes=("nic",),
             )

@@ -30,14 +30,14 @@ class P2v(Scenario):
     def _draw_chain(self, topology: Topology, test: Test, source: Port, pair: int) -> None:
         if test.chains > 1:
             raise UsageError(
-                "chains side by side share their ends, and in scenario p2v each ends in a function "
-                "of its own",
+                "parallel chains share their ends, and in scenario p2v every chain ends in a "
+                "separate function",
                 hint=f"--pairs {test.chains}, or --scenario loopback",
                 axes=("chains", "scenario"),
             )
         if test.copies > 1:
             raise UsageError(
-                "copies reach functions that receive, not chains of them: use --chain 1",
+                "copies reach receivers, not chains: use --chain 1",
                 axes=("copies", "chain"),
             )
         of_chain = f"c{pair + 1}" if test.pairs > 1 else ""

@@ -208,8 +208,9 @@ def wire_refusal(wiring: Wiring, name: str) -> str | None:
     for port_id, sinks in wiring.ways.items():
         if len(sinks) != 1 or reached.count(port_id) != 1:
             return (
-                f"{name} joins one port to one other: port {port_id} sends to {len(sinks)} and is "
-                f"sent to by {reached.count(port_id)}\n\nhint: --semantics {Semantics.LEARNING}"
+                f"{name} connects ports in pairs: port {port_id} sends to {len(sinks)} ports "
+                f"and receives from {reached.count(port_id)}\n\nhint: --semantics "
+                f"{Semantics.LEARNING}"
             )
     return None
 

@@ -39,8 +39,8 @@ class Basicfwd(PairedSwitch):
         refusal = super().accepts(wiring)
         if refusal is None and not are_neighbours(wiring):
             return (
-                "basicfwd joins its NICs in the order of their PCI addresses, and then its virtual "
-                "ports: those of a pair must be next to each other"
+                "basicfwd pairs its NICs in the order of their PCI addresses, then its "
+                "virtual ports: the two ports of a pair must be neighbours in that order"
             )
         return refusal
 

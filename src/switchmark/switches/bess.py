@@ -189,10 +189,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
         numbers = [answer["empty"], answer["spent_ns"]]
         speed = float(answer["empty_a_ns"])
     except (KeyError, TypeError, RecursionError) as missing:
-        raise ValueError(f"bessd gave no counters: {missing}") from missing
+        raise ValueError(f"bessd reported no counters: {missing}") from missing
     numbers += [count for port in counts.values() for count in (port.rx, port.tx)]
     if not all(type(count) is int and count >= 0 for count in numbers):
-        raise ValueError("bessd gave a counter that is no number of frames")
+        raise ValueError("bessd reported a counter that is not a number of frames")
     if not 0 < speed < math.inf:
         return Counters(counts)
     idle = round(answer["empty"] / speed)
@@ -227,9 +227,11 @@ class Bess(Switch):
     def accepts(self, wiring: Wiring) -> str | None:
         crowded = next((port for port, sinks in wiring.ways.items() if len(sinks) > 1), None)
         if crowded is not None:
-            return f"bess is a wire here: port {crowded} can send to one other port only"
+            return (
+                f"bess connects ports in pairs here: port {crowded} can send to only one other port"
+            )
         if wiring.mtu > 1500:
-            return "bess has frames of at most 1518 bytes: its buffers are not chained"
+            return "bess takes frames of up to 1518 bytes: it does not chain buffers"
         return None
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
@@ -262,15 +264,18 @@ class Bess(Switch):
         made += wiring.memory.reserve("hugepages for the switch's frames", megabytes)
         return (
             *made,
-            Run("nothing is left of an instance before", left, undo=left),
-            Run("a place for this instance", ("mkdir", "-p", f"{home}/pci", f"{home}/huge")),
+            Run("no files of an earlier instance are left", left, undo=left),
+            Run("a folder for this instance", ("mkdir", "-p", f"{home}/pci", f"{home}/huge")),
             # EAL probes every PCI device in this folder: it contains only the NICs of the switch.
             *(
-                Run(f"it may find the NIC {nic}", ("ln", "-s", f"{_DEVICES}/{nic}", f"{home}/pci"))
+                Run(
+                    f"the switch may find the NIC {nic}",
+                    ("ln", "-s", f"{_DEVICES}/{nic}", f"{home}/pci"),
+                )
                 for nic in nics
             ),
-            Write("what tells it what to do", f"{home}/client.py", _CLIENT.encode()),
-            Write("its cores, ports and ways", f"{home}/ports.json", _ports(wiring)),
+            Write("the client that configures the switch", f"{home}/client.py", _CLIENT.encode()),
+            Write("its cores, ports and forwarding paths", f"{home}/ports.json", _ports(wiring)),
             Spawn(
                 "the switch", name, argv, at=wiring.node, env={"SYSFS_PCI_DEVICES": f"{home}/pci"}
             ),
@@ -279,9 +284,9 @@ class Bess(Switch):
                 Check(("test", "-S", f"{home}/grpc.sock"), there),
                 unless_dead=name,
             ),
-            Spawn("what tells it", f"{name}-client", client, at=there),
+            Spawn("the switch's client", f"{name}-client", client, at=there),
             Wait(
-                "its ports are joined",
+                "its ports are connected",
                 Check(("test", "-S", f"{home}/client.sock"), there),
                 unless_dead=f"{name}-client",
             ),

@@ -37,7 +37,7 @@ class Direct(Switch):
             if len(peers) != 1:
                 return f"direct is a cable: port {port.id} must have one peer, not {len(peers)}"
             if port.nic and not port.uplink:
-                return "direct is a cable of switchmark's own: it takes no NIC"
+                return "direct creates its own cables: it takes no NIC"
         return None
 
     def _cables(self, wiring: Wiring) -> list[tuple[Port, Port]]:
@@ -83,7 +83,7 @@ class Direct(Switch):
         for a, b in self._cables(wiring):
             if wiring.kind is not PortKind.VETH:
                 remove = ("rm", "-f", self._socket(wiring, a))
-                steps += (Run("no socket is left of an earlier run", remove, undo=remove),)
+                steps += (Run("no socket of an earlier run is left", remove, undo=remove),)
                 continue
             if a.uplink or b.uplink:
                 port, uplink = (b, a) if a.uplink else (a, b)

@@ -89,7 +89,7 @@ def start_program(
     else:
         steps += wiring.memory.reserve(f"hugepages for {who}'s frames", memory_mb)
         remove = ("rm", "-rf", *left)
-        steps.append(Run(f"no sockets of {whose} before", remove, undo=remove))
+        steps.append(Run(f"no old sockets of {whose}", remove, undo=remove))
     return (
         *steps,
         Spawn(

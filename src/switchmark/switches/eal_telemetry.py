@@ -96,7 +96,7 @@ def parse_eal_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """
     lines = outputs[0].decode().splitlines()
     if len(lines) != len(wiring.ports):
-        raise ValueError(f"telemetry answered {len(lines)} questions of {len(wiring.ports)}")
+        raise ValueError(f"telemetry answered {len(lines)} of {len(wiring.ports)} queries")
     stats = [_stats(line) for line in lines]
     return Counters(
         {
@@ -121,9 +121,9 @@ def _stats(line: str) -> dict[str, int]:
             for name in ("ipackets", "opackets", "imissed", "ierrors", "rx_nombuf")
         }
     except (KeyError, TypeError) as missing:
-        raise ValueError(f"telemetry gave a port without {missing}") from missing
+        raise ValueError(f"telemetry reported a port without {missing}") from missing
     if not all(type(value) is int and value >= 0 for value in numbers.values()):
-        raise ValueError("telemetry gave a counter that is no number of frames")
+        raise ValueError("telemetry reported a counter that is not a number of frames")
     return numbers
 
 

@@ -156,7 +156,7 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     said, spent_ns = _answers(outputs[0], len(list(_asked(wiring))))
     *counts, useful, hertz = said
     if None in counts:
-        raise ValueError("fastclick does not tell the counters of its ports")
+        raise ValueError("fastclick did not report the counters of its ports")
     numbers = [int(count or 0) for count in counts]
     ports = {
         port.id: PortCounters(rx, tx, rx_dropped, tx_dropped)
@@ -181,7 +181,7 @@ def _answers(output: bytes, count: int) -> tuple[list[str | None], int]:
         rest = rest[end:]
     spent = _SPENT.fullmatch(rest)
     if not greeting.startswith(b"Click::ControlSocket/") or len(said) < count or not spent:
-        raise ValueError(f"fastclick answered {len(said)} of {count} questions")
+        raise ValueError(f"fastclick answered {len(said)} of {count} queries")
     return said, int(spent[1])
 
 
@@ -217,7 +217,10 @@ class FastClick(Switch):
             raise Unavailable(message, hint=hint_for(host, _HINT)) from missing
         version = _VERSION.search(done.stdout)
         if done.status or not version:
-            message = f"{command_path(host, self.path)} does not tell its version as FastClick does"
+            message = (
+                f"{command_path(host, self.path)} is not FastClick: it does not print the "
+                "version as FastClick does"
+            )
             raise Unavailable(message, hint=hint_for(host, _HINT))
         mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
         return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
@@ -233,11 +236,11 @@ class FastClick(Switch):
                 return f"{wiring.program} was built without {name} (configure {_NEEDED[name]})"
         if len(wiring.cores) > 1 and (learns or not _bypass(wiring)):
             what = "EtherSwitch" if learns else "a packet socket"
-            return f"fastclick serves {what} with one thread, not {len(wiring.cores)}"
+            return f"fastclick uses one thread for {what}, not {len(wiring.cores)}"
         if wiring.queues > 1 and not _bypass(wiring):
-            return "fastclick has one queue at a veth: --queues 1"
+            return "fastclick has one queue per veth: use --queues 1"
         if (wiring.tuning.burst or wiring.tuning.buffers) and not _bypass(wiring):
-            return "fastclick has bursts and buffers of its own with DPDK, not at a veth"
+            return "fastclick can set its burst and buffers only on DPDK ports, not on a veth"
         return None if learns else wire_refusal(wiring, self.name)
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
@@ -249,8 +252,8 @@ class FastClick(Switch):
         file = f"{wiring.switch_dir}/{wiring.prefix}-switch.click"
         remove = ("rm", "-f", _control(wiring))
         steps: Plan = (
-            Run("no control socket of before", remove, undo=remove),
-            Write("what the switch is to do", file, _configuration(wiring).encode()),
+            Run("no old control socket", remove, undo=remove),
+            Write("the configuration of the switch", file, _configuration(wiring).encode()),
         )
         if _bypass(wiring):
             lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(wiring.cores))

@@ -50,19 +50,19 @@ class Ipvlan(KernelSwitch):
     def accepts(self, wiring: Wiring) -> str | None:
         if not wiring.functions.ip_stack:
             return (
-                "ipvlan finds a function by the IP address of its interface: past the IP stack it "
-                "has none\n\nhint: --engine udp-mmsg"
+                "ipvlan forwards by the IP addresses of interfaces: without the IP stack, a "
+                "function has none\n\nhint: --engine udp-mmsg"
             )
         if len({port.part for port in wiring.ports}) < len(wiring.ports):
             return (
-                "ipvlan finds a frame's way by its IP address alone: it cannot tell the two ports "
-                "of a function apart\n\nhint: --scenario v2v, p2v or v2p"
+                "ipvlan forwards by IP address alone: it cannot distinguish the two ports of "
+                "a function\n\nhint: --scenario v2v, p2v or v2p"
             )
         for flow in wiring.flows:
             if wiring.port(flow.source).physical and wiring.port(flow.sink).physical:
                 return (
-                    "ipvlan cannot join two physical ports: its functions share one parent"
-                    "\n\nhint: --scenario v2v, p2v or v2p"
+                    "ipvlan cannot connect two physical ports: its functions share one "
+                    "parent\n\nhint: --scenario v2v, p2v or v2p"
                 )
         return None
 

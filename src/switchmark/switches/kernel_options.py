@@ -22,6 +22,6 @@ def require_options(host: Host, *options: str) -> None:
     if text and missing:
         raise Unavailable(
             f"the kernel {release} was built without {', '.join(missing)}",
-            hint="boot a kernel that has it, as those of distributions do: "
-            f"grep {missing[0]} /boot/config-*",
+            hint="boot a kernel that has it, such as one of a distribution: grep "
+            f"{missing[0]} /boot/config-*",
         )

@@ -36,10 +36,10 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
     if done.status:
         said = last_lines(done.stderr, 1)
         if user and _REFUSED.search(said):
-            why = "this switch needs root itself, not that of a user namespace"
+            why = "this switch needs real root, not root in a user namespace"
             hint = "run it with sudo"
         else:
-            why = f"the kernel {release} cannot do what this switch is made of"
+            why = f"the kernel {release} lacks something that this switch needs"
             hint = "switchmark doctor"
         raise Unavailable(f"{why}\n  {tried}\n  {said}", hint=hint)
     return release

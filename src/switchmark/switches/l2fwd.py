@@ -52,8 +52,8 @@ class L2fwd(PairedSwitch):
         ports, cores = len(wiring.ports), len(wiring.cores)
         if cores and ports > _PORTS_PER_CORE * cores:
             return (
-                f"l2fwd serves at most {_PORTS_PER_CORE} ports a core, not {ports} with {cores}"
-                f"\n\nhint: --switch-cores {-(-ports // _PORTS_PER_CORE)}"
+                f"l2fwd serves at most {_PORTS_PER_CORE} ports per core: {ports} ports are "
+                f"too many for {cores}\n\nhint: --switch-cores {-(-ports // _PORTS_PER_CORE)}"
             )
         return super().accepts(wiring)
 

@@ -41,14 +41,14 @@ class Macvlan(KernelSwitch):
     def accepts(self, wiring: Wiring) -> str | None:
         if len({port.part for port in wiring.ports}) < len(wiring.ports):
             return (
-                "macvlan finds a frame's way by its MAC alone, among children of one parent: it "
-                "cannot tell the two ports of a function apart\n\nhint: --switch linux-bridge"
+                "macvlan forwards by MAC alone, among the children of one parent: it cannot "
+                "distinguish the two ports of a function\n\nhint: --switch linux-bridge"
             )
         for flow in wiring.flows:
             if wiring.port(flow.source).physical and wiring.port(flow.sink).physical:
                 return (
-                    "macvlan cannot join two physical ports: its functions share one parent"
-                    "\n\nhint: --scenario v2v, p2v or v2p"
+                    "macvlan cannot connect two physical ports: its functions share one "
+                    "parent\n\nhint: --scenario v2v, p2v or v2p"
                 )
         return None
 

@@ -59,9 +59,9 @@ class Netkit(RedirectingSwitch):
         for _, near, far in wires(wiring):
             hook = ("tc", "qdisc", "add", "dev", near, "clsact")
             steps += (
-                Run(f"a program can look at what comes in at {near}", hook, at=wiring.node),
+                Run(f"programs can process the frames received at {near}", hook, at=wiring.node),
                 Run(
-                    f"what comes in at {near} goes out at {far}",
+                    f"frames received at {near} leave at {far}",
                     redirect("tc", near, far),
                     at=wiring.node,
                 ),

@@ -39,15 +39,15 @@ def _flow_table(table: str, devices: Sequence[str]) -> tuple[tuple[str, tuple[st
     return (
         (f"the table {table} of nftables", ("nft", "add", "table", "ip", table)),
         (
-            "its flows are looked up where frames come in",
+            "flows are looked up where frames are received",
             ("nft", "add", "flowtable", "ip", table, "flows", hook),
         ),
         (
-            "what is routed passes a chain",
+            "routed frames pass a chain",
             ("nft", "add", "chain", "ip", table, "routed", _CHAIN),
         ),
         (
-            "which counts it, and puts connections into the flow table",
+            "the chain counts them and adds connections to the flow table",
             ("nft", "add", "rule", "ip", table, "routed", *offload),
         ),
     )
@@ -64,9 +64,12 @@ def _zones(wiring: Wiring, table: str) -> tuple[tuple[str, tuple[str, ...]], ...
         zones.append(f"{switch_ifname(wiring, pair[0])} : {zone}")
     by_port = ("ct", "zone", "set", "iif", "map", f"{{ {', '.join(zones)} }}")
     return (
-        ("what comes in passes another", ("nft", "add", "chain", "ip", table, "first", _FIRST)),
         (
-            "by which it is of a connection between two ports",
+            "received frames pass another chain",
+            ("nft", "add", "chain", "ip", table, "first", _FIRST),
+        ),
+        (
+            "that chain gives each pair of ports its own conntrack zone",
             ("nft", "add", "rule", "ip", table, "first", *by_port),
         ),
     )
@@ -78,7 +81,7 @@ def _ways_back(wiring: Wiring) -> tuple[tuple[str, tuple[str, ...]], ...]:
     the port where the answer will arrive."""
     return tuple(
         (
-            f"an answer that leaves at {far} is for the neighbour behind it",
+            f"answers that leave at {far} go to the neighbour behind it",
             (
                 *("ip", "rule", "add", "oif", far, "lookup", str(table_of(wiring.port(port_id)))),
                 *("priority", str(table_of(wiring.port(sink)) + _RULES)),

@@ -67,7 +67,7 @@ class Ovs(KernelSwitch):
         kernel = host.exists("/sys/module/openvswitch")
         if not kernel and host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
-                "the userspace datapath makes a tap, and /dev/net/tun cannot be written",
+                "the userspace datapath creates a tap, and /dev/net/tun is not writable",
                 hint="run it with sudo",
             )
         return Version(version, "kernel" if kernel else "userspace", beside=beside)

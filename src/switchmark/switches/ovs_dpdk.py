@@ -92,7 +92,7 @@ def _port_counters(text: str) -> dict[str, PortCounters]:
         elif not rows and "could not retrieve stats" in body:
             counters[name] = PortCounters()
         else:
-            raise ValueError(f"dpctl/show gives no counters of port {name}")
+            raise ValueError(f"dpctl/show prints no counters of port {name}")
     return counters
 
 
@@ -127,7 +127,7 @@ class OvsDpdk(Switch):
         version, dpdk = probe_version(host, argv, _VERSIONS, hint=_HINT)
         if host.run(("test", "-w", "/dev/net/tun")).status:
             raise Unavailable(
-                "the datapath makes a tap, and /dev/net/tun cannot be written",
+                "the datapath creates a tap, and /dev/net/tun is not writable",
                 hint="run it with sudo",
             )
         beside = require_instance(host, self.path, _HINT)
@@ -203,7 +203,7 @@ class OvsDpdk(Switch):
                 "a bridge with a port for each socket", vsctl(wiring, "--no-wait", *_bridge(wiring))
             ),
             Wait(
-                "the switch has made them",
+                "the switch has created the sockets",
                 Check(last, pattern=r"^-?\d"),
                 timeout_s=30.0,
                 unless_dead=daemon_name(wiring),
@@ -227,7 +227,7 @@ class OvsDpdk(Switch):
 
 def _no_sockets(paths: tuple[str, ...]) -> Plan:
     remove = ("rm", "-f", *paths)
-    return (Run("no sockets of before", remove, undo=remove),) if paths else ()
+    return (Run("no old sockets", remove, undo=remove),) if paths else ()
 
 
 def _socket(wiring: Wiring, port: Port) -> str:
@@ -249,7 +249,7 @@ def _off_the_pmds_cpus(wiring: Wiring) -> Plan:
             save=number,
         ),
         Run(
-            "its other threads keep off the CPUs of its PMD threads, if there are others",
+            "its other threads leave the CPUs of its PMD threads, if there are other CPUs",
             ("taskset", "--all-tasks", "--pid", "--cpu-list", others, f"${{{number}}}"),
             at=wiring.node,
             ok=(0, 1),

@@ -110,18 +110,18 @@ def on_host(wiring: Wiring, datapath: str) -> Plan:
         delete = f"if {there}; then {dpctl} del-dp {name}; fi"
         return (
             Run("the kernel has no other datapath", ("sh", "-c", none)),
-            Run(f"{name} will be this run's", ("true",), undo=("sh", "-c", delete)),
+            Run(f"{name} belongs to this run", ("true",), undo=("sh", "-c", delete)),
         )
     first, second = wiring.name("dp"), wiring.name("datapath")
     return (
         _tap("its datapath's interface", first),
         Run(
-            "a second name, by which it is found",
+            "an alternative name, by which the undo finds it",
             ("ip", "link", "property", "add", "dev", first, "altname", second),
             undo=("ip", "link", "del", second),
         ),
         Run(
-            "the name that it has in every instance, unless another has it",
+            "its usual name, unless another interface has it",
             ("ip", "link", "set", first, "name", name),
         ),
         _tap("its bridge's interface", bridge),
@@ -140,7 +140,7 @@ def database(wiring: Wiring) -> Plan:
     schema = wiring.version.beside.get(_SCHEMA, _USUAL_SCHEMA)
     create = (_tool(wiring, "ovsdb-tool"), "create", f"{home}/conf.db", schema)
     return (
-        Run("a place for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+        Run("a folder for this instance", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
         Run("its database", create),
         Spawn(
             "the database's server",
@@ -203,7 +203,7 @@ def static_refusal(wiring: Wiring, name: str) -> str | None:
     for port_id, sinks in wiring.ways.items():
         if len(sinks) > 1 and None in sinks.values() and port_id not in copied:
             return (
-                f"{name} has one static rule for a port: port {port_id} must have one peer, not "
+                f"{name} has one static rule per port: port {port_id} must have one peer, not "
                 f"{len(sinks)}\n\nhint: --semantics learning"
             )
     return None
@@ -227,7 +227,7 @@ def add_static_rules(wiring: Wiring) -> Plan:
     bridge = f"unix:{instance_dir(wiring)}/{bridge_name(wiring)}.mgmt"
     return (
         Run(
-            "what comes in at a port goes out at its peer",
+            "frames received at a port leave at its peer",
             (_tool(wiring, "ovs-ofctl"), "--timeout=10", "add-flows", bridge, "-"),
             stdin="".join(rules).encode(),
         ),

@@ -36,14 +36,14 @@ def _refusal(wiring: Wiring, name: str) -> str | None:
         for end in wiring.given.values()
     ):
         return (
-            f"function {name} connects to its ports: none is there that listens\n\n"
-            "hint: a switch of its own between the functions"
+            f"function {name} connects to its ports, but nothing listens there\n\nhint: put a "
+            "switch between the functions"
         )
     nic = next((port.nic for port in wiring.ports if port.nic), None)
     if nic and wiring.semantics is not Semantics.PATCH:
         return (
-            f"{name} would write the MAC of the NIC {nic} into frames, which only the NIC knows"
-            f"\n\nhint: --semantics {Semantics.PATCH}"
+            f"{name} would write the MAC of the NIC {nic} into frames, and only the NIC knows "
+            f"that MAC\n\nhint: --semantics {Semantics.PATCH}"
         )
     if len(wiring.ports) % 2:
         return f"{name} forwards between pairs of ports: {len(wiring.ports)} ports are not pairs"
@@ -53,7 +53,7 @@ def _refusal(wiring: Wiring, name: str) -> str | None:
         source, sink = wiring.port(flow.source), wiring.port(flow.sink)
         if source.index ^ 1 != sink.index:
             return (
-                f"{name} forwards between the ports 2i and 2i+1: it cannot join port "
+                f"{name} forwards between the ports 2i and 2i+1: it cannot connect port "
                 f"{source.index} ({source.id}) to port {sink.index} ({sink.id})"
             )
     return None

@@ -37,7 +37,7 @@ class RedirectingSwitch(KernelSwitch):
         for port, sinks in wiring.ways.items():
             if len(sinks) > 1:
                 return (
-                    f"{self.name} is a wire: port {port} can send to one other port only, not to "
-                    f"{len(sinks)}\n\nhint: --switch linux-bridge"
+                    f"{self.name} connects ports in pairs: port {port} can send to one other "
+                    f"port, not to {len(sinks)}\n\nhint: --switch linux-bridge"
                 )
         return None

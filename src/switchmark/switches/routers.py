@@ -50,8 +50,8 @@ class KernelRouter(KernelSwitch):
             for port_id, sinks in wiring.ways.items():
                 if len(sinks) > 1:
                     return (
-                        f"{self.name} has one rule for a port: what comes in at port {port_id} "
-                        f"cannot go to {len(sinks)} others\n\nhint: --chains 1"
+                        f"{self.name} has one rule per port: frames received at port "
+                        f"{port_id} cannot go to {len(sinks)} ports\n\nhint: --chains 1"
                     )
         return None
 
@@ -61,7 +61,7 @@ class KernelRouter(KernelSwitch):
     def start(self, wiring: Wiring) -> Plan:
         forwarding = set_sysctls(
             wiring,
-            "forward IPv4, whatever network a source address is of",
+            "forward IPv4 from any source network",
             {
                 "net.ipv4.ip_forward": "1",
                 "net.ipv4.conf.all.rp_filter": "0",
@@ -113,12 +113,12 @@ def _rules(wiring: Wiring) -> Plan:
             rule = ("iif", near, "lookup", str(table), "priority", str(table))
             steps += (
                 Run(
-                    f"next after {near} is the neighbour behind {far}",
+                    f"the next hop after {near} is the neighbour behind {far}",
                     ("ip", "route", "add", *route),
                     at=wiring.node,
                 ),
                 Run(
-                    f"what comes in at {near} goes there, wherever it is sent to",
+                    f"frames received at {near} go there, whatever their destination",
                     ("ip", "rule", "add", *rule),
                     at=wiring.node,
                 ),

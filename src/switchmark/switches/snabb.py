@@ -164,7 +164,9 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     try:
         numbers = struct.unpack(f"<{len(_COUNTERS) * len(joins)}Q", outputs[0])
     except struct.error as garbled:
-        raise ValueError(f"snabb's counters are not {len(joins)} links' ({garbled})") from garbled
+        raise ValueError(
+            f"snabb did not report the counters of {len(joins)} links ({garbled})"
+        ) from garbled
     ports = {port.id: PortCounters() for port in wiring.ports}
     for (_, source, sink), taken, given, dropped in zip(
         joins, *(numbers[i::3] for i in range(3)), strict=True
@@ -222,14 +224,14 @@ class Snabb(Switch):
         steps = wiring.memory.reserve("hugepages for the switch's frames", _megabytes(wiring))
         if wiring.kind is PortKind.VHOST_USER:
             remove = ("rm", "-f", *(_socket(wiring, port) for port in wiring.ports))
-            steps += (Run("no sockets of before", remove, undo=remove),)
+            steps += (Run("no old sockets", remove, undo=remove),)
         else:
             steps += tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
         argv, env = (wiring.program, "snsh", script), {"SNABB_SHM_ROOT": home}
         return (
             *steps,
-            Run("a place for what it writes", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
-            Write("what the switch is to do", script, _script(wiring).encode()),
+            Run("a folder for its output", ("mkdir", "-p", home), undo=("rm", "-rf", home)),
+            Write("the configuration of the switch", script, _script(wiring).encode()),
             Spawn("the switch", wiring.name("sw"), argv, at=wiring.node, env=env),
         )
 

@@ -56,8 +56,8 @@ class Sriov(Switch):
         if not totals:
             raise Unavailable(
                 f"no NIC of {host.name} has virtual functions (SR-IOV)",
-                hint="a NIC that has them, turned on in the firmware; or a VM of the host "
-                'file whose NIC has model = "igb", by QEMU 8.0 or newer',
+                hint="use a NIC with SR-IOV, enabled in the firmware, or a VM of the host "
+                'file whose NIC has model = "igb" (QEMU 8.0 or newer)',
             )
         refusals = []
         for name, total in sorted(totals.items()):
@@ -68,7 +68,7 @@ class Sriov(Switch):
                 continue
             if host.read(f"{_device(name)}/sriov_numvfs").strip() == b"0":
                 return Version(kernel_release(host), f"{name}, {total} VFs{_addresses(host, name)}")
-            refusals.append(f"somebody uses the virtual functions of {name}")
+            refusals.append(f"the virtual functions of {name} are in use")
         raise Unavailable(
             "\n  ".join(("no NIC with virtual functions is free", *refusals)),
             hint=f'[hosts.{host.name}.nics] sriov = {{name = "..."}} in the host file',
@@ -77,20 +77,21 @@ class Sriov(Switch):
     def accepts(self, wiring: Wiring) -> str | None:
         if any(port.physical for port in wiring.ports):
             return (
-                "sriov joins functions; at the other end of its wire is whatever the NIC is cabled "
-                "to\n\nhint: --scenario v2v"
+                "sriov connects functions only: its physical port leads to whatever the NIC "
+                "is cabled to\n\nhint: --scenario v2v"
             )
         mode = _MODE.fullmatch(wiring.version.mode or "")
         if mode and wiring.kind is PortKind.VF_PCI and not mode[3]:
             return (
-                f"the NIC {mode[1]} has no IOMMU: {VFIO} does not leave its virtual functions to "
-                "a program\n\nhint: boot with intel_iommu=on; in a VM of the host file iommu = true"
+                f"the NIC {mode[1]} has no IOMMU: {VFIO} cannot give its virtual functions to "
+                "a program\n\nhint: boot with intel_iommu=on; for a VM of the host file, set "
+                "iommu = true"
             )
         if mode and len(wiring.ports) > int(mode[2]):
             pairs = int(mode[2]) // 2
             return (
-                f"the NIC {mode[1]} has {mode[2]} virtual functions, and {len(wiring.ports)} are "
-                f"asked for\n\nhint: --pairs {pairs}"
+                f"the NIC {mode[1]} has {mode[2]} virtual functions; the test needs "
+                f"{len(wiring.ports)}\n\nhint: --pairs {pairs}"
             )
         return None
 
@@ -123,7 +124,7 @@ class Sriov(Switch):
         past_kernel = wiring.kind is PortKind.VF_PCI
         steps: Plan = (
             Write(
-                f"{nic} up, as its virtual functions need it", f"/sys/class/net/{nic}/flags", _UP
+                f"{nic} up, which its virtual functions need", f"/sys/class/net/{nic}/flags", _UP
             ),
             Write(
                 f"frames of {wiring.mtu} bytes pass {nic}",
@@ -149,7 +150,7 @@ class Sriov(Switch):
                 ),
                 Run("the kernel's name for it", ("ls", listed), save=of_kernel),
                 Run(
-                    f"it is {name}",
+                    f"its name is {name}",
                     (
                         *("ip", "link", "set", f"${{{of_kernel}}}", "name", name),
                         *("address", mac_address(port.index), "mtu", str(wiring.mtu)),
@@ -159,7 +160,7 @@ class Sriov(Switch):
             if wiring.node.isolated:
                 steps += (
                     Run(
-                        f"{name} goes to the switch's node",
+                        f"move {name} to the switch's node",
                         ("ip", "link", "set", name, "netns", wiring.node.name),
                     ),
                 )
@@ -185,7 +186,7 @@ class Sriov(Switch):
 
 def _without_drivers(nic: str) -> Plan:
     return (
-        Run(f"the driver {VFIO}; it stays", ("modprobe", VFIO)),
+        Run(f"the driver {VFIO}; it stays loaded", ("modprobe", VFIO)),
         Write(
             f"the kernel's driver takes no virtual function of {nic}",
             f"{_device(nic)}/sriov_drivers_autoprobe",
@@ -208,7 +209,7 @@ def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
                     ("readlink", f"{_device(nic)}/virtfn{number}"), pattern=f"/{re.escape(address)}"
                 ),
             ),
-            Run(f"it is {mac}", ("ip", "link", "set", nic, "vf", str(number), "mac", mac)),
+            Run(f"its MAC is {mac}", ("ip", "link", "set", nic, "vf", str(number), "mac", mac)),
             *bind(address, VFIO, has_driver=False),
         )
     return steps

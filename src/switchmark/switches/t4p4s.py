@@ -50,24 +50,24 @@ class T4p4s(PairedSwitch):
             return refusal
         if not are_neighbours(wiring):
             return (
-                "t4p4s joins its NICs in the order of their PCI addresses, and then its virtual "
-                "ports: those of a pair must be next to each other"
+                "t4p4s pairs its NICs in the order of their PCI addresses, then its virtual "
+                "ports: the two ports of a pair must be neighbours in that order"
             )
         cores, queues = max(1, len(wiring.cores)), wiring.queues
         if queues < cores and not all(port.nic for port in wiring.ports):
             return (
-                f"each of the {cores} cores of t4p4s sends by a queue of its own, and the ports of "
-                f"functions have {queues}\n\nhint: --queues {cores}"
+                f"t4p4s sends on one queue per core: {cores} cores need as many queues, and "
+                f"the ports of functions have {queues}\n\nhint: --queues {cores}"
             )
         if wiring.kind is PortKind.MEMIF and queues > cores and wiring.cores:
             return (
-                "t4p4s sends by one queue a core, and a memif port has as many to receive by: "
-                f"{queues} with {cores} cores do not go\n\nhint: --queues {cores}"
+                "t4p4s sends on one queue per core, and a memif port receives on as many: "
+                f"{queues} queues do not work with {cores} cores\n\nhint: --queues {cores}"
             )
         if -(-len(wiring.ports) * queues // cores) > _QUEUES_PER_CORE:
             return (
-                f"t4p4s polls at most {_QUEUES_PER_CORE} queues on a core, not {queues} of each of "
-                f"{len(wiring.ports)} ports on {cores}"
+                f"t4p4s polls at most {_QUEUES_PER_CORE} queues per core: {queues} at each of "
+                f"{len(wiring.ports)} ports are too many for {cores}"
             )
         return None
 

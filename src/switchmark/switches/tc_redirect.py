@@ -33,10 +33,10 @@ class TcRedirect(RedirectingSwitch):
         for port, near, far in wires(wiring):
             hook = ("tc", "qdisc", "add", "dev", near, "clsact")
             undo = ("tc", "qdisc", "del", "dev", near, "clsact") if port.nic else None
-            why = f"what comes in at {near} goes out at {far}"
+            why = f"frames received at {near} leave at {far}"
             steps += (
                 Run(
-                    f"a program can look at what comes in at {near}",
+                    f"programs can process the frames received at {near}",
                     hook,
                     at=wiring.node,
                     undo=undo,

@@ -49,8 +49,8 @@ class Testpmd(PairedSwitch):
     def accepts(self, wiring: Wiring) -> str | None:
         if len(wiring.ports) * wiring.queues > _RINGS:
             return (
-                f"testpmd has at most {_RINGS} pairs of queues here, not {wiring.queues} at each "
-                f"of {len(wiring.ports)} ports"
+                f"testpmd has at most {_RINGS} queue pairs here: {wiring.queues} at each of "
+                f"{len(wiring.ports)} ports are too many"
             )
         if wiring.tuning.buffers is not None and wiring.tuning.buffers < self._mbufs(wiring):
             return (

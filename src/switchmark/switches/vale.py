@@ -79,7 +79,8 @@ class Vale(links.KernelSwitch):
             return None
         if (count := len(_wires(wiring))) > _SWITCHES:
             return (
-                f"a network has {_SWITCHES} switches of netmap's, and {count} wires take one each"
+                f"a network namespace has {_SWITCHES} VALE switches, and {count} wires "
+                "need one each"
             )
         return wire_refusal(wiring, self.name)
 

@@ -78,8 +78,8 @@ def probe_asked(switch: Switch, host: Host) -> Version:
     plain, _, asked = switch.name.partition(_SEPARATOR)
     if asked and "/" not in asked and not _is_version(asked, version.text):
         raise Unavailable(
-            f"{switch.name} was asked for, and {switch.path} is {plain} {version.text}",
-            hint=f'name what it is in {host_file()}: "{plain}@{_number(version.text)}"',
+            f"{switch.path} is {plain} {version.text}, not {switch.name}",
+            hint=f'enter its real version in {host_file()}: "{plain}@{_number(version.text)}"',
         )
     state, less = verified(plain, switch.port_kinds, version.mode)
     return replace(version, verified=state, verified_ports=less, program=switch.path)
@@ -149,16 +149,16 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
     asked = switch.name + _SEPARATOR + version
     if not switch.program:
         return UsageError(
-            f"'{asked}': {switch.name} is no program of its own, so that there is one version of it"
-            " on a host: that which 'switchmark list switches' tells",
+            f"'{asked}': {switch.name} is not a separate program, so a host has only one "
+            "version of it: see 'switchmark list switches'",
             hint=f"--switch {switch.name}",
         )
     if version.startswith("/"):
         return None
     if "/" in version or not version:
         return UsageError(
-            f"'{asked}' names no version: it is a version in the host file, or the path of a "
-            "program or its folder, from / on",
+            f"'{asked}' names no version: give a version from the host file, or the absolute "
+            "path of a program or of its folder",
             hint=f"--switch {switch.name}{_SEPARATOR}$PWD/{version.removeprefix('./')}",
         )
     everywhere = dict.fromkeys(name for entry in host_entries().values() for name in entry.programs)
@@ -170,7 +170,9 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
     elif host_file().exists():
         why = f"the host file {host_file()} has no '{asked}': it names no version of {switch.name}"
     else:
-        why = f"'{asked}': there is no host file {host_file()}, which would say where that is"
+        why = (
+            f"'{asked}': the host file {host_file()}, which would name its program, does not exist"
+        )
     entry = f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there'
     return UsageError(
         why, hint=f"{entry}, or --switch {switch.name}{_SEPARATOR}/path/to/its/program"

@@ -71,10 +71,10 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     idle = (*("sh", "-c", _ONCE, client, socket), f"{home(wiring)}/idle")
     return (
         Run("counters of the switch's ports", _cli(wiring, "show", "interface")),
-        Run("what it could not send", _cli(wiring, "show", "errors")),
+        Run("frames that it could not send", _cli(wiring, "show", "errors")),
         Run("the CPU time that it has used", ("cat", f"/proc/{number(wiring)}/stat"), wiring.node),
-        Run("how often its workers looped", _cli(wiring, "show", "runtime")),
-        Run("how often they loop in a second with nothing to do", idle),
+        Run("the loops of its workers", _cli(wiring, "show", "runtime")),
+        Run("the loops per second of an idle worker", idle),
         *(links.link_counters(wiring) if _sockets(wiring) else ()),
     )
 
@@ -127,7 +127,7 @@ def _loops(stat: str, runtime: str, idle: str) -> tuple[int, int] | tuple[None, 
     per_second = [float(rate) for rate in _RATE.findall(idle)]
     threads = _THREAD.split(runtime)[1:]
     if used is None or not threads or not per_second or len(per_second) % len(threads):
-        raise ValueError("vpp does not tell how often its threads loop")
+        raise ValueError("vpp did not report how often its threads loop")
     first = 1 if len(threads) > 1 else 0  # with workers, the main thread forwards nothing
     empty = sum(_empty(thread) for thread in threads[first:])
     ticks = int(used[1]) + int(used[2])
@@ -150,8 +150,8 @@ def _room_for_main(wiring: Wiring) -> Plan:
         return ()
     cpu = main_core(wiring)
     message = (
-        f"vpp's main thread must be on another CPU than its {len(wiring.cores)} workers, and there"
-        f" is no CPU {cpu}: --switch-cores {len(wiring.cores) - 1}"
+        f"vpp's main thread needs a CPU besides those of its {len(wiring.cores)} workers, and "
+        f"there is no CPU {cpu}: use --switch-cores {len(wiring.cores) - 1}"
     )
     check = ("sh", "-c", 'test -e "$0" || { echo "$1" >&2; exit 1; }', f"{_CPUS}/cpu{cpu}", message)
     return (Run("a CPU for its main thread", check),)
@@ -167,7 +167,7 @@ def _no_sockets(wiring: Wiring) -> Plan:
     ends = {} if wiring.given else SWITCH.endpoints(wiring)
     paths = tuple(end.path for end in ends.values() if end.path)
     remove = ("rm", "-f", *paths)
-    return (Run("no sockets of a switch before", remove, undo=remove),) if paths else ()
+    return (Run("no old sockets", remove, undo=remove),) if paths else ()
 
 
 class Vpp(Switch):
@@ -227,16 +227,16 @@ class Vpp(Switch):
         return (
             *_room_for_main(wiring),
             *made,
-            Run(f"a place for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
+            Run(f"a folder for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
             *_no_sockets(wiring),
-            Run("no memory of its API of before", api, at=wiring.node, undo=api),
+            Run("no old shared memory of its API", api, at=wiring.node, undo=api),
             Write("its configuration", f"{folder}/startup.conf", startup(wiring).encode()),
-            Write("what is typed then", f"{folder}/ports.cli", typed.encode()),
+            Write("the commands for its CLI", f"{folder}/ports.cli", typed.encode()),
             Spawn(who, name, started, at=wiring.node),
             Wait(f"{who} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
             Run(f"the number of {who}'s process", pid, at=wiring.node, save=f"{name}-pid"),
             Run(
-                "its main thread keeps off the workers' CPUs",
+                "its main thread leaves the workers' CPUs",
                 ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), number(wiring)),
                 at=wiring.node,
                 ok=(0, 1),

@@ -67,8 +67,9 @@ class Vxlan(links.KernelSwitch):
         for flow in wiring.flows:
             if sides[flow.source] == sides[flow.sink]:
                 return (
-                    f"vxlan has two bridges: from port {flow.source} to port {flow.sink} frames "
-                    "would not cross the tunnel between them\n\nhint: --switch linux-bridge"
+                    f"vxlan has two bridges: frames from port {flow.source} to port "
+                    f"{flow.sink} would not cross the tunnel between them\n\nhint: --switch "
+                    "linux-bridge"
                 )
         return None
 
@@ -82,7 +83,7 @@ class Vxlan(links.KernelSwitch):
                 *add_bridge(wiring, bridge),
                 Run(f"the tunnel's end at {bridge}", make, at=wiring.node, undo=undo),
                 links.offloads_off(wiring, end),
-                Run(f"what {end} is given goes to the other side", send, at=wiring.node),
+                Run(f"frames sent to {end} go to the other side", send, at=wiring.node),
                 add_bridge_port(wiring, bridge, end),
             )
         for port in wiring.ports:
@@ -110,7 +111,7 @@ def _underlay(wiring: Wiring) -> Plan:
     macs = [mac_address(len(wiring.ports) + side, router=True) for side in _SIDES]
     steps = links.set_sysctls(
         wiring,
-        "frames are taken whose sender is an address of the other side",
+        "accept frames from an address of the other side",
         {"net.ipv4.conf.all.accept_local": "1", "net.ipv4.conf.all.rp_filter": "0"}
         | {"net.ipv4.conf.default.rp_filter": "0"},
     )
@@ -133,7 +134,7 @@ def _underlay(wiring: Wiring) -> Plan:
                 at=wiring.node,
             ),
             Run(
-                f"{there} is known: no ARP during a trial",
+                f"a neighbour entry for {there}: no ARP during a trial",
                 ("ip", "neighbour", "replace", there, *entry),
                 at=wiring.node,
             ),

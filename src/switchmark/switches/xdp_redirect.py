@@ -31,7 +31,7 @@ class XdpRedirect(RedirectingSwitch):
         for port in wiring.ports:  # a veth accepts frames from XDP only if its peer polls
             steps += links.add_port(wiring, port, far_gro=True)
         for port, near, far in wires(wiring):
-            why = f"what the driver of {near} receives goes out at {far}"
+            why = f"frames that the driver of {near} receives leave at {far}"
             undo = ("ip", "link", "set", "dev", near, "xdpdrv", "off") if port.nic else None
             steps += (Run(why, redirect("xdp", near, far), at=wiring.node, undo=undo),)
         return steps
