@@ -180,7 +180,13 @@ def truth_of(records: Sequence[Record]) -> Said:
     return said
 
 
-_UNDECIDED = ("is not significant", "cannot be ranked", "are not compared", "no order")
+_UNDECIDED = (
+    "is not significant",
+    "cannot be ranked",
+    "are not compared",
+    "no order",
+    "not ranked",
+)
 
 
 def said_by(sentences: Sequence[str]) -> Said:
@@ -194,10 +200,11 @@ def said_by(sentences: Sequence[str]) -> Said:
         elif "as long" in clause:
             others, word = names, "better"
         elif "the same within" in clause:
-            leader, others = (names[0], names[1:]) if "are the same" in clause else (leader, names)
-            word = "same"
+            leader, others, word = names[0], names[1:], "same"
+        elif re.search(r"(is|are) within", clause):
+            leader, others, word = names[-1], names[:-1], "same"
         elif any(each in clause.lower() for each in _UNDECIDED):
-            if not clause.startswith(("the difference from", "of ")):
+            if not clause.startswith("the difference from") and "not ranked" not in clause:
                 leader, names = names[0], names[1:]
             others, word = names, "undecided"
         else:

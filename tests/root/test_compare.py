@@ -50,7 +50,7 @@ def switchmark(traffic_program: str, tmp_path: Path) -> Switchmark:
     return run
 
 
-BUSY = "cannot tell: doubts about one side may be all that sets the figures apart"
+BUSY = "cannot tell: doubts about one side may explain the difference"
 GATE = ("compare", "runs/old", "runs/new", "--fail-on", "slower:3%")
 
 

@@ -130,7 +130,7 @@ def test_what_is_the_same_is_said_to_be_so() -> None:
         TOGETHER,
     ]
     slow = of_rates(SLOW, switch="c")
-    assert "b does the same within 1 %" in answer([*records, slow])[0]
+    assert "b is within 1 % of a" in answer([*records, slow])[0]
 
 
 def test_the_same_is_said_once_of_all_cases() -> None:
@@ -221,8 +221,8 @@ def test_shares_of_what_each_carries_are_no_race() -> None:
         for rate in ("50%", "80%")
     ]
     assert answer(records) == [
-        "In both cases: a and b are not compared, as the loads were shares of what each carries "
-        "itself."
+        "In both cases: a and b are not compared, as their loads were shares of different maximum "
+        "rates."
     ]
 
 
@@ -233,7 +233,7 @@ def test_too_few_trials_show_no_order() -> None:
         "to 310 in 2 trials) and ovs (151 kpps, 150 to 152 in 2 trials)."
     ]
     said = answer([of_rates(FAST), of_rates(SLOW[:2], switch="ovs")])
-    assert said == ["Of ovs no order is shown, with fewer than three trials (--repeat 5)."]
+    assert said == ["ovs is not ranked, with fewer than three trials (--repeat 5)."]
 
 
 def test_three_trials_have_no_interval_and_may_show_an_order() -> None:
@@ -252,14 +252,14 @@ def test_a_disturbance_of_the_slower_spoils_the_order() -> None:
     stolen = tuple(trial.model_copy(update={"evidence": evidence}) for trial in slow.trials)
     assert answer([of_rates(FAST), slow.model_copy(update={"trials": stolen})]) == [
         "linux-bridge (300 kpps [290, 310]) cannot be ranked above ovs (150 kpps [148, 152]): "
-        "disturbances (cpu-stolen and verdict host) may have set them apart."
+        "disturbances (cpu-stolen and verdict host) may explain the difference."
     ]
 
 
 def test_a_rate_of_nothing_has_no_ratio() -> None:
     assert answer([of_rates(FAST), of_rates((0,) * 12, switch="ovs")]) == [
-        "linux-bridge (300 kpps [290, 310]) and ovs (0 pps [0, 0]) are not compared, as 0 has no "
-        "ratio."
+        "linux-bridge (300 kpps [290, 310]) and ovs (0 pps [0, 0]) are not compared, as a ratio "
+        "to 0 is undefined."
     ]
 
 
@@ -304,7 +304,8 @@ def test_latency_and_throughput_are_answered_apart() -> None:
 def test_different_work_is_said_to_be_so() -> None:
     routed = of_rates(SLOW, found={"semantics": "routed"}, switch="ip-forward")
     assert answer([of_rates(FAST), routed])[1] == (
-        "They do different work (linux-bridge learning; ip-forward routed): do not rank them."
+        "The switches do different work (linux-bridge learning; ip-forward routed): an order shows "
+        "measured speed only, not which switch is better."
     )
 
 
@@ -332,7 +333,7 @@ def test_functional_results_are_left_out() -> None:
     crowded = of_rates(FAST, found={"doubts": ("cores-overcommitted",)}, switch="ovs")
     assert answer([of_rates(SLOW), crowded]) == [
         "linux-bridge forwards 150 kpps [148, 152].",
-        "Left out, as too many parts share a core: ovs.",
+        "Left out because too many parts share a core: ovs.",
     ]
 
 
@@ -391,7 +392,7 @@ def test_a_goal_that_no_rate_met_has_no_figure() -> None:
             )
         }
     )
-    assert answer([none]) == ["No figure was found of linux-bridge."]
+    assert answer([none]) == ["No figure was found for linux-bridge."]
 
 
 def test_many_names_are_counted() -> None:
@@ -496,8 +497,8 @@ RECORDED = recorded()
 ANSWERED = {
     "three switches": (
         "linux-bridge (80.1 kpps, 69.3 to 102 in 3 trials) cannot be ranked above ovs (41.5 kpps, "
-        "34.9 to 42.4 in 3 trials): disturbances (host-busy and verdict host) may have set them "
-        "apart.",
+        "34.9 to 42.4 in 3 trials): disturbances (host-busy and verdict host) may explain the "
+        "difference.",
         "Baseline (no switch): 98.7 kpps.",
     ),
     "four sizes": (

@@ -158,7 +158,7 @@ def test_a_table_is_as_wide_as_the_terminal_or_as_it_is_asked_to_be(
     narrow, wide = cli("run", "--quiet", "--explain").out, cli("run", "--quiet", "--wide").out
     tables = [text.split("\n\n")[1].splitlines() for text in (narrow, wide)]
     assert max(map(len, tables[0])) <= 80 < max(map(len, tables[1]))
-    assert ("no room for: " in narrow, "no room for: " in wide) == (True, False)
+    assert ("hidden columns: " in narrow, "hidden columns: " in wide) == (True, False)
 
 
 def test_what_is_printed_into_a_pipe_has_80_columns_and_100_with_explanations(cli) -> None:
@@ -926,7 +926,7 @@ def test_charts_of_a_picture_are_chosen_with_their_width(cli, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-o", "x.svg", "--chart", "pie"], "no chart named 'pie'"),
+        (["-o", "x.svg", "--chart", "pie"], "no chart 'pie'"),
         (["-o", "x.html", "--chart", "figures"], "are for a picture"),
         (["--width", "3in"], "are for a picture"),
         (["-o", "x.pdf", "--width", "wide"], "'wide' is no length"),

@@ -117,7 +117,7 @@ def test_the_gallery_has_every_experiment_below_its_paper() -> None:
 def test_the_gallery_answers_claims_by_the_papers_values_and_by_what_was_measured() -> None:
     page = gallery_of("ara-2021/table2", measured=True)
     assert "Measured here, at least in part: 1 result." in page
-    assert "<th scope='col'>in its own values</th><th scope='col'>here</th>" in page
+    assert "<th scope='col'>in the paper's values</th><th scope='col'>here</th>" in page
 
 
 def test_pages_say_how_surely_claims_are_answered_of_what_was_measured() -> None:
@@ -169,7 +169,7 @@ def test_the_gallery_command_finds_the_points_of_stored_runs(
 
 
 def test_the_gallery_is_a_page_only() -> None:
-    with pytest.raises(UsageError, match="it is a page") as raised:
+    with pytest.raises(UsageError, match="is an HTML page") as raised:
         drawn_gallery([], Path("g.png"), "*")
     assert "switchmark paper" in str(raised.value)
 

@@ -299,7 +299,7 @@ def test_every_column_has_a_type_and_a_description() -> None:
 def test_a_query_reaches_no_file(sql: str, mixed: Path, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "records.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match="cannot be answered"):
+    with pytest.raises(UsageError, match="the query failed"):
         rows_of(mixed, sql)
     assert [path.name for path in tmp_path.iterdir()] == ["records.jsonl"]
 

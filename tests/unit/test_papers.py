@@ -296,7 +296,7 @@ def test_ours_stands_beside_the_published() -> None:
     assert rows["udp-mmsg"] == ["409", "-"]
     assert rows["raw"] == ["360", "failed"]
     assert rows["raw-mmsg"] == ["440", "○", ">=", "845"]
-    assert lines[-1] == "○ rests on figures that are doubted"
+    assert lines[-1] == "○ based on figures with doubts"
     assert ODDS in " ".join(lines)
     assert all(len(line) <= 100 for line in lines)
     content = as_object(result)

@@ -178,7 +178,7 @@ def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: b
     assert to_object(found)["latency_floor_ns"]["holds"] is holds
     headings, rows = columns_and_rows([found])
     assert (rows[0][headings.index("floor p50")] == "above") is not holds
-    assert ("on a cable" in outcome(found)) is holds
+    assert ("(baseline " in outcome(found)) is holds
     notes = "\n".join(footnotes([found]))
     assert ("no baseline, as the cable was slower than the switch (" in notes) is not holds
 
@@ -213,7 +213,7 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
     assert {"lost", "verdict"} <= {column.name for column in section.columns}
     (section,) = sections([record(engine="udp"), record(engine="raw", direction="bi")])
     assert "engine" not in section.caption
-    assert "both ways" not in section.caption
+    assert "bidirectional" not in section.caption
     assert [column.name for column in section.columns][:3] == ["switch", "engine", "direction"]
 
 
@@ -267,7 +267,7 @@ def test_a_goal_that_no_rate_met_is_said_to_be_none() -> None:
 def test_fewer_bursts_than_asked_for_are_told() -> None:
     goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 9, "bursts": 2}
     one = searched("back-to-back", goal)
-    for finals, note in ((2, "7 trials"), (5, "7 trials, enough for 2 bursts of 5")):
+    for finals, note in ((2, "7 trials"), (5, "7 trials, mean of 2 of 5 bursts")):
         asked = one.test.model_copy(update={"finals": finals})
         assert f"linux-bridge: {note}" in footnotes([one.model_copy(update={"test": asked})])
 
@@ -276,7 +276,7 @@ def test_the_length_of_a_burst_is_a_row_too() -> None:
     goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 1500.0, "burst_low": 1400}
     burst = searched("back-to-back", goal | {"burst_high": 1600, "corrected_buffer_s": 0.002})
     assert rows_of_goals(burst) == [["back-to-back", "1500 frames", "12.5 %"]]
-    assert "linux-bridge: 7 trials, a buffer of 2 ms" in footnotes([burst])
+    assert "linux-bridge: 7 trials, buffer time 2 ms" in footnotes([burst])
 
 
 def test_searches_that_failed_and_other_tests_have_their_rows() -> None:
@@ -365,7 +365,7 @@ def test_a_table_is_as_wide_as_it_needs_to_be_unless_it_must_not() -> None:
         assert max(map(len, lines)) <= width
         assert sum("a-switch-with-a-long-name" in line for line in lines) == 1
         assert "min..max" in "".join(lines)
-    assert any(line.startswith("no room for: ") for line in table_lines(section, 88))
+    assert any(line.startswith("hidden columns: ") for line in table_lines(section, 88))
 
 
 def test_cores_are_ranges_above_and_columns_where_all_is_shown() -> None:
@@ -411,7 +411,7 @@ def test_what_matters_least_is_left_out_first() -> None:
     assert [table_lines(section, width)[1].split()[1:] for width in (29, 28, 25, 22, 10)] == [
         *(["a", "b", "c"], ["a", "b"], ["a"], [], []),
     ]
-    assert table_lines(section, 28)[4].startswith("no room for: c ")
+    assert table_lines(section, 28)[4].startswith("hidden columns: c ")
 
 
 def test_an_outcome_is_one_line() -> None:
@@ -494,7 +494,7 @@ def test_a_row_of_csv_has_the_fields_of_a_test(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x.gif", "x.json", "x", "x.html.gz", ".csv"])
 def test_a_kind_of_report_that_there_is_not_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"as '{re.escape(name)}'") as caught:
+    with pytest.raises(UsageError, match=f"'{re.escape(name)}' has no suffix") as caught:
         writer_of(tmp_path / name)
     assert ".html for a page, .svg, .pdf or .png for a picture" in (caught.value.hint or "")
 

@@ -170,7 +170,7 @@ def test_a_table_says_by_how_much_its_medians_may_be_wrong() -> None:
     ]
     (note,) = (note for note in footnotes(told) if note.startswith("latency: "))
     assert note.startswith("latency: medians are accurate to ± 3.")
-    assert "(stamps 3 us, counters of two CPUs 70 ns, histogram " in note
+    assert "(timestamps 3 us, cycle counters of two CPUs 70 ns, histogram " in note
     assert not any(note.startswith("latency: ") for note in footnotes([STORED]))
 
 

@@ -44,7 +44,7 @@ _SENTENCES, _BRIEF_SENTENCES = 6, 3
 
 _DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
 
-_CAPITALIZED = {"at", "between", "in", "no", "nothing", "of", "the"}
+_CAPITALIZED = {"at", "between", "in", "no", "nothing", "the"}
 """Words that get a capital at the beginning of a sentence. Names of switches do not."""
 
 _LIMITS = {
@@ -288,7 +288,7 @@ def _figure_of(groups: Sequence[_FigureGroup]) -> str:
 def _the_same(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     margin = f"{united(_relations(groups, 'same')).margin * 100:g} %"
     if groups[0].is_ordered:
-        return [f"{listed(others)} {_does(others)} the same within {margin}"]
+        return [f"{listed(others)} {_is(others)} within {margin} of {_subject(groups[0])}"]
     names = [_subject(groups[0]), *others]
     return [f"{listed(_with_figures(groups, names))} are the same within {margin}"]
 
@@ -327,25 +327,25 @@ def _spoiled(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]
     )
     why = [*doubts, *["verdict host"] * any(f.record.verdict == "host" for f in figures)]
     named = f" ({listed(why)})" if why else ""
-    return [f"{_unranked(groups, others)}: disturbances{named} may have set them apart"]
+    return [f"{_unranked(groups, others)}: disturbances{named} may explain the difference"]
 
 
 def _in_error(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     unranked = _unranked(groups, others)
-    return [f"{unranked}: the clocks may be wrong by as much as the latencies differ"]
+    return [f"{unranked}: the error of the clocks may be as large as the difference"]
 
 
 def _different_loads(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the figures that were measured at different loads."""
     first = groups[0]
-    loads = "shares of what each carries itself" if _has_different_loads(first) else "not the same"
+    loads = "shares of different maximum rates" if _has_different_loads(first) else "different"
     names = listed(_with_figures(groups, [_subject(first), *others]))
-    return [f"{names} are not compared, as the loads were {loads}"]
+    return [f"{names} are not compared, as their loads were {loads}"]
 
 
 def _zero(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     names = listed(_with_figures(groups, [_subject(groups[0]), *others]))
-    return [f"{names} are not compared, as 0 has no ratio"]
+    return [f"{names} are not compared, as a ratio to 0 is undefined"]
 
 
 def _few(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
@@ -356,7 +356,7 @@ def _few(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     once = "searches" if is_of_search(first.leader.record) else "trials"
     how = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
     if first.names[0] not in lacking:
-        return [f"of {listed(others)} no order is shown, with {how}"]
+        return [f"{listed(others)} {_is(others)} not ranked, with {how}"]
     of = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
     figures = _with_figures(groups, [_subject(first), *others])
     text = f": {listed(figures)}" if len(groups) == 1 else ""
@@ -414,8 +414,8 @@ def _has_different_loads(group: _FigureGroup) -> bool:
     return any(figure.record.test.parsed_rate.share is not None for figure in group.figures)
 
 
-def _does(names: Sequence[str]) -> str:
-    return "does" if len(names) == 1 else "do"
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 # --- words -----------------------------------------------------------------------------------

@@ -17,26 +17,27 @@ MARKS: Mapping[Severity, str] = MappingProxyType(
 """The mark of a test, by the severity of its most severe doubt."""
 
 _SEVERITIES: tuple[Severity, ...] = ("invalid", "caution", "information")
+"""The severities, the most severe first."""
+
 _EFFECTS: Mapping[Severity, str] = MappingProxyType(
     {
         "invalid": "do not use {those} figures",
         "caution": "{those} figures may be wrong",
-        "information": "",
     }
 )
 
 
 def severity_of(record: Record) -> Severity:
     """Return the severity of the most severe doubt of a test."""
-    severities = {TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE}
-    return next((severity for severity in _SEVERITIES if severity in severities), "information")
+    severities = (TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE)
+    return min(severities, key=_SEVERITIES.index, default="information")
 
 
 def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
     """Return the lines below the tables: a sentence about doubts and the errors of tests. `more`
     ends the sentence with a reference to the details."""
     errors = [
-        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
+        f"test {record.number} {record.status}: {record.error or 'unknown reason'}"
         for record in records
         if record.status != "ok"
     ]
@@ -49,15 +50,13 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     names = Counter(doubt for record in records for doubt in record.doubts if doubt in TABLE)
     if not names:
         return []
-    worst = next(
-        severity for severity in _SEVERITIES if any(TABLE[n].severity == severity for n in names)
-    )
+    worst = min((TABLE[name].severity for name in names), key=_SEVERITIES.index)
     severe = [name for name, _ in names.most_common() if TABLE[name].severity == worst]
     first, others = TABLE[severe[0]], severe[1:]
     many = f"{names[first.name]} of {len(records)} tests" if len(records) > 1 else "this test"
     also = f"; also {listed(others)}" if others else ""
-    mark = MARKS[worst]
-    effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
     said = f"{first.meaning} ({first.name}, {many}{also})"
-    lead = f"{mark} {said}: {effect}" if mark else f"Note: {said}"
-    return [f"{lead}. Fix: {first.cure}."]
+    if worst == "information":
+        return [f"Note: {said}. Fix: {first.cure}."]
+    effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
+    return [f"{MARKS[worst]} {said}: {effect}. Fix: {first.cure}."]

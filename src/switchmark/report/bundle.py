@@ -27,6 +27,7 @@ from switchmark.report.figures import sure_rate
 from switchmark.report.files import write_file
 from switchmark.report.json import to_object
 from switchmark.report.page import page
+from switchmark.report.remarks import semantics
 from switchmark.report.schema import SCHEMAS, schema
 
 _SUMS = "SHA256SUMS"
@@ -41,8 +42,8 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
     held = sorted(folder.rglob("*"))
     if links := [path for path in held if path.is_symlink()]:
         raise RecordFailed(
-            f"{links[0]} is a symbolic link, which may lead to anything that this user can read",
-            hint=f"rm '{links[0]}', or put a file in its place",
+            f"{links[0]} is a symbolic link: a bundle could include any file that you can read",
+            hint=f"rm '{links[0]}', or replace it with a file",
         )
     names = [
         path.relative_to(folder).as_posix()
@@ -88,7 +89,7 @@ def write_bundle(path: Path, name: str, files: Mapping[str, bytes], made_at: dat
     forms = [form for suffix, form in _FORMS.items() if path.name.endswith(suffix)]
     if not forms:
         raise UsageError(
-            f"'{path.name}' names no kind of archive\n  known: {', '.join(_FORMS)}",
+            f"'{path.name}' has no suffix of an archive\n  known: {', '.join(_FORMS)}",
             hint=f"-o {name}.tar.gz",
         )
     write_file(path, forms[0](name, files, max(made_at.astimezone(UTC), _EARLIEST)))
@@ -131,17 +132,17 @@ _FORMS: Mapping[str, Callable[[str, Mapping[str, bytes], datetime], bytes]] = {
 # --- README ----------------------------------------------------------------------------------
 
 _FILES = {
-    "campaign.yaml": "the campaign as it was run: every axis of every test",
-    "host.json": "the host: processor, cores, kernel, its parameters, mitigations, hugepages",
-    "versions.json": "the versions that each test's figures depend on, by its number",
-    "records.jsonl": "a line for each finished test, with its trials, placement and evidence",
-    "trials.jsonl": "a line for each finished trial, those on the way of a search too",
-    "logs/steps.sh": "the exact commands that were carried out, in order, each with its reason",
-    "logs/": "besides, what the programs wrote to standard error",
-    "tests.csv": "the tests as rows",
+    "campaign.yaml": "the campaign: all axes of all tests",
+    "host.json": "the host: processor, cores, kernel and its parameters, mitigations, hugepages",
+    "versions.json": "the versions that the figures depend on, by test number",
+    "records.jsonl": "one line per finished test, with its trials, placement and evidence",
+    "trials.jsonl": "one line per finished trial, including intermediate trials of searches",
+    "logs/steps.sh": "the executed commands in order, with their reasons",
+    "logs/": "the standard error of the programs",
+    "tests.csv": "one row per test",
     "report.html": "the report",
-    "schemas/": "what lines of these files hold, as JSON Schema",
-    _SUMS: "of every file but itself",
+    "schemas/": "JSON Schemas of the lines of these files",
+    _SUMS: "checksums of all other files",
 }
 
 
@@ -166,30 +167,31 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         f"A run of switchmark {in_markdown(', '.join(sorted(versions))) or '(version unknown)'}."
         f" Tests: {outcome}.",
         "",
-        "## What is here",
+        "## Files",
         "",
-        "| file | holds |",
+        "| file | content |",
         "|---|---|",
         *(f"| `{path}` | {content} |" for path, content in there.items()),
         "",
-        "## What came out",
+        "## Results",
         "",
         *_results(records),
         "",
-        "A mark `○` is a doubt, which `report.html` names; `>=` is a rate that bounds the traffic",
-        "program. Switches that do different work are not to be ranked.",
+        "`○` marks a test with doubts, which `report.html` explains. `>=` marks a lower bound: the",
+        "traffic generator was the limit.",
+        *map(in_markdown, semantics(records)),
         "",
-        "## How to check it",
+        "## How to verify the results",
         "",
         "```sh",
-        "sha256sum --check SHA256SUMS        # nothing was changed",
-        "switchmark report .                 # the tables again, from the records",
-        "switchmark run campaign.yaml        # the same tests, on your host",
-        "switchmark compare . runs/NEW       # test by test",
+        "sha256sum --check SHA256SUMS        # the files are unchanged",
+        "switchmark report .                 # the tables from the records",
+        "switchmark run campaign.yaml        # the same tests on your host",
+        "switchmark compare . runs/NEW       # compare both runs",
         "```",
         "",
-        "This folder is a run folder: what reads one reads it. Figures depend on the host; what is",
-        "to be reproduced are the differences that are shown, and what was the limit.",
+        "This folder is a run folder, so all commands that read runs accept it. Figures depend on",
+        "the host. A repeated run should show the same significant differences and limits.",
     ]
     return "\n".join(lines) + "\n"
 

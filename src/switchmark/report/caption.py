@@ -26,7 +26,7 @@ def caption(records: Sequence[Record]) -> str:
         if all(getattr(record.test, axis) == value for record in records)
     }
     parts = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
-    parts += ["both ways"] * (shared.get("direction") == "bi")
+    parts += ["bidirectional"] * (shared.get("direction") == "bi")
     ports = {record.port for record in records if record.port}
     parts += [f"ports {ports.pop()}"] if len(ports) == 1 else []
     parts += [f"in {shared['environment']}"] if "environment" in shared else []

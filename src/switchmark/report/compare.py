@@ -153,7 +153,7 @@ def compared(
         kept = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
         measured = [pair for pair in every if pair.is_whole]
         if measured and not kept and figure not in mains:
-            raise UsageError(f"--fail-on {name}: no test has measured it")
+            raise UsageError(f"--fail-on {name}: no test measured it")
         every += kept
     failures = [failure for pair in every for failure in _failures(pair, conditions)]
     unknown = [
@@ -234,7 +234,7 @@ def _why(pair: Pair, condition: Condition) -> str | None:
     if not _applies(condition, pair) or condition.holds(difference) != "yes":
         return None
     if condition.is_undecided:
-        return "nothing can be said"
+        return "undecided"
     what = "more frames lost" if pair.figure.unit == "share" else "worse"
     percent = difference.amount * 100
     least = "at least " * difference.is_at_least
@@ -247,7 +247,7 @@ def _why_lacking(pair: Pair) -> str:
     for when, records in zip(("before", "after"), pair.sides, strict=True):
         for record in records:
             if record.status != "ok":
-                why = (record.error or "no reason is known").partition("\n")[0]
+                why = (record.error or "unknown reason").partition("\n")[0]
                 return f"{record.status} {when}: {why}"
     raise AssertionError("both were measured")
 

@@ -17,6 +17,7 @@ from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, repeat
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
+from switchmark.report.remarks import different_work
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
 Names = Sequence[str]
@@ -70,7 +71,7 @@ def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str
     lines = (
         "  ".join(f"{cell:{widths[column]}}" for column, cell in enumerate(row)) for row in rows
     )
-    return ["what differs between the runs", *(f"  {line}".rstrip() for line in lines), ""]
+    return ["differences between the runs", *(f"  {line}".rstrip() for line in lines), ""]
 
 
 def names_of(comparison: Comparison) -> tuple[str, ...]:
@@ -195,7 +196,7 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
         for repeats in (pair.difference.before, pair.difference.after)
     ):
         notes.append(BOUND_NOTE)
-    notes += [f"{both}: different work; do not rank across them" for both in _kinds(pairs)]
+    notes += [different_work(both) for both in _kinds(pairs)]
     notes += _why_undecided(pairs, in_one_run=len(runs) == 1)
     outcomes = Counter(pair.difference.word for pair in pairs if pair.is_whole)
     if len(pairs) > 1 and outcomes:
@@ -224,11 +225,11 @@ def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
     them."""
     for when, records in zip(("before", "after"), pair.sides, strict=True):
         if not records:
-            other = "after" if when == "before" else "before"
-            yield f"{label(pair.test, axes)}: only in the run {other}"
+            other = "later" if when == "before" else "earlier"
+            yield f"{label(pair.test, axes)}: only in the {other} run"
         for record in records:
             if record.status != "ok":
-                why = (record.error or "no reason is known").partition("\n")[0]
+                why = (record.error or "unknown reason").partition("\n")[0]
                 yield f"{label(record.test, axes)}: {record.status} {when}: {why}"
     if pair.base and pair.other:
         before, after = (version_text(records[0]) for records in pair.sides)

@@ -93,6 +93,6 @@ def _condition(text: str) -> Condition:
                 f"--fail-on {name} takes a share, not '{amount}'", hint=f"--fail-on {name}:3%"
             ) from error
     raise UsageError(
-        f"--fail-on: '{text}' is no condition",
-        hint=f"such as --fail-on {GRAMMAR.split(',')[0]}\n  known: {GRAMMAR}",
+        f"--fail-on: unknown condition '{text}'",
+        hint=f"for example --fail-on {GRAMMAR.split(',')[0]}\n  known: {GRAMMAR}",
     )

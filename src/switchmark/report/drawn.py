@@ -62,7 +62,7 @@ def check_drawing(output: Path | None) -> None:
     """Raise UsageError for a file with an unknown suffix, before anything is measured."""
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise UsageError(
-            f"'{output.name}' cannot be drawn: the suffix says which kind it is",
+            f"'{output.name}' has no suffix of a page or a picture",
             hint=f"-o {output.stem or 'paper'}.html, .svg, .pdf or .png",
         )
 
@@ -229,7 +229,7 @@ def assumptions(experiment: Experiment) -> str:
     rows = "".join(
         f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
     )
-    return f"<details><summary>What is assumed</summary><ul>{rows}</ul></details>" if rows else ""
+    return f"<details><summary>Assumptions</summary><ul>{rows}</ul></details>" if rows else ""
 
 
 def odds(result: Judged) -> str:

@@ -94,12 +94,12 @@ def outcome(record: Record) -> str:
     """Return a finished test in a few words: its figure and verdict, or the reason for no
     result."""
     if record.status != "ok":
-        return f"{record.status}: {(record.error or 'no reason is known').partition(chr(10))[0]}"
+        return f"{record.status}: {(record.error or 'unknown reason').partition(chr(10))[0]}"
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_median(latency)
     cable = cable_latency(content)
-    beside = f" ({cable} on a cable)" if cable and cable != ABOVE else ""
+    beside = f" (baseline {cable})" if cable and cable != ABOVE else ""
     unsure = format_ns(latency.get("unsure_ns"))
     figure = f"{median} ± {unsure}" if unsure else median
     parts = [rate(content), f"median {figure}{beside}" if median else "", record.verdict]

@@ -86,7 +86,7 @@ def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
     form = _FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
-            f"a report cannot be written as '{path.name}': the suffix says which kind it is",
+            f"'{path.name}' has no suffix of a report",
             hint=f"-o {path.stem or 'report'}.html for a page, .svg, .pdf or .png for a picture, "
             ".md or .csv for a table",
         )
@@ -102,7 +102,7 @@ def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[s
     for name in wanted:
         if name not in known:
             raise UsageError(
-                f"these tests show no chart named '{name}'\n  known: {', '.join(known) or 'none'}",
+                f"these tests have no chart '{name}'\n  known: {', '.join(known) or 'none'}",
                 hint=f"--chart {known[0]}, or --chart all" if known else None,
             )
     chosen = [drawn[known.index(name)] for name in wanted]
@@ -117,11 +117,11 @@ def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> 
     convert = converters.get(path.suffix.lower())
     if convert is None:
         raise UsageError(
-            f"'{path.name}' is no picture: the suffix says which kind it is",
+            f"'{path.name}' has no suffix of a picture",
             hint=f"-o {path.stem or 'report'}.html, .svg, .pdf or .png",
         )
     if not drawn:
-        raise UsageError("nothing was measured that could be drawn")
+        raise UsageError("no test has a figure to draw")
     if width is None:
         return convert(together([specification(chart) for chart in drawn]))
     return convert(together([specification(chart, width, whole=True) for chart in drawn]))

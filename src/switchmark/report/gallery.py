@@ -27,7 +27,7 @@ def check_gallery(output: Path) -> None:
     """Raise UsageError for a file without the suffix of a page."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
-            f"the gallery cannot be written as '{output.name}': it is a page",
+            f"the gallery is an HTML page, and '{output.name}' has another suffix",
             hint=f"-o {output.stem or 'gallery'}.html; one experiment as a picture: "
             "switchmark paper NAME -o FILE.svg",
         )
@@ -52,9 +52,9 @@ def gallery_page(
 ) -> str:
     """Return the page of experiments, sorted by paper.
 
-    `paper_points` are the points of the experiments at the paper's values, by which the claims are judged
-    too. `runs` are the names of the measured runs. Charts have static pictures up to a total of
-    `still_marks` marks.
+    `paper_points` are the points of the experiments at the paper's values, by which the claims are
+    judged too. `runs` are the names of the measured runs. Charts have static pictures up to a total
+    of `still_marks` marks.
     """
     drawn: list[Chart] = []
     parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
@@ -105,7 +105,7 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
         sentences.append(f"Measured here, at least in part: {some}. Of their claims {counts}.")
     else:
         sentences.append(
-            "None of them was measured for this page: the charts show published values alone."
+            "None of them was measured for this page. The charts show published values only."
         )
     lead = [f"<p class='answer'>{escape(sentence)}</p>" for sentence in sentences]
     return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
@@ -141,7 +141,7 @@ def _counts(result: Judged) -> str:
     if not _is_measured(result) or not result.answers:
         return ""
     held, against = result.count("holds"), result.count("does not hold")
-    return f" (claims: {len(result.answers)}; shown here: {held}; the contrary: {against})"
+    return f" ({len(result.answers)} claims: {held} hold here, {against} do not)"
 
 
 def _head(result: Judged) -> str:
@@ -166,7 +166,7 @@ def _undrawn(result: Judged) -> str:
     if rows:
         return f"<p>Published:</p><ul>{rows}</ul>"
     drawn = ", ".join(dict.fromkeys(map(_axes_of, result.experiment.figures)))
-    return f"<p>The paper gives no values in numbers. It shows {escape(drawn)}.</p>"
+    return f"<p>The paper gives no numeric values. It shows {escape(drawn)}.</p>"
 
 
 def _axes_of(figure: Drawn) -> str:
@@ -196,11 +196,11 @@ def _claims(result: Judged, points: Sequence[Point]) -> str:
         rows.append(
             f"<tr><td class='words'>{says}</td><td class='words'>{escape(in_paper)}</td>{here}</tr>"
         )
-    names = ("claim", "in its own values", *(("here", "why") if begun else ()))
+    names = ("claim", "in the paper's values", *(("here", "why") if begun else ()))
     head = "".join(f"<th scope='col'>{name}</th>" for name in names)
     label = f"claims of {escape(result.experiment.name)}"
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
-        f"<table><caption>Its claims</caption><thead><tr>{head}</tr></thead>"
+        f"<table><caption>The paper's claims</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>{odds(result)}"
     )

@@ -59,7 +59,7 @@ def _skipped(comparison: Comparison, pair: Pair) -> str:
     if comparison.state(pair):
         return ""
     if not pair.base and not pair.is_lacking:
-        return "only in the run after"
+        return "only in the later run"
     difference = pair.difference
     if pair.is_undecided and difference.reason:
         return f"undecided: {why_undecided(difference, difference.reason)}"

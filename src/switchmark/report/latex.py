@@ -11,6 +11,7 @@ from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound, repeated_
 from switchmark.model.labels import telling
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
+from switchmark.report.remarks import semantics
 from switchmark.report.rows import Tables, TestRow
 
 _SPECIAL = {
@@ -171,12 +172,10 @@ def _label(runs: Tables) -> str:
 def _notes(results: Sequence[TestRow]) -> Iterable[str]:
     doubts = sorted({doubt for result in results for doubt in result["doubts"]})
     if doubts:
-        yield f"{_DOUBTED}\\,doubted: {escape(', '.join(doubts))}."
+        yield f"{_DOUBTED}\\,doubts: {escape(', '.join(doubts))}."
     if any(result["lower_bound"] for result in results):
         yield rf"{_BOUND}: the traffic generator was the limit; the switch may be faster."
-    semantics = sorted({result["semantics"] for result in results if result["semantics"]})
-    if len(semantics) > 1:
-        yield escape(f"Different work, not to be ranked: {', '.join(semantics)}.")
+    yield from map(escape, semantics([result.record for result in results]))
     for result in results:
         if result["status"] != "ok":
             why = " ".join(str(result["error"]).split())

@@ -56,7 +56,7 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     if any(is_lower_bound(record.verdict) for record in records):
         notes.append(BOUND_NOTE)
     notes += [
-        f"test {record.number} {record.status}: {record.error or 'no reason is known'}"
+        f"test {record.number} {record.status}: {record.error or 'unknown reason'}"
         for record in records
         if record.status != "ok"
     ]
@@ -95,8 +95,8 @@ def _errors(records: Sequence[Record]) -> list[str]:
         return []
     most = max(errors, key=lambda error: error.median_ns)
     parts = {
-        "stamps": most.stamps_ns,
-        "counters of two CPUs": most.skew_ns,
+        "timestamps": most.stamps_ns,
+        "cycle counters of two CPUs": most.skew_ns,
         "two clocks": most.clocks_ns,
         "histogram": most.histogram_ns,
     }
@@ -144,9 +144,9 @@ def _search(search: SearchResult, finals: int) -> list[str]:
     notes = [f"{search.trials} trials" + f" in {many} searches" * (many > 1)]
     for goal in search.goals:
         if goal.bursts is not None and goal.bursts < finals * many:
-            notes.append(f"enough for {goal.bursts} bursts of {finals * many}")
+            notes.append(f"mean of {goal.bursts} of {finals * many} bursts")
         if goal.corrected_buffer_s is not None:
-            notes.append(f"a buffer of {format_ns(goal.corrected_buffer_s * 1e9)}")
+            notes.append(f"buffer time {format_ns(goal.corrected_buffer_s * 1e9)}")
         if goal.burst_frames is None and goal.rate_pps is None:
             notes.append(f"no rate met {goal_name(goal, search)}")
         elif gone := sum(_is_unmet(repeat, goal.goal) for repeat in search.repeats):

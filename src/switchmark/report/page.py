@@ -353,11 +353,11 @@ def _verdicts(records: Sequence[Record]) -> str:
     lines = []
     for record in records:
         what = record.verdict if record.status == "ok" else f"{record.status}: {record.error}"
-        doubts = f"; doubted: {', '.join(record.doubts)}" if record.doubts else ""
+        doubts = f"; doubts: {', '.join(record.doubts)}" if record.doubts else ""
         text = f"{label(record.test, axes)}: {what}{doubts}"
         lines.append(f"<li>{escape(text)}</li>")
     return (
-        f"<details><summary>What limited each of {len(records)} tests</summary>"
+        f"<details><summary>Limits of {len(records)} tests</summary>"
         f"<ul>{''.join(lines)}</ul></details>"
     )
 
@@ -387,7 +387,10 @@ def _noise(records: Sequence[Record]) -> str:
     certificates = [record.noise.model_dump(mode="json") for record in records if record.noise]
     if not certificates:
         return ""
-    head, text = "Its noise before the first test", escape(json.dumps(certificates[0], indent=1))
+    head, text = (
+        "Background load before the first test",
+        escape(json.dumps(certificates[0], indent=1)),
+    )
     return f"<details><summary>{head}</summary><pre>{text}</pre></details>"
 
 

@@ -97,9 +97,9 @@ def by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...
             if ignore and Counter(tests)[test] > 1:
                 keys = ", ".join(map(key_of, ignore))
                 raise UsageError(
-                    f"tests of one run differ in {keys} alone, such as test {record.number}: which"
-                    " of them is meant cannot be told",
-                    hint="--ignore axes that have one value in each run",
+                    f"tests of one run differ only in {keys}, for example test {record.number},"
+                    " so their counterparts are ambiguous",
+                    hint="--ignore only axes with one value per run",
                 )
             by_test[test] = (*by_test.get(test, ()), record)
     return by_test
@@ -140,6 +140,6 @@ def _axis_of(base: str, tests: Sequence[Test], ignore: Collection[str]) -> tuple
                 return axis, value
     choices = [f"{key_of(axis)} {', '.join(axis_values)}" for axis, axis_values in values.items()]
     raise UsageError(
-        f"--base: no axis in which the tests differ has the value '{base}'"
-        f"\n  {'; '.join(choices) or 'they differ in none'}",
+        f"--base: no axis that varies has the value '{base}'"
+        f"\n  {'; '.join(choices) or 'no axis varies'}",
     )

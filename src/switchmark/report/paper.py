@@ -29,8 +29,8 @@ _WIDTH = 100
 _BESIDE = " " * 18
 
 ODDS = (
-    f"All results of a run are compared at once: where each has {MIN_REPEATS} repeats or more, "
-    "chance alone tells any two equal ones apart in one run of 20 at most."
+    f"All results of a run are tested together: with {MIN_REPEATS} or more repeats per result, "
+    "chance shows a difference between equal results in at most one run of 20."
 )
 """The error rate of the answers."""
 
@@ -176,7 +176,7 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     if result.answers and any(point.measured for point in result.points):
         print("", *_folded(ODDS, ""), sep="\n", file=stream)
     if any(_is_doubted(claim, result) for claim, _ in result.answers):
-        print(f"\n{DOUBT_MARK} rests on figures that are doubted", file=stream)
+        print(f"\n{DOUBT_MARK} based on figures with doubts", file=stream)
 
 
 def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
@@ -287,4 +287,4 @@ def _folded(text: str, indent: str) -> list[str]:
 
 
 def _first_line(text: str | None) -> str:
-    return (text or "no reason is known").partition("\n")[0]
+    return (text or "unknown reason").partition("\n")[0]

@@ -95,7 +95,7 @@ def ask(database: DuckDBPyConnection, sql: str) -> QueryResult:
         rows = result.fetchall()
     except duckdb.Error as error:
         raise UsageError(
-            f"the query cannot be answered: {error}",
+            f"the query failed: {error}",
             hint="'switchmark query' without a query lists the tables and their columns",
         ) from error
     return QueryResult(tuple(str(column[0]) for column in described), rows)

@@ -18,16 +18,29 @@ SURE = 5
 """A sufficient number of repeats to show a difference, which hints recommend."""
 
 
+def different_work(kinds: str) -> str:
+    """Return the remark on an order of switches with different semantics."""
+    return (
+        f"the switches do different work ({kinds}): an order shows measured speed only, "
+        "not which switch is better"
+    )
+
+
 def semantics(records: Sequence[Record]) -> list[str]:
-    """Return the semantics of the switches, if they differ."""
-    kinds = {record.test.switch: record.semantics for record in records if record.semantics}
+    """Return the semantics of the switches, if they differ. The baseline does not count."""
+    kinds = {
+        record.test.switch: record.semantics
+        for record in records
+        if record.semantics and record.test.switch != CABLE
+    }
     if len(set(kinds.values())) < 2:
         return []
     by_kind: dict[str | None, list[str]] = {}
     for switch, kind in kinds.items():
         by_kind.setdefault(kind, []).append(switch)
     groups = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
-    return [f"They do different work ({'; '.join(groups)}): do not rank them."]
+    remark = different_work("; ".join(groups))
+    return [f"{remark[0].upper()}{remark[1:]}."]
 
 
 def engines(records: Sequence[Record]) -> list[str]:
@@ -41,8 +54,8 @@ def engines(records: Sequence[Record]) -> list[str]:
         groups = [f"{listed_all(list(names))} with {value}" for value, names in by_value.items()]
         name = AXES[axis].words
         said.append(
-            f"They were measured with different {name}s ({'; '.join(groups)}): a difference may be "
-            f"the {name}'s."
+            f"The switches were measured with different {name}s ({'; '.join(groups)}): the {name} "
+            "may explain a difference."
         )
     return said
 
@@ -80,7 +93,7 @@ def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[st
     axes = telling([record.test for record in records])
     if functional:
         names = [label(record.test, axes) for record in functional]
-        said.append(f"Left out, as too many parts share a core: {listed(names)}.")
+        said.append(f"Left out because too many parts share a core: {listed(names)}.")
     gone = [record for record in records if record.status != "ok"]
     if gone and len(gone) == len(records):
         statuses = Counter(record.status for record in gone)
@@ -95,5 +108,5 @@ def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[st
         if record.status == "ok" and not any(figures_of(record))
     ]
     if empty:
-        said.append(f"No figure was found of {listed(empty)}.")
+        said.append(f"No figure was found for {listed(empty)}.")
     return said

@@ -365,7 +365,7 @@ because it may be `auto`."""
 _ROLES = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
 _LATENCY = "count min mean p50 p90 p99 p999 p9999 p99999 p999999 max".split()
 _LOSSES = ("late", "duplicated", "reordered", "corrupted", "foreign", "stray")
-_RUN = "the run: its folder's name, or path where two have one name"
+_RUN = "the run: the name of its folder, or the path if two runs have the same name"
 
 
 def _within(value: Any, *names: str) -> Any:
@@ -401,10 +401,10 @@ def _outcome() -> Iterable[FlatColumn]:
     for name in _OUTCOME:
         yield FlatColumn(name, "VARCHAR", (Record, name), _of_record(name))
     policy = _of_record("placement.policy")
-    yield FlatColumn("placement_policy", "VARCHAR", "the placement that was followed", policy)
+    yield FlatColumn("placement_policy", "VARCHAR", "the placement policy in use", policy)
     yield FlatColumn("cpus", "JSON", "the CPUs of each part", _seats)
     yield FlatColumn("verdict", "VARCHAR", (Record, "verdict"), _of_record("verdict"))
-    bound = "the rate bounds the traffic program"
+    bound = "the traffic generator was the limit; the switch may be faster"
     yield FlatColumn("lower_bound", "BOOLEAN", bound, _of_object("lower_bound"))
     yield FlatColumn("doubts", "VARCHAR[]", (Record, "doubts"), _of_record("doubts"))
 
@@ -420,12 +420,12 @@ def _axes() -> Iterable[FlatColumn]:
         value = _of_record(f"test.{name}")
         if name == "frame_size":
             yield FlatColumn("frame_size", "VARCHAR", "frame size: bytes, or imix", value)
-            meaning = "frame size in bytes with the FCS; null of imix"
+            meaning = "frame size in bytes with the FCS; null for imix"
             yield FlatColumn("frame_bytes", "BIGINT", meaning, _frame_bytes)
             continue
         yield FlatColumn(column, kind_of(axis.field.annotation), axis.help, value)
         if name == "rate":
-            meaning = "rate in frames a second, per sender"
+            meaning = "load in frames per second and sender"
             yield FlatColumn(
                 axis.json_number, "DOUBLE", meaning, lambda result: asked_pps(result.record)
             )
@@ -437,49 +437,56 @@ def _frame_bytes(result: TestRow) -> int | None:
 
 
 def _frames() -> Iterable[FlatColumn]:
-    yield FlatColumn("repeats", "BIGINT", "trials that make the figure", _of_object("repeats"))
+    yield FlatColumn("repeats", "BIGINT", "number of trials", _of_object("repeats"))
     yield FlatColumn("tx_frames", "BIGINT", "frames sent", _of_object("tx.frames"))
-    meaning = "frames for which there was no room"
+    meaning = "frames that were due and not sent"
     yield FlatColumn("tx_unsent_frames", "BIGINT", meaning, _of_object("tx.unsent"))
-    yield FlatColumn("tx_pps", "DOUBLE", "frames sent a second", _of_object("tx.pps"))
+    yield FlatColumn("tx_pps", "DOUBLE", "frames sent per second", _of_object("tx.pps"))
     yield FlatColumn(
-        "rx_frames", "BIGINT", "frames received, duplicates too", _of_object("rx.frames")
+        "rx_frames", "BIGINT", "frames received, including duplicates", _of_object("rx.frames")
     )
-    meaning = "distinct frames received a second; R+ of a search"
+    meaning = "distinct frames received per second; R+ of a search"
     yield FlatColumn("rx_pps", "DOUBLE", meaning, _of_object("rx.pps"))
     yield FlatColumn(
-        "rx_gbps_l1", "DOUBLE", "10^9 bit/s received, of the wire", _of_object("rx.gbps_l1")
+        "rx_gbps_l1", "DOUBLE", "received rate on the wire in 10^9 bit/s", _of_object("rx.gbps_l1")
     )
     yield FlatColumn(
-        "rx_gbps_l2", "DOUBLE", "10^9 bit/s received, of frames", _of_object("rx.gbps_l2")
+        "rx_gbps_l2",
+        "DOUBLE",
+        "received rate of frame bytes in 10^9 bit/s",
+        _of_object("rx.gbps_l2"),
     )
-    meaning = "the 95 % interval of rx_pps; null below twelve repeats"
+    meaning = "lower end of the 95 % interval of rx_pps; null below twelve repeats"
     yield FlatColumn("ci95_low_pps", "DOUBLE", meaning, _of_object("ci95_pps.0"))
-    yield FlatColumn("ci95_high_pps", "DOUBLE", "its other end", _of_object("ci95_pps.1"))
+    yield FlatColumn(
+        "ci95_high_pps", "DOUBLE", "upper end of that interval", _of_object("ci95_pps.1")
+    )
     yield FlatColumn("lost_frames", "BIGINT", "frames that did not arrive", _of_object("lost"))
-    meaning = "lost frames of those sent"
+    meaning = "share of lost frames in the frames sent"
     yield FlatColumn("lost_ratio", "DOUBLE", meaning, lambda result: lost_share(result.record))
-    meaning = "the places of lost frames"
+    meaning = "lost frames by place"
     yield FlatColumn(
         "lost_at", "VARCHAR", meaning, lambda result: json.dumps(result.member("lost_at"))
     )
-    meaning = "lost frames without a place"
+    meaning = "lost frames whose place is unknown"
     yield FlatColumn("unaccounted_frames", "BIGINT", meaning, _of_object("unaccounted"))
     for name in _LOSSES:
         yield FlatColumn(f"{name}_frames", "BIGINT", (TrialResult, name), _of_object(name))
-    yield FlatColumn("fairness", "DOUBLE", "Jain's index over the flows", _of_object("fairness"))
+    yield FlatColumn(
+        "fairness", "DOUBLE", "Jain's fairness index of the flows", _of_object("fairness")
+    )
 
 
 def _latencies(of: Callable[[Any], Any]) -> Iterable[FlatColumn]:
     """Yield the columns of the latency that `of` returns for a row."""
     for name in _LATENCY:
-        meaning = {"count": "frames whose latency is known", "min": "the smallest"}.get(name)
-        meaning = meaning or {"mean": "the mean", "max": "the greatest"}.get(name)
+        meaning = {"count": "frames with a latency", "min": "minimum latency"}.get(name)
+        meaning = meaning or {"mean": "mean latency", "max": "maximum latency"}.get(name)
         percent = f"{name[1:3]}.{name[3:]}".rstrip(".")
         yield FlatColumn(
             "latency_samples" if name == "count" else f"latency_{name}_ns",
             "DOUBLE" if name == "mean" else "BIGINT",
-            meaning or f"the {percent}th percentile",
+            meaning or f"{percent}th percentile of the latency",
             partial(_member_of, of, name),
         )
 
@@ -492,29 +499,33 @@ def _latency() -> Iterable[FlatColumn]:
     def of(*names: str) -> Callable[[TestRow], Any]:
         return lambda result: _within(result.latency, *names)
 
-    yield FlatColumn("latency_kind", "VARCHAR", "rtt, or one-way by one clock", of("kind"))
+    yield FlatColumn(
+        "latency_kind", "VARCHAR", "rtt, or one-way if both ends use one clock", of("kind")
+    )
     yield from _latencies(of())
     yield FlatColumn("latency_pdv_ns", "BIGINT", "packet delay variation (RFC 5481)", of("pdv"))
     for name in ("p50", "p99"):
-        meaning = "of frames sent in turn (RFC 5481)"
+        meaning = f"{name} of the delay variation of consecutive frames (RFC 5481)"
         yield FlatColumn(f"latency_ipdv_{name}_ns", "BIGINT", meaning, of("ipdv", name))
-    meaning = "the 95 % interval of the median"
+    meaning = "lower end of the 95 % interval of the median"
     yield FlatColumn("latency_ci95_low_ns", "DOUBLE", meaning, _of_object("ci95_ns.0"))
-    yield FlatColumn("latency_ci95_high_ns", "DOUBLE", "its other end", _of_object("ci95_ns.1"))
+    yield FlatColumn(
+        "latency_ci95_high_ns", "DOUBLE", "upper end of that interval", _of_object("ci95_ns.1")
+    )
     for name in ("p50", "p99"):
-        meaning, floor = "of a cable instead of the switch", _of_record(f"floor.{name}")
+        meaning, floor = f"{name} of the baseline, without a switch", _of_record(f"floor.{name}")
         yield FlatColumn(f"latency_floor_{name}_ns", "BIGINT", meaning, floor)
 
 
 def _cost() -> Iterable[FlatColumn]:
     for role in _ROLES:
-        meaning = f"cores that the {role} used"
+        meaning = f"CPU use of the {role} in cores"
         yield FlatColumn(f"cpu_{role}_cores", "DOUBLE", meaning, _of_object(f"cpu.{role}"))
     for name, meaning in {
-        "softirq_cores": "cores of the kernel's packet work on the whole host",
-        "switch_busy_cores": "cores of the switch by its own cycle counter",
-        "total_cores": "cores of all parts, and of the kernel beside them",
-        "mpps_per_core": "10^6 frames received a second, for each core",
+        "softirq_cores": "softirq time of the whole host in cores",
+        "switch_busy_cores": "busy cores of the switch by its cycle counter",
+        "total_cores": "CPU use of all parts and of the kernel outside of them in cores",
+        "mpps_per_core": "10^6 frames received per second and core",
     }.items():
         column = name if name.endswith("core") else f"cpu_{name}"
         yield FlatColumn(column, "DOUBLE", meaning, _of_object(f"cost.{name}"))
@@ -539,16 +550,16 @@ def column_of(metric: str) -> str:
 def _searched() -> Iterable[FlatColumn]:
     for goal in ("ndr", "pdr"):
         for name, meaning in {
-            "rate": f"{goal.upper()}, frames a second per sender",
-            "low": "the highest rate that met it: with the next column the precision of a search",
-            "high": "the lowest above that did not",
+            "rate": f"{goal.upper()} in frames per second and sender",
+            "low": "highest rate that met the goal",
+            "high": "lowest higher rate that did not meet it",
         }.items():
             column = f"{goal}_pps" if name == "rate" else f"{goal}_{name}_pps"
             yield FlatColumn(column, "DOUBLE", meaning, partial(_of_goal, goal, f"{name}_pps"))
-    yield FlatColumn("r_plus_pps", "DOUBLE", "the R+ that loads are shares of", _r_plus_pps)
-    meaning = "trials that the search took"
+    yield FlatColumn("r_plus_pps", "DOUBLE", "R+; relative loads are shares of it", _r_plus_pps)
+    meaning = "number of trials of the search"
     yield FlatColumn("search_trials", "BIGINT", meaning, _of_record("search.trials"))
-    yield FlatColumn("searches", "BIGINT", "how often the test was searched", _searches)
+    yield FlatColumn("searches", "BIGINT", "number of searches", _searches)
 
 
 def _of_goal(goal: str, name: str, result: TestRow) -> float | None:
@@ -572,12 +583,17 @@ def _searches(result: TestRow) -> int | None:
 
 
 def _set_up() -> Iterable[FlatColumn]:
-    meaning = "NICs that were named by PCI address, as they were found"
+    meaning = "NICs that were named by PCI address, as the host found them"
     yield FlatColumn("nics", "JSON", meaning, _of_object("nics"))
-    yield FlatColumn("reused", "BOOLEAN", "the path was up already", _of_record("reused"))
+    yield FlatColumn(
+        "reused",
+        "BOOLEAN",
+        "whether the path was still up from the previous test",
+        _of_record("reused"),
+    )
     for name in ("setup_s", "start_s", "teardown_s", "stop_s"):
         yield FlatColumn(name, "DOUBLE", (Record, name), _of_record(name))
-    meaning = "the hash of what the result belongs to"
+    meaning = "hash of the axes of the test and of the versions that matter"
     yield FlatColumn("key", "VARCHAR", meaning, _of_record("key"))
 
 
@@ -587,7 +603,7 @@ def _fact(name: str, result: TestRow) -> Any:
 
 def _origin() -> Iterable[FlatColumn]:
     for name, kind in _OF_THE_HOST.items():
-        meaning = f"of the host, {name}"
+        meaning = f"{name} of the host"
         yield FlatColumn(f"host_{name}", kind, meaning, partial(_fact, name))
     meaning = "the version of switchmark"
     version = FlatColumn(
@@ -596,7 +612,7 @@ def _origin() -> Iterable[FlatColumn]:
     yield version
     for name, meaning in {
         "switch_version": "the version of the switch",
-        "switch_mode": "a variant of it that matters",
+        "switch_mode": "the variant of the switch, such as its datapath",
     }.items():
         yield FlatColumn(name, "VARCHAR", meaning, _of_record(name))
     yield _VERSIONS
@@ -622,9 +638,9 @@ def _of_counts(model: type, name: str, column: str = "") -> FlatColumn:
 def _of_trial(*, finished: bool) -> Iterable[FlatColumn]:
     for column, name, meaning in (
         ("repeat", "repeat", (TrialSpec, "repeat")),
-        ("asked_pps", "rate_pps", "rate that was asked for; null for max"),
-        ("duration_s", "duration_s", "seconds that were asked for"),
-        ("warmup_s", "warmup_s", "seconds of traffic before them"),
+        ("asked_pps", "rate_pps", "requested rate; null for max"),
+        ("duration_s", "duration_s", "requested duration in seconds"),
+        ("warmup_s", "warmup_s", "warm-up in seconds"),
     ):
         kind = "BIGINT" if name == "repeat" else "DOUBLE"
         yield FlatColumn(column, kind, meaning, attrgetter(f"counts.spec.{name}"))
@@ -633,9 +649,9 @@ def _of_trial(*, finished: bool) -> Iterable[FlatColumn]:
         column = name if name.startswith(("tx_f", "rx_")) else f"{name}_frames"
         yield _of_counts(TrialResult, name, column)
     if not finished:
-        meaning = "distinct frames received a second; R+ of a search"
+        meaning = "distinct frames received per second; R+ of a search"
         yield FlatColumn("rx_pps", "DOUBLE", meaning, lambda row: row.result.rates_pps[row.index])
-    yield FlatColumn("whole_pps", "DOUBLE", "the same of the whole trial", _whole_pps)
+    yield FlatColumn("whole_pps", "DOUBLE", "rx_pps over the whole trial", _whole_pps)
     places = FlatColumn("lost_at", "JSON", (TrialResult, "lost_at"), lambda row: row.counts.lost_at)
     yield places
     for name in ("interval_ns", "intervals"):
@@ -657,7 +673,7 @@ def _of_flow() -> Iterable[FlatColumn]:
     yield _of_counts(FlowCounts, "flow")
     for name in ("tx", "rx", "lost", "duplicated", "reordered", "corrupted"):
         yield _of_counts(FlowCounts, name, f"{name}_frames")
-    meaning = "distinct frames received a second"
+    meaning = "distinct frames received per second"
     yield FlatColumn("rx_pps", "DOUBLE", meaning, _flow_pps)
     yield from _latencies(lambda row: row.counts.latency)
 
@@ -751,21 +767,23 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
     meaning = "the trial's number in its test"
     of_trial = FlatColumn("trial", "BIGINT", meaning, lambda row: row.index + 1)
     columns = (*named(lambda row: row), of_trial, *_of_trial(finished=False))
-    yield "trials", FlatTable("a trial that makes a figure", columns, _trials)
+    yield "trials", FlatTable("a trial of a finished test", columns, _trials)
     of_flow = FlatColumn("trial", "BIGINT", meaning, lambda row: row.trial.index + 1)
     columns = (*named(lambda row: row.trial), of_flow, *_of_flow())
     yield "flows", FlatTable("a flow of such a trial", columns, _flows)
     columns = (*named(lambda row: row.result), *_of_found())
-    yield "goals", FlatTable("what a search found", columns, _goals)
+    yield "goals", FlatTable("the result of a search for a goal", columns, _goals)
     meaning = "the repeat of the search, from 1"
     repeat = FlatColumn("repeat", "BIGINT", meaning, lambda row: row.repeat)
     columns = (*named(lambda row: row.result), repeat, *_of_found())
-    yield "searches", FlatTable("what each repeat of a search found", columns, _search_repeats)
+    yield "searches", FlatTable("the result of one repeat of a search", columns, _search_repeats)
     columns = (*named(lambda row: row), *_of_trial(finished=True))
-    trials = FlatTable("a finished trial, a search's too", columns, Tables.finished_trials)
+    trials = FlatTable(
+        "a finished trial, including trials of searches", columns, Tables.finished_trials
+    )
     yield "all_trials", trials
     stored = FlatColumn(
-        "record", "VARCHAR", "all of it, as it is stored", lambda result: result.text
+        "record", "VARCHAR", "the record as it is stored", lambda result: result.text
     )
     columns = (*named(lambda row: row), stored, _VERSIONS)
     yield "records", FlatTable("a finished test as JSON", columns, lambda runs: runs.results)

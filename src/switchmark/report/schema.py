@@ -89,7 +89,7 @@ def _line(model: type[BaseModel], **members: Any) -> Schema:
     fields: dict[str, Any] = {name: (types[name], usual) for name, usual in members.items()}
     made = _described(create_model("Line", **fields))
     del made["title"]
-    version = {"const": SCHEMA, "description": "The version of this form."}
+    version = {"const": SCHEMA, "description": "The version of this format."}
     return {
         **made,
         "properties": {"schema": version, **made["properties"]},
@@ -149,10 +149,10 @@ def _printed() -> Schema:
         "latency_ns": (LatencyFigures | None, _member("The latency of all trials.")),
         "latency_floor_ns": (
             CableLatency | NoCableLatency | None,
-            _member("That of the same test on a cable; null for a test of no latency."),
+            _member("The latency of the same test on a cable; null for tests without latency."),
         ),
-        "cost": (CostFigures | None, _member("What the frames cost; null without a trial.")),
-        "evidence": (tuple[Evidence, ...], _member("Of each trial, what its verdict rests on.")),
+        "cost": (CostFigures | None, _member("The CPU cost of the frames; null without trials.")),
+        "evidence": (tuple[Evidence, ...], _member("The evidence for the verdicts, by trial.")),
         "record": (Record, ...),
         "origin": (Origin, ...),
     }
@@ -162,7 +162,7 @@ def _printed() -> Schema:
     test = parts["Test"]
     test["properties"] = {
         AXES[name].json_name or name: member for name, member in test["properties"].items()
-    } | {AXES["rate"].json_number: _or_null(_NUMBER, "Frames a second of each sender.")}
+    } | {AXES["rate"].json_number: _or_null(_NUMBER, "The load in frames per second and sender.")}
     later = {axis.json_name or axis.name for axis in AXES.values() if axis.later}
     test["required"] = [name for name in test["properties"] if name not in later]
     for name in ("TrialResult", "TrialSpec", "PartReport", "FlowCounts"):
@@ -171,11 +171,11 @@ def _printed() -> Schema:
     for member in kept.values():
         member.pop("default", None)
     members: Schema = {
-        "schema": {"const": SCHEMA, "description": "The version of this form."},
-        "run": _or_null(_TEXT, "The name of its run."),
+        "schema": {"const": SCHEMA, "description": "The version of this format."},
+        "run": _or_null(_TEXT, "The name of the run."),
         "time": record["started"],
         "host": _or_null({"type": "object"}, "Facts of the host."),
-        "versions": _or_null(_mapping(_TEXT), "The versions that its figures depend on."),
+        "versions": _or_null(_mapping(_TEXT), "The versions that the figures depend on."),
         **kept,
         **{
             name: properties[name]
@@ -233,24 +233,28 @@ def _derived() -> Schema:
     return {
         "lower_bound": {
             "type": "boolean",
-            "description": "The rate bounds the traffic program; the switch may be faster.",
+            "description": "The traffic generator was the limit; the switch may be faster.",
         },
         "tx": _or_null(
             _object(frames=_COUNT, pps=_NUMBER, unsent=_COUNT),
-            "Frames that were sent, in all and a second, and those for which there was no room.",
+            "Frames sent, their rate per second, and frames that were due and not sent.",
         ),
         "rx": _or_null(
             _object(frames=_COUNT, pps=_NUMBER, gbps_l1=_NUMBER, gbps_l2=_NUMBER),
-            "Frames that arrived, and the rate of distinct ones: frames a second, 10^9 bit/s.",
+            "Frames received, and the rate of distinct frames in frames and 10^9 bit per second.",
         ),
         **counts,
-        "lost_at": {**_mapping(_COUNT), "description": "The places of lost frames."},
+        "lost_at": {**_mapping(_COUNT), "description": "Lost frames by place."},
         "unaccounted": _or_null(_COUNT, "Lost frames without a place."),
         "cpu": {**_mapping(_or_null(_NUMBER, "")), "description": "Cores in use, by role."},
-        "repeats": {**_COUNT, "description": "How many trials make the figure."},
-        "ci95_pps": _or_null(low_and_high, "The 95 % interval of `rx.pps`; null below twelve."),
-        "ci95_ns": _or_null(low_and_high, "That of the median latency, in nanoseconds."),
-        "fairness": _or_null(_NUMBER, "Jain's index over what each flow received."),
+        "repeats": {**_COUNT, "description": "The number of trials."},
+        "ci95_pps": _or_null(
+            low_and_high, "The 95 % interval of `rx.pps`; null below twelve trials."
+        ),
+        "ci95_ns": _or_null(
+            low_and_high, "The 95 % interval of the median latency in nanoseconds."
+        ),
+        "fairness": _or_null(_NUMBER, "Jain's fairness index of the received rates of the flows."),
         "per_flow": {
             "type": "array",
             "items": {
@@ -259,7 +263,7 @@ def _derived() -> Schema:
                 "required": list(flow),
                 "additionalProperties": False,
             },
-            "description": "What became of each flow.",
+            "description": "The counts of the flows.",
         },
     }
 

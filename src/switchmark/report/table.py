@@ -85,7 +85,7 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     lines = [line for text in said for line in _within(text, width)]
     lines += drawn(shown)
     if gone:
-        note = f"no room for: {', '.join(gone)} (--wide shows all)"
+        note = f"hidden columns: {', '.join(gone)} (--wide shows all)"
         lines += _within(note, width)
     return lines
 

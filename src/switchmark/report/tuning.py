@@ -47,7 +47,7 @@ def _needed(difference: Difference) -> str:
     """Return the number of rounds that would probably decide, as text."""
     if difference.reason != "chance" or difference.needed is None:
         return ""
-    return f", about {difference.needed} rounds would tell"
+    return f", about {difference.needed} rounds would decide"
 
 
 def _figure(record: Record) -> str:

@@ -8,12 +8,12 @@ from switchmark.metrics.difference import Difference, Reason
 
 WHY: Mapping[Reason, str] = {
     "few": "there are fewer than three repeats",
-    "zero": "a figure of 0, or none, has no ratio",
+    "zero": "a ratio needs two figures above 0",
     "load": "rates at different offered loads are not compared",
-    "chance": "chance may have made the difference",
+    "chance": "chance may explain the difference",
     "bound": "the traffic generator was the limit",
-    "spoiled": "doubts about one side may be all that sets the figures apart",
-    "error": "the clocks may be wrong by as much as the latencies differ",
+    "spoiled": "doubts about one side may explain the difference",
+    "error": "the error of the clocks may be as large as the difference",
 }
 
 
