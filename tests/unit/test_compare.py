@@ -557,7 +557,7 @@ def test_semantics_and_versions_that_differ_are_told_below_the_table() -> None:
         return record(SURE.model_copy(update={"switch_version": version, **more}), switch=switch)
 
     routed = of("other", "1", semantics="routed")
-    assert "do different work (learning, routed): an order" in text(
+    assert "do different work (linux-bridge learning; other routed): an order" in text(
         compared(within([[SURE, routed]]))
     )
     both = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1")]

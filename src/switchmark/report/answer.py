@@ -1,4 +1,4 @@
-"""This module answers the question of a run in sentences: which switch is the fastest, by how much,
+"""The answer to the question of a run in sentences: which switch is the fastest, by how much,
 with what confidence, and which figures are only bounds.
 
 It reads all records of a run, and only records. `metrics.difference` decides whether two figures

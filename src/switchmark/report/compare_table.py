@@ -12,12 +12,13 @@ from itertools import groupby
 from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
+from switchmark.model.record import Record
 from switchmark.report.compare import Comparison, Pair
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, repeated_figure
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
-from switchmark.report.remarks import different_work
+from switchmark.report.remarks import semantics
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
 Names = Sequence[str]
@@ -196,7 +197,7 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
         for repeats in (pair.difference.before, pair.difference.after)
     ):
         notes.append(BOUND_NOTE)
-    notes += [different_work(both) for both in _kinds(pairs)]
+    notes += semantics(_of_different_work(pairs))
     notes += _why_undecided(pairs, in_one_run=len(runs) == 1)
     outcomes = Counter(pair.difference.word for pair in pairs if pair.is_whole)
     if len(pairs) > 1 and outcomes:
@@ -239,10 +240,14 @@ def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
             yield f"versions: {switches[0]} {before} before, {switches[1]} {after} after"
 
 
-def _kinds(pairs: Sequence[Pair]) -> list[str]:
-    """Return the pairs of different semantics among measured tests."""
-    kinds = {(pair.base[0].semantics, pair.other[0].semantics) for pair in pairs if pair.is_whole}
-    return sorted(f"{one}, {other}" for one, other in kinds if one and other and one != other)
+def _of_different_work(pairs: Sequence[Pair]) -> list[Record]:
+    """Return the measured records that are compared with a record of other semantics."""
+    return [
+        side[0]
+        for pair in pairs
+        if pair.is_whole and pair.base[0].semantics != pair.other[0].semantics
+        for side in pair.sides
+    ]
 
 
 def _row(pair: Pair, axes: Names) -> tuple[str, str, str, str, str]:

@@ -97,16 +97,16 @@ def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[s
     """Return the charts with these names (the first chart if there are no names, all charts for
     `all`), and the names of the other charts. Raise UsageError for an unknown name."""
     drawn = charts([record for _, records in runs for record in records])
-    known = [chart.name for chart in drawn]
-    wanted = known if [*names] == ["all"] else [*names] or known[:1]
+    available = [chart.name for chart in drawn]
+    wanted = available if [*names] == ["all"] else [*names] or available[:1]
     for name in wanted:
-        if name not in known:
+        if name not in available:
             raise UsageError(
-                f"these tests have no chart '{name}'\n  known: {', '.join(known) or 'none'}",
-                hint=f"--chart {known[0]}, or --chart all" if known else None,
+                f"these tests have no chart '{name}'\n  known: {', '.join(available) or 'none'}",
+                hint=f"--chart {available[0]}, or --chart all" if available else None,
             )
-    chosen = [drawn[known.index(name)] for name in wanted]
-    return chosen, [name for name in known if name not in wanted]
+    chosen = [drawn[available.index(name)] for name in wanted]
+    return chosen, [name for name in available if name not in wanted]
 
 
 def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> str | bytes:

@@ -1,5 +1,5 @@
-"""This module adds remarks to an answer: the work of the switches, their engines, the baseline, the
-confidence, and the tests that were left out."""
+"""Remarks after an answer: the work of the switches, their engines, the baseline, the confidence,
+and the tests that were left out."""
 
 from __future__ import annotations
 
@@ -18,29 +18,20 @@ SURE = 5
 """A sufficient number of repeats to show a difference, which hints recommend."""
 
 
-def different_work(kinds: str) -> str:
-    """Return the remark on an order of switches with different semantics."""
-    return (
-        f"the switches do different work ({kinds}): an order shows measured speed only, "
-        "not which switch is better"
-    )
-
-
 def semantics(records: Sequence[Record]) -> list[str]:
-    """Return the semantics of the switches, if they differ. The baseline does not count."""
-    kinds = {
-        record.test.switch: record.semantics
-        for record in records
-        if record.semantics and record.test.switch != CABLE
-    }
-    if len(set(kinds.values())) < 2:
+    """Return a remark on an order of these switches if their semantics differ. The baseline does
+    not count."""
+    by_kind: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.semantics and record.test.switch != CABLE:
+            by_kind.setdefault(record.semantics, {})[record.test.switch] = None
+    if len(by_kind) < 2:
         return []
-    by_kind: dict[str | None, list[str]] = {}
-    for switch, kind in kinds.items():
-        by_kind.setdefault(kind, []).append(switch)
-    groups = [f"{listed_all(switches)} {kind}" for kind, switches in by_kind.items()]
-    remark = different_work("; ".join(groups))
-    return [f"{remark[0].upper()}{remark[1:]}."]
+    groups = [f"{listed_all(list(switches))} {kind}" for kind, switches in by_kind.items()]
+    return [
+        f"The switches do different work ({'; '.join(groups)}): an order shows measured speed "
+        "only, not which switch is better."
+    ]
 
 
 def engines(records: Sequence[Record]) -> list[str]:

@@ -54,12 +54,16 @@ _PYTHON: Mapping[str, Callable[[Any], Any]] = {
     "JSON": lambda value: json.dumps(plain(value), separators=(",", ":")),
 }
 
-_OF_THE_HOST: Mapping[str, str] = {
-    **dict.fromkeys(("kernel", "machine", "distribution", "cpu_model"), "VARCHAR"),
-    **dict.fromkeys(("cores_usable", "memory_kib"), "BIGINT"),
-    "virtual": "BOOLEAN",
+_OF_THE_HOST: Mapping[str, tuple[str, str]] = {
+    "kernel": ("VARCHAR", "kernel release of the host"),
+    "machine": ("VARCHAR", "machine type of the host"),
+    "distribution": ("VARCHAR", "distribution of the host"),
+    "cpu_model": ("VARCHAR", "processor model of the host"),
+    "cores_usable": ("BIGINT", "CPUs that switchmark may use on the host"),
+    "memory_kib": ("BIGINT", "memory of the host in KiB"),
+    "virtual": ("BOOLEAN", "whether the host is a virtual machine"),
 }
-"""Facts of a host that are columns, with their types."""
+"""Facts of a host that are columns, with their types and meanings."""
 
 
 class Unreadable(UsageError):
@@ -602,8 +606,7 @@ def _fact(name: str, result: TestRow) -> Any:
 
 
 def _origin() -> Iterable[FlatColumn]:
-    for name, kind in _OF_THE_HOST.items():
-        meaning = f"{name} of the host"
+    for name, (kind, meaning) in _OF_THE_HOST.items():
         yield FlatColumn(f"host_{name}", kind, meaning, partial(_fact, name))
     meaning = "the version of switchmark"
     version = FlatColumn(

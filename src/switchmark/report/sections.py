@@ -1,4 +1,4 @@
-"""This module builds the tables of a report. Each dimension and each kind of search has a section,
+"""The tables of a report. Each dimension and each kind of search has a section,
 with a row per test or per goal of a search."""
 
 from __future__ import annotations
