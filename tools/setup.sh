@@ -229,7 +229,7 @@ netmap_headers() # The folder that has net/netmap_user.h, as it was named last
 inputs() # One line of a hash: names and contents of all that the wheel is made of.
 {
 	printf '%s\n' "$1"
-	find src traffic meson.build meson.options pyproject.toml LICENSE NOTICE \
+	find src traffic agent meson.build meson.options pyproject.toml LICENSE NOTICE \
 		-type f ! -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum
 }
 
