@@ -63,7 +63,7 @@ def _records() -> Iterator[Record]:
         perf=PerfCost(user_only=False, parts={"cpus": counted}),
         profile=Profile(event="cycles", hz=99, whole=whole),
     )
-    trials = fresh().trials * 4
+    trials = fresh().trials * 5
     yield fresh(trials=tuple(trial.model_copy(update={"cost": cost}) for trial in trials))
     roles = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
     parts = tuple(

@@ -204,7 +204,7 @@ def test_equal_results_are_told_apart_as_seldom_as_promised() -> None:
 
 
 def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
-    assert median_interval(list(range(11))) is None
+    assert median_interval(list(range(12))) is None
     # Without neighbours that are alike: 1, 13, 2, 14, ...
     low, high = median_interval([at // 2 + 1 + 12 * (at % 2) for at in range(24)]) or (0, 0)
     # Between the 7th and the 8th, where 97.7 % and 93.6 % of intervals cover.
@@ -212,7 +212,7 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
     assert 7.5 < low < 7.9
     draw, covered = random.Random(3), 0
     for _ in range(2000):
-        low, high = median_interval([draw.expovariate(1) for _ in range(12)]) or (0, 0)
+        low, high = median_interval([draw.expovariate(1) for _ in range(13)]) or (0, 0)
         covered += low <= math.log(2) <= high
     assert 0.93 <= covered / 2000 <= 0.975
 
@@ -238,7 +238,7 @@ def test_values_that_are_like_their_neighbours_have_a_wider_interval() -> None:
 def test_an_interval_may_end_at_infinity(bound: float) -> None:
     values = [bound] * 6 + [float(at) for at in range(14)]
     assert bound in (median_interval(values) or ())
-    assert not any(map(math.isnan, median_interval([bound] * 12) or (math.nan,)))
+    assert not any(map(math.isnan, median_interval([bound] * 13) or (math.nan,)))
 
 
 def test_the_level_leaves_room_for_states_and_unequal_noise() -> None:

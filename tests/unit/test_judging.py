@@ -644,7 +644,7 @@ def test_a_doubt_is_raised_beyond_its_threshold(
 
 
 def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:
-    wide = [trial(pps) for pps in (800_000, 1_000_000, 1_200_000) * 4]
+    wide = [trial(pps) for pps in (800_000, 1_000_000, 1_200_000) * 5]
     asked = Test(until_certain="1%")
     assert is_uncertain(asked, wide)
     assert not is_uncertain(asked, [trial(pps) for pps in range(1_000_000, 1_000_012)])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.latency import PERCENTILES, from_counts, latency_ns
 from switchmark.metrics.loss import lost_at, total
-from switchmark.metrics.statistics import is_unstable, mser_start
+from switchmark.metrics.statistics import MIN_OF_INTERVAL, is_unstable, mser_start
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
@@ -184,7 +184,7 @@ def test_nothing_is_made_up_where_no_trial_was_finished() -> None:
 @pytest.mark.parametrize("search", ["fixed", "max"])
 def test_what_is_to_be_certain_is_the_rate_whose_interval_is_shown(search: str) -> None:
     """Trials that begin slowly: the whole of each differs, their steady part does not."""
-    slow = [0, 10, 20, 30, 40, 5, 15, 25, 35, 0, 40, 20]
+    slow = [0, 10, 20, 30, 40, 5, 15, 25, 35, 0, 40, 20, 10]
     trials = [
         trial(
             rx_frames=4000 + start,
@@ -200,13 +200,13 @@ def test_what_is_to_be_certain_is_the_rate_whose_interval_is_shown(search: str) 
     assert is_uncertain(certain, trials) == (high > low) == (search == "fixed")
 
 
-def test_an_interval_takes_twelve_repeats() -> None:
-    rates = [trial(rx_frames=n, elapsed_ns=10**9) for n in (100, 110, 90) * 4]
-    assert confidence(record(*rates[:11])) is None
+def test_an_interval_takes_thirteen_repeats() -> None:
+    rates = [trial(rx_frames=n, elapsed_ns=10**9) for n in (100, 110, 90) * 5]
+    assert confidence(record(*rates[:12])) is None
     assert confidence(record(*rates)) == (90, 110)
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=12, max_size=20))
+@given(st.lists(st.integers(0, 10**9), min_size=MIN_OF_INTERVAL, max_size=20))
 def test_the_interval_lies_within_what_was_seen(frames: list[int]) -> None:
     found = confidence(record(*(trial(rx_frames=n, elapsed_ns=10**9) for n in frames)))
     assert found is not None

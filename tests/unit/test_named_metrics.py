@@ -84,12 +84,12 @@ def test_what_is_offered_is_what_was_sent_and_what_had_no_room() -> None:
     assert samples_of("offered.kpps", shown) == [3.0, 4.0, 5.0]
 
 
-def test_an_interval_needs_twelve_trials_and_holds_their_median() -> None:
-    frames = (1500, 2500, 1000) * 4
-    twelve = record(*(trial(rx_frames=each) for each in frames))
-    eleven = record(*(trial(rx_frames=each) for each in frames[:11]))
-    assert metric("rx.kpps").interval(eleven) is None
-    assert metric("rx.kpps").interval(twelve) == (1.0, 2.5)
+def test_an_interval_needs_thirteen_trials_and_holds_their_median() -> None:
+    frames = (1500, 2500, 1000) * 5
+    enough = record(*(trial(rx_frames=each) for each in frames[:13]))
+    few = record(*(trial(rx_frames=each) for each in frames[:12]))
+    assert metric("rx.kpps").interval(few) is None
+    assert metric("rx.kpps").interval(enough) == (1.0, 2.5)
 
 
 def test_the_spread_within_a_trial_leaves_the_broken_intervals_out() -> None:
@@ -207,7 +207,7 @@ def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
         metric("latency.p999_us")
 
 
-@pytest.mark.parametrize("trials", [12, 13, 20])
+@pytest.mark.parametrize("trials", [13, 14, 20])
 @pytest.mark.parametrize("name", [*METRICS, "latency.p50_us", "latency.p99_us"])
 def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> None:
     """Of trials that differ much, by their latency, their length and what was lost."""

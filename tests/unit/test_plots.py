@@ -107,12 +107,12 @@ def test_lines_come_before_bars_in_many_panels_and_bars_of_one_panel_first() -> 
     assert charts(SHOWN["figures"])[0].name == "figures"
 
 
-def test_bars_stand_by_their_figures_with_intervals_of_twelve_trials() -> None:
+def test_bars_stand_by_their_figures_with_intervals_of_thirteen_trials() -> None:
     marks = drawn("figures", SHOWN["figures"]).marks
     assert [mark.y for mark in marks] == sorted((mark.y for mark in marks), reverse=True)
     assert all(mark.low is mark.high is None for mark in marks)  # of three
     switch, spec = SyntheticSwitch(noise=0.05), TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
-    trials = tuple(switch(spec) for _ in range(12))
+    trials = tuple(switch(spec) for _ in range(13))
     (mark,) = drawn("figures", [fresh(trials=trials)]).marks
     assert mark.low is not None
     assert mark.high is not None

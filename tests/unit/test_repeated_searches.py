@@ -135,7 +135,7 @@ def test_a_search_is_repeated_until_the_median_of_searches_is_certain() -> None:
     )
     assert few.summary is not None
     assert many.summary is not None
-    assert len(few.summary.results) == 12 < len(many.summary.results) <= 120
+    assert len(few.summary.results) == 13 < len(many.summary.results) <= 130
     assert not is_uncertain(test, few.trials)
 
 
@@ -289,7 +289,7 @@ def test_the_table_shows_the_precision_and_not_in_the_place_of_an_interval() -> 
         (section,) = sections([record], wide=True)
         return {column.name: column.cells[0] for column in section.columns}
 
-    once, thrice, many = (searched("ndr", noisy(7), repeat=repeat) for repeat in (1, 3, 12))
+    once, thrice, many = (searched("ndr", noisy(7), repeat=repeat) for repeat in (1, 3, 13))
     row = cells(once)
     assert "[" not in row["found"]
     assert row["precision"].endswith(" %")
@@ -301,14 +301,14 @@ def test_the_table_shows_the_precision_and_not_in_the_place_of_an_interval() -> 
 
 
 def test_a_latency_has_the_interval_of_its_searches() -> None:
-    record = searched("latency-at-load", noisy(7), repeat=12, finals=2)
+    record = searched("latency-at-load", noisy(7), repeat=13, finals=2)
     told = tuple(
         trial.model_copy(update={"latency": RECORD.trials[0].latency}) for trial in record.trials
     )
-    assert len(told) == 24
+    assert len(told) == 26
     record = record.model_copy(update={"trials": told})
     assert latency_confidence(record) is not None
-    fewer = tuple(trial for trial in told if trial.spec.repeat <= 11)
+    fewer = tuple(trial for trial in told if trial.spec.repeat <= 12)
     assert latency_confidence(record.model_copy(update={"trials": fewer})) is None
 
 

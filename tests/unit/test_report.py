@@ -314,7 +314,7 @@ def repeats(rates: list[int], **test: Any) -> Record:
 
 
 def test_the_interval_of_the_repeats_stands_beside_the_figure() -> None:
-    many = [1_000_000, 1_010_000, 990_000] * 4
+    many = [1_000_000, 1_010_000, 990_000] * 5
     headings, rows = columns_and_rows([repeats(many), repeats(SLOW[:3])])
     received = headings.index("received [95 %]")
     assert [row[received] for row in rows] == ["1 Mpps [0.99, 1.01]", "1 Mpps (0.99..1.01 of 3)"]

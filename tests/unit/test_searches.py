@@ -263,8 +263,8 @@ def latency_of(value: int, count: int = 100) -> Any:
 def test_a_test_of_latency_is_certain_by_its_latency() -> None:
     """The rate is always the one asked for: it says nothing about how certain a latency is."""
     bounds = changed(until_certain=0.005, latency=True, rate_pps=1000)
-    for step, trials in ((0, 12), (7, 120)):
-        drawn = iter(range(100, 2000, step) if step else [100] * 120)
+    for step, trials in ((0, 13), (7, 130)):
+        drawn = iter(range(100, 2000, step) if step else [100] * 130)
 
         def told(spec: TrialSpec, drawn: Iterator[int] = drawn) -> TrialResult:
             return SyntheticSwitch()(spec).model_copy(update={"latency": latency_of(next(drawn))})
@@ -290,7 +290,7 @@ def test_a_trial_without_a_median_makes_none_certain() -> None:
     assert len(repeated(0)) == most_repeats(1, 0.01)
     assert is_uncertain(asked, repeated(0))
     some = repeated(3)
-    assert len(some) == 33, "the twelfth that has one"
+    assert len(some) == 41, "the thirteenth that has one"
     assert not is_uncertain(asked, some)
 
 
@@ -364,8 +364,8 @@ def test_repeating_ends_when_it_is_certain(name: str) -> None:
         bounds = changed(until_certain=0.005)
         trials = TABLE[name].find(switch, bounds).trials
         counts.append(len(trials))
-        assert 12 <= len(trials) <= most_repeats(1, 0.005) == 120
-    assert counts[0] == 12 < counts[1] < counts[2]
+        assert 13 <= len(trials) <= most_repeats(1, 0.005) == 130
+    assert counts[0] == 13 < counts[1] < counts[2]
 
 
 @pytest.mark.parametrize("name", RATES)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MIN_OF_INTERVAL = 12
+MIN_OF_INTERVAL = 13
 """The least number of values for an interval. On a host that changes its state every few trials, an
 interval from fewer values would cover the population median in less than 90 % of cases
 (docs/guide/trust.md)."""

@@ -460,7 +460,7 @@ def _frames() -> Iterable[FlatColumn]:
         "received rate of frame bytes in 10^9 bit/s",
         _of_object("rx.gbps_l2"),
     )
-    meaning = "lower end of the 95 % interval of rx_pps; null below twelve repeats"
+    meaning = "lower end of the 95 % interval of rx_pps; null below thirteen repeats"
     yield FlatColumn("ci95_low_pps", "DOUBLE", meaning, _of_object("ci95_pps.0"))
     yield FlatColumn(
         "ci95_high_pps", "DOUBLE", "upper end of that interval", _of_object("ci95_pps.1")

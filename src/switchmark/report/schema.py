@@ -249,7 +249,7 @@ def _derived() -> Schema:
         "cpu": {**_mapping(_or_null(_NUMBER, "")), "description": "Cores in use, by role."},
         "repeats": {**_COUNT, "description": "The number of trials."},
         "ci95_pps": _or_null(
-            low_and_high, "The 95 % interval of `rx.pps`; null below twelve trials."
+            low_and_high, "The 95 % interval of `rx.pps`; null below thirteen trials."
         ),
         "ci95_ns": _or_null(
             low_and_high, "The 95 % interval of the median latency in nanoseconds."
