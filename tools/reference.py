@@ -90,7 +90,7 @@ def metrics() -> Iterator[tuple[str, ...]]:
 
     yield ("name", "unit", "description")
     for name, metric in METRICS.items():
-        yield (f"`{name}`", metric.unit or "1", metric.words)
+        yield (f"`{name}`", metric.unit or "1", metric.description)
     for pattern, (unit, words) in PATTERNS.items():
         yield (f"`{pattern}`", unit, words)
 

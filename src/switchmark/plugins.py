@@ -141,13 +141,13 @@ def _misspelt(candidate: Any, contract: type[Any], names: set[str]) -> Iterator[
             yield f"it has '{extra}', which is nothing to a {contract.__name__}: '{meant[0]}'?"
 
 
-def load_plugins(group: str, contract: type[_T], own: Iterable[_T]) -> Table[_T]:
-    """Return the table of a plural folder: `own` first, then the entry points of `group`.
+def load_plugins(group: str, contract: type[_T], built_in: Iterable[_T]) -> Table[_T]:
+    """Return the table of a plural folder: `built_in` first, then the entry points of `group`.
 
     A plug-in is unusable if its import fails, it does not fit the contract, or its name is taken.
     The table records the reason, and all other members stay usable.
     """
-    table: dict[str, _T] = {one.name: one for one in own}
+    table: dict[str, _T] = {one.name: one for one in built_in}
     unusable: dict[str, Unavailable] = {}
     for point in entry_points(group=group):
         origin = f"the plug-in {point.value}"

@@ -50,15 +50,15 @@ def read_within(folder: Path, name: str) -> bytes:
     """Return the content of a file below a folder that another user may have created. OSError for a
     file that is not regular, and for a symbolic link in the path, which could point anywhere."""
     *folders, last = Path(name).parts
-    at = os.open(folder, _TO_READ | os.O_DIRECTORY)
+    descriptor = os.open(folder, _TO_READ | os.O_DIRECTORY)
     try:
-        for each in folders:
-            below = open_no_link(each, _TO_READ | os.O_DIRECTORY, dir_fd=at)
-            os.close(at)
-            at = below
-        opened = open_no_link(last, _TO_READ, dir_fd=at)
+        for part in folders:
+            below = open_no_link(part, _TO_READ | os.O_DIRECTORY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        opened = open_no_link(last, _TO_READ, dir_fd=descriptor)
     finally:
-        os.close(at)
+        os.close(descriptor)
     with _checked(opened, folder / name, sys.maxsize) as file:
         return file.read()
 

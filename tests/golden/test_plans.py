@@ -283,18 +283,18 @@ def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test)
         together = steps_beside(left)
         runs = [step for step in together if isinstance(step, Run)]
         made = {
-            step.argv[3]: step.about
+            step.argv[3]: step.subject
             for step in runs
             if step.argv[:3] in (("ip", "netns", "add"), ("ip", "link", "add"))
         }
         made |= {
-            step.argv[step.argv.index("peer") + 2]: step.about
+            step.argv[step.argv.index("peer") + 2]: step.subject
             for step in runs
             if "peer" in step.argv
         }
         for step in runs:
             used = {*step.argv, step.at.name} & made.keys()
-            assert all(made[word] == step.about for word in used), f"{name}: {step.why}"
+            assert all(made[word] == step.subject for word in used), f"{name}: {step.why}"
         left = left[len(together) :]
 
 

@@ -186,8 +186,8 @@ def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
     together, one = merged(apart), trial.latency
     assert together
     assert one
-    telling = {"count", "min", "max", *PERCENTILES}
-    assert together.model_dump(include=telling) == one.model_dump(include=telling)
+    members = {"count", "min", "max", *PERCENTILES}
+    assert together.model_dump(include=members) == one.model_dump(include=members)
 
 
 def test_a_pair_in_one_process(measure: Measure) -> None:
@@ -284,13 +284,13 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
     """Neither while all wait for the start, nor while the path falls quiet: a switch that sleeps
     meanwhile would seem to take less than it does."""
     happened: list[tuple[str, int]] = []
-    tell, begin, stop = Workers.tell, Window.begin, Window.stop
+    send, begin, stop = Workers.send, Window.begin, Window.stop
 
     def noted(name: str, ns: int | None = None) -> None:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         happened.append((name, now_ns if ns is None else ns))
 
-    def telling(
+    def sending(
         workers: Workers,
         command: str,
         members: Callable[[Worker], Message] = lambda _: {},
@@ -302,7 +302,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
             noted("ends", start["at_ns"] + start["duration_ns"])
         elif command == "drain":
             noted("drain")
-        return tell(workers, command, members, **more)
+        return send(workers, command, members, **more)
 
     def beginning(window: Window) -> None:
         noted("begin")
@@ -312,7 +312,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
         stop(window)
         noted("stop")
 
-    monkeypatch.setattr(Workers, "tell", telling)
+    monkeypatch.setattr(Workers, "send", sending)
     monkeypatch.setattr(Window, "begin", beginning)
     monkeypatch.setattr(Window, "stop", stopping)
     trial = only(measure(switch="ovs", engine=engine))

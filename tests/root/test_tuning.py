@@ -12,7 +12,7 @@ from switchmark.campaign import tuning
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder, read_records
 from switchmark.cli.arguments import Measuring
-from switchmark.cli.running import told
+from switchmark.cli.running import checked_options
 from switchmark.cli.tuning import go_on_tuning, search_settings
 from switchmark.errors import Interrupted
 from switchmark.hosts.hosts import Hosts
@@ -23,7 +23,7 @@ from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
 SHORT = {"duration": "0.1", "warmup": "0.05"}
-SHOWN, OPTIONS = told(Measuring(quiet=True, calibrate="never", gate="off"))
+SHOWN, OPTIONS = checked_options(Measuring(quiet=True, calibrate="never", gate="off"))
 
 
 @pytest.fixture(autouse=True)

@@ -48,11 +48,11 @@ def nothing_stays_frozen() -> Iterator[None]:
 def frozen_groups() -> list[Path]:
     """Return the groups of runs that are frozen, of any hierarchy."""
     return [
-        tells.parent
+        state_file.parent
         for hierarchy in HIERARCHIES
         if hierarchy.is_there(HOST)
-        for tells in Path(hierarchy.root).glob(f"**/sm*-frozen/{hierarchy.tells}")
-        if hierarchy.told.search(tells.read_bytes())
+        for state_file in Path(hierarchy.root).glob(f"**/sm*-frozen/{hierarchy.state_file}")
+        if hierarchy.is_frozen.search(state_file.read_bytes())
     ]
 
 

@@ -50,14 +50,14 @@ def meets(folder: Path, own: str, other: str) -> tuple[str, ...]:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU runs one command at a time")
 def test_commands_about_different_things_are_run_at_once(tmp_path: Path) -> None:
-    calls = [Call(meets(tmp_path, *names), about=names[0]) for names in (("a", "b"), ("b", "a"))]
+    calls = [Call(meets(tmp_path, *names), subject=names[0]) for names in (("a", "b"), ("b", "a"))]
     assert [done.status for done in LocalHost().run_all(calls)] == [0, 0]
 
 
 def test_commands_about_one_thing_or_nothing_are_run_in_order(tmp_path: Path) -> None:
     def note(number: int, about: str) -> Call:
         script = f"sleep 0.0{number % 3}; echo {about}{number} >>{tmp_path}/order"
-        return Call(("sh", "-c", script), about=about)
+        return Call(("sh", "-c", script), subject=about)
 
     abouts = ("a", "a", "b", "a", "b", "", "b", "a", "a", "", "")
     done = list(LocalHost().run_all([note(*each) for each in enumerate(abouts)]))
@@ -71,7 +71,7 @@ def test_commands_about_one_thing_or_nothing_are_run_in_order(tmp_path: Path) ->
 
 
 def test_outputs_come_in_the_order_of_the_commands() -> None:
-    calls = [Call(("sh", "-c", f"sleep 0.0{9 - n}; echo {n}"), about=str(n)) for n in range(9)]
+    calls = [Call(("sh", "-c", f"sleep 0.0{9 - n}; echo {n}"), subject=str(n)) for n in range(9)]
     assert [int(done.stdout) for done in LocalHost().run_all(calls)] == list(range(9))
 
 
@@ -88,10 +88,10 @@ def test_what_runs_beside_a_failure_ends_and_no_other_is_begun(
 ) -> None:
     beside = ("sh", "-c", f"sleep 0.1; touch {tmp_path}/ended")
     calls = [
-        Call(("echo", "before"), ok=(0,), about="a"),
-        Call(beside, ok=(0,), about="b"),
-        Call(failing, ok=(0,), timeout_s=0.3, about="a"),
-        Call(("touch", f"{tmp_path}/after"), ok=(0,), about="a"),
+        Call(("echo", "before"), ok=(0,), subject="a"),
+        Call(beside, ok=(0,), subject="b"),
+        Call(failing, ok=(0,), timeout_s=0.3, subject="a"),
+        Call(("touch", f"{tmp_path}/after"), ok=(0,), subject="a"),
         Call(("touch", f"{tmp_path}/behind"), ok=(0,)),
     ]
     outcomes = LocalHost().run_all(calls)
@@ -107,7 +107,7 @@ def test_what_runs_beside_a_failure_ends_and_no_other_is_begun(
 
 def test_an_interruption_kills_all_that_run(tmp_path: Path) -> None:
     script = f"echo $$ >>{tmp_path}/pids; exec sleep 60"
-    calls = [Call(("sh", "-c", script), about=str(n)) for n in range(2)]
+    calls = [Call(("sh", "-c", script), subject=str(n)) for n in range(2)]
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     before = time.monotonic()
     with pytest.raises(Interrupted), interruptible():
@@ -130,9 +130,9 @@ class _InterruptsTheStart(UserDict[str, str]):
 def test_an_interruption_while_a_command_is_started_is_no_failure_of_it(tmp_path: Path) -> None:
     slow, quick = ("sleep", "0.2"), ("true",)
     calls = [
-        Call(slow, about="a"),
-        Call(quick, env=_InterruptsTheStart(), about="b"),
-        Call(("touch", f"{tmp_path}/behind"), about="b"),
+        Call(slow, subject="a"),
+        Call(quick, env=_InterruptsTheStart(), subject="b"),
+        Call(("touch", f"{tmp_path}/behind"), subject="b"),
     ]
     with pytest.raises(Interrupted), interruptible():
         list(LocalHost().run_all(calls))

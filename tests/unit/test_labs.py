@@ -159,12 +159,12 @@ class FakeLab:
         return testbed == "a"
 
     def send(self, item: Item, request: Content) -> None:
-        at = item.at
+        at = item.testbed
         assert at is not None
         self.sent.append((at, request))
         if at in self.dies or item.index in self.loses:
             self.names = [name for name in self.names if name not in self.dies]
-            self._waiting.append(Landed(item, at, lost="it is dead", blame=1))
+            self._waiting.append(Landed(item, at, lost="it is dead", fault=1))
             return
         visit = as_visit(request, lambda trial: None)
         trials = [TRIAL.model_dump(mode="json")]
@@ -392,7 +392,7 @@ def test_an_address_without_certificates_is_refused_before_anything_is_tried(
 
     lab = described("tls://127.0.0.1:1")
     refused = pytest.raises(UsageError, match="there are none")
-    with refused as error, connected(lab, tmp_path, share_machine=False, told=print):
+    with refused as error, connected(lab, tmp_path, share_machine=False, report=print):
         pass
     assert "[tls]" in str(error.value.hint)
 
@@ -412,7 +412,7 @@ def test_the_name_that_a_worker_gives_itself_leads_nowhere_else(name: str) -> No
     pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
     from switchmark.cluster.dask_lab import DaskLab
 
-    lab = DaskLab(Mock(), share_machine=False, told=print)
+    lab = DaskLab(Mock(), share_machine=False, report=print)
     assert not set(lab._new_name(name, "tls://10.0.0.1:1")[:1]) & {".", "/"}
 
 

@@ -55,7 +55,7 @@ def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> Non
         assert other.stdin is not None
         other.stdin.close()  # it ends its measurement
 
-    with measuring_alone("me", told=told):
+    with measuring_alone("me", waiting=told):
         holder = f"; process {other.pid} of user {os.geteuid()}"
         assert said == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
 
@@ -63,12 +63,12 @@ def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> Non
 def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:
     other.kill()
     other.wait()
-    with measuring_alone("me", told=pytest.fail):
+    with measuring_alone("me", waiting=pytest.fail):
         pass
 
 
 def test_who_shares_waits_for_nobody(other: subprocess.Popen[str]) -> None:
-    with measuring_alone("me", shared=True, told=pytest.fail):
+    with measuring_alone("me", shared=True, waiting=pytest.fail):
         assert other.poll() is None
 
 
@@ -84,7 +84,10 @@ def test_who_shares_keeps_others_out_who_do_not(lock: Path) -> None:
 
 def test_without_a_lock_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, os.devnull)
-    with measuring_alone("me", told=pytest.fail), measuring_alone("another", told=pytest.fail):
+    with (
+        measuring_alone("me", waiting=pytest.fail),
+        measuring_alone("another", waiting=pytest.fail),
+    ):
         pass
 
 

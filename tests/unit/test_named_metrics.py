@@ -196,7 +196,7 @@ def test_every_metric_of_a_test_without_trials_is_unknown(name: str) -> None:
     assert metric(name).of(record()) is None
     assert metric(name).samples(record()) == []
     assert metric(name).interval(record()) is None
-    assert metric(name).words
+    assert metric(name).description
 
 
 def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:

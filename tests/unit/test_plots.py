@@ -134,7 +134,7 @@ def rows_of(chart: Chart) -> list[dict[str, Any]]:
 
 def of_kind(kind: Kind, *marks: Mark, **changes: Any) -> Chart:
     words = tuple(str(mark.x) for mark in marks) if isinstance(marks[0].x, str) else ()
-    chart = Chart("a", "A title", "It says.", kind, Scale("x", words=words), Scale("y"), marks)
+    chart = Chart("a", "A title", "It says.", kind, Scale("x", categories=words), Scale("y"), marks)
     return replace(chart, **changes)
 
 
@@ -196,7 +196,7 @@ def test_on_a_second_scale_each_series_has_a_line_of_its_own_beside_its_bars() -
     places = [(x, series) for x in "123" for series in ("1500", "64", "512")]
     chart = replace(
         of_kind("bars", *(Mark(x, 1.0, series) for x, series in places)),
-        x=Scale("chain", words=("1", "2", "3")),
+        x=Scale("chain", categories=("1", "2", "3")),
         second=tuple(Mark(x, float(series), series) for x, series in places),
         y2=Scale("received (Gbps)"),
     )
@@ -405,14 +405,14 @@ def test_a_cable_that_only_some_had_is_named_or_left_out() -> None:
 def test_bars_along_numbers_stand_in_their_order_and_others_by_their_figures() -> None:
     records = each("chain", [1, 3, 2], scenario="loopback")[:3]
     chart = drawn("figures", records)
-    assert chart.x.words == ("chain 1", "chain 2", "chain 3")
+    assert chart.x.categories == ("chain 1", "chain 2", "chain 3")
     assert "greatest" not in chart.says
     assert "greatest" in drawn("figures", each("frame_size", [64])).says
 
 
 def test_a_bar_that_is_alone_at_its_place_has_all_of_it() -> None:
     def beside(*marks: Mark) -> bool:
-        x = Scale("switch", words=("a", "b"))
+        x = Scale("switch", categories=("a", "b"))
         bars = Chart("c", "", "", "bars", x, Scale("y"), marks, series="engine")
         return "xOffset" in json.dumps(specification(bars))
 
@@ -442,7 +442,7 @@ def test_what_is_pointed_at_is_named_with_its_unit() -> None:
         "y": chart.y.title,
         "low": "95 % interval from",
         "high": "to",
-        "told": "note",
+        "note": "note",
     }
     assert "(Mpps)" in chart.y.title
 

@@ -69,9 +69,9 @@ def test_a_run_killed_amid_commands_side_by_side_leaves_nothing(base: Path, tmp_
     """The leader dies with one command still running, and others not begun."""
     (tmp_path / "made").mkdir()
     names = [str(tmp_path / "made" / str(number)) for number in range(4)]
-    steps = [Run("make", ("mkdir", name), undo=("rmdir", name), about=name) for name in names]
-    steps.insert(1, Run("work", ("sh", "-c", "sleep 60"), about="work"))
-    steps.insert(3, Run("die", ("sh", "-c", "kill -9 $PPID; sleep 60"), about="die"))
+    steps = [Run("make", ("mkdir", name), undo=("rmdir", name), subject=name) for name in names]
+    steps.insert(1, Run("work", ("sh", "-c", "sleep 60"), subject="work"))
+    steps.insert(3, Run("die", ("sh", "-c", "kill -9 $PPID; sleep 60"), subject="die"))
     die_after(base, tmp_path / "logs", *steps)
     (cleaned,) = clean(base)
     assert cleaned.state == "cleaned"

@@ -586,8 +586,8 @@ def folders(made: Path, count: int = 4) -> list[Step]:
         step
         for path in (f"{made}/{number}" for number in range(count))
         for step in (
-            Run(f"folder {path}", ("mkdir", path), undo=("rmdir", path), about=path),
-            Run("one in it", ("mkdir", f"{path}/in"), undo=("rmdir", f"{path}/in"), about=path),
+            Run(f"folder {path}", ("mkdir", path), undo=("rmdir", path), subject=path),
+            Run("one in it", ("mkdir", f"{path}/in"), undo=("rmdir", f"{path}/in"), subject=path),
         )
     ]
 
@@ -598,7 +598,7 @@ def test_a_failure_amid_commands_side_by_side_is_named_and_all_are_undone(
 ) -> None:
     plan = folders(tmp_path / "made")
     (tmp_path / "made").mkdir()
-    plan.insert(broken, Run("the failure", ("sh", "-c", "echo no >&2; exit 3"), about="it"))
+    plan.insert(broken, Run("the failure", ("sh", "-c", "echo no >&2; exit 3"), subject="it"))
     with pytest.raises(CommandFailed, match=r"(?s)^the failure: .*status 3.*exit 3.*\n  no$"):
         executor.execute(tuple(plan))
     assert executor.unwind() == ()
@@ -622,7 +622,7 @@ def test_an_interruption_amid_commands_side_by_side_is_undone(
     executor: Executor, tmp_path: Path
 ) -> None:
     (tmp_path / "made").mkdir()
-    last = Run("hang", ("sh", "-c", f"kill -INT {os.getpid()}; sleep 60"), about="it")
+    last = Run("hang", ("sh", "-c", f"kill -INT {os.getpid()}; sleep 60"), subject="it")
     started = time.monotonic()
     with pytest.raises(Interrupted), interruptible():
         executor.execute((*folders(tmp_path / "made"), last))

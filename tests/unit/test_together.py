@@ -52,11 +52,11 @@ def test_undos_that_are_commands_of_one_host_go_together() -> None:
 
 
 def test_commands_about_something_are_run_side_by_side() -> None:
-    one, other = (Run("a command", ("echo",), A, about=name) for name in "xy")
+    one, other = (Run("a command", ("echo",), A, subject=name) for name in "xy")
     assert steps_beside((one, other, run(), one)) == (one, other)
     assert steps_beside((run(), one)) == (run(),)
-    assert steps_beside((one, Run("a command", ("echo",), B, about="z"))) == (one,)
-    assert steps_beside((one, Run("a pid", ("echo",), A, save="pid", about="z"))) == (one,)
+    assert steps_beside((one, Run("a command", ("echo",), B, subject="z"))) == (one,)
+    assert steps_beside((one, Run("a pid", ("echo",), A, save="pid", subject="z"))) == (one,)
 
 
 def test_what_is_waited_for_is_looked_at_side_by_side() -> None:
@@ -67,8 +67,8 @@ def test_what_is_waited_for_is_looked_at_side_by_side() -> None:
 
 
 def test_a_part_of_a_plan_waits_for_what_is_before_it_and_is_waited_for() -> None:
-    one, other = (Run("a command", ("echo",), A, about=name) for name in "xy")
+    one, other = (Run("a command", ("echo",), A, subject=name) for name in "xy")
     parted = between((WAIT, one, other, one, WAIT))
-    assert [step.about for step in parted if isinstance(step, Run)] == ["", "y", ""]
+    assert [step.subject for step in parted if isinstance(step, Run)] == ["", "y", ""]
     assert between(()) == ()
     assert between((WAIT,)) == (WAIT,)

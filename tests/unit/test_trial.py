@@ -42,7 +42,7 @@ class Processes:
     def __len__(self) -> int:
         return len(self.every)
 
-    def tell(
+    def send(
         self, command: str, members: Callable[[Worker], dict[str, Any]] = lambda _: {}, **more: Any
     ) -> list[dict[str, Any]]:
         self.asked.append((command, [members(worker) for worker in self.every]))

@@ -53,7 +53,9 @@ def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
     A switch or an environment that this installation lacks counts with the usual time.
     """
     asked = list(dict.fromkeys(tests))
-    references = dict.fromkeys(each for each in map(saturated, asked) if each is not None)
+    references = dict.fromkeys(
+        reference for reference in map(saturated, asked) if reference is not None
+    )
     visits = list(_visits([*asked, *references]))
     paths = [test for visit in visits for test in _one_of_each_path(visit)]
     on_cables = {_cable_of(test): test for test in (*asked, *references)}.values()
@@ -122,8 +124,8 @@ def _path_s(test: Test) -> float:
 
 
 def _node_s(environment: str) -> float:
-    known = ENVIRONMENTS.get(environment)
-    return known.create_s if known else 0.0
+    driver = ENVIRONMENTS.get(environment)
+    return driver.create_s if driver else 0.0
 
 
 @cache

@@ -57,13 +57,15 @@ def planned(
     changed = {} if as_published else dict(owner.scale)
     changed |= owner.quick.axes if quick else {}
     for block in _blocks(owner.campaign):
-        words = {field_name(axis): _words(axis, value) for axis, value in block.items()}
+        values_by_axis = {
+            field_name(axis): _value_words(axis, value) for axis, value in block.items()
+        }
         for axis, value in changed.items():
             if axis in block or AXES[field_name(axis)].of == "method":
-                words[field_name(axis)] = _words(axis, value)
-        words |= {name: read_words(name, text) for name, text in options.items()}
-        for combination in itertools.product(*words.values()):
-            asked = dict(zip(words, combination, strict=True))
+                values_by_axis[field_name(axis)] = _value_words(axis, value)
+        values_by_axis |= {name: read_words(name, text) for name, text in options.items()}
+        for combination in itertools.product(*values_by_axis.values()):
+            asked = dict(zip(values_by_axis, combination, strict=True))
             if asked.get("locality", "local") == "local" and "," in asked.get("hosts", ""):
                 del asked["hosts"]  # they belong to the points between hosts
             made = _planned(experiment, asked, check)
@@ -75,11 +77,11 @@ def planned(
 
 def _by_axes(points: Sequence[PlannedPoint], axes: Sequence[str]) -> list[PlannedPoint]:
     ranks = {
-        axis: list(dict.fromkeys(repr(each.point.axes[axis]) for each in points)) for axis in axes
+        axis: list(dict.fromkeys(repr(entry.point.axes[axis]) for entry in points)) for axis in axes
     }
     return sorted(
         points,
-        key=lambda each: [ranks[axis].index(repr(each.point.axes[axis])) for axis in axes],
+        key=lambda entry: [ranks[axis].index(repr(entry.point.axes[axis])) for axis in axes],
     )
 
 
@@ -90,23 +92,23 @@ def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:
 
 def _blocks(campaign: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     top = {axis: value for axis, value in campaign.items() if axis not in _OF_A_FILE}
-    for own in campaign.get("tests", [{}]):
-        yield {**top, **own}
+    for block in campaign.get("tests", [{}]):
+        yield {**top, **block}
 
 
-def _words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
+def _value_words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
     """Return the values of an axis as written."""
     name = field_name(axis)
     if name not in AXES:
         raise UsageError(f"there is no axis named '{axis}'")
     values = value if isinstance(value, list) else [value]
-    written = ("none" if each is None else str(each) for each in values)
-    return [word for each in written for word in read_words(name, each)]
+    written = ("none" if item is None else str(item) for item in values)
+    return [word for text in written for word in read_words(name, text)]
 
 
 def _on(at: At, axes: Sequence[str]) -> At:
     """Return the part of an `at` that concerns these axes."""
-    return {axis: words for axis, words in at.items() if axis in axes}
+    return {axis: values for axis, values in at.items() if axis in axes}
 
 
 def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> PlannedPoint:
@@ -132,12 +134,12 @@ def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
     for name, word in asked.items():
         table = AXES[name].table
         if table and word not in importlib.import_module(f"switchmark.{table}").TABLE:
-            yield f"{AXES[name].words} {word}"
+            yield f"{AXES[name].label} {word}"
             continue
         try:
             _value(name, word)
         except UsageError:
-            yield f"{AXES[name].words} {word}"
+            yield f"{AXES[name].label} {word}"
 
 
 def _place(axis: str, test: Test | None, asked: Mapping[str, str]) -> Any:

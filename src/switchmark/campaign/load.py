@@ -174,7 +174,7 @@ def _campaign(
         problems.settle()
     tests: list[Test] = []
     switch = AXES["switch"].default
-    compares = len({each for values in axes for each in values.get("switch", (switch,))}) > 1
+    compares = len({name for values in axes for name in values.get("switch", (switch,))}) > 1
     products = [list(product(values)) for values in axes]
     asked = list(itertools.chain.from_iterable(products))
     whole = iter(choose(asked) if choose else asked)
@@ -220,8 +220,8 @@ def _for_all(refusal: Refusal, tests: Sequence[Test], check: Check) -> Refusal:
 
 def _helps(change: Mapping[str, str], test: Test, check: Check) -> bool:
     """Return whether a change of axes removes all refusals about these axes and adds none."""
-    others = {each.why for each in check(test) if change.keys().isdisjoint(each.axes)}
-    return all(each.why in others for each in check(test.model_copy(update=change)))
+    others = {refusal.why for refusal in check(test) if change.keys().isdisjoint(refusal.axes)}
+    return all(refusal.why in others for refusal in check(test.model_copy(update=change)))
 
 
 def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
@@ -270,12 +270,12 @@ def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[
         problems.add(place, "'tests' is an empty list")
     blocks: list[_Block] = []
     for item in items.value:
-        own, _ = _read_mapping(item, source, problems, ())
-        for axis, written in own.items():
+        axes, _ = _read_mapping(item, source, problems, ())
+        for axis, written in axes.items():
             if AXES[axis].of_campaign:
                 what = f"'{axis}' is the whole campaign's; write it at the top"
                 problems.add(written.place, what)
-        blocks.append({**top, **own})
+        blocks.append({**top, **axes})
     return name, blocks
 
 
@@ -305,8 +305,8 @@ def _read_mapping(
         elif name == "tests":
             problems.add(place, "'tests' cannot stand within 'tests'")
         else:
-            known = [axis.key for axis in AXES.values()]
-            hint = nearest(key_of(name), (*known, *special))
+            keys = [axis.key for axis in AXES.values()]
+            hint = nearest(key_of(name), (*keys, *special))
             problems.add(place, f"unknown key '{shortened(key_node.value)}'{hint}")
         seen.setdefault(name, place.line)
     return axes, others

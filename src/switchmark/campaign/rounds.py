@@ -61,8 +61,8 @@ def _compared(tests: Sequence[Test]) -> list[list[int]]:
         if len({tests[index].switch for index in indices}) == len(indices):
             together.append(indices)
         else:
-            each = _alike([tests[index] for index in indices]).values()
-            together += [[indices[position] for position in alike] for alike in each]
+            by_path = _alike([tests[index] for index in indices]).values()
+            together += [[indices[position] for position in alike] for alike in by_path]
     return [indices for indices in together if len(indices) > 1]
 
 
@@ -142,8 +142,8 @@ class Item:
     """The first round of a test in turn, in the numbering of its trials. The round before sets up
     the path and measures nothing."""
 
-    at: str | None = None
-    """The place that measures it now."""
+    testbed: str | None = None
+    """The testbed that measures it now."""
 
     done: bool = False
     lost: int = 0
@@ -207,21 +207,27 @@ class Agenda:
         if (needs := item.needs) is not None and not needs.done:
             needs.index, needs.among, needs.wanted_by = item.index, item.among, item
             item = needs
-        item.at = place
+        item.testbed = place
         if self._shared:
             self._up[place] = item.path
         return item
 
     def then(self, item: Item, places: Collection[str] = (HERE,)) -> Test | None:
         """Return the test that follows an item at its place, if the path may stay up for it."""
-        assert item.at is not None
+        assert item.testbed is not None
         if item.wanted_by is not None:
             return item.wanted_by.test
         if item.among:  # its own path stays up until its last round
-            later = (each for each in self.left if each.section == item.section + 1 and each.among)
-            return next((each.test for each in later if each.path == item.path), None)
-        others = [each for each in self.left if each is not item]
-        following = self._first(others, item.at, places)
+            later = (
+                candidate
+                for candidate in self.left
+                if candidate.section == item.section + 1 and candidate.among
+            )
+            return next(
+                (candidate.test for candidate in later if candidate.path == item.path), None
+            )
+        others = [other for other in self.left if other is not item]
+        following = self._first(others, item.testbed, places)
         if self._shared:
             more = item.apart and not self._spread and len(item.visits) > 1
             following = following or (item if more else None)
@@ -231,16 +237,16 @@ class Agenda:
 
     def landed(self, item: Item, *, done: bool) -> None:
         """Record the end of a visit: the item is done, or more repeats remain."""
-        item.at, item.done = None, done
+        item.testbed, item.done = None, done
         item.round += 1
 
     def lost(self, item: Item) -> None:
         """Record that a visit failed because its testbed is gone."""
-        item.at = None
+        item.testbed = None
 
     def goes_on_with(self, item: Item, testbed: str) -> bool:
         """Return whether an item continues with stored trials of a testbed."""
-        return testbed == item.at or bool(self._spread and item.apart and testbed)
+        return testbed == item.testbed or bool(self._spread and item.apart and testbed)
 
     def _arrange(self, section: Sequence[Item], in_turn: bool) -> None:
         """Set the section, the rounds and the comparison partners of items."""
@@ -266,9 +272,9 @@ class Agenda:
         return min(fitting, key=rank, default=None)
 
     def _fits(self, item: Item, place: str, places: Collection[str]) -> bool:
-        if item.at is not None:
+        if item.testbed is not None:
             return False
-        if (needs := item.needs) is not None and not needs.done and needs.at is not None:
+        if (needs := item.needs) is not None and not needs.done and needs.testbed is not None:
             return False
         if self._spread and item.apart:
             return item.repeats[place] <= min(item.repeats[name] for name in places)
@@ -287,18 +293,18 @@ class Agenda:
                 order = order_of_round(len(section), item.round, self._seed, section[0].index)
             elif not item.among and item.round:
                 drawn = random.Random(f"{self._seed} {item.round}").getrandbits(32) | 1
-                order = run_order([each.test for each in section], drawn)
-            self._orders[of_round] = {section[at]: place for place, at in enumerate(order)}
+                order = run_order([item.test for item in section], drawn)
+            self._orders[of_round] = {section[index]: place for place, index in enumerate(order)}
         return self._orders[of_round][item]
 
 
 def _sections(items: Sequence[Item]) -> list[tuple[bool, list[Item]]]:
     """Return the sections: each group that is compared in turn, and all other items at the position
     of the first of them. The flag marks a group."""
-    of_group = {at: group for group in groups([item.test for item in items]) for at in group}
+    of_group = {index: group for group in groups([item.test for item in items]) for index in group}
     sections: dict[tuple[int, ...], list[Item]] = {}
-    for at, item in enumerate(items):
-        sections.setdefault(of_group.get(at, ()), []).append(item)
+    for index, item in enumerate(items):
+        sections.setdefault(of_group.get(index, ()), []).append(item)
     return [(bool(group), section) for group, section in sections.items()]
 
 

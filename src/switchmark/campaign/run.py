@@ -56,12 +56,12 @@ class Progress(Protocol):
 @dataclass(frozen=True, slots=True)
 class Visited:
     """The end of a visit: a record, None if the test needs more repeats, or the loss of its testbed
-    with a reason. `blame` is the number of testbed deaths that the test is responsible for."""
+    with a reason. `fault` is the number of testbed deaths that the test is responsible for."""
 
     item: Item
     record: Record | None = None
     lost: str = ""
-    blame: int = 0
+    fault: int = 0
 
 
 class Places(Protocol):
@@ -133,9 +133,11 @@ def _refuse_other_versions(folder: RunFolder, missing: Sequence[Item]) -> None:
             then = record.origin.versions if record.origin else {}
             names = sorted({*then, *item.versions})
             apart = [name for name in names if then.get(name) != item.versions.get(name)]
-            told = (f"{name} {then.get(name)}, now {item.versions.get(name)}" for name in apart)
+            differences = (
+                f"{name} {then.get(name)}, now {item.versions.get(name)}" for name in apart
+            )
             raise UsageError(
-                f"{folder.path} was measured with other versions: {'; '.join(told)}",
+                f"{folder.path} was measured with other versions: {'; '.join(differences)}",
                 hint=f"a new run: switchmark run {folder.path}/campaign.yaml",
             )
 
@@ -147,8 +149,8 @@ def resumable(folder: RunFolder, *ends: type[Interrupted] | type[Unavailable]) -
     try:
         yield
     except ends as error:
-        told = f"{error.message}: {folder.kept}\nresume with: {folder.resume_command}"
-        raise type(error)(told, hint=error.hint) from error
+        message = f"{error.message}: {folder.kept}\nresume with: {folder.resume_command}"
+        raise type(error)(message, hint=error.hint) from error
 
 
 class Rounds:
@@ -187,19 +189,19 @@ class Rounds:
         """Return the tests of each undecided group, with the number of repeats that would probably
         decide; none if no allowed number would."""
         tests, further = self._tests, list[Item]()
-        by_test = {each.test: each for each in self._folder.latest if each.status == "ok"}
+        by_test = {record.test: record for record in self._folder.latest if record.status == "ok"}
         for group in groups(tests):
-            records = {at: by_test[tests[at]] for at in group if tests[at] in by_test}
+            records = {index: by_test[tests[index]] for index in group if tests[index] in by_test}
             looks = max(
-                (each.turns.looks for each in records.values() if each.turns), default=LOOKS
+                (record.turns.looks for record in records.values() if record.turns), default=LOOKS
             )
             limit = self._folder.until_decided or tests[group[0]].until_decided
             if limit is None or looks >= LOOKS:
                 continue
             repeats = needed([*by_test.values()], [*records.values()], limit)
-            for at, record in records.items() if repeats else ():
-                test = tests[at].model_copy(update={"repeat": repeats})
-                further.append(self._item(at, test, self._versions(tests[at]), record.key))
+            for index, record in records.items() if repeats else ():
+                test = tests[index].model_copy(update={"repeat": repeats})
+                further.append(self._item(index, test, self._versions(tests[index]), record.key))
                 further[-1].looks = looks + 1
         return further
 
@@ -210,7 +212,7 @@ class Rounds:
         )
         while agenda.left:
             places = self._places.names()
-            busy = {item.at for item in self._begun}
+            busy = {item.testbed for item in self._begun}
             for place in sorted(set(places) - busy):
                 if (item := agenda.next(place, places)) is not None:
                     self._send(item, places)
@@ -268,7 +270,7 @@ class Rounds:
         seconds = time.monotonic() - self._begun.pop(item)
         if visited.lost:
             self._agenda.lost(item)
-            item.lost += visited.blame
+            item.lost += visited.fault
             if item.lost >= _LOSSES:
                 self._end(item, _given_up(item, visited.lost))
             return
@@ -322,7 +324,7 @@ class Rounds:
 
     def _show(self, item: Item) -> None:
         """Show the number of the current visit among all visits, and the remaining time."""
-        rest = [visit for each in self._agenda.left for visit in each.visits]
+        rest = [visit for item in self._agenda.left for visit in item.visits]
         left_s = time_left(self._spent, rest)
         if left_s is not None:
             left_s /= max(1, len(self._places.names()))
@@ -333,7 +335,7 @@ class Rounds:
 def repeats_of_trials(test: Test, trials: Iterable[TrialResult]) -> Counter[str]:
     """Return the number of repeats in stored trials of a test, by testbed: each trial is a repeat,
     or all trials of a search together are."""
-    by_testbed = [(each.evidence.testbed, each.spec.repeat) for each in trials]
+    by_testbed = [(trial.evidence.testbed, trial.spec.repeat) for trial in trials]
     counted = by_testbed if SEARCHES[test.search].independent else set(by_testbed)
     return Counter(testbed for testbed, _ in counted)
 
@@ -347,7 +349,7 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
         by_search.setdefault(test.search, []).append(seconds / _asked_s(test))
     if not by_search:
         return None
-    ratios = {search: sum(each) / len(each) for search, each in by_search.items()}
+    ratios = {search: sum(values) / len(values) for search, values in by_search.items()}
     usual = sum(ratios.values()) / len(ratios)
     return sum(_asked_s(test) * ratios.get(test.search, usual) for test in rest)
 

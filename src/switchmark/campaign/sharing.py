@@ -40,8 +40,10 @@ class Doubting:
         if record is None or not record.trials:
             return record
         trials = tuple(self._doubted(trial) if trial in new else trial for trial in record.trials)
-        own = [doubt for doubt in self._doubts if any(doubt in trial.doubts for trial in trials)]
-        doubts = tuple(dict.fromkeys((*record.doubts, *own)))
+        present = [
+            doubt for doubt in self._doubts if any(doubt in trial.doubts for trial in trials)
+        ]
+        doubts = tuple(dict.fromkeys((*record.doubts, *present)))
         return record.model_copy(update={"trials": trials, "doubts": doubts})
 
     def __enter__(self) -> Self:
@@ -57,7 +59,7 @@ class Doubting:
         self._lab.__exit__(kind, error, trace)
 
     def _doubted(self, trial: TrialResult) -> TrialResult:
-        told = {**trial.evidence.doubts, **self._doubts}
-        evidence = trial.evidence.model_copy(update={"doubts": told})
+        all_doubts = {**trial.evidence.doubts, **self._doubts}
+        evidence = trial.evidence.model_copy(update={"doubts": all_doubts})
         doubts = (*trial.doubts, *self._doubts)
         return trial.model_copy(update={"doubts": doubts, "evidence": evidence})

@@ -214,9 +214,9 @@ class RunFolder:
     def kept(self) -> str:
         """Return the words for the number of finished tests and of other tests' trials."""
         done = sum(record.status == "ok" for record in self.latest)
-        trials = sum(len(own) for key, own in self.trials.items() if not self.is_done(key))
-        words = f"kept are {done} of {len(self.campaign.tests)} tests"
-        return words + (f" and {trials} trial{'s' * (trials != 1)} of others" if trials else "")
+        trials = sum(len(stored) for key, stored in self.trials.items() if not self.is_done(key))
+        text = f"kept are {done} of {len(self.campaign.tests)} tests"
+        return text + (f" and {trials} trial{'s' * (trials != 1)} of others" if trials else "")
 
     def _gone(self) -> RecordFailed:
         return RecordFailed(
@@ -317,7 +317,7 @@ def _origin(
     alike = (name for group in groups if set(group) & set(record.testbeds) for name in group)
     return Origin(
         run=run,
-        host=_told(facts) if facts else host,
+        host=_shown_facts(facts) if facts else host,
         versions=dict(versions),
         alike=tuple(alike),
         differences=tuple(lab.get("differences", ())),
@@ -327,10 +327,10 @@ def _origin(
 def _host(folder: Path) -> dict[str, Any]:
     """Return the facts about the host that each record has."""
     facts = read_host(folder)
-    return _told(facts) if facts else {}
+    return _shown_facts(facts) if facts else {}
 
 
-def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts.get(name) for name in _OF_THE_HOST}
 
 

@@ -97,8 +97,8 @@ class Problems:
             raise UsageError(f"{place}: {message}", hint=hint or None)
         if problems:
             lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in problems)
-            each = "\n".join(line.replace("\n", "\n    ") for line in lines)
-            raise UsageError(f"{len(problems)} problems\n" + _indented(each))
+            listed = "\n".join(line.replace("\n", "\n    ") for line in lines)
+            raise UsageError(f"{len(problems)} problems\n" + _indented(listed))
 
 
 def _indented(text: str) -> str:

@@ -75,7 +75,7 @@ def expected_tuning_s(asked: Campaign, tried: Campaign) -> float:
     compared = []
     for test in asked.tests:
         both = [test, *with_settings_of_its_own(test, tried.tests)[:1]]
-        compared += [each.model_copy(update=_repeated(test)) for each in both]
+        compared += [variant.model_copy(update=_repeated(test)) for variant in both]
     return expected_s(tried.tests, calibrated=False) + expected_s(compared)
 
 
@@ -142,18 +142,21 @@ def _refuse(asked: Campaign) -> None:
 
 def _with_settings(test: Test, check: Check) -> Iterator[Test]:
     """Yield a test with other settings of its switch, without duplicates, if they can work."""
-    own = {
+    switch_settings = {
         name: (axis.default, *axis.tries)
         for name, axis in _SETTINGS.items()
         if name in SWITCHES[test.switch].resources and getattr(test, name) == axis.default
     }
     seen = {test}
-    whole = math.prod(len(values) for values in own.values())
+    whole = math.prod(len(values) for values in switch_settings.values())
     for point in itertools.islice(_points(test.seed), _POINTS):
         if len(seen) == whole:
             return
-        at = dict(zip(_SETTINGS, point, strict=True))
-        drawn = {name: values[int(at[name] * len(values))] for name, values in own.items()}
+        coordinates = dict(zip(_SETTINGS, point, strict=True))
+        drawn = {
+            name: values[int(coordinates[name] * len(values))]
+            for name, values in switch_settings.items()
+        }
         other = test.model_copy(update=drawn)
         if other not in seen:
             seen.add(other)

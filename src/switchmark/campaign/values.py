@@ -20,10 +20,10 @@ _MAX_SHOWN = 60
 _RANGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z%]*)")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, choices: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` with the known word closest to this one; empty if none is
     close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(choices), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
@@ -32,15 +32,15 @@ def read_words(name: str, text: str) -> list[str]:
     512."""
     if AXES[name].undivided:
         return [text]
-    words: list[str] = []
+    values: list[str] = []
     for item in text.split(","):
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
         # A name may hold a path, and a path may hold two dots, so names have no ranges.
         ranged = ".." in word and not AXES[name].table
-        words += _range(word, counts=AXES[name].counts) if ranged else [word]
-    return words
+        values += _range(word, counts=AXES[name].counts) if ranged else [word]
+    return values
 
 
 def _range(word: str, *, counts: bool) -> list[str]:
@@ -76,8 +76,8 @@ def read_value(name: str, word: str) -> Any:
     try:
         return getattr(Test.model_validate({name: word}), name)
     except ValidationError as error:
-        if known := AXES[name].choices:
-            what = f"'{shortened(word)}' is not one of {', '.join(known)}{nearest(word, known)}"
+        if choices := AXES[name].choices:
+            what = f"'{shortened(word)}' is not one of {', '.join(choices)}{nearest(word, choices)}"
         else:
             what = f"'{shortened(word)}' {_reason(error)}"
         raise UsageError(what) from None

@@ -36,8 +36,10 @@ def main() -> NoReturn:
         give_up_output()
         status = _explain(error, error.exit_code, debug)
     except Exception as error:  # noqa: BLE001 (a bug gets a message, not a traceback)
-        known = _of_surroundings(error)
-        status = _explain(known, known.exit_code, debug) if known else _confess(error, debug)
+        expected = _of_surroundings(error)
+        status = (
+            _explain(expected, expected.exit_code, debug) if expected else _confess(error, debug)
+        )
     try:
         sys.stdout.flush()
     except (OSError, AttributeError):  # stdout is full, or was never open
@@ -114,9 +116,9 @@ def _has_folder() -> bool:
 def _explain(error: BaseException, status: int, debug: bool) -> int:
     if debug:
         sys.excepthook(type(error), error, error.__traceback__)
-    said = str(error) or "interrupted"
+    message = str(error) or "interrupted"
     wanted = isinstance(error, Interrupted | KeyboardInterrupt)
-    print(said if wanted else f"error: {said}", file=sys.stderr)
+    print(message if wanted else f"error: {message}", file=sys.stderr)
     return status
 
 
@@ -127,15 +129,15 @@ def _confess(error: Exception, debug: bool) -> int:
 
     if debug:
         traceback.print_exception(error)
-    told = f"arguments: {sys.argv[1:]}\n{''.join(traceback.format_exception(error))}"
+    details = f"arguments: {sys.argv[1:]}\n{''.join(traceback.format_exception(error))}"
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="switchmark-bug-", suffix=".log", delete=False, errors="backslashreplace"
         ) as log:
-            log.write(told)
+            log.write(details)
         kept = f"the traceback is in {log.name}"
     except OSError:
-        print(told, file=sys.stderr)
+        print(details, file=sys.stderr)
         kept = "the traceback stands above, as no file could be written"
     print(
         f"error: a bug in switchmark: {type(error).__name__}: {error}\n"

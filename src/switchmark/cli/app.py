@@ -41,11 +41,11 @@ class _Commands(Mapping[str, click.Command]):
     """The commands by name; access to a command imports its module."""
 
     def __getitem__(self, name: str) -> click.Command:
-        place, words = COMMANDS[name]
+        place, summary = COMMANDS[name]
         module, _, attribute = place.partition(":")
         command = getattr(importlib.import_module(f"switchmark.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
-        command.short_help = words
+        command.short_help = summary
         return command
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ class _Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.group(
@@ -112,5 +112,7 @@ def print_version() -> int:
 def _print_version() -> None:
     from switchmark.hosts.commit import commit
 
-    told = commit()
-    print(f"switchmark {switchmark.__version__}" + (f" (commit {told})" if told else ""))
+    built_from = commit()
+    print(
+        f"switchmark {switchmark.__version__}" + (f" (commit {built_from})" if built_from else "")
+    )

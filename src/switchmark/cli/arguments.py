@@ -53,13 +53,13 @@ tune = click.option(
 
 def json_lines(what: str) -> Decorator:
     """Return the option `--json` of a command that prints one object per test, pair or row."""
-    told = f"print one JSON object per {what} in place of a table"
-    return click.option("--json", "as_json", is_flag=True, help=told)
+    description = f"print one JSON object per {what} in place of a table"
+    return click.option("--json", "as_json", is_flag=True, help=description)
 
 
-def output(told: str | None = None) -> Decorator:
+def output(description: str | None = None) -> Decorator:
     """Return the option `-o`, which names the file to write."""
-    return click.option("-o", "--output", metavar="FILE", type=PATH, help=told)
+    return click.option("-o", "--output", metavar="FILE", type=PATH, help=description)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,10 @@ class ThisHost:
         """Return why a test can never run. Tests that differ only in duration and repetition share
         an answer."""
         key = test.model_dump(exclude=HOW_LONG)
-        known = repr(key)
-        if known not in self._refusals:
-            self._refusals[known] = check(test)
-        return self._refusals[known]
+        known_key = repr(key)
+        if known_key not in self._refusals:
+            self._refusals[known_key] = check(test)
+        return self._refusals[known_key]
 
     def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:
         """Return the points; a point that cannot run here carries the reason for which it waits."""
@@ -107,16 +107,16 @@ class Testbeds(ThisHost):
     def __init__(self, hosts: Hosts, bench: LabBench) -> None:
         super().__init__(hosts, bench)
         self._lab = bench.lab
-        told = bench.lab.ask({"do": "abilities", "tests": []})
-        self.cpus, self._options = told["cpus"], frozenset(told["kernel_options"])
+        answer = bench.lab.ask({"do": "abilities", "tests": []})
+        self.cpus, self._options = answer["cpus"], frozenset(answer["kernel_options"])
 
     def _ask(self, tests: Sequence[Test]) -> list[Ability]:
         if not tests:
             return []
         asked = {"do": "abilities", "tests": [test.model_dump(mode="json") for test in tests]}
         return [
-            Ability(each["waits"], tuple(each["doubts"]), each["mode"])
-            for each in self._lab.ask(asked)["abilities"]
+            Ability(ability["waits"], tuple(ability["doubts"]), ability["mode"])
+            for ability in self._lab.ask(asked)["abilities"]
         ]
 
     def _known_options(self) -> frozenset[str]:

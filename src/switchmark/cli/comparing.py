@@ -109,7 +109,7 @@ def compare(
     results = _results(read, sides, ignored)
     fails = undecided == "fail"
     result = compared(sides, conditions, margin, results, unknown_fails=fails)
-    hosts, names = host_differences(facts), [each.name for each in facts]
+    hosts, names = host_differences(facts), [host.name for host in facts]
     if as_json:
         for pair in result.pairs:
             print(to_line(as_object(pair, result.failures_of(pair), result.unknown_of(pair))))
@@ -136,7 +136,7 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
     from switchmark.campaign.store import read_campaign
     from switchmark.cli.arguments import Measuring
     from switchmark.cli.labs import check_same_lab
-    from switchmark.cli.running import HostBench, Shown, measure, told
+    from switchmark.cli.running import HostBench, Shown, checked_options, measure
     from switchmark.errors import UsageError
     from switchmark.hosts.hosts import Hosts
     from switchmark.runs.own_run import OwnRun
@@ -149,7 +149,7 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
     if not groups(tests):
         why = next(iter(not_in_turn(tests).values()), "no two of its tests differ in the switch")
         raise UsageError(f"{path} has no rounds that could go on: {why}")
-    _, options = told(Measuring())
+    _, options = checked_options(Measuring())
     shown = Shown(as_json=False, wide=False, quiet=False, only_progress=True)
     with Hosts(OwnRun) as hosts:
         bench = HostBench(hosts, until_decided=limit)
@@ -169,8 +169,8 @@ def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
         records = [read_records(folder) for folder in folders]
         sides.append((text, records))
         facts += [
-            RunFacts(folder.resolve().name, read_host(folder), each)
-            for folder, each in zip(folders, records, strict=True)
+            RunFacts(folder.resolve().name, read_host(folder), run)
+            for folder, run in zip(folders, records, strict=True)
         ]
     return sides, facts
 
@@ -185,8 +185,8 @@ def _axes(written: str | None) -> tuple[str, ...]:
     keys = [key.strip() for key in (written or "").split(",")] if written else []
     for key in keys:
         if field_name(key) not in AXES:
-            known = [axis.key for axis in AXES.values()]
-            raise UsageError(f"--ignore: there is no axis '{key}'{nearest(key, known)}")
+            axis_keys = [axis.key for axis in AXES.values()]
+            raise UsageError(f"--ignore: there is no axis '{key}'{nearest(key, axis_keys)}")
     return tuple(map(field_name, keys))
 
 
@@ -199,7 +199,7 @@ def _results(
     from switchmark.metrics.family import Results
     from switchmark.report.pairing import by_test
 
-    if len(read) > 1 or any(each.are_two_runs for each in sides):
+    if len(read) > 1 or any(side.are_two_runs for side in sides):
         return None
     return Results(by_test(read[0][1], ignore).values())
 
@@ -222,11 +222,11 @@ def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> 
             )
     elif named:
         others = [runs for _, runs in read if runs is not named[0]]
-        sides = [each for other in others for each in between(named[0], other, ignore)]
+        sides = [side for other in others for side in between(named[0], other, ignore)]
     else:
         pairs = itertools.combinations([runs for _, runs in read], 2)
-        sides = [each for one, other in pairs for each in between(one, other, ignore)]
-    if not any(each.base and each.other for each in sides):
+        sides = [side for one, other in pairs for side in between(one, other, ignore)]
+    if not any(side.base and side.other for side in sides):
         names = " and ".join(text for text, _ in read)
         apart = parted_by(read[0][1], read[-1][1]) if len(read) > 1 and base is None else []
         raise UsageError(

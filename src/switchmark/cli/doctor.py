@@ -221,12 +221,12 @@ def _cores(host: Host) -> Iterator[Finding]:
         "cores", "counters", not counting.missing, counting.missing or events, counting.hint
     )
     within = within_threads(host)
-    words = {
+    texts = {
         True: "is in the CPU time of threads",
         False: "is counted separately",
         None: "is unknown",
     }
-    yield Finding("cores", "softirq", within is not None, f"its time {words[within]}")
+    yield Finding("cores", "softirq", within is not None, f"its time {texts[within]}")
 
 
 def _noise(host: Host) -> Iterator[Finding]:
@@ -271,6 +271,6 @@ def _memory(host: Host) -> Iterator[Finding]:
 def _drivers(host: Host) -> Iterator[Finding]:
     for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
         for entry in listed(thing, host=host):
-            words = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
-            text = ", ".join(filter(None, words)) or "there"
+            parts = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
+            text = ", ".join(filter(None, parts)) or "there"
             yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])

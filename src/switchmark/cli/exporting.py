@@ -69,9 +69,9 @@ def report(
         raise UsageError("--chart and --width are for a picture", hint="-o report.pdf")
     points = None if width is None else _points(width)
     folders = {
-        each: "/".join((run.resolve().name, *each.relative_to(run).parts))
+        folder: "/".join((run.resolve().name, *folder.relative_to(run).parts))
         for run in runs
-        for each in folders_of(run)
+        for folder in folders_of(run)
     }
     results = [(name, read_records(folder)) for folder, name in folders.items()]
     if pictured and output is not None:
@@ -235,8 +235,10 @@ def schema_(name: str) -> int:
     from switchmark.report.schema import SCHEMAS, schema
 
     if name not in SCHEMAS:
-        known = "\n".join(f"  {each}: {title}" for each, (title, _) in SCHEMAS.items())
-        raise UsageError(f"there is no schema named '{name}'\n{known}")
+        schemas = "\n".join(
+            f"  {schema_name}: {title}" for schema_name, (title, _) in SCHEMAS.items()
+        )
+        raise UsageError(f"there is no schema named '{name}'\n{schemas}")
     print_json(schema(name))
     return 0
 

@@ -55,13 +55,13 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     by_run = [read_records(run) for run in runs]
     records = {_meant(record.test): record for run in by_run for record in run}
     kernel_options = _kernel_options([read_host(run) for run in runs])
-    results, own = [], {}
+    results, own_options = [], {}
     for experiment in map(read, matching(only)):
         points, published = _points(experiment, records)
         results.append(judged(experiment, points, kernel_options, by_run))
-        own[experiment.name] = published
-    write_gallery(output, results, own, [run.resolve().name for run in runs])
-    measured = sum(any(record for record in each.records) for each in results)
+        own_options[experiment.name] = published
+    write_gallery(output, results, own_options, [run.resolve().name for run in runs])
+    measured = sum(any(record for record in result.records) for result in results)
     print(f"{output}: {len(results)} experiments, {measured} of them measured")
     return 0
 
@@ -69,10 +69,10 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
 def _kernel_options(hosts: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
     """Return the known kernel options of these hosts, as their runs recorded them; None if a run
     has no record, or if the hosts differ."""
-    told = [host.get("kernel_options") for host in hosts]
-    if not told or None in told or any(each != told[0] for each in told):
+    options = [host.get("kernel_options") for host in hosts]
+    if not options or None in options or any(other != options[0] for other in options):
         return None
-    return frozenset(told[0] or ())
+    return frozenset(options[0] or ())
 
 
 def _points(
@@ -83,12 +83,12 @@ def _points(
     relative to the host."""
     from switchmark.campaign.experiments import planned
 
-    own = planned(experiment, _anything, {}, as_published=True)
-    published = [each.point for each in own]
-    matched = _matched(own, records)
+    points_here = planned(experiment, _anything, {}, as_published=True)
+    published = [entry.point for entry in points_here]
+    matched = _matched(points_here, records)
     if experiment.owner.scale:
         relative = planned(experiment, _anything, {})
-        published += [each.point for each in relative]
+        published += [entry.point for entry in relative]
         other = _matched(relative, records)
         if _count(other) > _count(matched):
             matched = other
@@ -103,8 +103,8 @@ def _matched(
     points: Sequence[PlannedPoint], records: Mapping[str, Record]
 ) -> list[tuple[Point, Record | None]]:
     return [
-        (each.point, records.get(_meant(each.test)) if each.test is not None else None)
-        for each in points
+        (point.point, records.get(_meant(point.test)) if point.test is not None else None)
+        for point in points
     ]
 
 

@@ -32,10 +32,10 @@ class GroupedCommand(click.Command):
     """A command whose help shows option groups under headings, and examples at the end."""
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
+        arguments = [param for param in self.get_params(ctx) if isinstance(param, click.Argument)]
         if arguments:
             with formatter.section("Arguments"):
-                formatter.write_dl([_record_of(each, ctx) for each in arguments])
+                formatter.write_dl([_record_of(argument, ctx) for argument in arguments])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {"Options": []}
@@ -60,9 +60,9 @@ class GroupedCommand(click.Command):
 
 def _record_of(argument: click.Argument, ctx: click.Context) -> tuple[str, str]:
     """Return an argument's syntax and its help text."""
-    written, told = argument.get_help_record(ctx)
+    written, description = argument.get_help_record(ctx)
     if argument.required:
-        return written, f"{told}  [required]"
+        return written, f"{description}  [required]"
     default = argument.default
     named = isinstance(default, str) and default  # click represents a missing default by an object
-    return written, f"{told}  [default: {default}]" if named else told
+    return written, f"{description}  [default: {default}]" if named else description

@@ -40,7 +40,7 @@ def list_(thing: str, port: str | None, as_json: bool) -> int:
     else:
         print_listed(entries, sys.stdout)
         if not thing:
-            others = ", ".join(each for each in Thing if each is not Thing.SWITCHES)
+            others = ", ".join(thing for thing in Thing if thing is not Thing.SWITCHES)
             print(f"\nThese are the switches. There are lists of {others}, too.")
     return 0
 
@@ -89,17 +89,17 @@ def clean(runs: tuple[str, ...], dry_run: bool, host: str | None, forget: tuple[
             cleaned = clean(runs=runs, dry_run=dry_run, hosts=hosts, forget=forget)
         else:
             cleaned = clean_there(hosts[host], runs=runs, dry_run=dry_run)
-    for each in cleaned:
-        print(f"{each.run}: {each.state}")
-        for line in (*each.actions, *(f"failed: {failure}" for failure in each.failures)):
+    for outcome in cleaned:
+        print(f"{outcome.run}: {outcome.state}")
+        for line in (*outcome.actions, *(f"failed: {failure}" for failure in outcome.failures)):
             print(f"  {line}")
     if not cleaned:
         print("nothing to clean")
-    if far := sorted({name for each in cleaned for name in each.out_of_reach}):
+    if far := sorted({name for outcome in cleaned for name in outcome.out_of_reach}):
         options = " ".join(f"--forget {name}" for name in far)
         print(
             "\nhint: --host-file FILE, where another one names them; of hosts that are gone for "
             f"good: switchmark clean {options}",
             file=sys.stderr,
         )
-    return Exit.INCOMPLETE if any(each.failures for each in cleaned) else 0
+    return Exit.INCOMPLETE if any(outcome.failures for outcome in cleaned) else 0

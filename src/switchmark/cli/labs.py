@@ -81,7 +81,7 @@ def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[Lab
     description = described(cluster)
     with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as kept:
         logs = Path(kept)
-        with connected(description, logs, share_machine=share_machine, told=_tell) as lab:
+        with connected(description, logs, share_machine=share_machine, report=_report) as lab:
             yield LabBench(cluster, lab, logs, spread)
 
 
@@ -144,22 +144,22 @@ def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:
         records = {name: as_record(answer, name) for name, answer in answers.items()}
         got = {name: rate_of(record) for name, record in records.items() if record}
         rates[test.engine] = {name: rate for name, rate in got.items() if rate}
-    told = differences(sorted(names), rates)
+    sentences = differences(sorted(names), rates)
     before = read_lab(folder.path).get("testbeds", {})
     folder.keep_lab(
         {
             "testbeds": {**before, **{name: lab.facts[name] for name in names}},
             "rates_pps": {
-                engine: {name: [each.low, each.pps, each.high] for name, each in of.items()}
+                engine: {name: [rate.low, rate.pps, rate.high] for name, rate in of.items()}
                 for engine, of in rates.items()
             },
             "groups": groups(sorted(names), rates),
-            "differences": told,
+            "differences": sentences,
         }
     )
-    for sentence in told:
-        _tell(sentence)
+    for sentence in sentences:
+        _report(sentence)
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

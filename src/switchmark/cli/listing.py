@@ -73,10 +73,10 @@ def print_listed(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
     width = max((len(entry["name"]) for entry in entries), default=0)
     for entry in entries:
         mark = "✓" if entry["usable"] else "✗"
-        told = (entry["version"], entry["mode"], entry["verified"])
-        version = ", ".join(filter(None, told))
-        words = (f"{mark} {entry['name']:{width}}", entry["summary"], version and f"[{version}]")
-        print("  ".join(filter(None, words)), file=stream)
+        columns = (entry["version"], entry["mode"], entry["verified"])
+        version = ", ".join(filter(None, columns))
+        texts = (f"{mark} {entry['name']:{width}}", entry["summary"], version and f"[{version}]")
+        print("  ".join(filter(None, texts)), file=stream)
         for line in (entry["why_not"] or "").splitlines():
             print(f"  {'':{width}}  {line}", file=stream)
         if entry["hint"]:
@@ -96,8 +96,8 @@ def _probed(entry: Any, host: Host) -> dict[str, Any]:
             listed[name] = sorted(map(str, getattr(entry, name)))
     if hasattr(entry, "probe"):
         try:
-            known = isinstance(entry, Switch)
-            version = probe_asked(entry, host) if known else entry.probe(host)
+            is_switch = isinstance(entry, Switch)
+            version = probe_asked(entry, host) if is_switch else entry.probe(host)
         except SwitchmarkError as error:
             if isinstance(entry, Switch):
                 listed["verified"], _ = verified(entry.name, entry.port_kinds)

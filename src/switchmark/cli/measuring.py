@@ -31,11 +31,11 @@ from switchmark.cli.running import (
     campaign_of,
     check_keep,
     check_new,
+    checked_options,
     chosen_engines,
     measure,
     say_engines,
     status_of,
-    told,
 )
 from switchmark.cli.tuning import go_on_tuning, search_settings
 
@@ -73,7 +73,7 @@ def run(
     with Hosts(OwnRun) as hosts:
         asked = campaign_of(campaign, axes, hosts, far=True, in_lab=cluster is not None)
         check_keep(keep, asked, tune is not None)
-        show, options = told(how, keep)
+        show, options = checked_options(how, keep)
         check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tune)
         check_new(out, name)
         if tune is not None:
@@ -119,7 +119,7 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
 
     tuning = is_tuning(folder)
     check_keep(keep, read_campaign(folder), tuning)
-    show, options = told(how, keep)
+    show, options = checked_options(how, keep)
     check_cluster(cluster, spread, keep=keep, capture=how.capture, tune=tuning or None)
     check_same_lab(folder, cluster)
     with (
@@ -169,7 +169,7 @@ def paper(
     from switchmark.cli.papers import run_papers
 
     check_cluster(cluster, spread, keep=False, capture=how.capture, tune=None)
-    show, lab = told(how)
+    show, lab = checked_options(how)
     return run_papers(
         name,
         axes,

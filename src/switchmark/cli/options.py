@@ -56,8 +56,8 @@ def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
         _use_host_file(host_file)
         return command(**given)
 
-    told = "where this host has programs [~/.config/switchmark/host.toml]"
-    return click.option("--host-file", metavar="FILE", type=PATH, help=told)(wrapper)
+    description = "where this host has programs [~/.config/switchmark/host.toml]"
+    return click.option("--host-file", metavar="FILE", type=PATH, help=description)(wrapper)
 
 
 def _decorated(wrapper: Callable[..., int], options: Sequence[Decorator]) -> Callable[..., int]:
@@ -83,16 +83,16 @@ def _use_host_file(path: Path | None) -> None:
 
 def _option(axis: Axis) -> Decorator:
     """Return the option of an axis: its value is the text that the user typed, or None."""
-    told = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
+    description = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
     if axis.field.default_factory is None:
-        told += " [none]" if axis.default is None else f" [{axis.default}]"
+        description += " [none]" if axis.default is None else f" [{axis.default}]"
     if axis.chosen:
-        told = told.removesuffix("]") + f"; {axis.chosen} where no campaign is named]"
+        description = description.removesuffix("]") + f"; {axis.chosen} where no campaign is named]"
     return click.option(
         axis.option,
         axis.name,
         cls=AxisOption,
-        help=told,
+        help=description,
         metavar="...",
         shell_complete=completer(axis),
         group=axis.group,

@@ -58,19 +58,22 @@ def run_papers(
     shared = lab["share_machine"]
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
-            sharing = [each for each in chosen if each.owner.name == owner]
+            sharing = [experiment for experiment in chosen if experiment.owner.name == owner]
             points = {
-                each.name: there.points(
-                    planned(each, there.check, axes, quick=quick, as_published=as_published)
+                experiment.name: there.points(
+                    planned(experiment, there.check, axes, quick=quick, as_published=as_published)
                 )
-                for each in sharing
+                for experiment in sharing
             }
             records = _measured(owner, [*_all(points)], out, show, lab, there)
             statuses.append(status_of(records, strict))
-            for each in sharing:
-                measured = _with_records(points[each.name], records)
+            for paper_experiment in sharing:
+                measured = _with_records(points[paper_experiment.name], records)
                 result = judged(
-                    each, measured, there.kernel_options or None, [records] if records else []
+                    paper_experiment,
+                    measured,
+                    there.kernel_options or None,
+                    [records] if records else [],
                 )
                 results.append(result)
                 _print(result, show)
@@ -85,7 +88,7 @@ def run_papers(
 
 
 def _all(points: Mapping[str, Sequence[PlannedPoint]]) -> list[PlannedPoint]:
-    return [point for each in points.values() for point in each]
+    return [point for group in points.values() for point in group]
 
 
 def _measured(
@@ -101,8 +104,8 @@ def _measured(
     if not campaign.tests:
         return []
     if not show.quiet:
-        told = f"{name}: {len(campaign.tests)} tests, about {clock(expected_s(campaign.tests))}"
-        print(told, file=sys.stderr)
+        message = f"{name}: {len(campaign.tests)} tests, about {clock(expected_s(campaign.tests))}"
+        print(message, file=sys.stderr)
     shown = replace(show, only_progress=not (show.wide or show.as_json))
     return there.measure(campaign, out, shown, lab)
 
@@ -111,7 +114,7 @@ def _with_records(
     points: Sequence[PlannedPoint], records: Sequence[Record]
 ) -> list[tuple[Point, Record | None]]:
     by_test = {record.test: record for record in records}
-    return [(each.point, by_test.get(each.test) if each.test else None) for each in points]
+    return [(point.point, by_test.get(point.test) if point.test else None) for point in points]
 
 
 def _print(result: Judged, show: Shown) -> None:
@@ -149,28 +152,30 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
         "points_here": len(tests),
         "waiting": dict(waiting.most_common()),
         "claims": len(experiment.claims),
-        "claims_here": _told_here(experiment, points, host),
+        "claims_here": _decidable_here(experiment, points, host),
         "published_values": len(experiment.published),
         "seconds": round(expected_s(tests)),
-        "quick_seconds": round(expected_s([each.test for each in quick if each.test is not None])),
+        "quick_seconds": round(
+            expected_s([point.test for point in quick if point.test is not None])
+        ),
         "same_runs_as": experiment.same_runs_as or None,
     }
 
 
-def _told_here(experiment: Experiment, points: Sequence[PlannedPoint], host: ThisHost) -> int:
+def _decidable_here(experiment: Experiment, points: Sequence[PlannedPoint], host: ThisHost) -> int:
     """Return how many claims this host can decide: all of their points can run here, and their
     other needs are met."""
-    tests = {id(each.point): each.test for each in points}
-    told = 0
+    tests = {id(point.point): point.test for point in points}
+    count = 0
     for claim in experiment.claims:
-        members = claim.members([each.point for each in points])
+        members = claim.members([point.point for point in points])
         member_tests = [tests[id(member)] for member in members]
         here = [test for test in member_tests if test is not None]
         spoiled = {"cores-overcommitted", "emulated"} if not claim.subject else set()
         doubts = {doubt for test in here for doubt in host.find(test).doubts}
         if here and len(here) == len(member_tests) and not claim.needs.unmet(host.facts(here)):
-            told += not doubts & spoiled
-    return told
+            count += not doubts & spoiled
+    return count
 
 
 def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:

@@ -83,8 +83,8 @@ def chosen_engines(path: Path | None, axes: Mapping[str, str], campaign: Campaig
         switches.setdefault(test.engine, {})[test.switch] = None
     if len(switches) == 1:
         return f"engine {next(iter(switches))} ({axis.option} {axis.chosen})"
-    each = (f"{engine} for {', '.join(names)}" for engine, names in switches.items())
-    return f"engines ({axis.option} {axis.chosen}): {'; '.join(each)}"
+    choices = (f"{engine} for {', '.join(names)}" for engine, names in switches.items())
+    return f"engines ({axis.option} {axis.chosen}): {'; '.join(choices)}"
 
 
 def say_engines(
@@ -142,16 +142,16 @@ class Shown:
     explain: bool = False
 
 
-def told(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
+def checked_options(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
     """Return how results are shown, and the options of the measurement, including `share_machine`.
     Raise UsageError for an unknown value of an option."""
     from switchmark.errors import UsageError
     from switchmark.lab.calibration import Mode
     from switchmark.lab.gate import Gate
 
-    for option, words in (("calibrate", Mode), ("gate", Gate)):
-        if (value := getattr(how, option)) not in get_args(words):
-            raise UsageError(f"--{option} takes {', '.join(get_args(words))}, not '{value}'")
+    for option, choices in (("calibrate", Mode), ("gate", Gate)):
+        if (value := getattr(how, option)) not in get_args(choices):
+            raise UsageError(f"--{option} takes {', '.join(get_args(choices))}, not '{value}'")
     names = ("capture", "calibrate", "gate", "rerun", "share_machine")
     shown = Shown(how.as_json, how.wide, how.quiet, explain=how.explain)
     return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
@@ -169,7 +169,7 @@ class Bench(Protocol):
         ...
 
     def measure(self, folder: RunFolder, progress: Progress, options: dict[str, Any]) -> None:
-        """Measure the missing tests of a folder with these options (see `told`)."""
+        """Measure the missing tests of a folder with these options (see `checked_options`)."""
         ...
 
     def remarks(self) -> Sequence[str]:
@@ -207,7 +207,7 @@ class HostBench:
         facts = host_facts(LocalHost())
         if names:
             self._hosts.begin(names)
-            facts["hosts"] = {each: host_facts(self._hosts[each]) for each in names}
+            facts["hosts"] = {name: host_facts(self._hosts[name]) for name in names}
         return RunFolder.create(out, campaign, facts, name)
 
     def old_run(self, path: Path) -> RunFolder:
@@ -221,7 +221,9 @@ class HostBench:
         anchor()
         then, now = read_host(path), host_facts(LocalHost())
         facts = [RunFacts(path.name, {**then, "hosts": None}, ()), RunFacts("now", now, ())]
-        differing = {each.what: each.values for each in host_differences(facts) if then}
+        differing = {
+            difference.what: difference.values for difference in host_differences(facts) if then
+        }
         if commits := differing.pop("commit", None):
             self._doubts[OTHER_COMMIT] = f"{commits[0]}, now {commits[1]}"
         if self._until_decided and differing:
@@ -238,13 +240,13 @@ class HostBench:
         from switchmark.path.hosts import hosts_of
         from switchmark.runs.measuring import measuring_alone_on, myself
 
-        own = {name: value for name, value in options.items() if name != "share_machine"}
+        lab_options = {name: value for name, value in options.items() if name != "share_machine"}
         shared = options["share_machine"]
         doubts = self._doubts | ({SHARED_MACHINE: "--share-machine"} if shared else {})
-        self._lab = lab = Turns(folder.path, hosts=self._hosts, **own)
+        self._lab = lab = Turns(folder.path, hosts=self._hosts, **lab_options)
         names = dict.fromkeys(name for test in folder.campaign.tests for name in hosts_of(test))
         there, me = (self._hosts[name] for name in names), myself(folder.path)
-        with measuring_alone_on(there, me, shared=shared, told=_told_of_waiting):
+        with measuring_alone_on(there, me, shared=shared, waiting=_print_waiting):
             if not self._quiet:
                 _warn_of_this_host()
             run(folder, Doubting(lab, doubts) if doubts else lab, progress, further_repeats)
@@ -256,9 +258,11 @@ class HostBench:
 def _on_another_host(path: Path, differing: Mapping[str, Sequence[str]]) -> Exception:
     from switchmark.errors import UsageError
 
-    told = "".join(f"\n  {what}: {then}, now {now}" for what, (then, now) in differing.items())
+    differences = "".join(
+        f"\n  {what}: {then}, now {now}" for what, (then, now) in differing.items()
+    )
     return UsageError(
-        f"{path} was measured on a host that was another one, or set up otherwise{told}",
+        f"{path} was measured on a host that was another one, or set up otherwise{differences}",
         hint=f"a new run: switchmark run {path}/campaign.yaml --until-decided LIMIT",
     )
 
@@ -297,7 +301,7 @@ def _shown(
         _write_report(folder)
 
 
-def _told_of_waiting(holder: str) -> None:
+def _print_waiting(holder: str) -> None:
     """Print why the command waits."""
     print(
         f"waiting: another run measures on this machine ({holder})\n"

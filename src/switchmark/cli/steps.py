@@ -42,7 +42,9 @@ def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
     its steps."""
     shown = telling(tests)
     numbered = enumerate(tests, 1)
-    paths = [list(each) for _, each in itertools.groupby(numbered, lambda each: path_key(each[1]))]
+    paths = [
+        list(group) for _, group in itertools.groupby(numbered, lambda entry: path_key(entry[1]))
+    ]
     yield from _summary(tests, len(paths))
     if note:
         yield f"#   {note}"
@@ -84,7 +86,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         host_entry(name)
     drivers = drivers_of(test)
     ours = _asked(partial(probe_asked, drivers.switch))
-    theirs = {each.name: _asked(each.probe) for each in drivers.environments}
+    theirs = {environment.name: _asked(environment.probe) for environment in drivers.environments}
     path = prepare(
         LocalHost(),
         test,
@@ -110,8 +112,8 @@ def plan(test: Test, *others: Test) -> list[str]:
         *describe(on_host(build(path), home), inside),
         *(
             line
-            for each in {each.noise: each for each in (test, *others)}.values()
-            for line in _noise_lines(turned_to(path, each))
+            for variant in {variant.noise: variant for variant in (test, *others)}.values()
+            for line in _noise_lines(turned_to(path, variant))
         ),
     ]
 
@@ -121,8 +123,8 @@ def _loans(path: Path, home: str) -> list[str]:
     other hosts for their NICs."""
     with Hosts(OwnRun) as hosts:
 
-        def host_of(at: Node) -> Host:
-            return hosts[home if at.host == HOST.host else at.host]
+        def host_of(node: Node) -> Host:
+            return hosts[home if node.host == HOST.host else node.host]
 
         try:
             loans = lend_nics(host_of, path, find_nics(hosts[home], path))

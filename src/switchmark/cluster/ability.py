@@ -26,11 +26,11 @@ class Ability:
 def ability(test: Test, probes: Probes) -> Ability:
     """Return the probed host's ability to run the path of a test."""
     try:
-        at = probes.locate(test)
-        at.versions()
-        path = sketch(at)
+        location = probes.locate(test)
+        location.versions()
+        path = sketch(location)
     except SwitchmarkError as error:
         return Ability(error.message.partition("\n")[0])
     emulated = "emulated" in (path.modes.get(test.environment) or "")
     doubts = (*path.placement.doubts, *(["emulated"] if emulated else []))
-    return Ability("", doubts, at.switch.mode)
+    return Ability("", doubts, location.switch.mode)

@@ -87,22 +87,22 @@ def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
     while left:
         group = [left.pop(0)]
         for name in group:
-            near = [each for each in left if (name, each) not in apart]
+            near = [other for other in left if (name, other) not in apart]
             group += near
-            left = [each for each in left if each not in near]
+            left = [other for other in left if other not in near]
         got.append(sorted(group))
     return got
 
 
 def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:
     """Return a sentence for each engine on which testbeds differ."""
-    told = []
+    sentences = []
     for engine, by_testbed in rates.items():
         if len(groups(testbeds, {engine: by_testbed})) > 1:
             order = sorted(by_testbed, key=lambda name: by_testbed[name].pps, reverse=True)
-            each = ", ".join(f"{name} {by_testbed[name]}" for name in order)
-            told.append(f"testbeds differ: on a cable with {engine} {each}")
-    return told
+            rates_text = ", ".join(f"{name} {by_testbed[name]}" for name in order)
+            sentences.append(f"testbeds differ: on a cable with {engine} {rates_text}")
+    return sentences
 
 
 def _apart(rates: Mapping[str, Rate]) -> set[tuple[str, str]]:

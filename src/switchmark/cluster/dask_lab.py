@@ -33,7 +33,7 @@ _WAIT_S = 0.1
 _END_S = 90.0
 _ANSWER_S = 30.0
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class _Sent(NamedTuple):
@@ -45,11 +45,11 @@ class _Sent(NamedTuple):
 
 
 class DaskLab:
-    """A lab of equal testbeds: workers of a scheduler. `told` receives messages about workers that
-    are left out and about waits."""
+    """A lab of equal testbeds: workers of a scheduler. `report` receives messages about excluded
+    workers and about waits."""
 
-    def __init__(self, client: Client, *, share_machine: bool, told: Told) -> None:
-        self._client, self._shared, self._told = client, share_machine, told
+    def __init__(self, client: Client, *, share_machine: bool, report: Report) -> None:
+        self._client, self._shared, self._report = client, share_machine, report
         self._looked = 0.0
         self._sent: dict[Item, _Sent] = {}
         self._ended: queue.Queue[tuple[Item, Future]] = queue.Queue()
@@ -77,7 +77,7 @@ class DaskLab:
         self._look()
         while len(self._names) + len(self._left_out) < count or not self._names:
             if time.monotonic() > deadline and self._names:
-                self._told(f"{len(self._names)} of {count} testbeds came within {wait_s:g} s")
+                self._report(f"{len(self._names)} of {count} testbeds came within {wait_s:g} s")
                 return
             if time.monotonic() > deadline:
                 raise Unavailable(
@@ -90,14 +90,14 @@ class DaskLab:
     @property
     def agreed(self) -> list[Mapping[str, str]]:
         """Return the versions that the tests' figures depend on, equal on all testbeds."""
-        return [each["versions"] for each in self._versions]
+        return [ability["versions"] for ability in self._versions]
 
     def agree(self, tests: Sequence[Test]) -> None:
         """Ask all testbeds for the versions that these tests' figures depend on. Raise Unavailable
         if they differ."""
         asked = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
         first, expected = "", list[Content]()
-        for address, name in sorted(self._names.items(), key=lambda each: each[1]):
+        for address, name in sorted(self._names.items(), key=lambda entry: entry[1]):
             got = self._ask(address, asked)["versions"]
             if not first:
                 first, expected = name, got
@@ -113,11 +113,11 @@ class DaskLab:
         self._look()
         if not self._names:
             raise Unavailable("there is no testbed any more")
-        return self._ask(min(self._names, key=lambda each: self._names[each]), request)
+        return self._ask(min(self._names, key=lambda address: self._names[address]), request)
 
     def measure(self, requests: Mapping[str, Content]) -> dict[str, Content]:
         """Make testbeds measure at the same time; return the answers of those that succeeded."""
-        visits = {name: self._submit(name, each) for name, each in requests.items()}
+        visits = {name: self._submit(name, request) for name, request in requests.items()}
         answers = {}
         for name, sent in visits.items():
             while sent.future.status == "pending" and not self._is_gone(sent):
@@ -126,13 +126,13 @@ class DaskLab:
             try:
                 answers[name] = sent.future.result(timeout=_ANSWER_S)
             except Exception as error:  # noqa: BLE001 (a lost testbed leaves the comparison)
-                self._told(f"testbed {name} gave no answer: {error}")
-        return {name: each for name, each in answers.items() if "record" in each}
+                self._report(f"testbed {name} gave no answer: {error}")
+        return {name: answer for name, answer in answers.items() if "record" in answer}
 
     def send(self, item: Item, request: Content) -> None:
         """Send a visit to the item's testbed."""
-        assert item.at is not None
-        sent = self._sent[item] = self._submit(item.at, request)
+        assert item.testbed is not None
+        sent = self._sent[item] = self._submit(item.testbed, request)
         sent.future.add_done_callback(lambda done: self._ended.put((item, done)))
 
     def landed(self, timeout_s: float) -> Landed | None:
@@ -155,8 +155,8 @@ class DaskLab:
                 del self._sent[item]
                 with suppress(Exception):  # nobody waits for it in any case
                     self._client.cancel([sent.future], force=True)
-                blame = int(sent.scheduler == self._scheduler)
-                return Landed(item, item.at or "", lost="its testbed is gone", blame=blame)
+                fault = int(sent.scheduler == self._scheduler)
+                return Landed(item, item.testbed or "", lost="its testbed is gone", fault=fault)
         return None
 
     def _is_gone(self, sent: _Sent) -> bool:
@@ -190,7 +190,7 @@ class DaskLab:
             )
 
     def _submit(self, name: str, request: Content) -> _Sent:
-        address = next((a for a, each in self._names.items() if each == name), "")
+        address = next((a for a, other in self._names.items() if other == name), "")
         future = self._client.submit(
             worker.visit,
             request,
@@ -202,18 +202,18 @@ class DaskLab:
         return _Sent(future, address, self._scheduler)
 
     def _outcome(self, item: Item, future: Future) -> Landed:
-        at = item.at or ""
+        testbed = item.testbed or ""
         if future.status == "error":
-            return Landed(item, at, lost=str(future.exception()), blame=1)
+            return Landed(item, testbed, lost=str(future.exception()), fault=1)
         if future.status != "finished":
-            return Landed(item, at, lost="the scheduler lost it", blame=0)
+            return Landed(item, testbed, lost="the scheduler lost it", fault=0)
         try:
             answer: Content = future.result(timeout=_ANSWER_S)
         except Exception as error:  # noqa: BLE001 (any error means that there is no answer)
-            return Landed(item, at, lost=f"its answer is lost: {error}", blame=0)
+            return Landed(item, testbed, lost=f"its answer is lost: {error}", fault=0)
         if "error" in answer:
-            return Landed(item, at, lost=answer["error"], blame=1)
-        return Landed(item, at, answer)
+            return Landed(item, testbed, lost=answer["error"], fault=1)
+        return Landed(item, testbed, answer)
 
     def _look(self) -> None:
         """Ask the scheduler for its workers; add new workers and drop those that are gone."""
@@ -231,16 +231,18 @@ class DaskLab:
         workers = identity["workers"]
         self._names = {a: name for a, name in self._names.items() if a in workers}
         self._left_out &= set(workers)
-        known = {*self._names, *self._left_out}
-        order = sorted(workers, key=lambda each: str(workers[each]["name"]))
-        if new := [each for each in order if each not in known]:
+        seen = {*self._names, *self._left_out}
+        order = sorted(workers, key=lambda address: str(workers[address]["name"]))
+        if new := [address for address in order if address not in seen]:
             got = self._client.run(worker.facts, workers=new, on_error="return")
             for address in new:
                 self._take_up(address, workers[address], got.get(address))
 
-    def _take_up(self, address: str, told: Mapping[str, Any], got: Any) -> None:
-        name = self._new_name(str(told["name"]), address)
-        refused = "" if RESOURCE in told["resources"] else f"it has no --resources {RESOURCE}=1"
+    def _take_up(self, address: str, description: Mapping[str, Any], got: Any) -> None:
+        name = self._new_name(str(description["name"]), address)
+        refused = (
+            "" if RESOURCE in description["resources"] else f"it has no --resources {RESOURCE}=1"
+        )
         try:
             facts = got.get("facts", got)
             refused = refused or self._refused(facts)
@@ -252,7 +254,7 @@ class DaskLab:
             refused, facts = str(error), {}
         if refused:
             self._left_out.add(address)
-            self._told(f"worker {name} is left out: {refused}")
+            self._report(f"worker {name} is left out: {refused}")
         else:
             self._names[address], self.facts[name] = name, facts
 
@@ -276,11 +278,11 @@ class DaskLab:
             raise Unavailable(answer["error"], hint=answer.get("hint"))
         return answer
 
-    def _new_name(self, told: str, address: str) -> str:
+    def _new_name(self, hostname: str, address: str) -> str:
         """Return a unique name for a worker, from its own name or its host's. The name is also the
         name of a folder."""
-        name = told if "://" not in told else address.rpartition("/")[2].rpartition(":")[0]
-        name = "".join(each if each.isalnum() or each in ".-_" else "-" for each in name)
+        name = hostname if "://" not in hostname else address.rpartition("/")[2].rpartition(":")[0]
+        name = "".join(letter if letter.isalnum() or letter in ".-_" else "-" for letter in name)
         name = name.lstrip(".") or "testbed"
         taken, number, got = set(self._names.values()), 1, name
         while got in taken:
@@ -289,14 +291,16 @@ class DaskLab:
         return got
 
     def _waiting(self, event: tuple[float, Any]) -> None:
-        self._told(f"a testbed waits: another run measures on its machine ({event[1]['waiting']})")
+        self._report(
+            f"a testbed waits: another run measures on its machine ({event[1]['waiting']})"
+        )
 
 
 def equal_versions(expected: Sequence[Content], got: Sequence[Content]) -> str:
     """Return the first difference between the versions of tests; empty if they agree."""
     for one, other in zip(expected, got, strict=True):
         for name in sorted({*one["versions"], *other["versions"]}):
-            values = [each["versions"].get(name, "none") for each in (one, other)]
+            values = [ability["versions"].get(name, "none") for ability in (one, other)]
             if values[0] != values[1]:
                 return f"{name} {values[0]} and {values[1]}"
         if one.get("refused") != other.get("refused"):

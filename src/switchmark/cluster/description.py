@@ -159,7 +159,7 @@ class Description(_Section):
     @model_validator(mode="after")
     def _one_way(self) -> Description:
         ways = [self.address, self.local, self.ssh, self.slurm]
-        if sum(each is not None for each in ways) != 1:
+        if sum(way is not None for way in ways) != 1:
             raise ValueError("one of address, [local], [ssh] and [slurm] is needed, and no other")
         if self.address is not None:
             check_address(self.address)

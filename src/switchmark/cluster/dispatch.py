@@ -25,14 +25,14 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The end of a visit: an answer from a testbed, or a loss with its reason. `blame` is the
+    """The end of a visit: an answer from a testbed, or a loss with its reason. `fault` is the
     number of testbed deaths that the test is responsible for."""
 
     item: Item
     testbed: str
     answer: Content | None = None
     lost: str = ""
-    blame: int = 0
+    fault: int = 0
 
 
 class LabOfTestbeds(Protocol):
@@ -75,9 +75,9 @@ class TestbedPlaces:
         return names
 
     def send(self, item: Item, visit: Visit) -> None:
-        assert item.at is not None
+        assert item.testbed is not None
         self._visits[item] = visit
-        shared = self._options["share_machine"] and self._lab.shares(item.at)
+        shared = self._options["share_machine"] and self._lab.shares(item.testbed)
         self._lab.send(item, as_request(visit, {**self._options, "share_machine": shared}))
 
     def ended(self) -> Visited | None:
@@ -86,7 +86,7 @@ class TestbedPlaces:
         if landed is None or visit is None:  # it was lost before and is measured again
             return None
         if landed.answer is None:
-            return Visited(landed.item, lost=landed.lost, blame=landed.blame)
+            return Visited(landed.item, lost=landed.lost, fault=landed.fault)
         for trial in as_trials(landed.answer, landed.testbed):
             visit.on_trial(trial)
         self._folder.append_logs(landed.testbed, landed.answer.get("logs", {}))

@@ -25,9 +25,9 @@ _OF_MEMORY = ("target", "spill", "pause", "terminate")
 """Dask's actions when a worker's memory fills up."""
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Serve until the scheduler is gone. The first word is its address."""
-    address, *options = words or [""]
+    address, *options = arguments or [""]
     try:
         check_address(address)
         host = _own_address(address)
@@ -36,7 +36,7 @@ def main(words: list[str]) -> None:
     settings = {"distributed.worker.http.routes": [], "distributed.comm.require-encryption": True}
     # Near the memory limit of a small Slurm job, Dask would start no test, and the run would wait
     # forever. A worker stores nothing that it could release.
-    settings |= {f"distributed.worker.memory.{each}": False for each in _OF_MEMORY}
+    settings |= {f"distributed.worker.memory.{limit}": False for limit in _OF_MEMORY}
     if "--tls-stdin" in options:
         options.remove("--tls-stdin")
         tls = Tls.model_validate_json(sys.stdin.readline())
@@ -58,8 +58,8 @@ def _own_address(scheduler: str) -> str:
     family, *_, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as end:
         end.connect(target)
-        own = str(end.getsockname()[0])
-    return f"[{own}]" if family == socket.AF_INET6 else own
+        address = str(end.getsockname()[0])
+    return f"[{address}]" if family == socket.AF_INET6 else address
 
 
 if __name__ == "__main__":

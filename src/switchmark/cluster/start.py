@@ -22,7 +22,7 @@ from distributed.core import Status
 from distributed.security import Security
 
 from switchmark.cluster.certificates import made_for_a_run
-from switchmark.cluster.dask_lab import DaskLab, Told
+from switchmark.cluster.dask_lab import DaskLab, Report
 from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
 from switchmark.errors import CommandFailed, Unavailable, UsageError
 from switchmark.hosts.base import LocalHost
@@ -37,7 +37,7 @@ _GRACE_S = 20.0
 
 @contextmanager
 def connected(
-    description: Description, logs: Path, *, share_machine: bool, told: Told
+    description: Description, logs: Path, *, share_machine: bool, report: Report
 ) -> Iterator[DaskLab]:
     """Yield a lab with at least one testbed; the block's end also ends whatever this started. The
     workers' output goes into files in `logs`."""
@@ -62,7 +62,7 @@ def connected(
             else:
                 workers = stack.enter_context(_workers(started, tls, str(address), logs))
         client = stack.enter_context(_client(str(address), security))
-        lab = DaskLab(client, share_machine=share_machine, told=told)
+        lab = DaskLab(client, share_machine=share_machine, report=report)
         if started is not None:
             stack.callback(lab.close_workers)
         stack.callback(lab.end)
@@ -79,13 +79,13 @@ def worker_command(
 ) -> tuple[str, ...]:
     """Return the command that makes a host a testbed of the scheduler at an address. With `again`,
     a worker that dies starts again. A worker expects certificates that are texts on its stdin."""
-    words = [python, "-m", _SERVE, address, "--name", name, "--nanny" if again else "--no-nanny"]
-    words += ["--death-timeout", "60", "--memory-limit", "0"]
+    argv = [python, "-m", _SERVE, address, "--name", name, "--nanny" if again else "--no-nanny"]
+    argv += ["--death-timeout", "60", "--memory-limit", "0"]
     if _is_text(tls):
-        words += ["--tls-stdin"]
+        argv += ["--tls-stdin"]
     else:
-        words += ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
-    return tuple(words)
+        argv += ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
+    return tuple(argv)
 
 
 def _security(tls: Tls | None) -> Security:
@@ -196,8 +196,8 @@ def _submit(cluster: Any, jobs: int) -> None:
     except (OSError, RuntimeError) as error:
         for job in cluster.workers.values():
             job.status = Status.failed  # otherwise Dask does not close
-        said = indent(str(error).strip(), "  ")
-        raise Unavailable(f"Slurm takes no job\n{said}", hint="scontrol ping") from error
+        details = indent(str(error).strip(), "  ")
+        raise Unavailable(f"Slurm takes no job\n{details}", hint="scontrol ping") from error
 
 
 @contextmanager
@@ -238,7 +238,7 @@ def _commands(
     """Yield the name of each testbed and the command that starts its worker."""
     python = started.python or sys.executable
     if isinstance(started, Ssh):
-        options = [word for each in started.options for word in ("-o", each)]
+        options = [word for option in started.options for word in ("-o", option)]
         for host in started.hosts:
             name = host.rpartition("@")[2]
             command = shlex.join(worker_command(python, address, name, tls))
@@ -251,9 +251,9 @@ def _commands(
 def _with_last_words(error: Unavailable, workers: list[LocalProcess]) -> Unavailable:
     """Return the error with the last output of workers that have ended, such as ssh's reason for a
     refusal."""
-    words = [worker.last_words(2) for worker in workers if worker.poll() is not None]
-    told = "".join(f"\n  {line}" for each in words for line in each.splitlines())
-    return Unavailable(error.message + told, hint=error.hint)
+    outputs = [worker.last_words(2) for worker in workers if worker.poll() is not None]
+    details = "".join(f"\n  {line}" for output in outputs for line in output.splitlines())
+    return Unavailable(error.message + details, hint=error.hint)
 
 
 def _numbered(count: int) -> list[str]:

@@ -68,15 +68,15 @@ class Testbed:
             case "visit":
                 self._visit(request)
             case "versions":
-                tests = [Test.model_validate(each) for each in request["tests"]]
+                tests = [Test.model_validate(test) for test in request["tests"]]
                 self._say({"versions": self._versions(tests)})
             case "abilities":
-                tests = [Test.model_validate(each) for each in request["tests"]]
+                tests = [Test.model_validate(test) for test in request["tests"]]
                 self._say(self._abilities(tests))
             case "facts":
                 host = LocalHost()
-                told = {"version": __version__, "boot_id": boot_id(host)}
-                self._say({"facts": {**told, "facts": host_facts(host)}})
+                answer = {"version": __version__, "boot_id": boot_id(host)}
+                self._say({"facts": {**answer, "facts": host_facts(host)}})
             case "rest":
                 self._say({"left": self.rest()})
 
@@ -125,11 +125,11 @@ class Testbed:
                 measuring_alone(
                     myself(self._folder),
                     shared=shared,
-                    told=lambda holder: self._say({"waiting": holder}),
+                    waiting=lambda holder: self._say({"waiting": holder}),
                 )
             )
-            own = {name: options[name] for name in options if name != "share_machine"}
-            self._real = measure.Lab(self._folder, hosts=self._hosts, **own)
+            lab_options = {name: options[name] for name in options if name != "share_machine"}
+            self._real = measure.Lab(self._folder, hosts=self._hosts, **lab_options)
             doubts = {SHARED_MACHINE: "--share-machine"} if shared else {}
             lab: Lab = Doubting(self._real, doubts)
             self._open.enter_context(lab)

@@ -34,7 +34,7 @@ def as_visit(request: Content, on_trial: Callable[[TrialResult], None]) -> Visit
         Test.model_validate(request["test"]),
         number=request["number"],
         key=request["key"],
-        stored=tuple(TrialResult.model_validate(each) for each in request["stored"]),
+        stored=tuple(TrialResult.model_validate(trial) for trial in request["stored"]),
         on_trial=on_trial,
         then=None if then is None else Test.model_validate(then),
         r_plus_pps=request["r_plus_pps"],
@@ -48,17 +48,17 @@ def as_record(reply: Content, testbed: str) -> Record | None:
     if reply["record"] is None:
         return None
     record = Record.model_validate(reply["record"])
-    trials = tuple(_of(trial, testbed) for trial in record.trials)
+    trials = tuple(_with_testbed(trial, testbed) for trial in record.trials)
     error = record.error and f"testbed {testbed}: {record.error}"
     return record.model_copy(update={"trials": trials, "error": error})
 
 
 def as_trials(reply: Content, testbed: str) -> list[TrialResult]:
     """Return the new trials in an answer."""
-    return [_of(TrialResult.model_validate(each), testbed) for each in reply["trials"]]
+    return [_with_testbed(TrialResult.model_validate(trial), testbed) for trial in reply["trials"]]
 
 
-def _of(trial: TrialResult, testbed: str) -> TrialResult:
+def _with_testbed(trial: TrialResult, testbed: str) -> TrialResult:
     if trial.evidence.testbed:
         return trial
     evidence = trial.evidence.model_copy(update={"testbed": testbed})

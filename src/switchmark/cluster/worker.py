@@ -52,9 +52,9 @@ class _Process:
                     elif "trial" not in content:
                         return content
                 elif process.poll() is not None:
-                    words = process.last_words()
+                    output = process.last_words()
                     self._stop()
-                    raise TrialFailed(f"the testbed's process has ended\n  {words}")
+                    raise TrialFailed(f"the testbed's process has ended\n  {output}")
                 elif task is not None and _is_unwanted(task):
                     self._stop()
                     raise TrialFailed("nobody waits for this test any more")

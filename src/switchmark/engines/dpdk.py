@@ -52,7 +52,7 @@ class Dpdk(Engine):
                 Run(f"hugepages in {node.name}", ("sysctl", "-q", "-w", count), at=node),
             )
             for address in guest:
-                steps += pci.bind(address, pci.UIO, at=node)
+                steps += pci.bind(address, pci.UIO, node=node)
             return steps
         return wiring.memory.reserve(f"memory for the frames of {node.name}", megabytes)
 

@@ -19,10 +19,10 @@ def set_up(node: Node, a: Attachment) -> Plan:
                 f"the address of {name}",
                 ("ip", "address", "add", a.address, "dev", name),
                 at=node,
-                about=node.name,
+                subject=node.name,
             )
         )
-    steps.append(Run(f"{name} up", ("ip", "link", "set", name, "up"), at=node, about=node.name))
+    steps.append(Run(f"{name} up", ("ip", "link", "set", name, "up"), at=node, subject=node.name))
     for peer in a.neighbours:
         hop = peer.via or peer.ip
         steps.append(
@@ -33,7 +33,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
                     *("dev", name, "nud", "permanent"),
                 ),
                 at=node,
-                about=node.name,
+                subject=node.name,
             )
         )
         if peer.via:
@@ -42,7 +42,7 @@ def set_up(node: Node, a: Attachment) -> Plan:
                     f"the route to {peer.ip}",
                     ("ip", "route", "replace", f"{peer.ip}/32", "via", peer.via, "dev", name),
                     at=node,
-                    about=node.name,
+                    subject=node.name,
                 )
             )
     return tuple(steps)

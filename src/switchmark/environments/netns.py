@@ -41,7 +41,7 @@ class Netns(Environment):
                 f"the node {node.name}",
                 ("ip", "netns", "add", node.name),
                 undo=("ip", "netns", "del", node.name),
-                about=node.name,
+                subject=node.name,
             ),
             no_ipv6(node),
         )
@@ -91,7 +91,7 @@ def no_ipv6(node: Node) -> Run:
             "net.ipv6.conf.default.disable_ipv6=1",
         ),
         at=node,
-        about=node.name,
+        subject=node.name,
     )
 
 

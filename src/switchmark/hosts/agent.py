@@ -138,13 +138,13 @@ class Agent:
     def begin(self, *asked: tuple[Ask, bytes]) -> list[int]:
         """Send requests in one write; return their numbers."""
         with self._changed:
-            numbers = [self._numbers + 1 + each for each in range(len(asked))]
+            numbers = [self._numbers + 1 + offset for offset in range(len(asked))]
             self._numbers += len(asked)
             self._wanted |= set(numbers)
-        self._write(b"".join(message(n, *each) for n, each in zip(numbers, asked, strict=True)))
+        self._write(b"".join(message(n, *parts) for n, parts in zip(numbers, asked, strict=True)))
         return numbers
 
-    def tell(self, what: Ask, payload: bytes) -> None:
+    def notify(self, what: Ask, payload: bytes) -> None:
         """Send a message that gets no answer. The agent handles messages in order."""
         self._write(message(0, what, payload))
 
@@ -165,8 +165,8 @@ class Agent:
     def forget(self, numbers: Iterable[int]) -> None:
         """Drop the answers with these numbers."""
         with self._changed:
-            for each in numbers:
-                self._fetched(each)
+            for number in numbers:
+                self._fetched(number)
 
     def _fetched(self, number: int) -> bytes | None:
         """Return an answer and stop keeping it; None if it has not arrived."""
@@ -249,19 +249,19 @@ class Agent:
         except (EOFError, TimeoutError) as error:
             self._child.kill()
             self._child.wait()
-            words = self._last_words() or "it gives no shell"
+            output = self._last_words() or "it gives no shell"
             raise Unavailable(
                 f"host {self.host} cannot be reached"
-                + "".join(f"\n  {line}" for line in words.splitlines()),
-                hint=_cure(words, self.host),
+                + "".join(f"\n  {line}" for line in output.splitlines()),
+                hint=_cure(output, self.host),
             ) from error
         try:
-            said = self._until(b"\n", unread, deadline)
-            if said == b"need":
+            answer = self._until(b"\n", unread, deadline)
+            if answer == b"need":
                 self._write(content)
-                said = self._until(b"\n", unread, deadline + _ANSWER_S * self.patience)
-            self.path = os.fsdecode(said.partition(b" ")[2])
-            if said == b"full":
+                answer = self._until(b"\n", unread, deadline + _ANSWER_S * self.patience)
+            self.path = os.fsdecode(answer.partition(b" ")[2])
+            if answer == b"full":
                 raise EOFError
             hello = frame(0, Kind.HELLO, 0, uint32(VERSION))
             while len(unread) < len(hello):
@@ -285,10 +285,10 @@ class Agent:
 
     def _until(self, end: bytes, unread: bytearray, deadline: float) -> bytes:
         """Return the bytes before `end`, and remove them and `end` from the buffer."""
-        while (at := unread.find(end)) < 0:
+        while (index := unread.find(end)) < 0:
             self._read_more(unread, deadline)
-        before = bytes(unread[:at])
-        del unread[: at + len(end)]
+        before = bytes(unread[:index])
+        del unread[: index + len(end)]
         return before
 
     def _read_more(self, unread: bytearray, deadline: float) -> None:
@@ -308,7 +308,7 @@ class Agent:
         try:
             while chunk:
                 with self._changed:
-                    heard = [self._hear(*each) for each in frames(unread)]
+                    heard = [self._hear(*frame) for frame in frames(unread)]
                     self._changed.notify_all()
                 if grants := b"".join(heard):
                     with suppress(HostLost):
@@ -400,20 +400,20 @@ def _session(argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
         ) from error
 
 
-def _not_run(host: str, path: str, words: str, said: bytes) -> Unavailable | SetupFailed:
+def _not_run(host: str, path: str, output: str, answer: bytes) -> Unavailable | SetupFailed:
     """Return the error for a host that cannot run the agent, with a hint."""
     named = f'[hosts.{host}.programs] agent = "/path/to/switchmark-agent" in the host file'
-    reason = "".join(f"\n  {line}" for line in words.splitlines())
+    reason = "".join(f"\n  {line}" for line in output.splitlines())
     if not path:
         return SetupFailed(
             f"switchmark-agent cannot be copied to host {host}{reason}",
             hint=f"on {host}: df -h ~/.cache",
         )
-    if said:
+    if answer:
         reason = "\n  it is not of this version"
-    if "Exec format error" in words:
+    if "Exec format error" in output:
         hint = f"build switchmark there, for its processor, and name it: {named}"
-    elif "Permission denied" in words:
+    elif "Permission denied" in output:
         hint = (
             f"~/.cache may be mounted noexec there: put the agent elsewhere, and name it: {named}"
         )
@@ -424,9 +424,9 @@ def _not_run(host: str, path: str, words: str, said: bytes) -> Unavailable | Set
     )
 
 
-def _cure(words: str, host: str) -> str:
+def _cure(output: str, host: str) -> str:
     """Return a hint that fits ssh's error message."""
-    if "HOST IDENTIFICATION HAS CHANGED" in words or "Host key verification failed" in words:
+    if "HOST IDENTIFICATION HAS CHANGED" in output or "Host key verification failed" in output:
         return (
             f"find out why; if the key of {host} is right, put it into known_hosts "
             "(ssh-keygen -R removes the old one)"

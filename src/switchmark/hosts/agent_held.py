@@ -29,7 +29,7 @@ class AgentHeld:
 
     def journal(self, line: str) -> None:
         """Append a line to the run's journal on that host."""
-        self._agent.tell(Ask.JOURNAL, text(self.folder) + f"{line}\n".encode())
+        self._agent.notify(Ask.JOURNAL, text(self.folder) + f"{line}\n".encode())
 
     def command(self, number: int, argv: Sequence[str], stdin: bytes | None) -> None:
         given = uint32(stdin is not None) + counted(stdin or b"")
@@ -59,8 +59,8 @@ class AgentHeld:
 
     def end(self, *, kept: bool = False) -> None:
         """Release the run: the agent removes its folder, or keeps it for `clean`."""
-        self._agent.tell(Ask.LET_GO, text(self.folder) + uint32(kept))
+        self._agent.notify(Ask.LET_GO, text(self.folder) + uint32(kept))
 
     def _note(self, number: int, kind: Undo, payload: bytes) -> None:
         noted = uint32(number) + uint32(kind) + payload
-        self._agent.tell(Ask.NOTE, text(self.folder) + noted)
+        self._agent.notify(Ask.NOTE, text(self.folder) + noted)

@@ -66,24 +66,24 @@ def frame(channel: int, kind: Kind, stream: int, payload: bytes) -> bytes:
 def frames(buffer: bytearray) -> Iterator[tuple[int, Kind, int, bytes]]:
     """Remove whole frames from a buffer; yield the channel, kind, stream and payload of each
     frame."""
-    at = 0
+    start = 0
     try:
-        while len(buffer) - at >= _HEAD.size:
-            length, channel, kind, stream = _HEAD.unpack_from(buffer, at)
+        while len(buffer) - start >= _HEAD.size:
+            length, channel, kind, stream = _HEAD.unpack_from(buffer, start)
             if length > PART:
                 raise ValueError("a frame is longer than any")
-            if len(buffer) - at < _HEAD.size + length:
+            if len(buffer) - start < _HEAD.size + length:
                 return
-            at += _HEAD.size + length
-            yield channel, Kind(kind), stream, bytes(buffer[at - length : at])
+            start += _HEAD.size + length
+            yield channel, Kind(kind), stream, bytes(buffer[start - length : start])
     finally:
-        del buffer[:at]
+        del buffer[:start]
 
 
 def message(number: int, ask: Ask, payload: bytes) -> bytes:
     """Return the frames of a request; `number` is the number of its answer, 0 for no answer."""
     whole = struct.pack("=II", number, ask) + payload
-    parts = [whole[at : at + PART] for at in range(0, len(whole), PART)]
+    parts = [whole[start : start + PART] for start in range(0, len(whole), PART)]
     return b"".join(frame(0, Kind.ASK, part is not parts[-1], part) for part in parts)
 
 

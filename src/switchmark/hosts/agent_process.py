@@ -81,10 +81,10 @@ class AgentProcess:
             rest = rest[len(part) :]
 
     def receive(self, timeout_s: float) -> str | None:
-        def told() -> bool:
+        def has_answer() -> bool:
             return b"\n" in self._unread or self._ended()
 
-        if not self._agent.wait(told, timeout_s * self.patience) or not self._unread:
+        if not self._agent.wait(has_answer, timeout_s * self.patience) or not self._unread:
             return None
         end = self._unread.find(b"\n")
         end = len(self._unread) if end < 0 else end
@@ -103,13 +103,13 @@ class AgentProcess:
         try:
             with Path(self._stderr_path).open("rb") as log:
                 log.seek(max(0, log.seek(0, 2) - 4096))
-                words = last_lines(log.read(), count)
+                lines = last_lines(log.read(), count)
         except OSError:
-            words = ""
+            lines = ""
         if self._is_lost:
             lost = f"the connection to host {self._agent.host} was lost"
-            return f"{words}\n{lost}" if words else lost
-        return words
+            return f"{lines}\n{lost}" if lines else lost
+        return lines
 
     def hang_up(self) -> None:
         if not self._hung_up and not self._ended():
@@ -118,9 +118,9 @@ class AgentProcess:
 
     def stop(self, number: int, grace_s: float) -> int:
         self.hang_up()  # stdin's end reaches a process in a container; a signal may not
-        for each, limit_s in ((number, grace_s), (9, _GONE_S * self.patience)):
+        for signal_number, limit_s in ((number, grace_s), (9, _GONE_S * self.patience)):
             if not self._ended():
-                self._agent.send(self._channel, Kind.SIGNAL, 0, uint32(each))
+                self._agent.send(self._channel, Kind.SIGNAL, 0, uint32(signal_number))
                 self._agent.wait(self._ended, limit_s)
         if self._status is None:
             raise CommandTimedOut(

@@ -63,7 +63,7 @@ class Call:
     """A command to run with others.
 
     `ok` are the exit statuses after which the next command may run; None allows all. Consecutive
-    calls with different `about` are independent of each other. A call with an empty `about` may
+    calls with different `subject` are independent of each other. A call with an empty `subject` may
     depend on any other call.
     """
 
@@ -72,7 +72,7 @@ class Call:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 10.0
     ok: tuple[int, ...] | None = None
-    about: str = ""
+    subject: str = ""
 
 
 class Process(Protocol):
@@ -318,7 +318,7 @@ class LocalHost(Host):
         return outcomes[0]
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        """Run commands in order, but calls with different `about` in parallel, at most as many as
+        """Run commands in order, but calls with different subjects in parallel, at most as many as
         there are CPUs; yield each result. After a status that the call does not allow, or an error,
         which is raised in its turn, no later command starts; running commands end."""
         waiting, running = list(range(len(calls))), dict[int, _Command]()
@@ -462,12 +462,12 @@ class _Command:
 
 def _ready(calls: Sequence[Call], waiting: Sequence[int], running: Iterable[int]) -> int | None:
     """Return the first command that depends on no unfinished command before it."""
-    before = {calls[number].about for number in running}
+    before = {calls[number].subject for number in running}
     for number in waiting:
-        about = calls[number].about
-        if not before or (about and not before & {"", about}):
+        subject = calls[number].subject
+        if not before or (subject and not before & {"", subject}):
             return number
-        before.add(about)
+        before.add(subject)
     return None
 
 

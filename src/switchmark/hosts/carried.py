@@ -124,8 +124,12 @@ def _with_libraries(paths: Sequence[str]) -> bytes:
         name = Path(path).name
         done = LocalHost().run(("ldd", path))
         libraries = sorted(set(_LIBRARY.findall(done.stdout.decode())))
-        loader = next((each for each in libraries if Path(each).name.startswith("ld-")), None)
-        contents |= {f"lib/{Path(each).name}": Path(each).read_bytes() for each in libraries}
+        loader = next(
+            (library for library in libraries if Path(library).name.startswith("ld-")), None
+        )
+        contents |= {
+            f"lib/{Path(library).name}": Path(library).read_bytes() for library in libraries
+        }
         contents[f"lib/{name}"] = contents[name] = Path(path).read_bytes()
         if loader is not None:
             start = _START.replace("LOADER", Path(loader).name).replace("NAME", name)

@@ -25,10 +25,10 @@ def commit(package: Path = _PACKAGE) -> str | None:
         return None
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ("git", "-C", str(folder), *words), capture_output=True, text=True, timeout=10
+            ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -137,9 +137,9 @@ def check_ssh_option(option: str) -> None:
     if not _OPTION.fullmatch(option):
         raise ValueError(f"'{option}' is no option of ssh's configuration: NAME=VALUE")
     name, _, value = option.lower().partition("=")
-    words = value.replace('"', " ").split()
-    nowhere = name == "userknownhostsfile" and "/dev/null" in map(os.path.normpath, words)
-    if nowhere or (name in _SAFE and " ".join(words) not in _SAFE[name]):
+    words_ = value.replace('"', " ").split()
+    nowhere = name == "userknownhostsfile" and "/dev/null" in map(os.path.normpath, words_)
+    if nowhere or (name in _SAFE and " ".join(words_) not in _SAFE[name]):
         raise ValueError(f"'{option}' would let anybody be that host")
 
 
@@ -175,10 +175,10 @@ def host_entry(name: str) -> HostEntry:
     """Return the host file's entry for a host; raise UsageError if there is none."""
     entries = host_entries()
     if name not in entries:
-        known = [each for each in entries if each != LOCAL]
+        names = [name_ for name_ in entries if name_ != LOCAL]
         raise UsageError(
-            f"the host file {host_file()} names no host '{name}'{_nearest(name, known)}\n"
-            f"  known: {', '.join(known) or 'none'}",
+            f"the host file {host_file()} names no host '{name}'{_nearest(name, names)}\n"
+            f"  known: {', '.join(names) or 'none'}",
             hint=f'[hosts.{name}] with address = "..." in that file',
         )
     return entries[name]
@@ -197,9 +197,9 @@ def host_entries() -> Mapping[str, HostEntry]:
     return _read(path, changed).hosts
 
 
-def check_names(known: Iterable[str]) -> None:
+def check_names(host_names: Iterable[str]) -> None:
     """Raise UsageError, with the closest name, for an unknown program in the host file."""
-    names = list(known)
+    names = list(host_names)
     for host, entry in host_entries().items():
         for written in entry.programs:
             name = written.partition("@")[0]
@@ -221,18 +221,18 @@ def _read(path: Path, changed: int) -> _File:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text") from error
     except tomllib.TOMLDecodeError as error:
-        at = _AT.search(str(error))
-        line = at[1] if at and at[1] else len(text.splitlines())
+        position = _AT.search(str(error))
+        line = position[1] if position and position[1] else len(text.splitlines())
         raise UsageError(f"{path}:{line}: {_AT.sub('', str(error))}") from error
     except ValidationError as error:
-        raise UsageError(f"{path}: {_told(error)}") from error
+        raise UsageError(f"{path}: {_described(error)}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a host file") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error  # for example a number of 5000 digits
 
 
-def _told(error: ValidationError) -> str:
+def _described(error: ValidationError) -> str:
     """Describe the first validation error."""
     first = error.errors(include_url=False)[0]
     where = [str(word) for word in first["loc"]]
@@ -243,13 +243,13 @@ def _told(error: ValidationError) -> str:
     models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 4: MachineEntry, 5: Nic}
     inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
     fields = models[len(where)].model_fields.items()
-    known = [field.alias or name for name, field in fields]
+    names = [field.alias or name for name, field in fields]
     return (
-        f"unknown key '{where[-1]}'{inside}{_nearest(where[-1], known)}"
-        f"\n  known: {', '.join(known)}"
+        f"unknown key '{where[-1]}'{inside}{_nearest(where[-1], names)}"
+        f"\n  known: {', '.join(names)}"
     )
 
 
-def _nearest(word: str, known: list[str]) -> str:
-    close = get_close_matches(word, known, n=1)
+def _nearest(word: str, names: list[str]) -> str:
+    close = get_close_matches(word, names, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -119,9 +119,11 @@ class Hosts(Mapping[str, Host]):
 
     def _programs(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return the paths of the traffic program on far hosts, if this host has a chosen one."""
-        own = chosen_program(TRAFFIC)
+        program = chosen_program(TRAFFIC)
         reached = {name: self[name] for name in names}
-        return {name: host.path_of(own) for name, host in reached.items() if own and host.is_far}
+        return {
+            name: host.path_of(program) for name, host in reached.items() if program and host.is_far
+        }
 
     def _new(self, name: str) -> Host:
         """Return a host of the host file, which connects on first use. Raise UsageError if the file
@@ -132,8 +134,8 @@ class Hosts(Mapping[str, Host]):
             for setting, program in OTHER_PROGRAMS.items()
             if setting in entry.programs
         }
-        own = [chosen_program(program) for program in (TRAFFIC, TOOL)]
-        lacking = [path for path in own if path and path not in there]
+        programs = [chosen_program(program) for program in (TRAFFIC, TOOL)]
+        lacking = [path for path in programs if path and path not in there]
         carried = Carried(*lacking) if lacking else None
         if entry.vm is not None:
             self._folder = self._folder or new_folder()

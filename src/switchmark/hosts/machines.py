@@ -227,11 +227,11 @@ class MachineHost(SshHost):
 
     def _agent(self) -> Agent:
         if self._machine is not None and self._machine.was_lost():
-            words = self._machine.last_words()
+            output = self._machine.last_words()
             self.close()
             raise HostLost(
                 f"the machine {self.name} ended"
-                + "".join(f"\n  {line}" for line in words.splitlines())
+                + "".join(f"\n  {line}" for line in output.splitlines())
             )
         self.begin()
         machine = self._machine
@@ -292,7 +292,7 @@ def machine_argv(
     assert entry.vm is not None
     ssh = Nic(name=SSH_NIC)
     nics = [ssh, *entry.nics.values()]
-    words = [
+    argv = [
         *("console=ttyS0", "quiet", "panic=-1", "cryptomgr.notests", "random.trust_cpu=on"),
         *(f"switchmark.nic={_mac(name, nic)},{nic.name}" for nic in nics),
         f"switchmark.address={SSH_NIC},{_NETWORK_NIC}",
@@ -305,13 +305,13 @@ def machine_argv(
     split = ("-machine", "kernel-irqchip=split") if iommu and kvm else ()
     disk = _escaped(image / "root.img")
     devices: list[str] = []
-    own = [nic.cable or nic.name for nic in entry.nics.values()]
+    labels = [nic.cable or nic.name for nic in entry.nics.values()]
     for slot, nic in enumerate(entry.nics.values(), start=1):
         # A hub connects the NICs of one virtual machine that share a cable.
-        hub = own.index(nic.cable or nic.name) + 1
+        hub = labels.index(nic.cable or nic.name) + 1
         devices += _device(slot, nic, _mac(name, nic), cables.get(nic.name) or hub)
     return (
-        *_machine(image, words, kvm=kvm, cores=entry.vm.cores, megabytes=entry.vm.memory_mb),
+        *_machine(image, argv, kvm=kvm, cores=entry.vm.cores, megabytes=entry.vm.memory_mb),
         *(*split, *iommu),
         *("-drive", f"if=none,id=disk,format=raw,snapshot=on,file={disk}"),
         *("-device", "virtio-blk-pci,drive=disk"),
@@ -322,14 +322,14 @@ def machine_argv(
 
 
 def _machine(
-    image: Path, words: Sequence[str], *, kvm: bool, cores: int, megabytes: int
+    image: Path, options: Sequence[str], *, kvm: bool, cores: int, megabytes: int
 ) -> tuple[str, ...]:
     """Return the argv of QEMU for a virtual machine without devices."""
     return (
         *(qemu(), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-machine", "q35", *processor(kvm=kvm, cores=cores, megabytes=megabytes)),
         *("-kernel", f"{image}/kernel", "-initrd", f"{image}/initramfs"),
-        *("-append", " ".join(words)),
+        *("-append", " ".join(options)),
     )
 
 
@@ -338,17 +338,16 @@ def _device(
 ) -> tuple[str, str, str, str, str, str]:
     """Return the options for a NIC behind its own PCIe port, and for its other end: the sockets of
     a cable, or a hub."""
-    own = f"nic{slot}"
+    netdev = f"nic{slot}"
     if isinstance(cable, int):
-        net = f"hubport,id={own},hubid={cable}"
+        net = f"hubport,id={netdev},hubid={cable}"
     else:
         here, there = map(_escaped, cable)
-        net = (
-            f"dgram,id={own},local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
-        )
+        ends = f"local.type=unix,local.path={here},remote.type=unix,remote.path={there}"
+        net = f"dgram,id={netdev},{ends}"
     model = nic.model or "virtio-net-pci"
     port = f"pcie-root-port,id=port{slot},chassis={slot},slot={slot}"
-    device = f"{model},bus=port{slot},netdev={own},mac={mac},romfile="
+    device = f"{model},bus=port{slot},netdev={netdev},mac={mac},romfile="
     return ("-netdev", net, "-device", port, "-device", device)
 
 
@@ -378,8 +377,8 @@ def _free_port() -> int:
 
 
 def _boots_on_kvm(image: Path) -> bool:
-    words = ("console=ttyS0", "quiet", "panic=-1", "switchmark.boots")
-    argv = (*_machine(image, words, kvm=True, cores=1, megabytes=256), "-serial", "stdio")
+    kernel_options = ("console=ttyS0", "quiet", "panic=-1", "switchmark.boots")
+    argv = (*_machine(image, kernel_options, kvm=True, cores=1, megabytes=256), "-serial", "stdio")
     with suppress(SwitchmarkError):
         return _BOOTS in LocalHost().run(argv, timeout_s=_KVM_BOOT_S).stdout
     return False

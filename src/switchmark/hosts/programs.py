@@ -114,11 +114,11 @@ def programs_beside(
     here = PurePath(program).parent
     within = [here, *(here.parent / folder for folder in folders)]
     places = {name: [str(folder / name) for folder in within] for name in names}
-    files = _files_of(host, [place for each in places.values() for place in each])
+    files = _files_of(host, [place for candidates in places.values() for place in candidates])
     return {
         name: there[0]
-        for name, each in places.items()
-        if (there := [place for place in each if place in files])
+        for name, candidates in places.items()
+        if (there := [place for place in candidates if place in files])
     }
 
 
@@ -180,8 +180,8 @@ def probe_version(
     try:
         done = host.run(argv, env=env)
     except Unavailable as error:
-        told = (missing or f"{argv[0]} is not installed") + on_other(host)
-        raise Unavailable(told, hint=hint_for(host, hint)) from error
+        message = (missing or f"{argv[0]} is not installed") + on_other(host)
+        raise Unavailable(message, hint=hint_for(host, hint)) from error
     match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
     if done.status or not match:
         asked = " ".join((command_path(host, argv[0]), *argv[1:]))

@@ -37,11 +37,11 @@ def accelerator(host: Host, boots: Callable[[], bool]) -> str:
     if not host.exists("/dev/kvm"):
         return EMULATED
     cache = cache_folder()
-    known = str(cache / f"kvm-{boot_id(host)}")
+    cached = str(cache / f"kvm-{boot_id(host)}")
     with suppress(OSError):
-        return host.read(known).decode()
+        return host.read(cached).decode()
     mode = KVM if boots() else EMULATED
     with suppress(OSError):  # without a cache, try again next time
         host.run(("mkdir", "-p", str(cache)))
-        host.write(known, mode.encode())
+        host.write(cached, mode.encode())
     return mode

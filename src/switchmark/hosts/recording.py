@@ -24,7 +24,7 @@ class RecordingProcess:
     answers: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     status: int | None = None
-    words: str = ""
+    last_output: str = ""
     # No real process starts at tick 0, so no real process is ever mistaken for this one.
     started: int = 0
     patience: float = 1.0
@@ -39,7 +39,7 @@ class RecordingProcess:
         return self.status
 
     def last_words(self, count: int = 5) -> str:
-        return self.words
+        return self.last_output
 
     def hang_up(self) -> None:
         pass
@@ -138,7 +138,9 @@ class RecordingHost(Host):
         return {path: hash(self.files[path]) for path in self._matching(patterns)}
 
     def _matching(self, patterns: tuple[str, ...]) -> list[str]:
-        return [path for each in patterns for path in self.files if PurePath(path).match(each)]
+        return [
+            path for pattern in patterns for path in self.files if PurePath(path).match(pattern)
+        ]
 
     def _at_fault(self) -> bool:
         self._actions += 1

@@ -114,7 +114,7 @@ class SshHost(Host):
         except BaseException:
             # After an interruption, say: end the running command and start no later one.
             if agent.lives():
-                agent.tell(Ask.CANCEL, messages.uint32(batch))
+                agent.notify(Ask.CANCEL, messages.uint32(batch))
             raise
         finally:
             agent.forget(numbers)
@@ -229,16 +229,16 @@ class SshHost(Host):
             raise self._refused[1]
         program = program_path(AGENT)
         named = self._named.get(program)
-        places = [str(PurePath(named, each, AGENT)) for each in USUAL_FOLDERS] if named else []
+        places = [str(PurePath(named, folder, AGENT)) for folder in USUAL_FOLDERS] if named else []
         try:
             self._connection = Agent(
                 self.name, self._ssh(), program, [*places, named] if named else [], self.patience
             )
         except SwitchmarkError as error:
             # A host that was connected before is lost, not refused.
-            told = HostLost(error.message, hint=error.hint) if self._was_connected else error
-            self._refused = (time.monotonic(), told)
-            raise told from error
+            lost = HostLost(error.message, hint=error.hint) if self._was_connected else error
+            self._refused = (time.monotonic(), lost)
+            raise lost from error
         self._was_connected = True
         self._there[program] = self._connection.path
         return self._connection
@@ -268,7 +268,7 @@ class SshHost(Host):
             except BaseException:
                 del self._there[word]
                 raise
-        return tuple(self._there.get(each, each) for each in argv)
+        return tuple(self._there.get(word, word) for word in argv)
 
     def _of_file(self, what: Ask, path: str, content: bytes = b"") -> Answer:
         asked = messages.text(path) + content

@@ -54,19 +54,19 @@ class Cable:
 class Dated(Generic[T]):
     """The result of one trial on a cable, with its time.
 
-    `calm` is true if no passing disturbance spoiled the trial. `own` is true if the cable is a test
-    of this run.
+    `calm` is true if no passing disturbance spoiled the trial. `in_run` is true if the cable is a
+    test of this run.
     """
 
-    at: float
-    shown: T
+    time_s: float
+    result: T
     calm: bool = True
-    own: bool = False
+    in_run: bool = False
 
 
 def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
     """Return the undisturbed trials, or all trials if every trial was disturbed."""
-    return [each for each in trials if each.calm] or trials
+    return [trial for trial in trials if trial.calm] or trials
 
 
 def key_of(cable: Test, placement: Placement, **more: Any) -> str:
@@ -87,7 +87,7 @@ class OnCable(ABC, Generic[T]):
     def __init__(self, measure: MeasureOnCable, clock: Callable[[], float]) -> None:
         self._measure = measure
         self._clock = clock
-        self._shown: dict[str, list[Dated[T]]] = {}
+        self._results: dict[str, list[Dated[T]]] = {}
         self._failed: dict[str, SwitchmarkError] = {}
 
     def lacks(self, basis: Basis) -> bool:
@@ -98,7 +98,7 @@ class OnCable(ABC, Generic[T]):
         """Record a trial of the run's own test on the cable."""
         cable = self._cables(basis).get(ENDS) if basis.path.test.switch == CABLE else None
         if cable is not None and self._counts(basis, cable, trial):
-            self._note(cable.key, self._dated([trial], own=True))
+            self._note(cable.key, self._dated([trial], in_run=True))
 
     def _measure_missing(self, basis: Basis) -> Mapping[str, Cable]:
         """Measure the missing cables of a test, and return all its cables by name."""
@@ -111,16 +111,16 @@ class OnCable(ABC, Generic[T]):
                     self._failed[cable.key] = error
         return cables
 
-    def _dated(self, trials: Iterable[TrialResult], *, own: bool = False) -> list[Dated[T]]:
+    def _dated(self, trials: Iterable[TrialResult], *, in_run: bool = False) -> list[Dated[T]]:
         now = self._clock()
         return [
-            Dated(now, shown, calm=not passing(trial.doubts), own=own)
+            Dated(now, result, calm=not passing(trial.doubts), in_run=in_run)
             for trial in trials
-            if (shown := self._shows(trial)) is not None
+            if (result := self._shows(trial)) is not None
         ]
 
     def _note(self, key: str, trials: Sequence[Dated[T]]) -> None:
-        self._shown.setdefault(key, []).extend(trials)
+        self._results.setdefault(key, []).extend(trials)
 
     @abstractmethod
     def _cables(self, basis: Basis) -> Mapping[str, Cable]:

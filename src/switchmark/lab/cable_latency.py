@@ -64,10 +64,12 @@ class CableLatencies(OnCable[TrialResult]):
         if cable is None or basis.path.test.switch == CABLE:
             return None
         beside = self._beside.setdefault(basis.path.test, [])
-        beside += [each for each in self._near(cable.key) if each not in beside]
-        told = _told([each.shown for each in undisturbed(beside)], _spec(cable.test).rate_pps)
+        beside += [trial for trial in self._near(cable.key) if trial not in beside]
+        latency = _described(
+            [dated.result for dated in undisturbed(beside)], _spec(cable.test).rate_pps
+        )
         failed = self._failed.get(cable.key, "no frame came back")
-        return told if told is not None else NoCableLatency(switch=CABLE, error=str(failed))
+        return latency if latency is not None else NoCableLatency(switch=CABLE, error=str(failed))
 
     def _cables(self, basis: Basis) -> Mapping[str, Cable]:
         if not self._wanted or not of_latency(basis.path.test):
@@ -95,8 +97,8 @@ class CableLatencies(OnCable[TrialResult]):
 
     def _near(self, key: str) -> list[Dated[TrialResult]]:
         since = self._clock() - _NEAR_S
-        near = [each for each in self._shown.get(key, ()) if each.at >= since]
-        return [each for each in near if each.own] or near
+        near = [dated for dated in self._results.get(key, ()) if dated.time_s >= since]
+        return [dated for dated in near if dated.in_run] or near
 
 
 def _spec(cable: Test) -> TrialSpec:
@@ -104,10 +106,10 @@ def _spec(cable: Test) -> TrialSpec:
     return TrialSpec(rate_pps=rate_pps, duration_s=_DURATION_S, warmup_s=_WARMUP_S)
 
 
-def _told(trials: Sequence[TrialResult], rate_pps: float | None) -> CableLatency | None:
+def _described(trials: Sequence[TrialResult], rate_pps: float | None) -> CableLatency | None:
     latency = latency_of(trials)
     if latency is None:
         return None
     doubts = dict.fromkeys(doubt for trial in trials for doubt in trial.doubts if doubt != "short")
-    told = {"rate_pps": rate_pps, "doubts": tuple(doubts), "trials": len(trials)}
-    return CableLatency(switch=CABLE, **told, **dict(latency))
+    members = {"rate_pps": rate_pps, "doubts": tuple(doubts), "trials": len(trials)}
+    return CableLatency(switch=CABLE, **members, **dict(latency))

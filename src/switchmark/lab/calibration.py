@@ -76,7 +76,7 @@ class Calibrations(OnCable[CableFigures]):
         self._into_nothing: dict[str, float | None] = {}
         self._measured: set[str] = set()
         for key, trials, null_pps in _kept(read_cache(self._cache), clock()):
-            self._shown[key], self._into_nothing[key] = trials, null_pps
+            self._results[key], self._into_nothing[key] = trials, null_pps
 
     def of(self, basis: Basis) -> Calibration | NoCalibration | None:
         """Return the calibration of the ends of a test, with the cable rates of its functions and
@@ -85,7 +85,7 @@ class Calibrations(OnCable[CableFigures]):
         With copies, the ends are one sender and one receiver.
         """
         calibrations = {
-            name: self._told(cable) for name, cable in self._measure_missing(basis).items()
+            name: self._described(cable) for name, cable in self._measure_missing(basis).items()
         }
         ends = calibrations.pop(ENDS, None)
         if not isinstance(ends, Calibration):
@@ -97,8 +97,8 @@ class Calibrations(OnCable[CableFigures]):
         }
         return ends.model_copy(update=rates)
 
-    def _told(self, cable: Cable) -> Calibration | NoCalibration | None:
-        if trials := self._shown.get(cable.key):
+    def _described(self, cable: Cable) -> Calibration | NoCalibration | None:
+        if trials := self._results.get(cable.key):
             return _median(trials, self._into_nothing[cable.key])
         failed = self._failed.get(cable.key)
         return NoCalibration(error=failed.message) if failed else None
@@ -115,11 +115,11 @@ class Calibrations(OnCable[CableFigures]):
     def _wants(self, test: Test, cable: Cable) -> bool:
         if self._mode == "never" or not test.saturates or cable.key in self._measured:
             return False
-        return self._mode == "again" or cable.key not in self._shown
+        return self._mode == "again" or cable.key not in self._results
 
     def _trials(self, cable: Cable) -> Sequence[TrialResult]:
         self._measured.add(cable.key)
-        self._shown.pop(cable.key, None)
+        self._results.pop(cable.key, None)
 
         def enough(trials: Sequence[TrialResult]) -> bool:
             calm = sum(not passing(trial.doubts) for trial in trials)
@@ -159,35 +159,35 @@ class Calibrations(OnCable[CableFigures]):
             return False
         if spec.rate_pps is not None or spec.frames is not None or passing(trial.doubts):
             return False
-        return any(each.calm for each in self._shown.get(cable.key, ()))
+        return any(dated.calm for dated in self._results.get(cable.key, ()))
 
     def _note(self, key: str, trials: Sequence[Dated[CableFigures]]) -> None:
         """Keep undisturbed trials, also in the cache. If all trials were disturbed, keep them for
         this run alone, because a later run may have better ones."""
         super()._note(key, trials)
-        self._shown[key] = list(undisturbed(self._shown[key])[-_KEPT:])
-        if any(each.calm for each in self._shown[key]):
+        self._results[key] = list(undisturbed(self._results[key])[-_KEPT:])
+        if any(dated.calm for dated in self._results[key]):
             self._write()
 
     def _write(self) -> None:
         content = {
             key: {
                 "recent": [
-                    {"at": each.at, **each.shown.model_dump(mode="json")} for each in trials
+                    {"at": dated.time_s, **dated.result.model_dump(mode="json")} for dated in trials
                 ],
                 "null_pps": self._into_nothing[key],
             }
-            for key, trials in self._shown.items()
-            if any(each.calm for each in trials)
+            for key, trials in self._results.items()
+            if any(dated.calm for dated in trials)
         }
         now = self._clock()
-        update_cache(self._cache, content, lambda known: any(_kept({"": known}, now)))
+        update_cache(self._cache, content, lambda entry: any(_kept({"": entry}, now)))
 
 
 def _median(trials: Sequence[Dated[CableFigures]], null_pps: float | None) -> Calibration:
     """Return the calibration from some trials: the figures of the trial with the median rate."""
-    by_rate = {each.shown.rate_pps[1]: each.shown for each in trials}
-    median = by_rate[median_low([each.shown.rate_pps[1] for each in trials])]
+    by_rate = {dated.result.rate_pps[1]: dated.result for dated in trials}
+    median = by_rate[median_low([dated.result.rate_pps[1] for dated in trials])]
     return Calibration(switch=CABLE, **dict(median), trials=len(trials), null_pps=null_pps)
 
 
@@ -196,14 +196,14 @@ def _kept(
 ) -> Iterator[tuple[str, list[Dated[CableFigures]], float | None]]:
     """Yield every key in a cache, with its recent trials and its `null_pps`. Skip entries of
     another format."""
-    for key, known in cache.items():
+    for key, entry in cache.items():
         with suppress(KeyError, TypeError, ValueError):
             recent = [
-                Dated(each["at"], _figures(each))
-                for each in known["recent"]
-                if 0 <= now - each["at"] < _RECENT_S
+                Dated(trial["at"], _figures(trial))
+                for trial in entry["recent"]
+                if 0 <= now - trial["at"] < _RECENT_S
             ]
-            null_pps = known["null_pps"]
+            null_pps = entry["null_pps"]
             if recent:
                 yield key, recent, null_pps
 

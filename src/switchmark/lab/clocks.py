@@ -28,7 +28,7 @@ class Moment:
 def moment_of(exchanges: Iterable[tuple[int, int, int]]) -> Moment:
     """Return the most accurate reading of some exchanges. An exchange is the time of the request,
     the ticks in the answer, and the time of the answer."""
-    asked, ticks, answered = min(exchanges, key=lambda each: each[2] - each[0])
+    asked, ticks, answered = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
     return Moment(ticks, (asked + answered) // 2, (answered - asked + 1) // 2)
 
 

@@ -21,41 +21,52 @@ _RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"
 
 
 def draw(
-    at: Location, workspace: Workspace, can: Callable[[Plan], bool], *, captured: bool = False
+    location: Location, workspace: Workspace, can: Callable[[Plan], bool], *, captured: bool = False
 ) -> Path:
     """Return the path to build for a test. Raise Unavailable or UsageError if its hosts cannot
     build it.
 
     `can` returns whether steps can be carried out. `captured` is true if the run captures frames.
     """
-    path = prepared(at, workspace, can)
-    _refuse_what_lacks(at, path)
+    path = prepared(location, workspace, can)
+    _refuse_what_lacks(location, path)
     if captured:
         check_capture(path)
     return path
 
 
-def sketch(at: Location, can: Callable[[Plan], bool] = lambda steps: True) -> Path:
+def sketch(location: Location, can: Callable[[Plan], bool] = lambda steps: True) -> Path:
     """Return the path for a test under placeholder names. Raise an error if its hosts cannot build
     it."""
-    path = _prepared(at, PLAN_PREFIX, "/run", can)
-    _refuse_what_lacks(at, path)
+    path = _prepared(location, PLAN_PREFIX, "/run", can)
+    _refuse_what_lacks(location, path)
     return path
 
 
-def prepared(at: Location, workspace: Workspace, can: Callable[[Plan], bool]) -> Path:
+def prepared(location: Location, workspace: Workspace, can: Callable[[Plan], bool]) -> Path:
     """Return the path of a test in the folder of a run, without checking its hosts."""
-    return _prepared(at, workspace.run, str(workspace.folder), can)
+    return _prepared(location, workspace.run, str(workspace.folder), can)
 
 
-def _prepared(at: Location, prefix: str, folder: str, can: Callable[[Plan], bool]) -> Path:
-    between, mode, modes = at.between, at.switch.mode, at.modes
-    return prepare(at.host, at.test, prefix, folder, mode, modes, can, between, at.far, at.programs)
+def _prepared(location: Location, prefix: str, folder: str, can: Callable[[Plan], bool]) -> Path:
+    between, mode, modes = location.between, location.switch.mode, location.modes
+    return prepare(
+        location.host,
+        location.test,
+        prefix,
+        folder,
+        mode,
+        modes,
+        can,
+        between,
+        location.far,
+        location.programs,
+    )
 
 
-def _refuse_what_lacks(at: Location, path: Path) -> None:
+def _refuse_what_lacks(location: Location, path: Path) -> None:
     """Raise Unavailable or UsageError if the hosts lack something that a path needs."""
-    engine, host = path.engine, at.host
+    engine, host = path.engine, location.host
     if engine.privilege == "root" and privileges() != "root":
         raise Unavailable(
             f"engine {engine.name} needs real root, not root in a user namespace",
@@ -63,19 +74,19 @@ def _refuse_what_lacks(at: Location, path: Path) -> None:
         )
     if path.test.limits:
         check_cpu_limit(host)
-    _refuse_missing_ports(at, path)
+    _refuse_missing_ports(location, path)
     _refuse_without_memory(path, host)
     _refuse_without_rps(path, host)
     if refusal := path.refusal:  # for a reason that only this host gives, such as its memory
         raise Unavailable(refusal)
 
 
-def _refuse_missing_ports(at: Location, path: Path) -> None:
+def _refuse_missing_ports(location: Location, path: Path) -> None:
     """Raise Unavailable if an environment on its host does not support the ports."""
     for part in path.parts:
         if part.physical:
             continue
-        missing = at.environment(part.environment).missing
+        missing = location.environment(part.environment).missing
         for end in part.endpoints:
             if why := missing.get(end.kind):
                 raise Unavailable(why[0], hint=why[1])

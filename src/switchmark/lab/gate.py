@@ -186,8 +186,8 @@ def _wrong_at_ports(path: Path, trial: TrialResult) -> Iterator[str]:
     """Yield the mistakes in the counters of the switch's ports: they reveal merged, divided and
     flooded frames."""
     ends = trial.counters.at_switch
-    known = {port.id for each in path.switches for port in each.wiring.ports}
-    if trial.lost or set(ends) != known:
+    wired = {port.id for switch in path.switches for port in switch.wiring.ports}
+    if trial.lost or set(ends) != wired:
         return
     for wiring in (switch.wiring for switch in path.switches):
         entered = left = 0
@@ -219,21 +219,21 @@ def differences(seen: bytes, expected: bytes) -> list[str]:
         for name in dict.fromkeys((*other, *one))
         if one.get(name) != other.get(name)
     ]
-    at = seen.find(b"\x08\x00\x45", 12, 19) + 2
-    words = struct.unpack(">10H", seen[at : at + 20]) if at > 1 else ()
-    if sum(words) % 0xFFFF:
+    start = seen.find(b"\x08\x00\x45", 12, 19) + 2
+    fields = struct.unpack(">10H", seen[start : start + 20]) if start > 1 else ()
+    if sum(fields) % 0xFFFF:
         wrong.append("a wrong checksum of the IP header")
     return wrong or ["another length than the IP header says"]
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    at = 12
+    offset = 12
     fields = {"destination MAC": head[:6].hex(":"), "source MAC": head[6:12].hex(":")}
     if head[12:14] == b"\x81\x00":
         fields["VLAN tag"] = str(int.from_bytes(head[14:16]))
-        at += 4
-    ip = head[at + 2 :]
-    if head[at : at + 2] == b"\x86\xdd":
+        offset += 4
+    ip = head[offset + 2 :]
+    if head[offset : offset + 2] == b"\x86\xdd":
         return fields | {
             "EtherType": "86dd",
             "traffic class and flow label": ip[:4].hex(),
@@ -244,7 +244,7 @@ def _fields(head: bytes) -> dict[str, str]:
             **_ports(ip[40:]),
         }
     return fields | {
-        "EtherType": head[at : at + 2].hex(),
+        "EtherType": head[offset : offset + 2].hex(),
         "TOS": str(ip[1]),
         "IP identification": ip[4:6].hex(),
         "fragment bits": ip[6:8].hex(),

@@ -68,8 +68,10 @@ class JudgedTrials:
             spoiled = passing(trial.doubts)
             if not spoiled or attempt == self.rerun:
                 break
-            told = trial.evidence.doubts
-            discarded.append("; ".join(f"{doubt}: {json.dumps(told[doubt])}" for doubt in spoiled))
+            doubts = trial.evidence.doubts
+            discarded.append(
+                "; ".join(f"{doubt}: {json.dumps(doubts[doubt])}" for doubt in spoiled)
+            )
         return self.recall(_with_evidence(trial, discarded=tuple(discarded)))
 
     def _read(self, cpus: Collection[int]) -> tuple[Snapshot, Mapping[str, int]]:
@@ -108,7 +110,9 @@ class JudgedTrials:
         ran = {"dedicated_core": dedicated_core, "cable": cable, "together": self.path.together}
         verdict, reasons = judge(trial, calibration, **ran)
         trial = trial.model_copy(update={"verdict": verdict})
-        return _with_evidence(trial, verdict=reasons, doubts=self._told(trial, here, window))
+        return _with_evidence(
+            trial, verdict=reasons, doubts=self._noise_doubts(trial, here, window)
+        )
 
     def _doubts_here(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
         """Return the doubts that this module finds, with their evidence. To add a doubt, add a
@@ -134,11 +138,11 @@ class JudgedTrials:
         }
         return {name: evidence for name, evidence in finders.items() if evidence}
 
-    def _told(
+    def _noise_doubts(
         self, trial: TrialResult, here: Mapping[str, Any], window: HostActivity
     ) -> dict[str, Any]:
         """Return the evidence of every doubt, including those found elsewhere."""
-        told: dict[str, Any] = {
+        doubts: dict[str, Any] = {
             "host-busy": {
                 "taken": trial.evidence.taken,
                 "pressure": window.pressure,
@@ -153,17 +157,17 @@ class JudgedTrials:
             **dict.fromkeys(self.path.placement.doubts, "placement"),
             **here,
         }
-        return {doubt: told.get(doubt) for doubt in trial.doubts}
+        return {doubt: doubts.get(doubt) for doubt in trial.doubts}
 
     def _not_isolated(self, trial: TrialResult) -> dict[str, float]:
         """Return the share of every CPU that other processes took during the trial. For CPUs that
         no part polled, use the share from before the test."""
         isolated = {cpu.id for cpu in self.cpus if cpu.isolated}
         taken = dict(trial.evidence.taken)
-        known = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
+        measured = {cpu for cpus in taken for cpu in parse_cpus(cpus)}
         jitter = self.noise.jitter if self.noise else None
         for cpu, jitter_of in (jitter or {}).items():
-            if int(cpu) not in known and jitter_of.lost is not None:
+            if int(cpu) not in measured and jitter_of.lost is not None:
                 taken[cpu] = jitter_of.lost
         return {
             cpus: share

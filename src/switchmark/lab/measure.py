@@ -181,8 +181,8 @@ class Lab:
         """Measure what a test needs on cables. This takes down the path of this lab. Raise
         Unavailable or UsageError if this host cannot run the test."""
         self.take_down()
-        at = self._move_to(test)
-        basis = Basis(self._drawn(at), at.versions(), *at.booted)
+        location = self._move_to(test)
+        basis = Basis(self._drawn(location), location.versions(), *location.booted)
         self._calibrations.of(basis)
         self._cable_latencies.of(basis)
 
@@ -223,20 +223,20 @@ class Lab:
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
         test = visit.test
-        at = self._move_to(test)
-        versions = at.versions()
+        location = self._move_to(test)
+        versions = location.versions()
         if visit.among:
             self._require_whole(test)
-        reused = self._goes_on_with(at, versions)
+        reused = self._goes_on_with(location, versions)
         if not reused:
             self.take_down()
         running = self._up
         self.unbuilt = running is None
-        path = running.path if running else self._drawn(at)
+        path = running.path if running else self._drawn(location)
         if not (visit.among and reused and self._noise_before and self._noise_before[0] == test):
             self._noise_before = test, self._noise(path)
         noise = self._noise_before[1]
-        basis = Basis(path, versions, *at.booted)
+        basis = Basis(path, versions, *location.booted)
         calibration, cable_latency = self._calibrations.of(basis), self._cable_latencies.of(basis)
         before = time.monotonic()
         running = running or self._bring_up(path)
@@ -279,7 +279,7 @@ class Lab:
         teardown_s = time.monotonic() - before if down else 0.0
         if estimate is None and not self._not_undone:
             return None
-        version = at.switch
+        version = location.switch
         done = recorded(record, estimate or Estimate((), None), running, judged)
         return done.model_copy(
             update={
@@ -348,17 +348,17 @@ class Lab:
 
     def _move_to(self, test: Test) -> Location:
         """Switch to the hosts of a test, and return its location."""
-        at = self._probes.locate(test)
-        self._host, self._executor.home = at.host, at.home
-        return at
+        location = self._probes.locate(test)
+        self._host, self._executor.home = location.host, location.home
+        return location
 
-    def _goes_on_with(self, at: Location, versions: Mapping[str, str]) -> bool:
+    def _goes_on_with(self, location: Location, versions: Mapping[str, str]) -> bool:
         """Switch the path that is up to another test. Return False if the path does not suit the
         test, has died, or blocks a calibration or a cable latency."""
-        if (running := self._up) is None or not running.serves(at.test):
+        if (running := self._up) is None or not running.serves(location.test):
             return False
-        path = turned_to(running.path, at.test)
-        basis = Basis(path, versions, *at.booted)
+        path = turned_to(running.path, location.test)
+        basis = Basis(path, versions, *location.booted)
         if self._calibrations.lacks(basis) or self._cable_latencies.lacks(basis):
             return False
         with suppress(TrialFailed):
@@ -367,10 +367,10 @@ class Lab:
             return True
         return False
 
-    def _drawn(self, at: Location) -> Path:
+    def _drawn(self, location: Location) -> Path:
         """Return the path to build for a test. Raise Unavailable or UsageError if its hosts
         cannot."""
-        return draw(at, self._workspace, self._executor.can, captured=bool(self._capture))
+        return draw(location, self._workspace, self._executor.can, captured=bool(self._capture))
 
     def _bring_up(self, path: Path) -> RunningPath:
         """Build a path and run its functional trial. If this fails, undo everything."""
@@ -431,8 +431,8 @@ class Lab:
     ) -> Sequence[TrialResult]:
         """Run trials of a test without a switch until there are enough. The trials use the CPUs of
         another test's placement and the same background load."""
-        own = prepared(self._probes.locate(test), self._workspace, self._executor.can)
-        path = own.placed(placement)
+        cable_path = prepared(self._probes.locate(test), self._workspace, self._executor.can)
+        path = cable_path.placed(placement)
         mark = self._executor.mark()
         try:
             running = self._build(path)
@@ -457,5 +457,5 @@ def _check_noise(executor: Executor, noise: Plan) -> None:
         if isinstance(step, Spawn):
             process = executor.process(step.name)
             if process.poll() is not None:
-                words = "".join(f"\n  {line}" for line in process.last_words().splitlines())
-                raise TrialFailed(f"{step.why}: it ended during the trial{words}")
+                output = "".join(f"\n  {line}" for line in process.last_words().splitlines())
+                raise TrialFailed(f"{step.why}: it ended during the trial{output}")

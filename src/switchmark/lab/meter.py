@@ -110,19 +110,19 @@ class Window:
 
     def ready(self) -> None:
         """Wait until the counters have started."""
-        self._tell("ping")  # perf answers when it has started
+        self._command("ping")  # perf answers when it has started
         self._profiler.ready()
 
     def begin(self) -> None:
         """Start counting."""
         self._began = self._kernels_counts()
         self._since_ns = time.monotonic_ns()
-        self._tell("enable")
+        self._command("enable")
         self._profiler.begin()
 
     def stop(self) -> None:
         """Stop counting."""
-        self._tell("disable")
+        self._command("disable")
         self._profiler.end()
         self._elapsed_ns = time.monotonic_ns() - self._since_ns
         self._stopped = self._kernels_counts()
@@ -135,8 +135,8 @@ class Window:
         assert now is not None
         self.used, self.stolen = now.used_since(began), now.softirq.stolen_since(began.softirq)
         scheduler = {place: self._scheduled(place, now) for place in self._pids}
-        whose = {tid: place for place, switches in now.switches.items() for tid in switches}
-        profile = self._profiler.told(whose, self._roles)
+        place_of = {tid: place for place, switches in now.switches.items() for tid in switches}
+        profile = self._profiler.result(place_of, self._roles)
         self.disarm()
         counts = self._counts()
         return TrialCost(
@@ -165,7 +165,7 @@ class Window:
         if cpus := {cpu for shared in self._by_cpu.values() for cpu in shared}:
             yield of_cpus("perf-cpus", events, cpus, f"{folder}/perf-cpus")
 
-    def _tell(self, word: str) -> None:
+    def _command(self, word: str) -> None:
         for step in self._steps:
             self._try(partial(self._control, step.name, word))
 
@@ -196,7 +196,11 @@ class Window:
         by_tid, by_cpu = (self._written(step) for step in ("perf-threads", "perf-cpus"))
         by_place: dict[str, ProcessorCounts] = {}
         for place in self._by_thread:
-            counts = [by_tid.get(tid, {}) for tid, at in self._threads.items() if at == place]
+            counts = [
+                by_tid.get(tid, {})
+                for tid, thread_place in self._threads.items()
+                if thread_place == place
+            ]
             roles = self._roles[place]
             by_place[place] = ProcessorCounts(by="thread", roles=roles, **added(counts))
         for places, cpus in self._by_cpu.items():
@@ -236,13 +240,16 @@ class KernelCounts:
         """Read the counts of the CPUs of one host, and of the processes of every place on its host,
         from all hosts at once. Read the CPU time for `timed` places only."""
         files = defaultdict(list, {host: softirq_files(host, cpus)})
-        for place, each in pids.items():
-            files[hosts[place]] += switch_files(each)
-            files[hosts[place]] += cpu_time_files(each) if place in timed else ()
+        for place, place_pids in pids.items():
+            files[hosts[place]] += switch_files(place_pids)
+            files[hosts[place]] += cpu_time_files(place_pids) if place in timed else ()
         taken = taken_at_once(files)
         return cls(
             SoftirqTimes.read(host, cpus, taken[host]),
-            {place: thread_switches(taken[hosts[place]], each) for place, each in pids.items()},
+            {
+                place: thread_switches(taken[hosts[place]], pids_there)
+                for place, pids_there in pids.items()
+            },
             {place: cpu_ns(taken[hosts[place]], pids[place]) for place in timed},
         )
 
@@ -286,7 +293,12 @@ def _whose_counters(
 def roles_within(roles: Mapping[str, Sequence[str]], places: str) -> list[str]:
     """Return the roles of the places that share CPUs. The name of a process that plays several
     parts has a plus sign too: `f0+f1+switch` is the process `f0+f1` and the switch."""
-    return [role for place, own in roles.items() if f"+{place}+" in f"+{places}+" for role in own]
+    return [
+        role
+        for place, place_roles in roles.items()
+        if f"+{place}+" in f"+{places}+"
+        for role in place_roles
+    ]
 
 
 def roles_of(path: Path) -> dict[str, list[str]]:

@@ -83,7 +83,7 @@ class Outcome:
         for name in _COUNTED:
             sums[name] = sum(report[name] for report in received.values())
         sums["stray"] += astray  # servers do not answer frames for other parts
-        tasks_sent = [report for each in sent.values() for report in each]
+        tasks_sent = [report for reports in sent.values() for report in reports]
         tx = sum(report["frames"] for report in tasks_sent)
         distinct = sum(report["frames"] for report in received.values())
         lost = tx * self.path.test.copies - distinct
@@ -93,15 +93,18 @@ class Outcome:
             "headers": {flow: r["headers"] for flow, r in received.items() if "headers" in r},
             "clocks": self.clocks,
             "unsure_ns": self._unsure_ns,
-            **{name: sum(r.get(of, 0) for r in received.values()) for name, of in _ADDED.items()},
+            **{
+                name: sum(r.get(member, 0) for r in received.values())
+                for name, member in _ADDED.items()
+            },
             "stamps": stamps_of(received),
             "lag": lags_of(sent),
         }
         taken = self._taken(spec, reports, used, load)
         started_late = self._started_late(reports)
-        told = {each.part for each in parts}
+        part_ids = {part.part for part in parts}
         for place, (cores, _) in used.items():
-            if place in told:
+            if place in part_ids:
                 continue
             role = "switch" if place.startswith("switch") else "function"
             parts.append(PartReport(part=place, roles=(role,), cpu=None, cores=cores))
@@ -131,7 +134,7 @@ class Outcome:
             evidence=Evidence(
                 taken=taken,
                 started_late_ns=started_late,
-                **{name: each for name, each in others.items() if each},
+                **{name: count for name, count in others.items() if count},
             ),
         )
 
@@ -189,7 +192,7 @@ class Outcome:
                     places[Place.function(part.id)] += sum(task["forwarded"]["dropped"])
         for part_id, ports in counted.functions.items():
             places[Place.function(part_id)] += sum(
-                (each.rx_dropped or 0) + (each.tx_dropped or 0) for each in ports.values()
+                (port.rx_dropped or 0) + (port.tx_dropped or 0) for port in ports.values()
             )
         guests = {port.id for part in self.path.in_vms for port in part.ports}
         for end, counters in counted.links.items():
@@ -313,7 +316,7 @@ class Outcome:
                 if thread["wait_ns"] >= 0 and parts[0].id not in used:
                     ns = (thread["cpu_ns"], thread["wait_ns"])
                     shares["+".join(part.id for part in parts)] = tuple(
-                        each / report["duration_ns"] for each in ns
+                        taken_ns / report["duration_ns"] for taken_ns in ns
                     )
         by_cpu = {}
         groups = sorted(set(cpus_of.values()))
@@ -339,8 +342,8 @@ class Outcome:
     def _limit(self, who: str) -> float | None:
         """Return the CPU limit of a part or the switch, in cores; None without a limit."""
         kind = {part.id: None if part.physical else "function" for part in self.path.parts}
-        of = kind.get(who.partition("+")[0], "switch")
-        percent = self.path.test.limits.get(of) if of else None
+        blamed = kind.get(who.partition("+")[0], "switch")
+        percent = self.path.test.limits.get(blamed) if blamed else None
         return None if percent is None else percent / 100
 
     def _started_late(self, reports: Sequence[Message]) -> dict[str, int]:
@@ -381,8 +384,8 @@ class Outcome:
 def _reads_one_clock(path: Path, part: Part) -> bool:
     """Return whether a part's received flows have both ends on one clock."""
     ends = {port for flow in part.received for port in (flow.source, flow.sink)}
-    holders = (each for each in path.parts if ends & {port.id for port in each.ports})
-    return len({each.clock for each in holders}) <= 1
+    holders = (part for part in path.parts if ends & {port.id for port in part.ports})
+    return len({part.clock for part in holders}) <= 1
 
 
 def _is_short(test: Test, search: Search, spec: TrialSpec) -> bool:

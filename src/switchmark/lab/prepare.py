@@ -46,8 +46,8 @@ def prepare(
     """
     path = resolve(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
     cpus = read_cpus(host)
-    ports = [port for each in path.switches for port in each.wiring.ports]
-    nodes = [numa_nodes(each, ports) if each else {} for each in (host, far)]
+    ports = [port for switch in path.switches for port in switch.wiring.ports]
+    nodes = [numa_nodes(place, ports) if place else {} for place in (host, far)]
     placement = place_parts(path, cpus, read_cpus(far) if far else (), nodes)
     draw = partial(
         resolve,

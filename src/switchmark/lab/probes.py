@@ -142,18 +142,20 @@ class Location:
         """Return the probe results by host and name, for the switch and for a function that is a
         program other than the traffic program."""
         function, name = self._drivers.function, self.test.function
-        found = {(at, self.test.switch): self._probed_switch(self.hosts[at]) for at in self.hosts}
+        found = {
+            (name, self.test.switch): self._probed_switch(self.hosts[name]) for name in self.hosts
+        }
         if not function.played:
             found |= {
-                (at, name): self._probes.probe("function", name, function.probe, host)
-                for at, host in self.hosts.items()
+                (host_name, name): self._probes.probe("function", name, function.probe, host)
+                for host_name, host in self.hosts.items()
             }
         return found
 
     @property
     def modes(self) -> Mapping[str, str | None]:
         """Return the modes of the environments, by name."""
-        return {each.name: self.environment(each).mode for each in self._drivers.environments}
+        return {driver.name: self.environment(driver).mode for driver in self._drivers.environments}
 
     def environment(self, environment: Environment) -> Version:
         """Return the version and mode of an environment, and the features that it lacks on the last

@@ -92,7 +92,7 @@ class Sample:
 
 def group_of(symbol: str) -> str:
     """Return the group of a kernel function, or `other` if no group matches."""
-    return next((name for name, each in _PATTERNS.items() if each.fullmatch(symbol)), "other")
+    return next((name for name, pattern in _PATTERNS.items() if pattern.fullmatch(symbol)), "other")
 
 
 def parse_report(text: str) -> Iterator[Sample]:
@@ -166,7 +166,7 @@ def sample_ns(host: Host, program: str, event: str, cpu: int) -> float | None:
     if not calm or not torn:
         return None
     before, after = calm[str(cpu)], torn[str(cpu)]
-    rates = [_gaps_ns(each) / ((1 - (each.lost or 0.0)) or 1) for each in (before, after)]
+    rates = [_gaps_ns(profile) / ((1 - (profile.lost or 0.0)) or 1) for profile in (before, after)]
     return max(rates[1] - rates[0], 0.0) / (_TRIED_HZ * _TRIED_MS / 1e3)
 
 
@@ -202,24 +202,24 @@ class Profiler:
 
     def ready(self) -> None:
         """Wait until perf has started."""
-        self._tell("ping")
+        self._command("ping")
 
     def begin(self) -> None:
         """Start sampling."""
-        self._tell("enable")
+        self._command("enable")
 
     def end(self) -> None:
         """Stop sampling."""
-        self._tell("disable")
+        self._command("disable")
 
-    def told(
+    def result(
         self, places: Mapping[int, str], roles: Mapping[str, Sequence[str]]
     ) -> dict[str, Profile]:
         """End perf, and return the profile as a field of the trial's cost, split by place through
         `places` (thread to place), with the roles of every place. Empty without `hz`."""
         if self._hz is None:
             return {}
-        self._tell("stop")
+        self._command("stop")
         text: list[str] = []
         self._try(lambda: text.append(self._report()))
         head = {"event": self._event, "hz": self._hz}
@@ -251,11 +251,11 @@ class Profiler:
         self._event = probe(self._host).mode or _CLOCK
         self._sample_ns = sample_ns(self._host, self._program, self._event, min(self._cpus))
         paused = ("-D", "-1", "--control", "fd:0,1")
-        whom = ("-e", self._event, "-F", str(hz), "-C", format_cpus(self._cpus))
-        argv = (*_RECORD, *paused, "-o", self._file, *whom)
+        target = ("-e", self._event, "-F", str(hz), "-C", format_cpus(self._cpus))
+        argv = (*_RECORD, *paused, "-o", self._file, *target)
         self._executor.execute((Spawn("samples of CPUs", _NAME, argv, stop=(SIGINT, _ANSWER_S)),))
 
-    def _tell(self, word: str) -> None:
+    def _command(self, word: str) -> None:
         if self._hz is not None:
             self._try(lambda: control(self._executor.process(_NAME), word))
 

@@ -106,7 +106,7 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
     }
 
     hosts = {
-        **{place: executor.host(at) for place, (_, at, _) in daemons.items()},
+        **{place: executor.host(node) for place, (_, node, _) in daemons.items()},
         **{name: executor.host(node) for name, (node, _) in programs.items()},
     }
 
@@ -132,8 +132,8 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
     def working() -> dict[str, Collection[int]]:
         """Return the processes that do the work of the switch and of functions."""
         return {
-            place: _at_work(hosts[place], at, processes)
-            for place, (_, at, processes) in daemons.items()
+            place: _at_work(hosts[place], node, processes)
+            for place, (_, node, processes) in daemons.items()
             if processes
         }
 
@@ -171,17 +171,17 @@ def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -
         settle=lambda: executor.execute(settled(path)),
     )
     others = [process for _, _, processes in daemons.values() for process in processes]
-    _, at, of_switch = daemons["switch"]  # with two instances, that of the sender's host
+    _, sender_node, of_switch = daemons["switch"]  # with two instances, that of the sender's host
     return RunningPath(
         path,
         mark,
         trials,
         processes=[*others, *(process for _, process in programs.values())],
-        at_work=lambda: _at_work(hosts["switch"], at, of_switch) if of_switch else (),
+        at_work=lambda: _at_work(hosts["switch"], sender_node, of_switch) if of_switch else (),
         host=hosts["switch"],
         nics=nics,
         daemons=tuple(
-            step.name for each in path.switches for step in each.start if type(step) is Spawn
+            step.name for switch in path.switches for step in switch.start if type(step) is Spawn
         ),
         alive=alive,
         works=bool(others or vms),
@@ -195,8 +195,8 @@ def lend_nics(
     two hosts. Raise UsageError or Unavailable if a NIC is in use or its host cannot lend it."""
     steps: Plan = ()
     host = host_of(HOST)
-    for at, end, mac in named_ends(path):
-        steps += on_host(lend(host_of(at), end, mac, path.wiring.semantics), at.host)
+    for node, end, mac in named_ends(path):
+        steps += on_host(lend(host_of(node), end, mac, path.wiring.semantics), node.host)
     for port in path.wiring.ports:
         for nic, semantics in ((port.nic, path.wiring.semantics), (port.nic_peer, None)):
             if nic and not port.pci:
@@ -223,7 +223,7 @@ def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
 def entrances(path: Path, run: str) -> list[str]:
     """Return the commands that enter the nodes of a kept path, and the command that cleans up its
     run."""
-    every = (*(each.wiring.node for each in path.switches), *(part.node for part in path.parts))
+    every = (*(switch.wiring.node for switch in path.switches), *(part.node for part in path.parts))
     shells = [
         " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
         for node in dict.fromkeys(every)
@@ -240,19 +240,19 @@ def _counters(executor: Executor, path: Path) -> PathCounters:
     of_switches = [switch.counters for switch in path.switches]
     of_parts = part_counters(path)
     printed = iter(
-        executor.run(*(step for each in of_switches for step in each), *of_parts.values())
+        executor.run(*(step for steps in of_switches for step in steps), *of_parts.values())
     )
     try:
-        told = [
+        read = [
             switch.parse(tuple(itertools.islice(printed, len(steps))))
             for switch, steps in zip(path.switches, of_switches, strict=True)
         ]
     except ValueError as garbled:
         name = path.switch.name
         raise TrialFailed(f"the counters of switch {name} cannot be read: {garbled}") from garbled
-    counters = told[0] if len(told) == 1 else _added(told)
+    counters = read[0] if len(read) == 1 else _added(read)
     at_switch = {**counters.ports, **_counted_by_links(executor, path, counters.ports)}
-    links_of_ends = {PortEnd(port, at_switch=True): each for port, each in at_switch.items()}
+    links_of_ends = {PortEnd(port, at_switch=True): links for port, links in at_switch.items()}
     links = {
         node: parse_link_counters(output) for node, output in zip(of_parts, printed, strict=True)
     }
@@ -275,14 +275,18 @@ def _counters(executor: Executor, path: Path) -> PathCounters:
 
 
 def _counted_by_links(
-    executor: Executor, path: Path, told: Mapping[str, PortCounters]
+    executor: Executor, path: Path, counters: Mapping[str, PortCounters]
 ) -> Mapping[str, PortCounters]:
     """Return the counters of ports that the switch does not count, from its interfaces."""
     nothing = PortCounters()
     linked = [port.id for switch in path.switches for port in switch.uplinks]
     linked += [port.id for port, end in path.ends if end.switch_ifname]
-    counted = {port: told.get(port, nothing) for port in linked}
-    silent = {port for port, each in counted.items() if None in (each.rx, each.tx)}
+    counted = {port: counters.get(port, nothing) for port in linked}
+    silent = {
+        port
+        for port, port_counters in counted.items()
+        if None in (port_counters.rx, port_counters.tx)
+    }
     if not silent:
         return {}
     every: dict[str, PortCounters] = {}
@@ -290,13 +294,17 @@ def _counted_by_links(
         steps = on_host(link_counters(switch.wiring), switch.host)
         outputs = executor.run(*(step for step in steps if isinstance(step, Run)))
         every |= kernel_counters(switch.wiring, outputs).ports
-    return {port: each for port, each in every.items() if port in silent}
+    return {port: port_counters for port, port_counters in every.items() if port in silent}
 
 
 def _added(instances: Sequence[Counters]) -> Counters:
     """Return the counters of the whole switch: the sum over its instances."""
     return Counters(
-        {port: each for counters in instances for port, each in counters.ports.items()},
+        {
+            port: port_counters
+            for counters in instances
+            for port, port_counters in counters.ports.items()
+        },
         _sum(counters.busy_cycles for counters in instances),
         _sum(counters.idle_cycles for counters in instances),
         _sum(counters.slow_path for counters in instances),
@@ -304,15 +312,15 @@ def _added(instances: Sequence[Counters]) -> Counters:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) if known_values else None
 
 
-def _at_work(host: Host, at: Node, daemons: Sequence[Process]) -> Collection[int]:
+def _at_work(host: Host, node: Node, daemons: Sequence[Process]) -> Collection[int]:
     """Return the processes that do the work of a switch. A started process may be only the client
     of a container's runtime. In that case, return the processes in the network namespace of the
     node."""
     pids = {daemon.pid for daemon in daemons}
-    network = netns_of(at)
+    network = netns_of(node)
     there = in_network(host, network) if network else pids
     return pids if pids <= there else there

@@ -71,7 +71,7 @@ def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estim
     if search.independent:
         return search.find(measure, bounds)
     searches: list[Estimate] = []
-    while not is_enough([each.trials for each in searches], bounds):
+    while not is_enough([search.trials for search in searches], bounds):
         number = len(searches) + 1
 
         def once(spec: TrialSpec, number: int = number) -> TrialResult:
@@ -84,32 +84,32 @@ def repeat_search(search: Search, measure: Measure, bounds: LoadBounds) -> Estim
 def _together(searches: Sequence[Estimate]) -> Estimate:
     """Return the combined estimate of all repeats. Its figure comes from the repeats that met the
     most common goal."""
-    results = [_result(each.summary) for each in searches]
-    names = {name for each in searches for name in each.finals}
+    results = [_result(search.summary) for search in searches]
+    names = {name for search in searches for name in search.finals}
     finals = {
-        name: tuple(trial for each in searches for trial in each.finals.get(name, ()))
+        name: tuple(trial for search in searches for trial in search.finals.get(name, ()))
         for name in names
     }
     goals = goals_of(results, finals)
-    met = Counter(each.goal for each in searches if each.goal is not None)
+    met = Counter(search.goal for search in searches if search.goal is not None)
     order = [goal.goal for goal in goals]
     goal = max(met, key=lambda name: (met[name], -order.index(name)), default=None)
-    verdicts = {each.goal: each.verdict for each in goals}
-    chosen = [each for each in searches if goal is None or each.goal == goal]
+    verdicts = {found.goal: found.verdict for found in goals}
+    chosen = [search for search in searches if goal is None or search.goal == goal]
     verdict = chosen[0].verdict if goal is None else verdicts[goal]
     first = searches[0].summary
     assert first is not None
     summary = SearchResult(
         name=first.name,
-        trials=sum(each.trials for each in results),
-        r_plus_pps=median_of([each.r_plus_pps for each in results], float("-inf")),
+        trials=sum(result.trials for result in results),
+        r_plus_pps=median_of([result.r_plus_pps for result in results], float("-inf")),
         goals=goals,
         results=tuple(results),
     )
     return Estimate(
-        tuple(trial for each in chosen for trial in each.trials),
+        tuple(trial for search in chosen for trial in search.trials),
         summary,
-        verdict if any(each.verdict for each in searches) else None,
+        verdict if any(search.verdict for search in searches) else None,
         goal,
         finals,
     )

@@ -87,7 +87,7 @@ class Trials:
         for worker in waiting:
             worker.process.answer("open", timeout_s=_OPEN_S)
         settle()
-        self._workers.tell("ready", lambda worker: {"timeout_ms": 5000})
+        self._workers.send("ready", lambda worker: {"timeout_ms": 5000})
 
     def _connects(self, worker: Worker, others: Sequence[Worker]) -> bool:
         """Return whether a process connects to a socket on which one of the others listens."""
@@ -125,7 +125,7 @@ class Trials:
         one_way = self._path.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = time.monotonic_ns()
-        self._workers.tell(
+        self._workers.send(
             "arm",
             lambda worker: {
                 "run": run,
@@ -157,7 +157,7 @@ class Trials:
         self._alive()
         cost = window.cost(self._workers.tsc_hz)
         after = self._counted()
-        reports = self._workers.tell("report", timeout_s=30.0)
+        reports = self._workers.send("report", timeout_s=30.0)
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
@@ -195,7 +195,7 @@ class Trials:
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
         start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
-        self._workers.tell("start", lambda worker: start)
+        self._workers.send("start", lambda worker: start)
         if window:
             wait_ns = at_ns - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             time.sleep(max(0, wait_ns) / 1e9)

@@ -86,20 +86,20 @@ class Turns:
         self._calibrate(visit)
         slot = self._slot(visit.test)
         evicted: list[_Slot] = []
-        record = self._at(slot, visit)
+        record = self._measure_in(slot, visit)
         while record is not None and slot.lab.unbuilt and (others := self._in_the_way(slot)):
             why = f"no room beside other paths: {_first_line(record.error)}"
             for other in others[-1:] if not evicted else others:
                 other.stand_up(why)
                 evicted.append(other)
-            record = self._at(slot, visit)
+            record = self._measure_in(slot, visit)
         if evicted and slot.lab.unbuilt:  # the evicted paths were not the reason
             for other in evicted:
                 other.why = None
         elif evicted:
             slot.stand_up(evicted[0].why or "")
         if record is not None:
-            record = record.model_copy(update={"turns": slot.told()})
+            record = record.model_copy(update={"turns": slot.record()})
             if slot.lab.up is None:
                 self._close(path_key(visit.test))
         return record
@@ -129,7 +129,7 @@ class Turns:
                 slot.no_freezer = _first_line(str(error))
         return self._slots[key]
 
-    def _at(self, slot: _Slot, visit: Visit) -> Record | None:
+    def _measure_in(self, slot: _Slot, visit: Visit) -> Record | None:
         """Run a visit in a slot, and let its path rest afterwards."""
         slot.wake()
         record = slot.lab.visit(visit if slot.why is None else replace(visit, among=(), then=None))
@@ -139,7 +139,7 @@ class Turns:
 
     def _in_the_way(self, slot: _Slot) -> list[_Slot]:
         """Return the other slots that have a path up."""
-        return [each for each in self._slots.values() if each is not slot and each.lab.up]
+        return [other for other in self._slots.values() if other is not slot and other.lab.up]
 
     def _close(self, key: Hashable) -> None:
         slot = self._slots.pop(key)
@@ -206,7 +206,7 @@ class _Slot:
         self.lab.take_down()
         self.why, self._kept = why, "set-up-again"
 
-    def told(self) -> TurnsRecord:
+    def record(self) -> TurnsRecord:
         """Return the slot's part of the record."""
         rested_s, rested_cpu_s = round(self.rested_s, 3), round(self.rested_cpu_s, 6)
         self.rested_s = self.rested_cpu_s = 0.0

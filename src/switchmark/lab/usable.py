@@ -40,12 +40,12 @@ class UsableHere:
 
     def _looked(self, test: Test) -> bool:
         try:
-            at = self._probes.locate(test)
-            if at.names and not self._far:
+            location = self._probes.locate(test)
+            if location.names and not self._far:
                 return True
-            at.versions()
-            path = sketch(at, lambda steps: _reservable(at.host, steps))
-            return _reservable(at.host, construct(path))
+            location.versions()
+            path = sketch(location, lambda steps: _reservable(location.host, steps))
+            return _reservable(location.host, construct(path))
         except SwitchmarkError:
             return False  # the run refuses the test with this reason
 

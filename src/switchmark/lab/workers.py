@@ -63,7 +63,7 @@ class Workers:
     def __len__(self) -> int:
         return len(self._every)
 
-    def tell(
+    def send(
         self,
         command: str,
         members: Callable[[Worker], Message] = lambda worker: {},
@@ -90,7 +90,7 @@ class Workers:
         if any(worker.process.slow for worker in self._every):
             quiet_ms, limit_s = max(quiet_ms, _SLOW_QUIET_MS), _SLOW_DRAIN_S
         limits = {"quiet_ms": quiet_ms, "timeout_ms": round(limit_s * 1000)}
-        self.tell("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
+        self.send("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
 
     def end(self) -> None:
         """Ask all processes to end, in parallel. They must still be stopped."""
@@ -126,16 +126,16 @@ class Workers:
 
     def told_clocks(self) -> dict[str, ClockEvidence]:
         """Return the accuracy of the clocks of other kernels in the trial that ends."""
-        told = {}
+        clocks = {}
         for name, worker in self._by_clock().items():
             if name != OWN_CLOCK:
                 now, far = _moment(worker, _WELL), self._far[name]
-                told[name] = ClockEvidence(
+                clocks[name] = ClockEvidence(
                     unsure_ns=far.unsure_ns(now),
                     round_trip_ns=2 * now.unsure_ns,
                     drift_ppm=round(far.drift * 1e6, 3),
                 )
-        return told
+        return clocks
 
     def _by_clock(self) -> Mapping[str, Worker]:
         """Return one process per clock."""
@@ -143,8 +143,8 @@ class Workers:
 
 
 def _clock(worker: Worker) -> dict[str, int]:
-    told = worker.process.ask("clock")
-    return {key: told[key] for key in ("ticks", "ns", "hz")}
+    answer = worker.process.ask("clock")
+    return {key: answer[key] for key in ("ticks", "ns", "hz")}
 
 
 def _moment(worker: Worker, times: int) -> Moment:

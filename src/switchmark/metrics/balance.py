@@ -88,8 +88,8 @@ def balanced(
             left -= frames
     balance = {span.place: Balance(span.entered, span.left) for span in spans}
     past = dict(_past(trial, ways))
-    told = {"balance": balance, **({"past": past} if past else {})}
-    evidence = trial.evidence.model_copy(update=told)
+    result = {"balance": balance, **({"past": past} if past else {})}
+    evidence = trial.evidence.model_copy(update=result)
     return trial.model_copy(update={"lost_at": places, "evidence": evidence})
 
 
@@ -103,42 +103,42 @@ def _spans(
 ) -> Iterable[_Span | None]:
     switch, left_over = trial.counters.at_switch, 0 if hosts else trial.evidence.left_over
     announced = trial.evidence.announced
-    own = trial.counters.at_parts
-    parts = {port: own[port] for port in switch if port in own}
+    at_parts = trial.counters.at_parts
+    parts = {port: at_parts[port] for port in switch if port in at_parts}
     for port, end in parts.items():
         out = Place.out(PortEnd(port))
-        known = _known(trial, out, Place.into(_at_switch(port)))
-        yield _span(out, end.tx, switch[port].rx, known, lost=trial.copies)
+        accounted = _known_losses(trial, out, Place.into(_at_switch(port)))
+        yield _span(out, end.tx, switch[port].rx, accounted, lost=trial.copies)
     entered, left = _crossed(trial, ports, announced)
     if through and switch and not parts:
         ends = ((Place.into(_at_switch(port)), Place.engine(port)) for port in ports)
-        known = sum(_known(trial, *places) for places in ends)
-        yield _span(_TO_SWITCH, trial.tx_frames, entered, known, lost=trial.copies)
+        accounted = sum(_known_losses(trial, *places) for places in ends)
+        yield _span(_TO_SWITCH, trial.tx_frames, entered, accounted, lost=trial.copies)
     for host, its in (hosts or {"": ports}).items():
-        known = _known(trial, *(Place.out(_at_switch(port)) for port in its))
+        accounted = _known_losses(trial, *(Place.out(_at_switch(port)) for port in its))
         inside, crossed = Place(PlaceKind.INSIDE_SWITCH, host), _crossed(trial, its, announced)
-        yield _span(inside, *crossed, known - left_over, copies=trial.copies)
+        yield _span(inside, *crossed, accounted - left_over, copies=trial.copies)
     for cable, joined in cables.items():
         came, gone = _crossed(trial, joined, announced)
-        known = _known(trial, *(Place.into(_at_switch(port)) for port in joined))
-        yield _span(Place(PlaceKind.CABLE, cable), gone, came, known)
+        accounted = _known_losses(trial, *(Place.into(_at_switch(port)) for port in joined))
+        yield _span(Place(PlaceKind.CABLE, cable), gone, came, accounted)
     for port, end in parts.items():
         yield _span(Place.into(PortEnd(port)), switch[port].tx, end.rx, 0)
     for name, of_it in functions.items():
         place = Place.function(name)
         rings = (kind(port) for kind in (Place.ring, Place.engine) for port in of_it)
-        known = _known(trial, place, *rings)
+        accounted = _known_losses(trial, place, *rings)
         if parts.keys() >= set(of_it):
             taken = _sum(parts[port].rx for port in of_it)
             given = _sum(parts[port].tx for port in of_it)
-            yield _span(place, taken, given, known)
+            yield _span(place, taken, given, accounted)
         elif switch.keys() >= set(of_it):
             taken = _sum(switch[port].tx for port in of_it)
             given = _sum(switch[port].rx for port in of_it)
-            yield _span(place, taken, given, known)
+            yield _span(place, taken, given, accounted)
     if through and switch and not parts:
         counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, ports))
-        yield _span(_FROM_SWITCH, left, trial.rx_frames, _known(trial, *counted) + left_over)
+        yield _span(_FROM_SWITCH, left, trial.rx_frames, _known_losses(trial, *counted) + left_over)
 
 
 def _crossed(
@@ -173,8 +173,8 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, Past
             *((way.index, port, "rx") for port in way.entered),
             *((way.index, port, "tx") for port in way.left),
         ]
-        for each in passed:
-            most[each] = max(most.get(each, 0), arrived[way.flow])
+        for flow in passed:
+            most[flow] = max(most.get(flow, 0), arrived[way.flow])
     wanted: Counter[tuple[str, _Direction]] = Counter()
     for (_, port, key), frames in most.items():
         wanted[port, key] += frames
@@ -226,7 +226,7 @@ def _span(
     return _Span(place, entered, left, counted, copies, lost)
 
 
-def _known(trial: TrialResult, *places: Place) -> int:
+def _known_losses(trial: TrialResult, *places: Place) -> int:
     return sum(trial.lost_at.get(place, 0) for place in places)
 
 

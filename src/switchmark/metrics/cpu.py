@@ -59,12 +59,12 @@ def cores_in_all(trials: Sequence[TrialResult]) -> float | None:
     """Return the cores used by all parts and by the kernel on their behalf, averaged over the
     trials; None if one of these figures is unknown."""
     used = [part.cores for trial in trials for part in trial.parts]
-    known = [cores for cores in used if cores is not None]
+    known_cores = [cores for cores in used if cores is not None]
     kernel = _interrupts(trials)
     outside = 0.0 if kernel is None else kernel.outside
-    if not known or len(known) < len(used) or outside is None:
+    if not known_cores or len(known_cores) < len(used) or outside is None:
         return None
-    return sum(known) / len(trials) + outside
+    return sum(known_cores) / len(trials) + outside
 
 
 def _once(
@@ -138,11 +138,11 @@ def _interrupts(trials: Iterable[TrialResult]) -> InterruptFigures | None:
     if not counted:
         return None
     by_cpu = {
-        cpu: sum(each.cpus[cpu].irq + each.cpus[cpu].softirq for each in counted) / len(counted)
+        cpu: sum(times.cpus[cpu].irq + times.cpus[cpu].softirq for times in counted) / len(counted)
         for cpu in counted[0].cpus
-        if all(cpu in each.cpus for each in counted)
+        if all(cpu in times.cpus for times in counted)
     }
-    outside = [each.outside for each in counted if each.outside is not None]
+    outside = [times.outside for times in counted if times.outside is not None]
     return InterruptFigures(
         cores=sum(by_cpu.values()),
         by_cpu=by_cpu,
@@ -158,11 +158,11 @@ def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
         for place in trial.cost.scheduler.values() if trial.cost else ():
             places["+".join(place.roles)].append(place)
     by_role = {}
-    for role, each in places.items():
-        moves = [place.migrations for place in each if place.migrations is not None]
+    for role, role_places in places.items():
+        moves = [place.migrations for place in role_places if place.migrations is not None]
         by_role[role] = SchedulerFigures(
-            context_switches=sum(place.context_switches for place in each),
-            migrations=sum(moves) if len(moves) == len(each) else None,
+            context_switches=sum(place.context_switches for place in role_places),
+            migrations=sum(moves) if len(moves) == len(role_places) else None,
         )
     return by_role
 
@@ -244,8 +244,10 @@ def _disagreements(
             if part.by == "thread" or role == CPUS
         ]
         cpus = perf.parts[CPUS].cpus if CPUS in perf.parts else None
-        known = [loads.get(cpu) for cpu in cpus or ()]
-        scheduler[CPUS] = sum(filter(None, known)) if known and None not in known else None
+        known_loads = [loads.get(cpu) for cpu in cpus or ()]
+        scheduler[CPUS] = (
+            sum(filter(None, known_loads)) if known_loads and None not in known_loads else None
+        )
     return tuple(
         Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=who)
         for role, who, by_cycles in pairs
@@ -255,10 +257,10 @@ def _disagreements(
     )
 
 
-def _ratio(count: float | None, of: float | None) -> float | None:
-    return count / of if count is not None and of else None
+def _ratio(count: float | None, total: float | None) -> float | None:
+    return count / total if count is not None and total else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) / len(known_values) if known_values else None

@@ -160,7 +160,7 @@ class Difference:
             return False
         low, high = self.ends
         error = math.hypot(
-            *(_scaled_error(self.figure, each) for each in (self.before, self.after))
+            *(_scaled_error(self.figure, side) for side in (self.before, self.after))
         )
         return (-low if self.figure.more_is_better else high) + error < amount
 
@@ -204,26 +204,26 @@ class Family:
     results: tuple[Repeats, ...]
     margin: float | None = None
     looks: int = 1
-    _known: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
+    _pairs: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
 
     def difference(self, before: int, after: int) -> Difference:
         """Return the difference of the result at index `after` from that at index `before`."""
-        if (before, after) not in self._known:
-            self._known[before, after] = self._compared(before, after)
-        return self._known[before, after]
+        if (before, after) not in self._pairs:
+            self._pairs[before, after] = self._compared(before, after)
+        return self._pairs[before, after]
 
-    def level(self, at: int, of: int = 1) -> tuple[float, float] | None:
-        """Return the confidence interval of one result's mean, or geometric mean, as one of `of`
-        results that are tested together (Bonferroni). None if there are too few values, or a value
+    def level(self, index: int, comparisons: int = 1) -> tuple[float, float] | None:
+        """Return the confidence interval of one result's mean, or geometric mean, as one of
+        `comparisons` results that are tested together (Bonferroni). None if there are too few values, or a value
         is 0 on a logarithmic scale."""
-        side = self.results[at]
+        side = self.results[index]
         if _lacking(self.figure, side):
             return None
         values = _scaled(self.figure, side.values)
-        own, count = _variance_of(values), len(self._usable)
-        spread = (own + self._spread) / 2 if count > 1 else own
+        variance, count = _variance_of(values), len(self._usable)
+        spread = (variance + self._spread) / 2 if count > 1 else variance
         freedom = (len(values) - 1) * (2 * (count - 1) / count if count > 1 else 1)
-        width = t_quantile(LEVEL / self.looks / of, max(1.0, freedom)) * math.sqrt(
+        width = t_quantile(LEVEL / self.looks / comparisons, max(1.0, freedom)) * math.sqrt(
             spread / len(values)
         )
         return (
@@ -234,7 +234,7 @@ class Family:
     @cached_property
     def _spread(self) -> float:
         """Return the mean variance of a result's values."""
-        return fmean(_variance_of(_scaled(self.figure, each.values)) for each in self._usable)
+        return fmean(_variance_of(_scaled(self.figure, result.values)) for result in self._usable)
 
     def _compared(self, before: int, after: int) -> Difference:
         def odds(change: _Change) -> tuple[float, float]:
@@ -251,12 +251,16 @@ class Family:
         sides = self.results[before], self.results[after]
         margin = _margin(self.figure, self.margin)
         level = LEVEL / self.looks
-        told = _difference(self.figure, sides, margin, False, self._count, odds, needed, level)
-        return told if told.p is None else replace(told, p=min(1.0, self.looks * told.p))
+        difference = _difference(
+            self.figure, sides, margin, False, self._count, odds, needed, level
+        )
+        if difference.p is None:
+            return difference
+        return replace(difference, p=min(1.0, self.looks * difference.p))
 
     @cached_property
     def _usable(self) -> list[Repeats]:
-        return [each for each in self.results if not _lacking(self.figure, each)]
+        return [result for result in self.results if not _lacking(self.figure, result)]
 
     @cached_property
     def _count(self) -> int:
@@ -266,8 +270,8 @@ class Family:
     def _variance(self) -> float:
         """Return the mean variance of one round over all comparisons."""
         pairs = combinations(self._usable, 2)
-        each = [_change(self.figure, *pair, False).variance for pair in pairs]
-        return fmean(each) if each else 0.0
+        variances = [_change(self.figure, *pair, False).variance for pair in pairs]
+        return fmean(variances) if variances else 0.0
 
     def _pooled(self, change: _Change) -> _Pooled:
         count = self._count
@@ -293,25 +297,25 @@ def differences(
     they do not."""
     apart = list(two_runs or [False] * len(sides))
     first = [
-        _planned(figure, each, margin, two, 1, 1) for each, two in zip(sides, apart, strict=True)
+        _planned(figure, side, margin, two, 1, 1) for side, two in zip(sides, apart, strict=True)
     ]
-    odds = [each.p for each in first if each.p is not None]
-    of = max(1, len(odds))
+    odds = [difference.p for difference in first if difference.p is not None]
+    comparisons = max(1, len(odds))
     # The rank of a pair is the number of pairs tested with it.
     order = sorted(odds)
     adjusted = iter(stepwise(odds))
     judged = []
-    for each, two, before in zip(sides, apart, first, strict=True):
+    for side, two, before in zip(sides, apart, first, strict=True):
         if before.p is None:
             judged.append(before)
             continue
-        left = of - order.index(before.p)
-        told = _planned(figure, each, margin, two, left, of)
+        left = comparisons - order.index(before.p)
+        difference = _planned(figure, side, margin, two, left, comparisons)
         p = next(adjusted)
-        reason: Reason = told.reason
+        reason: Reason = difference.reason
         if reason in ("", "chance"):
             reason = "" if p <= LEVEL else "chance"
-        judged.append(replace(told, p=p, reason=reason))
+        judged.append(replace(difference, p=p, reason=reason))
     return judged
 
 
@@ -321,7 +325,7 @@ def _planned(
     margin: float | None,
     two_runs: bool,
     left: int,
-    of: int,
+    comparisons: int,
 ) -> Difference:
     """Return a difference as one of `left` pairs that are tested together."""
 
@@ -334,7 +338,7 @@ def _planned(
         return change, 2, 1.0
 
     return _difference(
-        figure, sides, _margin(figure, margin), two_runs, of, odds, needed, LEVEL / left
+        figure, sides, _margin(figure, margin), two_runs, comparisons, odds, needed, LEVEL / left
     )
 
 
@@ -346,7 +350,7 @@ def _difference(
     sides: tuple[Repeats, Repeats],
     margin: float,
     two_runs: bool,
-    of: int,
+    comparisons: int,
     odds: Callable[[_Change], tuple[float, float]],
     needed: Callable[[_Change], tuple[_Change, int, float]],
     level: float = LEVEL,
@@ -358,14 +362,14 @@ def _difference(
     degrees of freedom to rounds.
     """
     before, after = sides
-    told = Difference(figure, before, after, margin, of=of)
+    difference = Difference(figure, before, after, margin, of=comparisons)
     reason = _lacking(figure, before) or _lacking(figure, after)
     if reason:
-        return replace(told, reason=reason, change=_plain(figure, before, after))
+        return replace(difference, reason=reason, change=_plain(figure, before, after))
     change = _change(figure, before, after, two_runs)
     p, root = odds(change)
     width = root * math.sqrt(needed(change)[0].variance * change.share)
-    told = Difference(
+    difference = Difference(
         figure,
         before,
         after,
@@ -376,7 +380,7 @@ def _difference(
             _unscaled(figure, change.middle + width),
         ),
         p=p,
-        of=of,
+        of=comparisons,
         _rounds=lambda: _rounds(
             *needed(change), abs(change.middle), _scaled_margin(figure, margin), level
         ),
@@ -385,30 +389,34 @@ def _difference(
     if not _same_load(before, after):
         reason = "load"
     elif not reason:
-        reason = _what_else(told, figure, change, width, two_runs)
-    return replace(told, reason=reason) if reason else told
+        reason = _what_else(difference, figure, change, width, two_runs)
+    return replace(difference, reason=reason) if reason else difference
 
 
 def _what_else(
-    told: Difference, figure: Figure, change: _Change, width: float, two_runs: bool
+    difference: Difference, figure: Figure, change: _Change, width: float, two_runs: bool
 ) -> Reason:
     """Return the cause other than chance that may explain a difference."""
-    if told.worse.bound:
+    if difference.worse.bound:
         return "bound"
-    if told.better.raised:
+    if difference.better.raised:
         return "spoiled"
-    if told.worse.lowered:
+    if difference.worse.lowered:
         # Correct for background load if its size is known.
-        if not told.worse.best:
+        if not difference.worse.best:
             return "spoiled"
-        undisturbed = replace(told.worse, values=told.worse.best)
+        undisturbed = replace(difference.worse, values=difference.worse.best)
         sides = (
-            (told.before, undisturbed) if told.worse is told.after else (undisturbed, told.after)
+            (difference.before, undisturbed)
+            if difference.worse is difference.after
+            else (undisturbed, difference.after)
         )
         left = _change(figure, *sides, two_runs).middle
         if left * change.middle <= 0 or abs(left) <= width:
             return "spoiled"
-    error = math.hypot(*(_scaled_error(figure, side) for side in (told.before, told.after)))
+    error = math.hypot(
+        *(_scaled_error(figure, side) for side in (difference.before, difference.after))
+    )
     return "error" if error and abs(change.middle) - width <= error else ""
 
 
@@ -447,13 +455,13 @@ def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> 
             else 1.0
         )
         return _Change(fmean(other) - fmean(one), whole, 1 / mean, freedom, fixed=1.0)
-    known = [each for each in after.rounds if each is not None]
-    common = [each for each in before.rounds if each is not None and each in known]
+    known_rounds = [round_ for round_ in after.rounds if round_ is not None]
+    common = [round_ for round_ in before.rounds if round_ is not None and round_ in known_rounds]
     if len(common) >= max(MIN_REPEATS, 0.8 * min(len(one), len(other))):
         first = dict(zip(before.rounds, one, strict=True))
         second = dict(zip(after.rounds, other, strict=True))
-        each = [second[round_] - first[round_] for round_ in common]
-        return _Change(fmean(each), _variance_of(each), len(each), len(each) - 1)
+        changes = [second[round_] - first[round_] for round_ in common]
+        return _Change(fmean(changes), _variance_of(changes), len(changes), len(changes) - 1)
     spreads = _variance_of(one), _variance_of(other)
     shares = spreads[0] / len(one), spreads[1] / len(other)
     whole = sum(spreads)

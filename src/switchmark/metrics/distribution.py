@@ -55,11 +55,11 @@ def stdev_ns(latency: Latency) -> float | None:
 def cdf(record: Record) -> list[tuple[float, float]]:
     """Return the CDF of all latencies of a test: pairs of microseconds and the share of samples
     that are not greater. Empty if no latency was measured or a histogram is missing."""
-    told = [trial.latency for trial in record.trials if trial.latency and trial.latency.count]
-    if not told or any(latency.histogram is None for latency in told):
+    latencies = [trial.latency for trial in record.trials if trial.latency and trial.latency.count]
+    if not latencies or any(latency.histogram is None for latency in latencies):
         return []
-    highest = max(latency.max for latency in told)
-    return list(_points(tuple(latency.histogram or "" for latency in told), highest))
+    highest = max(latency.max for latency in latencies)
+    return list(_points(tuple(latency.histogram or "" for latency in latencies), highest))
 
 
 @lru_cache(maxsize=1024)

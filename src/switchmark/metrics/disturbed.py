@@ -41,16 +41,16 @@ def flooded(trial: TrialResult, feeds: Mapping[str, Collection[str]]) -> dict[st
     for port, sources in feeds.items():
         left = ends[port].tx if port in ends else None
         came = [ends[source].rx if source in ends else None for source in sources]
-        known = [frames for frames in came if frames is not None]
-        if left is not None and len(known) == len(came) and left - sum(known) > allowed:
-            astray[port] = left - sum(known)
+        counts = [frames for frames in came if frames is not None]
+        if left is not None and len(counts) == len(came) and left - sum(counts) > allowed:
+            astray[port] = left - sum(counts)
     return astray
 
 
 def slow_path(trial: TrialResult) -> dict[str, int] | None:
     """Return the frames that entered the switch and missed its fast path, if there are too many."""
     slow = trial.counters.slow_path or 0
-    entered = sum(each.rx or 0 for each in trial.counters.at_switch.values())
+    entered = sum(port.rx or 0 for port in trial.counters.at_switch.values())
     return {"slow_path": slow, "entered": entered} if slow > _SLOW * entered else None
 
 

@@ -313,7 +313,7 @@ def spoiled(
     is_host = record.verdict == "host" and "host" not in excused
     sides: set[Spoils] = {"lowers"} if is_host else set()
     for side in _SIDES:
-        count = sum(side in each for each in ways)
+        count = sum(side in way for way in ways)
         if count and count >= _MOVES * len(ways):
             sides.add(side)
     return frozenset(sides)

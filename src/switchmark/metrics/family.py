@@ -24,7 +24,7 @@ class Results:
         *,
         goes_on: bool = False,
     ) -> None:
-        self._results = [tuple(each) for each in results if each]
+        self._results = [tuple(result) for result in results if result]
         self._goes_on = goes_on or any(map(_went_on, chain(*self._results)))
         self._by_run = max(map(len, self._results), default=1) > 1
         self._excused = frozenset(excused)
@@ -70,10 +70,12 @@ class Results:
         key = (figure.name, margin)
         if key not in self._families:
             sides = [
-                repeats_of(each, figure, by_run=self._by_run, excused=self._excused)
-                for each in self._results
+                repeats_of(result, figure, by_run=self._by_run, excused=self._excused)
+                for result in self._results
             ]
-            places = {id(record): at for at, each in enumerate(self._results) for record in each}
+            places = {
+                id(record): index for index, result in enumerate(self._results) for record in result
+            }
             family = Family(figure, tuple(sides), margin, LOOKS if self._goes_on else 1)
             self._families[key] = family, places
         return self._families[key]

@@ -56,11 +56,11 @@ def cable_latency_ns(record: Record) -> CableLatency | NoCableLatency | None:
     if floor is None:
         return None
     latency = latency_of(record.trials)
-    own, cable = (
+    median, cable = (
         latency.p50 if latency else None,
         floor.p50 if isinstance(floor, CableLatency) else None,
     )
-    holds = None if own is None or cable is None else cable <= own
+    holds = None if median is None or cable is None else cable <= median
     return floor.model_copy(update={"holds": holds})
 
 
@@ -70,7 +70,7 @@ def latency_of(trials: Sequence[TrialResult]) -> LatencyFigures | None:
     figures = figures_of([trial.latency for trial in trials if trial.latency])
     if figures is None:
         return None
-    unsure = [each for trial in trials if (each := trial.evidence.unsure_ns)]
+    unsure = [bounds for trial in trials if (bounds := trial.evidence.unsure_ns)]
     if unsure:
         figures = figures.model_copy(update={"unsure_ns": max(unsure)})
     error = error_of(figures, trials, _earliest_median(trials))
@@ -81,10 +81,10 @@ def _earliest_median(trials: Sequence[TrialResult]) -> int | None:
     """Return the median latency of some trials if their frames had arrived at the earliest possible
     time, right after the poll before their detection; None if a trial has no such data."""
     sampled = [trial.latency for trial in trials if trial.latency and trial.latency.count]
-    texts = [each.earliest for each in sampled if each.earliest is not None]
+    texts = [latency.earliest for latency in sampled if latency.earliest is not None]
     if not texts or len(texts) < len(sampled):
         return None
-    return _median_of(tuple(texts), max(each.max for each in sampled))
+    return _median_of(tuple(texts), max(latency.max for latency in sampled))
 
 
 @lru_cache(maxsize=1024)
@@ -100,12 +100,12 @@ def figures_of(parts: Sequence[Latency]) -> LatencyFigures | None:
     whole = merged(parts, histogram=False)
     if whole is None:
         return None
-    told = whole.model_dump(exclude={"histogram", "earliest", "ipdv"})
+    members = whole.model_dump(exclude={"histogram", "earliest", "ipdv"})
     ipdv = None
     if whole.ipdv is not None:
         ipdv = VariationFigures(**whole.ipdv.model_dump(exclude={"histogram"}))
     pdv = None if whole.p999 is None else whole.p999 - whole.min
-    return LatencyFigures(**told, pdv=pdv, ipdv=ipdv)
+    return LatencyFigures(**members, pdv=pdv, ipdv=ipdv)
 
 
 def merged(parts: Sequence[Latency], *, histogram: bool = True) -> Latency | None:
@@ -146,9 +146,9 @@ def _summary(
     count = sum(part.count for part in parts)
     highest = max(part.max for part in parts)
     texts = [part.histogram for part in parts if part.histogram is not None]
-    known = len(texts) == len(parts)
+    is_complete = len(texts) == len(parts)
     counts: Counter[int] = Counter()
-    for text in texts if known else ():
+    for text in texts if is_complete else ():
         counts.update(counts_of(text))
     return {
         "count": count,
@@ -156,7 +156,7 @@ def _summary(
         "mean": sum(part.mean * part.count for part in parts) / count,
         "max": highest,
         **_percentiles(counts, count, highest, names),
-        "histogram": _encoded(counts) if known and histogram else None,
+        "histogram": _encoded(counts) if is_complete and histogram else None,
     }
 
 
@@ -172,14 +172,14 @@ def from_counts(
     HdrHistogram's index and count. `variations` are the histograms of IPDV, and `earliest` those of
     the latencies with the earliest possible arrival times.
     """
-    told = _told(histograms, tuple(PERCENTILES))
-    varied = _told(variations, _OF_VARIATION)
-    if told is None:
+    members = _described(histograms, tuple(PERCENTILES))
+    varied = _described(variations, _OF_VARIATION)
+    if members is None:
         return None
-    early = _told(earliest, ())
+    early = _described(earliest, ())
     return Latency(
         kind=kind,
-        **told,
+        **members,
         earliest=early and early["histogram"],
         ipdv=None if varied is None else Variation(**varied),
     )
@@ -188,11 +188,11 @@ def from_counts(
 def lags_of(reports: Mapping[str, Sequence[Message]]) -> dict[str, Lag]:
     """Return by flow how far its senders lagged behind schedule, from the traffic program's
     histograms. Flows without a schedule are left out."""
-    told = {
-        flow: _told([task["lag"] for task in tasks if "lag" in task], _OF_VARIATION)
+    lags = {
+        flow: _described([task["lag"] for task in tasks if "lag" in task], _OF_VARIATION)
         for flow, tasks in reports.items()
     }
-    return {flow: Lag(**figures) for flow, figures in told.items() if figures is not None}
+    return {flow: Lag(**figures) for flow, figures in lags.items() if figures is not None}
 
 
 def stamps_of(received: Mapping[str, Message]) -> dict[str, Stamps]:
@@ -200,15 +200,15 @@ def stamps_of(received: Mapping[str, Message]) -> dict[str, Stamps]:
     timestamps or frames are left out."""
     stamps = {}
     for flow, report in received.items():
-        told = report.get("stamps")
-        width = told and _told([told["width"]], ("p50", "p99"))
-        if told and width:
+        stamped = report.get("stamps")
+        width = stamped and _described([stamped["width"]], ("p50", "p99"))
+        if stamped and width:
             figures = {name: width[name] for name in ("p50", "p99", "max")}
-            stamps[flow] = Stamps(by=told["by"], noted=told["noted"], **figures)
+            stamps[flow] = Stamps(by=stamped["by"], noted=stamped["noted"], **figures)
     return stamps
 
 
-def _told(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:
+def _described(histograms: Sequence[Message], names: Sequence[str]) -> dict[str, Any] | None:
     sampled = [histogram for histogram in histograms if histogram["count"]]
     if not sampled:
         return None

@@ -51,7 +51,7 @@ class Metric:
 
     name: str
     unit: str
-    words: str
+    description: str
     of: Callable[[Record], float | None]
     samples: Callable[[Record], list[float]]
 
@@ -59,8 +59,8 @@ class Metric:
         """Return the 95 % confidence interval of the median over the repeats (trials or whole
         searches); None for too few repeats."""
         if is_of_search(record):
-            each = map(self.samples, searches_of(record))
-            samples = [median(of_search) for of_search in each if of_search]
+            by_search = map(self.samples, searches_of(record))
+            samples = [median(of_search) for of_search in by_search if of_search]
         else:
             samples = self.samples(record)
         return median_interval(samples) if len(samples) >= MIN_REPEATS else None
@@ -107,13 +107,15 @@ the metric's unit."""
 def figure_of(name: str, *, less: bool = False) -> Figure:
     """Return the figure by which a metric is compared: as a ratio if it is never 0, or as a
     difference with `less`. Raise UsageError for an unknown name."""
-    known = metric(name)
+    chosen = metric(name)
     if name in _COMPARED and not less:
         return FIGURES[_COMPARED[name][0]]
 
     def of_trials(record: Record) -> list[float | None]:
-        each = (known.samples(record.model_copy(update={"trials": (t,)})) for t in record.trials)
-        return [values[0] if values else None for values in each]
+        samples = (
+            chosen.samples(record.model_copy(update={"trials": (t,)})) for t in record.trials
+        )
+        return [values[0] if values else None for values in samples]
 
     has_side = name == "loss_ratio" or name.startswith("latency.")
     if less or name.startswith("profile.") or name.endswith("_load"):
@@ -143,21 +145,23 @@ def _rates() -> Iterable[Metric]:
     for suffix, (unit, scaled) in _SCALES.items():
         yield _of_rates(f"rx.{suffix}", unit, "received, the median of the trials", scaled)
         yield _of_sent(f"tx.{suffix}", unit, "sent by all senders", scaled)
-        words = "offered by all senders: sent, or to be sent and without room"
-        yield _by_trials(f"offered.{suffix}", unit, words, partial(_offered, scaled))
+        description = "offered by all senders: sent, or to be sent and without room"
+        yield _by_trials(f"offered.{suffix}", unit, description, partial(_offered, scaled))
         if not suffix.startswith("gbps"):
-            words = "standard deviation of the received rate"
-            within = f"{words}, from interval to interval of a trial"
+            description = "standard deviation of the received rate"
+            within = f"{description}, from interval to interval of a trial"
             yield _of_spread(f"rx.stdev_{suffix}", unit, within, scaled)
             yield Metric(
                 f"rx.trials_stdev_{suffix}",
                 unit,
-                f"{words}, from trial to trial",
+                f"{description}, from trial to trial",
                 partial(_between_trials, scaled),
                 _no_samples,
             )
-    words = "received of each copy, where a switch makes several"
-    yield _of_rates("rx.mpps_per_copy", "Mpps", words, lambda pps, r: pps / 1e6 / r.test.copies)
+    description = "received of each copy, where a switch makes several"
+    yield _of_rates(
+        "rx.mpps_per_copy", "Mpps", description, lambda pps, r: pps / 1e6 / r.test.copies
+    )
 
 
 def received(record: Record) -> dict[str, float] | None:
@@ -169,14 +173,18 @@ def received(record: Record) -> dict[str, float] | None:
     return {name: _SCALES[name][1](pps, record) for name in ("pps", "gbps_l1", "gbps_l2")}
 
 
-def _of_rates(name: str, unit: str, words: str, scaled: Callable[[float, Record], float]) -> Metric:
+def _of_rates(
+    name: str, unit: str, description: str, scaled: Callable[[float, Record], float]
+) -> Metric:
     def samples(record: Record) -> list[float]:
         return [scaled(pps, record) for pps in rates_pps(record)]
 
-    return Metric(name, unit, words, lambda record: _median(samples(record)), samples)
+    return Metric(name, unit, description, lambda record: _median(samples(record)), samples)
 
 
-def _of_sent(name: str, unit: str, words: str, scaled: Callable[[float, Record], float]) -> Metric:
+def _of_sent(
+    name: str, unit: str, description: str, scaled: Callable[[float, Record], float]
+) -> Metric:
     def of(record: Record) -> float | None:
         tx = sent(record)
         return None if tx is None else scaled(float(tx["pps"]), record)
@@ -184,7 +192,7 @@ def _of_sent(name: str, unit: str, words: str, scaled: Callable[[float, Record],
     def samples(record: Record) -> list[float]:
         return [scaled(t.tx_frames * 1e9 / t.elapsed_ns, record) for t in record.trials]
 
-    return _as_its_samples(Metric(name, unit, words, of, samples))
+    return _as_its_samples(Metric(name, unit, description, of, samples))
 
 
 def _offered(scaled: Callable[[float, Record], float], record: Record) -> float:
@@ -193,13 +201,13 @@ def _offered(scaled: Callable[[float, Record], float], record: Record) -> float:
 
 
 def _of_spread(
-    name: str, unit: str, words: str, scaled: Callable[[float, Record], float]
+    name: str, unit: str, description: str, scaled: Callable[[float, Record], float]
 ) -> Metric:
     def samples(record: Record) -> list[float]:
         spreads = (_spread_pps(trial) for trial in record.trials)
         return [scaled(spread, record) for spread in spreads if spread is not None]
 
-    return Metric(name, unit, words, lambda record: _median(samples(record)), samples)
+    return Metric(name, unit, description, lambda record: _median(samples(record)), samples)
 
 
 def _spread_pps(trial: TrialResult) -> float | None:
@@ -225,34 +233,36 @@ def _latencies() -> Iterable[Metric]:
 
 
 def _percentile(name: str, percent: str) -> Metric:
-    words = f"latency that {percent} % of the frames do not exceed"
-    return _of_latency(name, words, lambda latency: percentile_ns(latency, Fraction(percent)))
+    description = f"latency that {percent} % of the frames do not exceed"
+    return _of_latency(name, description, lambda latency: percentile_ns(latency, Fraction(percent)))
 
 
-def _of_latency(name: str, words: str, read: Callable[[Latency], float | None]) -> Metric:
+def _of_latency(name: str, description: str, read: Callable[[Latency], float | None]) -> Metric:
     def of(record: Record) -> float | None:
         whole = merged([trial.latency for trial in record.trials if trial.latency])
         ns = None if whole is None else read(whole)
         return None if ns is None else ns / 1e3
 
     def samples(record: Record) -> list[float]:
-        told = (read(t.latency) for t in record.trials if t.latency and t.latency.count)
-        return [ns / 1e3 for ns in told if ns is not None]
+        values = (read(t.latency) for t in record.trials if t.latency and t.latency.count)
+        return [ns / 1e3 for ns in values if ns is not None]
 
-    return _as_its_samples(Metric(name, "us", words, of, samples))
+    return _as_its_samples(Metric(name, "us", description, of, samples))
 
 
 # --- other metrics ---------------------------------------------------------------------------
 
 
-def _by_trials(name: str, unit: str, words: str, of: Callable[[Record], float | None]) -> Metric:
+def _by_trials(
+    name: str, unit: str, description: str, of: Callable[[Record], float | None]
+) -> Metric:
     """Return a metric that has the same definition for one trial as for all of them."""
 
     def samples(record: Record) -> list[float]:
-        each = (of(record.model_copy(update={"trials": (t,)})) for t in record.trials)
-        return [value for value in each if value is not None]
+        samples = (of(record.model_copy(update={"trials": (t,)})) for t in record.trials)
+        return [value for value in samples if value is not None]
 
-    whole = Metric(name, unit, words, lambda r: of(r) if r.trials else None, samples)
+    whole = Metric(name, unit, description, lambda r: of(r) if r.trials else None, samples)
     return _as_its_samples(whole)
 
 
@@ -272,11 +282,11 @@ def _as_its_samples(whole: Metric) -> Metric:
 
 
 def _cores() -> Iterable[Metric]:
-    words = "cores that all parts used, and the kernel beside them"
-    yield _by_trials("cpu.total", "cores", words, lambda record: cores_in_all(record.trials))
+    description = "cores that all parts used, and the kernel beside them"
+    yield _by_trials("cpu.total", "cores", description, lambda record: cores_in_all(record.trials))
     for role in _ROLES:
-        words = f"cores that the parts in the role of {role} used"
-        yield _by_trials(f"cpu.{role}", "cores", words, partial(_cores_of, role))
+        description = f"cores that the parts in the role of {role} used"
+        yield _by_trials(f"cpu.{role}", "cores", description, partial(_cores_of, role))
 
 
 def _cores_of(role: str, record: Record) -> float | None:
@@ -284,7 +294,7 @@ def _cores_of(role: str, record: Record) -> float | None:
 
 
 def _costs() -> Iterable[Metric]:
-    for counter, unit, words in (
+    for counter, unit, description in (
         ("cycles", "cycles/frame", "cycles"),
         ("instructions", "instructions/frame", "instructions"),
         ("cache_misses", "misses/frame", "misses of the last cache"),
@@ -292,15 +302,15 @@ def _costs() -> Iterable[Metric]:
         yield _by_trials(
             f"cost.{counter}_per_frame",
             unit,
-            f"{words} of all parts for each frame received",
+            f"{description} of all parts for each frame received",
             partial(_per_frame, counter),
         )
 
-    for name, words in (
+    for name, description in (
         ("scheduler_load", "share of the time that the test's CPUs worked, by the scheduler"),
         ("cycles_load", "share of the time that the test's CPUs worked, by reference cycles"),
     ):
-        yield _by_trials(f"cost.{name}", "", words, partial(_cost_of, name))
+        yield _by_trials(f"cost.{name}", "", description, partial(_cost_of, name))
 
 
 def _cost_of(name: str, record: Record) -> float | None:
@@ -337,9 +347,9 @@ def _profiled() -> Iterable[Metric]:
         "system_calls": "the ways into and out of the kernel",
         "network": "the rest of the network's functions",
     }.items():
-        of = partial(_share_of, group)
-        words = f"share of the time that the test's CPUs worked in: {what}"
-        yield _by_trials(f"profile.{group}", "", words, of)
+        value = partial(_share_of, group)
+        description = f"share of the time that the test's CPUs worked in: {what}"
+        yield _by_trials(f"profile.{group}", "", description, value)
 
 
 def _shares(record: Record) -> Shares | None:
@@ -361,8 +371,8 @@ def _of_symbol(name: str, symbol: str) -> Metric:
         whole = _shares(record)
         return whole.symbols.get(symbol, 0.0) if whole and whole.samples else None
 
-    words = f"share of the time that the test's CPUs worked in: {symbol} (0 is below 0.1 %)"
-    return _by_trials(name, "", words, of)
+    description = f"share of the time that the test's CPUs worked in: {symbol} (0 is below 0.1 %)"
+    return _by_trials(name, "", description, of)
 
 
 def _losses(record: Record) -> float | None:
@@ -379,8 +389,8 @@ def _no_samples(record: Record) -> list[float]:
 
 
 METRICS: dict[str, Metric] = {
-    each.name: each
-    for each in (
+    defined.name: defined
+    for defined in (
         *_rates(),
         _by_trials("loss_ratio", "", "share of lost frames in those sent", _losses),
         *_latencies(),

@@ -29,45 +29,45 @@ def weighs(trial: TrialResult) -> dict[str, Any] | None:
 def merged(profiles: Iterable[Profile | None]) -> Profile | None:
     """Return the profiles of several trials merged into one, with its parts by role; None without a
     profile. The weight of a profile is its number of busy samples."""
-    known = [each for each in profiles if each is not None]
-    told = [each for each in known if each.missing is None and each.whole]
-    if not told:
-        return known[0] if known else None
+    known_profiles = [profile for profile in profiles if profile is not None]
+    usable = [profile for profile in known_profiles if profile.missing is None and profile.whole]
+    if not usable:
+        return known_profiles[0] if known_profiles else None
     of_cpu: dict[str, list[Shares]] = defaultdict(list)
     of_role: dict[str, list[Shares]] = defaultdict(list)
-    for each in told:
-        for cpu, of in each.cpus.items():
-            of_cpu[cpu].append(of)
-        for place, of in each.parts.items():
-            of_role["+".join(of.roles) or place].append(of)
-    takes = [each.sample_ns for each in told if each.sample_ns is not None]
-    busy = [each.busy for each in told if each.busy is not None]
+    for profile in usable:
+        for cpu, shares in profile.cpus.items():
+            of_cpu[cpu].append(shares)
+        for place, shares in profile.parts.items():
+            of_role["+".join(shares.roles) or place].append(shares)
+    takes = [profile.sample_ns for profile in usable if profile.sample_ns is not None]
+    busy = [profile.busy for profile in usable if profile.busy is not None]
     return Profile(
-        event=told[0].event,
-        hz=told[0].hz,
-        lost=sum(each.lost for each in told),
+        event=usable[0].event,
+        hz=usable[0].hz,
+        lost=sum(profile.lost for profile in usable),
         sample_ns=sum(takes) / len(takes) if takes else None,
         busy=sum(busy) / len(busy) if busy else None,
-        whole=_added([each.whole for each in told if each.whole]),
-        cpus={cpu: _added(each) for cpu, each in of_cpu.items()},
-        parts={role: _added(each) for role, each in of_role.items()},
+        whole=_added([profile.whole for profile in usable if profile.whole]),
+        cpus={cpu: _added(many) for cpu, many in of_cpu.items()},
+        parts={role: _added(many) for role, many in of_role.items()},
     )
 
 
-def _added(each: Sequence[Shares]) -> Shares:
-    roles, samples = each[0].roles, sum(of.samples for of in each)
+def _added(parts: Sequence[Shares]) -> Shares:
+    roles, samples = parts[0].roles, sum(shares.samples for shares in parts)
     return Shares(
         **({"roles": roles} if roles else {}),
         samples=samples,
-        groups=_weighed((of.groups, of.samples / (samples or 1)) for of in each),
-        symbols=_weighed((of.symbols, of.samples / (samples or 1)) for of in each),
+        groups=_weighed((shares.groups, shares.samples / (samples or 1)) for shares in parts),
+        symbols=_weighed((shares.symbols, shares.samples / (samples or 1)) for shares in parts),
     )
 
 
-def _weighed(each: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
+def _weighed(weighted: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float]:
     """Return the weighted sums of shares by name, in descending order."""
     sums: dict[str, float] = defaultdict(float)
-    for of, weight in each:
-        for name, share in of.items():
+    for shares, weight in weighted:
+        for name, share in shares.items():
             sums[name] += share * weight
     return dict(sorted(sums.items(), key=lambda item: -item[1]))

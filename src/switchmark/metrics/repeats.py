@@ -54,8 +54,8 @@ class Figure:
 
 
 def _latencies(record: Record, percentile: str) -> list[float | None]:
-    told = (getattr(trial.latency, percentile, None) for trial in record.trials)
-    return [None if each is None else float(each) for each in told]
+    values = (getattr(trial.latency, percentile, None) for trial in record.trials)
+    return [None if value is None else float(value) for value in values]
 
 
 def _losses(record: Record) -> list[float]:
@@ -95,7 +95,7 @@ def main_figure(record: Record) -> Figure:
 def figure_of_goal(record: Record, goal: str) -> Figure:
     """Return the figure by which tests are compared for a goal of their searches: the main figure
     for the first goal that was met, else the value of the goal."""
-    met = (each.goal for each in record.search.goals if _is_met(each)) if record.search else ()
+    met = (goal.goal for goal in record.search.goals if _is_met(goal)) if record.search else ()
     if goal == next(iter(met), goal):
         return main_figure(record)
     return Figure(goal, "pps", partial(_of_goal, goal=goal))
@@ -155,24 +155,24 @@ def repeats_of(
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
-    each, best, rounds = [], [], []
+    values, best, rounds = [], [], []
     searched = not by_run and len(measured) == 1 and is_of_search(measured[0])
     for record in searches_of(measured[0]) if searched else measured:
-        known = [
+        known_values = [
             (value, left, trial.round)
             for value, left, trial in zip(
                 figure.of_trials(record), _shares_left(record), record.trials, strict=True
             )
             if value is not None
         ]
-        each.append([value for value, _, _ in known])
+        values.append([value for value, _, _ in known_values])
         given_back = of_rate and record.verdict != "offered-load"
-        best.append([value / left if given_back else value for value, left, _ in known])
-        rounds.append([round_ for _, _, round_ in known])
+        best.append([value / left if given_back else value for value, left, _ in known_values])
+        rounds.append([round_ for _, _, round_ in known_values])
     if by_run or searched or len(measured) != 1:
-        each, best = ([[median(one) for one in many if one]] for many in (each, best))
+        values, best = ([[median(one) for one in many if one]] for many in (values, best))
         # All trials of one search belong to its round.
-        rounds = [[many[0] for many in rounds if many] if searched else [None] * len(each[0])]
+        rounds = [[many[0] for many in rounds if many] if searched else [None] * len(values[0])]
     latency = True if figure.name.startswith("latency") else None
     spoilt = frozenset().union(
         *(spoiled(record, latency=latency, excused=excused) for record in measured)
@@ -180,7 +180,7 @@ def repeats_of(
     if spoilt and figure.either_way:
         spoilt |= {"lowers", "raises"}
     return Repeats(
-        tuple(each[0]),
+        tuple(values[0]),
         tuple(rounds[0]),
         tuple(best[0]) if of_rate and _is_all_taken(measured, excused) else (),
         len(measured),
@@ -217,8 +217,8 @@ def _is_all_taken(records: Sequence[Record], excused: Collection[str]) -> bool:
 def _offered(records: Sequence[Record]) -> float | None:
     """Return the offered load that these records have in common."""
     loads = [_load(record) for record in records]
-    known = [load for load in loads if load is not None]
-    return median(known) if known else None
+    known_loads = [load for load in loads if load is not None]
+    return median(known_loads) if known_loads else None
 
 
 def _load(record: Record) -> float | None:

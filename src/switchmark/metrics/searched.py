@@ -51,17 +51,17 @@ def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:
         return ()
     of_latency = record.search.name == "latency-at-load"
     return tuple(
-        _latency_value(each) if of_latency else _value(each)
+        _latency_value(found) if of_latency else _value(found)
         for repeat in record.search.repeats
-        for each in repeat.goals
-        if each.goal == goal
+        for found in repeat.goals
+        if found.goal == goal
     )
 
 
 def search_values(record: Record, goal: str) -> tuple[float, ...]:
     """Return the same values as `values_of_goal`, without the repeats in which nothing met the
     goal."""
-    return tuple(each.value for each in values_of_goal(record, goal) if each.value is not None)
+    return tuple(found.value for found in values_of_goal(record, goal) if found.value is not None)
 
 
 def searches_of(record: Record) -> tuple[Record, ...]:
@@ -74,16 +74,16 @@ def searches_of(record: Record) -> tuple[Record, ...]:
         trials.setdefault(trial.spec.repeat, []).append(trial)
     if len(search.repeats) == 1:
         return (record,)
-    each = []
-    for number, own in sorted(trials.items()):
+    searches = []
+    for number, repeat_trials in sorted(trials.items()):
         one = search.repeats[number - 1]
         goal = next((goal for goal in one.goals if goal.low_pps is not None), one.goals[0])
         loads = search.name == "latency-at-load"
-        each.append(
+        searches.append(
             record.model_copy(
                 update={
-                    "trials": tuple(own),
-                    "verdict": verdict(own) if loads else goal.verdict or "unknown",
+                    "trials": tuple(repeat_trials),
+                    "verdict": verdict(repeat_trials) if loads else goal.verdict or "unknown",
                     "search": search.model_copy(
                         update={
                             "trials": one.trials,
@@ -95,7 +95,7 @@ def searches_of(record: Record) -> tuple[Record, ...]:
                 }
             )
         )
-    return tuple(each)
+    return tuple(searches)
 
 
 def precision_of(goal: Goal) -> float | None:
@@ -112,9 +112,11 @@ def precision_of(goal: Goal) -> float | None:
 def values_interval(values: Sequence[SearchValue]) -> tuple[float, float | None] | None:
     """Return the 95 % confidence interval of the median of several searches; None if there are too
     few. The upper end is None if values that are only lower bounds could move it up."""
-    known = [each for each in values if each.value is not None]
-    least = median_interval([each.value or 0.0 for each in known])
-    most = median_interval([_HIGHEST if each.at_least else each.value or 0.0 for each in known])
+    known_values = [found for found in values if found.value is not None]
+    least = median_interval([found.value or 0.0 for found in known_values])
+    most = median_interval(
+        [_HIGHEST if found.at_least else found.value or 0.0 for found in known_values]
+    )
     if least is None or most is None:
         return None
     return least[0], most[1] if math.isfinite(most[1]) else None
@@ -152,11 +154,11 @@ def goals_of(
     """Return the goals of a repeated search: the median of each figure, the latency of all final
     trials of the goal (`finals`), and the verdict of the median repeat."""
     names = dict.fromkeys(goal.goal for result in results for goal in result.goals)
-    each = {
+    values = {
         name: [goal for result in results for goal in result.goals if goal.goal == name]
         for name in names
     }
-    return tuple(_median_goal(goals, finals.get(name, ())) for name, goals in each.items())
+    return tuple(_median_goal(goals, finals.get(name, ())) for name, goals in values.items())
 
 
 def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
@@ -205,12 +207,12 @@ def _middle(goals: Sequence[Goal]) -> Goal:
     size = _size_of(goals)
     ordered = sorted(goals, key=size)
     bounds = [goal for goal in ordered if is_bound(goal)]
-    told = median(map(size, goals))
+    middle = median(map(size, goals))
     at_most = median(_HIGHEST if is_bound(goal) else size(goal) for goal in goals)
-    if bounds and at_most > told:
+    if bounds and at_most > middle:
         return bounds[0]
-    known = [goal for goal in ordered if not is_bound(goal)] or ordered
-    return min(known, key=lambda goal: abs(size(goal) - told) if math.isfinite(told) else 0)
+    exact = [goal for goal in ordered if not is_bound(goal)] or ordered
+    return min(exact, key=lambda goal: abs(size(goal) - middle) if math.isfinite(middle) else 0)
 
 
 def _size_of(goals: Sequence[Goal]) -> Callable[[Goal], float]:

@@ -68,7 +68,7 @@ def _rank(count: int) -> float:
     covers = [1 - 2 * _below(count, beyond) for beyond in range(count // 2 + 1)]
     # The interval from this rank covers more than the level, the next narrower interval covers
     # less. The ends are interpolated.
-    rank = max(at for at in range(1, len(covers)) if covers[at] >= _LEVEL)
+    rank = max(index for index in range(1, len(covers)) if covers[index] >= _LEVEL)
     more, less = covers[rank], covers[rank + 1] if rank + 1 < len(covers) else 0.0
     part = (more - _LEVEL) / (more - less)
     return rank + (count - rank) * part / (rank + (count - 2 * rank) * part)
@@ -82,7 +82,7 @@ def _correlation(values: Sequence[float]) -> float:
     if not math.isfinite(middle):
         return 0.0
     away = [value - middle for value in values]
-    spread = sum(each * each for each in away)
+    spread = sum(distance * distance for distance in away)
     if not spread:
         return 0.0
     together = sum(one * other for one, other in pairwise(away))
@@ -91,16 +91,16 @@ def _correlation(values: Sequence[float]) -> float:
 
 def _below(count: int, rank: int) -> float:
     """Return the probability that fewer than `rank` of `count` values are below the median."""
-    return sum(math.comb(count, each) for each in range(rank)) / float(2**count)
+    return sum(math.comb(count, successes) for successes in range(rank)) / float(2**count)
 
 
 def stepwise(odds: Sequence[float]) -> list[float]:
     """Return the p-values adjusted for several simultaneous tests, such that by chance alone one of
     them falls below 0.05 in at most 5 % of cases (Holm 1979)."""
     adjusted, least = [1.0] * len(odds), 0.0
-    for rank, at in enumerate(sorted(range(len(odds)), key=odds.__getitem__)):
-        least = max(least, min(1.0, odds[at] * (len(odds) - rank)))
-        adjusted[at] = least
+    for rank, index in enumerate(sorted(range(len(odds)), key=odds.__getitem__)):
+        least = max(least, min(1.0, odds[index] * (len(odds) - rank)))
+        adjusted[index] = least
     return adjusted
 
 
@@ -117,8 +117,8 @@ def mser_start(values: Sequence[float]) -> int:
     count = len(values) // _BATCH
     if count < _MIN_BATCHES:
         return 0
-    batches = [sum(values[_BATCH * at : _BATCH * (at + 1)]) for at in range(count)]
-    total, squares = sum(batches), sum(each * each for each in batches)
+    batches = [sum(values[_BATCH * index : _BATCH * (index + 1)]) for index in range(count)]
+    total, squares = sum(batches), sum(value * value for value in batches)
     best, best_error, best_left = 0, count * squares - total * total, count
     for start, left_out in enumerate(batches[: count // 2], 1):
         left = count - start
@@ -208,10 +208,10 @@ def _splits(series: NDArray[np.float64]) -> bool:
     below = np.arange(1, count)
     low = sums[:-1] / below
     high = (sums[-1] - sums[:-1]) / (count - below)
-    at = int(np.argmax(below * (count - below) * (high - low) ** 2))
-    size = at + 1
+    index = int(np.argmax(below * (count - below) * (high - low) ** 2))
+    size = index + 1
     if min(size, count - size) < max(_SMALLEST_BAND * count, 2):
         return False
-    gap = float(high[at] - low[at])
+    gap = float(high[index] - low[index])
     width = max(float(values[:size].std()), float(values[size:].std()))
     return gap > _BANDS and gap > _SEPARATION * width

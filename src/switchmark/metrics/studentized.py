@@ -81,10 +81,10 @@ def _scales(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     # The grid is logarithmic: with few degrees of freedom, small ratios dominate.
     logs = np.linspace(-15.0, 2.5, 2501)
-    at = np.exp(logs)
-    density = freedom * logs - freedom * at * at / 2
+    scales = np.exp(logs)
+    density = freedom * logs - freedom * scales * scales / 2
     weights = np.exp(density - density.max())
-    return at, weights / weights.sum()
+    return scales, weights / weights.sum()
 
 
 @lru_cache(maxsize=256)
@@ -93,12 +93,12 @@ def _ranges(means: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     width."""
     import numpy as np
 
-    at, step = np.linspace(-9.0, 9.0, 1201, retstep=True)
-    density = np.exp(-at * at / 2) / math.sqrt(2 * math.pi)
-    normal = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in at.tolist()])
+    points, step = np.linspace(-9.0, 9.0, 1201, retstep=True)
+    density = np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
+    normal = np.array([0.5 * math.erfc(-point / math.sqrt(2)) for point in points.tolist()])
     widths = np.concatenate((np.linspace(0.0, 14.0, 1401), [_WIDEST]))
     below = np.empty(len(widths))
     for place, width in enumerate(widths.tolist()):
-        between = normal - np.interp(at - width, at, normal)
+        between = normal - np.interp(points - width, points, normal)
         below[place] = means * float(density @ between ** (means - 1)) * step
     return widths, np.minimum(below, 1.0)

@@ -104,17 +104,21 @@ def is_uncertain(test: Test, trials: Sequence[TrialResult]) -> bool:
     repeats = _by_search(trials) if searched else [(trial,) for trial in trials]
     if test.until_certain is None or len(repeats) < MIN_REPEATS:
         return False
-    each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
-    known = [median(one) for one in each if one]
-    return len(known) < MIN_REPEATS or relative_half_width(known) > test.until_certain
+    repeat_figures = (
+        figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats
+    )
+    values = [median(one) for one in repeat_figures if one]
+    return len(values) < MIN_REPEATS or relative_half_width(values) > test.until_certain
 
 
 def is_drifting(test: Test, trials: Sequence[TrialResult]) -> bool:
     """Return whether the figures of a test rise or fall from the first repeat to the last."""
     repeats = _by_search(trials)
     repeats = repeats if len(repeats) > 1 else [(trial,) for trial in trials]
-    each = (figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats)
-    return statistics.is_drifting([median(one) for one in each if one])
+    repeat_figures = (
+        figures(one, latency=of_latency(test), steady=of_steady_part(test)) for one in repeats
+    )
+    return statistics.is_drifting([median(one) for one in repeat_figures if one])
 
 
 def of_latency(test: Test) -> bool:
@@ -155,8 +159,8 @@ def confidence(record: Record) -> tuple[float, float] | None:
 
 def repeated_latencies_ns(record: Record) -> list[float]:
     """Return the median latency of each repeat (a trial or a whole search) that has one."""
-    each = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
-    return [median(one) for one in each if one]
+    repeat_figures = (figures(trials, latency=True, steady=False) for trials in _repeats(record))
+    return [median(one) for one in repeat_figures if one]
 
 
 def repeated_rates_pps(record: Record) -> list[float]:
@@ -191,14 +195,14 @@ def per_flow(record: Record) -> list[Printed]:
         for counts in trial.per_flow:
             flows.setdefault(counts.flow, []).append(counts)
     summed = []
-    for flow, each in flows.items():
-        told: Printed = {"flow": flow}
+    for flow, of_flow in flows.items():
+        printed: Printed = {"flow": flow}
         for name in _COUNTS:
-            told[name] = sum(getattr(counts, name) for counts in each)
-        latency = merged([counts.latency for counts in each if counts.latency])
+            printed[name] = sum(getattr(counts, name) for counts in of_flow)
+        latency = merged([counts.latency for counts in of_flow if counts.latency])
         if latency is not None:
-            told["latency_ns"] = latency.model_dump(exclude={"histogram", "ipdv"})
-        summed.append(told)
+            printed["latency_ns"] = latency.model_dump(exclude={"histogram", "ipdv"})
+        summed.append(printed)
     return summed
 
 

@@ -28,10 +28,10 @@ def error_of(
     `earliest` is the lower bound of the median from the times of polls. For records without these
     times, the widest timestamp uncertainty is the bound.
     """
-    stamps = [each for trial in trials for each in trial.evidence.stamps.values()]
+    stamps = [stamps_ for trial in trials for stamps_ in trial.evidence.stamps.values()]
     if not stamps or figures.p50 is None:
         return None
-    apart = [each for trial in trials if (each := trial.evidence.skew_ns) is not None]
+    apart = [skews for trial in trials if (skews := trial.evidence.skew_ns) is not None]
     high = max(map(_width_ns, stamps)) if earliest is None else figures.p50 - earliest
     parts = {
         "stamps_ns": max(0, min(high, figures.p50)),
@@ -48,15 +48,15 @@ def apart_ns(noise: NoiseCertificate | None, test: Test) -> int | None:
     0."""
     alone = test.dimension == "latency" and test.function_cores == 1
     jitter = noise.jitter if noise and not alone else None
-    told = [
-        (each.skew_ns, each.skew_within_ns)
-        for each in (jitter or {}).values()
-        if each.skew_ns is not None and each.skew_within_ns is not None
+    skews = [
+        (cpu.skew_ns, cpu.skew_within_ns)
+        for cpu in (jitter or {}).values()
+        if cpu.skew_ns is not None and cpu.skew_within_ns is not None
     ]
-    if not told:
+    if not skews:
         return None
-    ahead = [0, *(skew for skew, _ in told)]
-    unsure = sorted((within for _, within in told), reverse=True)[:2]
+    ahead = [0, *(skew for skew, _ in skews)]
+    unsure = sorted((within for _, within in skews), reverse=True)[:2]
     return max(ahead) - min(ahead) + sum(unsure)
 
 

@@ -119,7 +119,7 @@ def _evidence(trial: TrialResult, calibration: Calibration | None) -> VerdictEvi
     return VerdictEvidence(
         unsent_share=trial.tx_unsent / offered if offered else 0.0,
         lost_share=loss_ratio([trial]),
-        lost_by=_blame(trial),
+        lost_by=_frames_by_blamed(trial),
         sender_blocked=_share(trial, "sender", "blocked"),
         sender_ns=own_ns(trial, "sender"),
         receiver_ns=own_ns(trial, "receiver"),
@@ -139,8 +139,8 @@ def _beside_ends(calibration: Calibration | None) -> dict[str, tuple[float, floa
     """Return the rates of additional baselines, which only some tests have."""
     if calibration is None:
         return {}
-    known = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
-    return {name: rate.rate_pps for name, rate in known.items() if rate is not None}
+    calibrated = {"functions_pps": calibration.functions, "apart_pps": calibration.apart}
+    return {name: rate.rate_pps for name, rate in calibrated.items() if rate is not None}
 
 
 def _share(trial: TrialResult, role: str, name: str) -> float | None:
@@ -152,29 +152,29 @@ def _share(trial: TrialResult, role: str, name: str) -> float | None:
 
 def _idle(trial: TrialResult) -> float | None:
     """Return the largest idle share of a receiver in the trial."""
-    known = [part.idle for part in trial.parts if "receiver" in part.roles]
-    return max((idle for idle in known if idle is not None), default=None)
+    idle_shares = [part.idle for part in trial.parts if "receiver" in part.roles]
+    return max((idle for idle in idle_shares if idle is not None), default=None)
 
 
-def _blame(trial: TrialResult) -> dict[Blamed, int]:
+def _frames_by_blamed(trial: TrialResult) -> dict[Blamed, int]:
     """Return the lost frames by the part at fault. A full queue at a port is the fault of the part
     that reads it, the receiver or a function."""
     functions = {part.part for part in trial.parts if {"forwarder", "function"} & {*part.roles}}
-    blame: dict[Blamed, int] = {}
+    frames_by: dict[Blamed, int] = {}
     for place, frames in trial.lost_at.items():
-        whose: Blamed
+        blamed: Blamed
         if place.kind is PlaceKind.FUNCTION:
-            whose = "function"
+            blamed = "function"
         elif place.of_uplink:  # between the two instances of the switch
-            whose = "switch"
+            blamed = "switch"
         elif place.kind in _NOT_TAKEN_OUT or (place.kind, place.at_switch) in _BEHIND_SWITCH:
-            whose = "function" if place.part in functions else "receiver"
+            blamed = "function" if place.part in functions else "receiver"
         elif place.kind in _BY_SWITCH:
-            whose = "switch"
+            blamed = "switch"
         else:
             continue
-        blame[whose] = blame.get(whose, 0) + frames
-    return blame
+        frames_by[blamed] = frames_by.get(blamed, 0) + frames
+    return frames_by
 
 
 def _saturates(trial: TrialResult) -> bool:
@@ -237,13 +237,13 @@ def _by_place(trial: TrialResult, evidence: VerdictEvidence) -> tuple[Verdict | 
     if (evidence.stolen or 0.0) > _STOLEN:
         return "host", f"the hypervisor kept more than {_STOLEN:.0%} of the CPU time"
     if evidence.lost_share > (_MATTERS if saturated else _KEPT_UP):
-        for whose, frames in evidence.lost_by.items():
+        for blamed, frames in evidence.lost_by.items():
             if 2 * frames < trial.lost:
                 continue
             idle = (evidence.receiver_empty_polls or 0.0) > _IDLE_POLLS
-            if whose == "receiver" and idle and "cores-shared" in trial.doubts:
+            if blamed == "receiver" and idle and "cores-shared" in trial.doubts:
                 return "host", "the receiver had time, but on a shared core not its turn"
-            return whose, "most of the lost frames were lost there"
+            return blamed, "most of the lost frames were lost there"
     return None, ""
 
 

@@ -124,7 +124,7 @@ class Axis:
         return f"--{self.key}"
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """Return the name in text, such as `frame size`."""
         return self.name.replace("_", " ")
 
@@ -188,7 +188,7 @@ def axes_of(model: type[BaseModel]) -> Mapping[str, Axis]:
     Raises TypeError for a field without exactly one record."""
     axes = {}
     for name, field in model.model_fields.items():
-        records = [each for each in field.metadata if isinstance(each, Axis)]
+        records = [record for record in field.metadata if isinstance(record, Axis)]
         if len(records) != 1:
             raise TypeError(
                 f"the field {model.__name__}.{name} has {len(records)} records of an axis, not one"

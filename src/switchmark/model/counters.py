@@ -87,10 +87,10 @@ class PathCounters:
     def inside(self) -> int:
         """Return the number of frames that entered the switch and were neither sent nor dropped; 0
         if it does not count at every port."""
-        counts = [(each.rx, each.tx) for each in self.at_switch.values()]
-        dropped = sum(each.tx_dropped or 0 for each in self.at_switch.values())
-        known = [rx - tx for rx, tx in counts if rx is not None and tx is not None]
-        return sum(known) - dropped if len(known) == len(counts) else 0
+        counts = [(port.rx, port.tx) for port in self.at_switch.values()]
+        dropped = sum(port.tx_dropped or 0 for port in self.at_switch.values())
+        differences = [rx - tx for rx, tx in counts if rx is not None and tx is not None]
+        return sum(differences) - dropped if len(differences) == len(counts) else 0
 
     def since(self, before: PathCounters) -> PathCounters:
         """Return the counts since `before`.
@@ -124,9 +124,11 @@ class PathCounters:
 
     def as_dict(self) -> dict[str, dict[str, int | None]]:
         """Return the counters in the form of a record: by place, with the cycles under `switch`."""
-        by_place = {str(end): asdict(each) for end, each in self.links.items()}
+        by_place = {str(end): asdict(counters) for end, counters in self.links.items()}
         for part, ports in self.functions.items():
-            by_place |= {f"{_FUNCTION} {part} {port}": asdict(each) for port, each in ports.items()}
+            by_place |= {
+                f"{_FUNCTION} {part} {port}": asdict(counters) for port, counters in ports.items()
+            }
         whole: dict[str, int | None] = {}
         if self.busy_cycles is not None:
             whole = {"busy_cycles": self.busy_cycles, "idle_cycles": self.idle_cycles}
@@ -175,7 +177,7 @@ def _difference(
 def _counters(value: object) -> PathCounters:
     if isinstance(value, PathCounters):
         return value
-    if isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()):
+    if isinstance(value, Mapping) and all(isinstance(item, Mapping) for item in value.values()):
         return PathCounters.parse(value)
     raise ValueError("no counters by place")
 

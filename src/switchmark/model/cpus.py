@@ -67,8 +67,8 @@ def cpu_mask(cpus: Collection[int]) -> str:
     every eight digits."""
     digits = f"{sum(1 << cpu for cpu in set(cpus)):x}"
     padded = digits.rjust(-(-len(digits) // 8) * 8, "0")
-    words = [padded[start : start + 8] for start in range(0, len(padded), 8)]
-    return ",".join(words)
+    groups = [padded[start : start + 8] for start in range(0, len(padded), 8)]
+    return ",".join(groups)
 
 
 def all_but(cpus: Collection[int]) -> str:

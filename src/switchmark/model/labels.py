@@ -20,7 +20,7 @@ def telling(tests: Sequence[Test]) -> tuple[str, ...]:
     Axes of the method are omitted if the other axes suffice."""
     axes = list(varying(tests))
     left_out = ranked(AXES, lambda axis: axis.left_out)
-    for axis in [each for each in left_out if each in axes]:
+    for axis in [name for name in left_out if name in axes]:
         fewer = [other for other in axes if other != axis]
         if len({tuple(getattr(test, name) for name in fewer) for test in tests}) == len(tests):
             axes = fewer
@@ -43,14 +43,14 @@ def following(tests: Sequence[Test], axis: str) -> tuple[str, ...]:
 
 def label(test: Test, axes: Sequence[str]) -> str:
     """Return a short name of a test: its switch, and its values of `axes`."""
-    words = [test.switch]
+    parts = [test.switch]
     for axis in axes:
         value = getattr(test, axis)
         if axis == "frame_size":
-            words.append(f"{value} B" if isinstance(value, int) else value)
+            parts.append(f"{value} B" if isinstance(value, int) else value)
         elif axis != "switch" and value is not None:
-            words.append(f"{AXES[axis].words} {value}" if is_bare(value) else str(value))
-    return " ".join(words)
+            parts.append(f"{AXES[axis].label} {value}" if is_bare(value) else str(value))
+    return " ".join(parts)
 
 
 def is_bare(value: object) -> bool:

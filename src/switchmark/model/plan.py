@@ -65,7 +65,7 @@ class Run:
     """The time limit, in seconds."""
     undo_stdin: bytes | None = None
     """The input of `undo`; None for no input."""
-    about: str = ""
+    subject: str = ""
     """Its subject: consecutive commands with different subjects are independent and may run in
     parallel, and so may their undo commands. Empty for a command that runs alone."""
 

@@ -24,9 +24,11 @@ class Refusal:
         return self.why if self.hint is None else f"{self.why}\n\nhint: {self.hint}"
 
 
-def unknown_name(what: str, name: str, known: Iterable[str], axes: tuple[str, ...] = ()) -> Refusal:
+def unknown_name(
+    what: str, name: str, choices: Iterable[str], axes: tuple[str, ...] = ()
+) -> Refusal:
     """Return the refusal of an unknown name, with the nearest known name as a hint."""
-    names = list(known)
+    names = list(choices)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
     return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)

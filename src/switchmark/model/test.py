@@ -708,8 +708,8 @@ class Test(BaseModel):
     @property
     def tunnel(self) -> Literal["4", "6"] | None:
         """Return the outer IP version of the tunnel; None without a tunnel."""
-        of: dict[str, Literal["4", "6"]] = {"vxlan": "4", "vxlan6": "6"}
-        return of.get(self.encapsulation)
+        versions: dict[str, Literal["4", "6"]] = {"vxlan": "4", "vxlan6": "6"}
+        return versions.get(self.encapsulation)
 
     @property
     def outer_ip_version(self) -> Literal["4", "6"]:
@@ -765,9 +765,9 @@ AXES = axes_of(Test)
 """The records of the axes, by field name, in the order of the fields."""
 
 
-def usual_values(*of: Property) -> dict[str, Any]:
+def usual_values(*properties: Property) -> dict[str, Any]:
     """Return the default values of the axes with these properties, by name."""
-    return {axis.name: axis.default for axis in AXES.values() if axis.of in of}
+    return {axis.name: axis.default for axis in AXES.values() if axis.of in properties}
 
 
 def axes_in_key(test: Test) -> dict[str, Any]:

@@ -397,7 +397,7 @@ class Wiring:
 
     def copies(self, flow: Flow) -> tuple[Flow, ...]:
         """Return the flows that carry copies of this flow's frames, itself included."""
-        return tuple(each for each in self.flows if each.index == flow.index)
+        return tuple(other for other in self.flows if other.index == flow.index)
 
     def port(self, port_id: str) -> Port:
         return next(port for port in self.ports if port.id == port_id)

@@ -56,7 +56,7 @@ class Rate:
     def number(self) -> float:
         """Return the number in the request, in its unit; infinity for `max`."""
         asked = (self.pps, self.bps_l1, self.share)
-        return next((each for each in asked if each is not None), math.inf)
+        return next((number for number in asked if number is not None), math.inf)
 
     def __str__(self) -> str:
         if self.share is not None:
@@ -189,10 +189,10 @@ def parse_share(text: str | int | float) -> float:
 
 def parse_shares(text: str) -> tuple[float, ...]:
     """Parse percentages of R+, such as `10,50,99`, and return shares in ascending order."""
-    words = [word.strip().removesuffix("%") for word in str(text).split(",")]
-    if not all(re.fullmatch(r"[0-9]*\.?[0-9]+", word) for word in words):
+    texts = [word.strip().removesuffix("%") for word in str(text).split(",")]
+    if not all(re.fullmatch(r"[0-9]*\.?[0-9]+", word) for word in texts):
         raise UsageError(f"'{text}' is no list of percents of R+", hint="write 10,50,99")
-    shares = tuple(sorted({float(word) / 100 for word in words}))
+    shares = tuple(sorted({float(word) / 100 for word in texts}))
     if not 0 < shares[0] <= shares[-1] <= 1:
         raise UsageError(f"loads of '{text}' are not all between 0 and 100 % of R+")
     return shares

@@ -53,7 +53,7 @@ class _MaybeEmpty:
         return {"anyOf": [handler(schema), object_schema()]}
 
 
-def _known(value: object) -> object:
+def _known_members(value: object) -> object:
     return None if value == {} else value
 
 
@@ -61,5 +61,7 @@ def _or_empty(value: object, write: SerializerFunctionWrapHandler) -> object:
     return {} if value is None else write(value)
 
 
-OrEmpty = Annotated[_T | None, BeforeValidator(_known), WrapSerializer(_or_empty), _MaybeEmpty()]
+OrEmpty = Annotated[
+    _T | None, BeforeValidator(_known_members), WrapSerializer(_or_empty), _MaybeEmpty()
+]
 """A part of a record that is None for an empty object."""

@@ -56,7 +56,7 @@ def host_facts(host: Host) -> dict[str, Any]:
     content = host.read_all(
         *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
     )
-    files = {path: each.decode(errors="replace").strip() for path, each in content.items()}
+    files = {path: data.decode(errors="replace").strip() for path, data in content.items()}
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)
     options = kernel_options(host)
     memory, cpu = (_table(files.get(path, "")) for path in (_MEMINFO, _CPUINFO))
@@ -64,7 +64,7 @@ def host_facts(host: Host) -> dict[str, Any]:
         "kernel": files.get(_RELEASE) or None,
         "kernel_build": files.get(_KERNEL_BUILD) or None,
         "kernel_options": sorted(options.intersection(FIGURE_OPTIONS)) if options else None,
-        "machine": platform.machine() if host.is_local else _said(host, "uname", "-m"),
+        "machine": platform.machine() if host.is_local else _output_of(host, "uname", "-m"),
         "distribution": _table(files.get(_DISTRIBUTION, ""), "=").get("PRETTY_NAME", "").strip('"')
         or None,
         "cpu_model": cpu.get("model name") or cpu.get("Model"),
@@ -103,15 +103,15 @@ def host_facts(host: Host) -> dict[str, Any]:
     }
 
 
-def _said(host: Host, *argv: str) -> str:
+def _output_of(host: Host, *argv: str) -> str:
     return host.run(argv).stdout.decode(errors="replace").strip()
 
 
 def _boost(files: Mapping[str, str]) -> bool | None:
     """Return whether cores may exceed their base frequency, according to either frequency
     driver."""
-    told = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
-    return next((means.get(files[path]) for path, means in told.items() if path in files), None)
+    meanings = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
+    return next((means.get(files[path]) for path, means in meanings.items() if path in files), None)
 
 
 def _chosen(text: str) -> str | None:

@@ -78,7 +78,7 @@ def busy_cpus(host: Host, program: str) -> dict[str, float]:
     a test; empty if enough CPUs are quiet or the program cannot run. This takes 0.1 s."""
     cpus = [cpu.id for cpu in read_cpus(host)]
     jitter = probe_jitter(host, program, cpus, LONG_JITTER_MS) or {}
-    lost = {cpu: each.lost or 0.0 for cpu, each in jitter.items()}
+    lost = {cpu: jitter_.lost or 0.0 for cpu, jitter_ in jitter.items()}
     taken = {cpu: share for cpu, share in lost.items() if share > BUSY}
     return taken if len(cpus) - len(taken) < min(NEEDED_CPUS, len(cpus)) else {}
 
@@ -151,11 +151,11 @@ def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[in
     IRQ and SOFTIRQ."""
     times = {}
     for line in stat.decode().splitlines():
-        name, *words = line.split()
+        name, *fields = line.split()
         if name == "cpu":
-            times[-1] = tuple(map(int, words[:8]))
+            times[-1] = tuple(map(int, fields[:8]))
         elif name.startswith("cpu") and int(name[3:]) in cpus:
-            times[int(name[3:])] = tuple(map(int, words[:8]))
+            times[int(name[3:])] = tuple(map(int, fields[:8]))
     return times
 
 
@@ -189,9 +189,9 @@ def _interrupts(text: bytes, cpus: Collection[int]) -> Mapping[int, int]:
     columns = [int(name.removeprefix("CPU")) for name in head.split()]
     counts = {cpu: 0 for cpu in columns if cpu in cpus}
     for row in rows:
-        name, *words = row.split()
+        name, *fields = row.split()
         if name.rstrip(":").isdecimal():
-            for cpu, count in zip(columns, words, strict=False):
+            for cpu, count in zip(columns, fields, strict=False):
                 if cpu in counts and count.isdecimal():
                     counts[cpu] += int(count)
     return counts

@@ -93,8 +93,8 @@ def _reason(stderr: bytes) -> str:
 
 def of_threads(name: str, events: Collection[str], pids: Collection[int], file: str) -> Spawn:
     """Return the step that starts perf, paused, for every current thread of some processes."""
-    whom = ("--per-thread", "-p", ",".join(map(str, sorted(pids))))
-    return _counter(name, "counters of the parts' threads", events, whom, file)
+    target = ("--per-thread", "-p", ",".join(map(str, sorted(pids))))
+    return _counter(name, "counters of the parts' threads", events, target, file)
 
 
 def of_cpus(name: str, events: Collection[str], cpus: Collection[int], file: str) -> Spawn:
@@ -103,10 +103,10 @@ def of_cpus(name: str, events: Collection[str], cpus: Collection[int], file: str
 
 
 def _counter(
-    name: str, why: str, events: Collection[str], whom: tuple[str, ...], file: str
+    name: str, why: str, events: Collection[str], target: tuple[str, ...], file: str
 ) -> Spawn:
     paused = ("-D", "-1", "--control", "fd:0,1")
-    argv = (*_PROGRAM, *paused, "-o", file, "-e", ",".join(events), *whom)
+    argv = (*_PROGRAM, *paused, "-o", file, "-e", ",".join(events), *target)
     return Spawn(why, name, argv, stop=(SIGINT, _ANSWER_S))
 
 
@@ -139,7 +139,7 @@ def parse_counts(text: str) -> Mapping[int, Mapping[str, int]]:
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of counts by event; `_` replaces `-` in the names, as in records."""
     total: dict[str, int] = defaultdict(int)
-    for each in counts:
-        for event, count in each.items():
+    for one_count in counts:
+        for event, count in one_count.items():
             total[event.replace("-", "_")] += count
     return dict(total)

@@ -94,11 +94,11 @@ class SoftirqTimes:
                 outside.append(daemon if softirq else 0.0)
             else:
                 outside.append(irq + softirq if within is False or not irq + softirq else None)
-        known = [cores for cores in outside if cores is not None]
+        known_cores = [cores for cores in outside if cores is not None]
         return InterruptCost(
             cpus=cpus,
             within_threads=within,
-            outside=sum(known) if len(known) == len(outside) else None,
+            outside=sum(known_cores) if len(known_cores) == len(outside) else None,
         )
 
 
@@ -136,5 +136,5 @@ def _daemons(host: Host) -> Mapping[int, str]:
 
 
 def _ran_s(schedstat: bytes) -> float | None:
-    words = schedstat.split()
-    return int(words[0]) / 1e9 if words else None
+    fields = schedstat.split()
+    return int(fields[0]) / 1e9 if fields else None

@@ -19,7 +19,7 @@ class Reads(Protocol):
 
 def taken_at_once(wanted: Mapping[Host, Sequence[str]]) -> dict[Host, Taken]:
     """Read files of several hosts in parallel; return by host the files that match its patterns."""
-    begun = {host: host.read_later(*dict.fromkeys(each)) for host, each in wanted.items()}
+    begun = {host: host.read_later(*dict.fromkeys(paths)) for host, paths in wanted.items()}
     return {host: Taken(files()) for host, files in begun.items()}
 
 
@@ -31,12 +31,12 @@ class Taken:
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
         """Return the files that match a pattern."""
-        folders = [re.compile(translate(each.replace("/", "\0"))) for each in patterns]
+        folders = [re.compile(translate(pattern.replace("/", "\0"))) for pattern in patterns]
         return {
             path: content
             for path, content in self._files.items()
             if any(
-                folder.match(path.replace("/", "\0")) and path.count("/") == each.count("/")
-                for folder, each in zip(folders, patterns, strict=True)
+                folder.match(path.replace("/", "\0")) and path.count("/") == pattern.count("/")
+                for folder, pattern in zip(folders, patterns, strict=True)
             )
         }

@@ -22,10 +22,12 @@ def of_machine(host: Host, pid: int) -> frozenset[int]:
     threads that copy frames for them. Until Linux 6.4 such a thread is outside its owner's process;
     only its name identifies the owner."""
     every = _stats(host, "[0-9]*")
-    machine = {each for each, (_, _, parent) in every.items() if parent == pid}
-    names = {f"vhost-{each}".encode() for each in machine}
+    machine = {thread for thread, (_, _, parent) in every.items() if parent == pid}
+    names = {f"vhost-{thread}".encode() for thread in machine}
     copying = {
-        each for each, (name, _, parent) in every.items() if parent == _KTHREADD and name in names
+        thread
+        for thread, (name, _, parent) in every.items()
+        if parent == _KTHREADD and name in names
     }
     return frozenset(machine | copying)
 
@@ -33,36 +35,36 @@ def of_machine(host: Host, pid: int) -> frozenset[int]:
 def stopped(host: Host, pids: Iterable[int]) -> frozenset[int]:
     """Return the processes that a signal or a debugger has stopped."""
     every = _stats(host, *map(str, pids))
-    return frozenset(each for each, (_, state, _) in every.items() if state in (b"T", b"t"))
+    return frozenset(pid for pid, (_, state, _) in every.items() if state in (b"T", b"t"))
 
 
 def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:
     """Return name, state and parent of processes, by number."""
     stats = host.read_all(*(f"/proc/{process}/stat" for process in processes))
-    told = {path: _STAT.match(stat) for path, stat in stats.items()}
+    matches = {path: _STAT.match(stat) for path, stat in stats.items()}
     return {
         int(path.split("/")[2]): (match[1], match[2], int(match[3]))
-        for path, match in told.items()
+        for path, match in matches.items()
         if match
     }
 
 
 def threads(host: Host, pids: Iterable[int]) -> frozenset[int]:
     """Return the current threads of processes."""
-    return frozenset(int(path.split("/")[4]) for path in host.read_all(*_of(pids, "comm")))
+    return frozenset(int(path.split("/")[4]) for path in host.read_all(*_paths_of(pids, "comm")))
 
 
 def cpu_ns(host: Reads, pids: Iterable[int]) -> tuple[int, int]:
     """Return the CPU time of all threads of processes, and the time that they waited for a CPU; 0
     if they have ended."""
     files = host.read_all(*cpu_time_files(pids))
-    words = [each.split() for each in files.values() if each]
-    return sum(int(ran) for ran, *_ in words), sum(int(waited) for _, waited, *_ in words)
+    rows = [content.split() for content in files.values() if content]
+    return sum(int(ran) for ran, *_ in rows), sum(int(waited) for _, waited, *_ in rows)
 
 
 def cpu_time_files(pids: Iterable[int]) -> list[str]:
     """Return the files that `cpu_ns` reads."""
-    return _of(pids, "schedstat")
+    return _paths_of(pids, "schedstat")
 
 
 def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
@@ -71,15 +73,15 @@ def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
     times = {}
     for path, content in files.items():
         task, _, name = path.rpartition("/")
-        if name == "schedstat" and (words := content.split()):
+        if name == "schedstat" and (fields := content.split()):
             who = files.get(f"{task}/comm", b"").decode(errors="replace").strip()
-            times[f"{who}/{task.rpartition('/')[2]}"] = int(words[0])
+            times[f"{who}/{task.rpartition('/')[2]}"] = int(fields[0])
     return times
 
 
 def thread_time_files(pids: Iterable[int]) -> list[str]:
     """Return the files that `thread_times` reads."""
-    return [*_of(pids, "comm"), *_of(pids, "schedstat")]
+    return [*_paths_of(pids, "comm"), *_paths_of(pids, "schedstat")]
 
 
 def thread_switches(host: Reads, pids: Collection[int]) -> Switches:
@@ -99,20 +101,20 @@ def thread_switches(host: Reads, pids: Collection[int]) -> Switches:
 
 def switch_files(pids: Collection[int]) -> list[str]:
     """Return the files that `thread_switches` reads."""
-    return [*_of(pids, "status"), *_of(pids, "sched")]
+    return [*_paths_of(pids, "status"), *_paths_of(pids, "sched")]
 
 
 def switched_since(before: Switches, now: Switches) -> tuple[int, int | None]:
     """Return the context switches and the migrations of the current threads since another reading.
     Threads that have ended since do not count, because their counts are gone."""
     switches, moves = 0, 0
-    told = True
+    complete = True
     for thread, (switched, moved) in now.items():
         switched_before, moved_before = before.get(thread, (0, 0))
         switches += switched - switched_before
         moves += (moved or 0) - (moved_before or 0)
-        told = told and moved is not None
-    return switches, moves if told else None
+        complete = complete and moved is not None
+    return switches, moves if complete else None
 
 
 def in_network(host: Host, path: str) -> frozenset[int]:
@@ -124,6 +126,6 @@ def in_network(host: Host, path: str) -> frozenset[int]:
     return frozenset(int(process[1]) for process in there if process)
 
 
-def _of(pids: Iterable[int], name: str) -> list[str]:
+def _paths_of(pids: Iterable[int], name: str) -> list[str]:
     """Return the files of this name for all threads of processes."""
     return [f"/proc/{pid}/task/*/{name}" for pid in pids]

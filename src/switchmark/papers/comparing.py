@@ -90,9 +90,9 @@ class Question:
         difference = self._difference(one.measured, other.measured, less=less)
         if difference.reason == "zero" and difference.figure not in FIGURES.values():
             by_shares = self._difference(one.measured, other.measured, less=True)
-            told = self._told((one, other), by_shares)
-            return replace(told, change=Figure(0.0, 0.0, math.inf))
-        return self._told((one, other), difference)
+            pair_result = self._with_doubts((one, other), by_shares)
+            return replace(pair_result, change=Figure(0.0, 0.0, math.inf))
+        return self._with_doubts((one, other), difference)
 
     def level(self, point: Point, of: int) -> Figure | str:
         """Return the figure of a point with its interval, as one of `of` points that are tested
@@ -100,9 +100,9 @@ class Question:
         figure = point.figures[self.metric]
         if point.measured is None:
             return figure
-        family, at = self._place(point.measured)
-        side = family.results[at]
-        ends = family.level(at, of)
+        family, place = self._place(point.measured)
+        side = family.results[place]
+        ends = family.level(place, of)
         if ends is None:
             return f"{point.name}: {_WHY['few' if len(side.values) < MIN_REPEATS else 'zero']}"
         scale = scale_of(self.metric)
@@ -162,11 +162,11 @@ class Question:
             # Both values come from the same trial.
             before, after = (replace(x, rounds=tuple(range(len(x.values)))) for x in both)
             sides.append((before, after))
-        told = iter(differences(figure_of(self.metric), sides) if sides else ())
+        results = iter(differences(figure_of(self.metric), sides) if sides else ())
         return [
             _by_ends(point.figures[self.metric], point.figures[other], less=self.is_of_shares)
             if point.measured is None
-            else self._told((point,), next(told))
+            else self._with_doubts((point,), next(results))
             for point in points
         ]
 
@@ -179,8 +179,8 @@ class Question:
 
     def repeats(self, measured: Measured) -> Repeats:
         """Return the values of a measured point among all results of its run."""
-        family, at = self._place(measured)
-        return family.results[at]
+        family, place = self._place(measured)
+        return family.results[place]
 
     def _difference(self, one: Measured, other: Measured, *, less: bool) -> Difference:
         """Return the difference of the first point from the second."""
@@ -194,7 +194,7 @@ class Question:
         of = max(len(family.results), len(second.results))
         return differences(family.figure, [pair] * of, two_runs=[True] * of)[0]
 
-    def _told(self, points: Sequence[Point], difference: Difference) -> Compared:
+    def _with_doubts(self, points: Sequence[Point], difference: Difference) -> Compared:
         """Return the comparison of points from their difference. The first point is `after`."""
         by_shares = difference.figure.unit == "share"
         none, most, least = (0.0, math.inf, -math.inf) if by_shares else (1.0, math.inf, 0.0)
@@ -224,7 +224,7 @@ class Question:
         return Compared("", change, why, difference.needed)
 
     def _is_about_loads(self, points: Sequence[Point]) -> bool:
-        is_relative = any(each.measured and each.measured.is_relative for each in points)
+        is_relative = any(point.measured and point.measured.is_relative for point in points)
         return self.of_loads or (self.of_sizes and not is_relative)
 
     def _open(self, side: Repeats, *, up: bool = True) -> bool:
@@ -276,7 +276,7 @@ def _by_ends(more: Figure, less_: Figure, *, less: bool) -> Compared:
 
 def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
     """Return the doubts that may falsify the figures of points, as text."""
-    told = []
+    noted = []
     for point in points:
         if point.measured is None:
             continue
@@ -288,8 +288,8 @@ def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
         if record.verdict == "host":
             names.append("the host was the limit")
         if names:
-            told.append(f"{point.name}: {', '.join(names)}")
-    return "; ".join(told)
+            noted.append(f"{point.name}: {', '.join(names)}")
+    return "; ".join(noted)
 
 
 def _log(value: float) -> float:

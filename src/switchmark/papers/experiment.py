@@ -65,7 +65,7 @@ class Published(BaseModel):
     @model_validator(mode="after")
     def _has_one_value(self) -> Published:
         given = (self.value, self.about, self.min, self.max, self.between)
-        if sum(each is not None for each in given) != 1:
+        if sum(value is not None for value in given) != 1:
             raise ValueError("a published value is one of value, about, min, max, between")
         return self
 
@@ -179,7 +179,7 @@ class Experiment(BaseModel):
         if len(set(ids)) < len(ids):
             raise ValueError(f"two claims have one id: {', '.join(ids)}")
         ats = [row.at for row in self.published] + [claim.among for claim in self.claims]
-        ats += [self.shows, *(each.among for each in self.figures)]
+        ats += [self.shows, *(figure.among for figure in self.figures)]
         for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
             if field_name(axis) not in AXES:
                 raise ValueError(f"there is no axis named '{axis}'")
@@ -196,7 +196,7 @@ class Experiment(BaseModel):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Return the distinct metrics that it shows or tests."""
-        drawn = [name for each in self.figures for name in (each.y, each.y2, each.x)]
+        drawn = [name for figure in self.figures for name in (figure.y, figure.y2, figure.x)]
         of_claims = [claim.metric for claim in self.claims]
         of_claims += [claim.x for claim in self.claims if claim.kind == "knee"]
         of_claims += [claim.other for claim in self.claims if claim.kind == "exceeds"]
@@ -220,10 +220,11 @@ def matching(pattern: str) -> list[str]:
     """Return the experiments that match a pattern such as `ara-2021/*`. Raise UsageError with the
     closest name if there are none."""
     meant = [name for name in names() if fnmatchcase(name, pattern)]
-    if own := [name for name in names() if name.startswith(f"{pattern}/")]:
+    if whole_paper := [name for name in names() if name.startswith(f"{pattern}/")]:
+        listed = ", ".join(whole_paper)
         raise UsageError(
-            f"'{pattern}' is a paper of {len(own)} experiments\n  known: {', '.join(own)}",
-            hint=f"switchmark paper '{pattern}/*', or one of them: {own[0]}",
+            f"'{pattern}' is a paper of {len(whole_paper)} experiments\n  known: {listed}",
+            hint=f"switchmark paper '{pattern}/*', or one of them: {whole_paper[0]}",
         )
     if not meant:
         near = get_close_matches(pattern, names(), n=1, cutoff=0.3)

@@ -75,11 +75,11 @@ class Needs(BaseModel):
             lacking.append("a line rate (--line-rate 10Gbps)")
         if self.switch_mode is not None and facts.switch_modes - {None} != {self.switch_mode}:
             lacking.append(f"a switch in mode {self.switch_mode}")
-        known = facts.kernel_options
-        if self.kernel_option is not None and self.kernel_option not in (known or ()):
+        options = facts.kernel_options
+        if self.kernel_option is not None and self.kernel_option not in (options or ()):
             lacking.append(f"a kernel with {self.kernel_option}")
         without = self.without_kernel_option
-        if without is not None and (known is None or without in known):
+        if without is not None and (options is None or without in options):
             lacking.append(f"a kernel without {without}")
         return f"needs {', '.join(lacking)}" if lacking else ""
 
@@ -166,28 +166,30 @@ def together(answers: Sequence[Answer]) -> Answer:
         if decisive:
             so_far = f"{held} of {len(answers)} comparisons hold; "
             why = (so_far if held not in (0, len(answers)) else "") + decisive[0].why
-            known = [answer.needed for answer in decisive if answer.needed is not None]
-            if verdict != "cannot be told" or len(known) < len(decisive):
+            needed = [answer.needed for answer in decisive if answer.needed is not None]
+            if verdict != "cannot be told" or len(needed) < len(decisive):
                 return Answer(verdict, why)
-            return Answer(verdict, f"{why}; about {max(known)} rounds would decide", max(known))
+            return Answer(verdict, f"{why}; about {max(needed)} rounds would decide", max(needed))
     raise AssertionError("an answer has one of three verdicts")
 
 
-def undecided(outcome: Compared, words: str) -> Answer:
+def undecided(outcome: Compared, description: str) -> Answer:
     """Return the answer for an undecided comparison, with the reason."""
-    return Answer("cannot be told", f"{outcome.why}: {words}", outcome.needed)
+    return Answer("cannot be told", f"{outcome.why}: {description}", outcome.needed)
 
 
-def in_band(figure: Figure, low: float, high: float, words: str, margin: float = 0.0) -> Answer:
+def in_band(
+    figure: Figure, low: float, high: float, description: str, margin: float = 0.0
+) -> Answer:
     """Return whether a figure lies in a band. It holds if the whole interval is inside, it does not
     hold if the whole interval is outside, and else it is undecided. `margin` widens both ends of
     the band by a share of their value."""
-    told = f"{figure} of {low:.3g} to {high:.3g}: {words}"
+    in_words = f"{figure} of {low:.3g} to {high:.3g}: {description}"
     least, most = low - margin * abs(low), high + margin * abs(high)
     if least <= figure.low and figure.high <= most:
-        return Answer("holds", told)
+        return Answer("holds", in_words)
     apart = figure.high < least or most < figure.low
-    return Answer("does not hold" if apart else "cannot be told", told)
+    return Answer("does not hold" if apart else "cannot be told", in_words)
 
 
 def listed(points: Sequence[Point], figures: Sequence[Figure]) -> str:

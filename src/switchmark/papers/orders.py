@@ -24,8 +24,8 @@ class _Sides(BaseClaim):
         return {*self.greater, *self.less}
 
     def members(self, points: Sequence[Point]) -> list[Point]:
-        own = super().members(points)
-        return [point for point in own if point.is_at(self.greater) or point.is_at(self.less)]
+        members = super().members(points)
+        return [point for point in members if point.is_at(self.greater) or point.is_at(self.less)]
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
         greater = [point for point in group if point.is_at(self.greater)]
@@ -46,10 +46,12 @@ class Order(_Sides):
     or_equal: bool = False
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
-        words = f"{pair[0].name} {more} against {pair[1].name} {less}"
+        description = f"{pair[0].name} {more} against {pair[1].name} {less}"
         question = self.question
         outcome = question.compared(pair[0], pair[1])
-        return _of_order(outcome, words, or_equal=self.or_equal, by_shares=question.is_of_shares)
+        return _of_order(
+            outcome, description, or_equal=self.or_equal, by_shares=question.is_of_shares
+        )
 
 
 class DiffersBy(_Sides):
@@ -60,9 +62,11 @@ class DiffersBy(_Sides):
     within: float
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
-        words = f"{pair[0].name} {more} less {pair[1].name} {less}"
+        description = f"{pair[0].name} {more} less {pair[1].name} {less}"
         outcome = self.question.compared(pair[0], pair[1], less=True)
-        return in_band(outcome.change, self.amount - self.within, self.amount + self.within, words)
+        return in_band(
+            outcome.change, self.amount - self.within, self.amount + self.within, description
+        )
 
 
 class Exceeds(BaseClaim):
@@ -78,15 +82,15 @@ class Exceeds(BaseClaim):
 
     def judge(self, points: Sequence[Point]) -> Answer:
         """Return the answer to the claim from all points, tested together."""
-        answers, told = [], []
+        answers, shown = [], []
         for point in self.members(points):
             figures = [point.figure(name) for name in (self.metric, self.other)]
-            untold = [each for each in figures if isinstance(each, str)]
+            untold = [figure for figure in figures if isinstance(figure, str)]
             if untold:
                 answers.append(Answer("cannot be told", untold[0]))
             else:
-                told.append(point)
-        for point, outcome in zip(told, self.question.exceeds(told, self.other), strict=True):
+                shown.append(point)
+        for point, outcome in zip(shown, self.question.exceeds(shown, self.other), strict=True):
             both = point.figures[self.metric], point.figures[self.other]
             answers.append(_of_order(outcome, f"{point.name}: {both[0]} against {both[1]}"))
         return together(answers)
@@ -105,8 +109,8 @@ class Factor(BaseClaim):
         return {*self.from_, *self.to}
 
     def members(self, points: Sequence[Point]) -> list[Point]:
-        own = super().members(points)
-        return [point for point in own if point.is_at(self.from_) or point.is_at(self.to)]
+        members = super().members(points)
+        return [point for point in members if point.is_at(self.from_) or point.is_at(self.to)]
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
         bases = [point for point in group if point.is_at(self.from_)]
@@ -116,10 +120,10 @@ class Factor(BaseClaim):
             if isinstance(figures, Answer):
                 yield figures
             else:
-                words = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
+                description = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
                 outcome = self.question.compared(other, base)
-                words = words if outcome.word else f"{words} ({outcome.why})"
-                yield in_band(outcome.change, *self.between, words, MARGIN)
+                description = description if outcome.word else f"{description} ({outcome.why})"
+                yield in_band(outcome.change, *self.between, description, MARGIN)
 
 
 class Crossover(BaseClaim):
@@ -169,8 +173,8 @@ class Gap(BaseClaim):
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
         ratios = []
-        for at in (self.from_, self.to):
-            points = [point for point in group if point.is_at(at)]
+        for side in (self.from_, self.to):
+            points = [point for point in group if point.is_at(side)]
             figures = self._figures(points)
             if isinstance(figures, Answer) or len(figures) < 2:
                 yield (
@@ -179,11 +183,13 @@ class Gap(BaseClaim):
                 return
             ratios.append(widest(self.question, points))
         wide, narrow = ratios
-        words = f"{wide} times between the first and the last, then {narrow}"
+        description = f"{wide} times between the first and the last, then {narrow}"
         if wide.low > narrow.high:
-            yield Answer("holds", words)
+            yield Answer("holds", description)
         else:
-            yield Answer("does not hold" if wide.high < narrow.low else "cannot be told", words)
+            yield Answer(
+                "does not hold" if wide.high < narrow.low else "cannot be told", description
+            )
 
 
 class Slopes(_Sides):
@@ -199,9 +205,9 @@ class Slopes(_Sides):
 
     def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
         sides = []
-        for at in (self.greater, self.less):
+        for side in (self.greater, self.less):
             series: list[tuple[str, list[tuple[Point, float]]]] = []
-            members = [point for point in group if point.is_at(at)]
+            members = [point for point in group if point.is_at(side)]
             for points in grouped(members, {}, {self.along}):
                 points.sort(key=lambda point: number(point.axes[self.along]))
                 figures = self._figures(points)
@@ -217,17 +223,19 @@ class Slopes(_Sides):
         for (more, steep), (less, flat) in itertools.product(*sides):
             question = self.question
             over = question.contrast([*steep, *((point, -weight) for point, weight in flat)])
-            slopes = [question.contrast(each) for each in (steep, flat)]
+            slopes = [question.contrast(way) for way in (steep, flat)]
             if not isinstance(over, Figure):
                 yield undecided(over, f"{more} against {less}")
                 continue
-            told = [f"{each.value:.3g}" for each in slopes if isinstance(each, Figure)]
-            words = f"exponent {told[0]} from {more} on against {told[1]} from {less} on"
-            words += f": {over} more"
+            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, Figure)]
+            description = (
+                f"exponent {exponents[0]} from {more} on against {exponents[1]} from {less} on"
+            )
+            description += f": {over} more"
             if over.low > 0:
-                yield Answer("holds", words)
+                yield Answer("holds", description)
             else:
-                yield Answer("does not hold" if over.high < 0 else "cannot be told", words)
+                yield Answer("does not hold" if over.high < 0 else "cannot be told", description)
 
 
 class WinnersDiffer(BaseClaim):
@@ -247,10 +255,10 @@ class WinnersDiffer(BaseClaim):
         values = {str(point.axes[self.over]) for point in self.members(points)}
         told_somewhere: set[str] = set()
         for group in grouped(points, self.among, self.own_axes):
-            told = [point for point in group if not isinstance(self._figures([point]), Answer)]
-            told_somewhere |= {str(point.axes[self.over]) for point in told}
-            wins = dict.fromkeys((str(point.axes[self.over]) for point in told), 0)
-            for one, other in itertools.permutations(told, 2):
+            measured = [point for point in group if not isinstance(self._figures([point]), Answer)]
+            told_somewhere |= {str(point.axes[self.over]) for point in measured}
+            wins = dict.fromkeys((str(point.axes[self.over]) for point in measured), 0)
+            for one, other in itertools.permutations(measured, 2):
                 if self.question.compared(one, other).word == "above":
                     wins[str(one.axes[self.over])] += 1
                     beaten.setdefault(str(other.axes[self.over]), f"below {one.name}")
@@ -260,22 +268,22 @@ class WinnersDiffer(BaseClaim):
             return Answer("holds", "; ".join(f"{who} is {where}" for who, where in beaten.items()))
         if len(leaders) > 1 and len({*leaders}) == 1 and leaders[0] is not None:
             return Answer("does not hold", f"{leaders[0]} leads at all {len(leaders)} places")
-        known = sum(leader is not None for leader in leaders)
-        return Answer("cannot be told", f"{known} of {len(leaders)} groups have a leader")
+        decided = sum(leader is not None for leader in leaders)
+        return Answer("cannot be told", f"{decided} of {len(leaders)} groups have a leader")
 
 
 def _of_order(
-    outcome: Compared, words: str, *, or_equal: bool = False, by_shares: bool = False
+    outcome: Compared, description: str, *, or_equal: bool = False, by_shares: bool = False
 ) -> Answer:
     if outcome.word == "above":
-        return Answer("holds", words)
+        return Answer("holds", description)
     if outcome.word == "below":
-        return Answer("does not hold", words)
+        return Answer("does not hold", description)
     if outcome.word == "same":
-        return Answer("holds" if or_equal else "does not hold", f"the same: {words}")
+        return Answer("holds" if or_equal else "does not hold", f"the same: {description}")
     if or_equal and outcome.change.low >= (0.0 if by_shares else 1 - MARGIN):
-        return Answer("holds", f"not below: {words}")
-    return undecided(outcome, words)
+        return Answer("holds", f"not below: {description}")
+    return undecided(outcome, description)
 
 
 def widest(question: Question, points: Sequence[Point]) -> Figure:

@@ -90,8 +90,8 @@ class Point:
 
     def is_at(self, at: At) -> bool:
         """Return whether the point matches on all of these axes."""
-        for axis, words in at.items():
-            among = words if isinstance(words, list) else [words]
+        for axis, values in at.items():
+            among = values if isinstance(values, list) else [values]
             if self.axes.get(axis) not in [meaning(axis, word) for word in among]:
                 return False
         return True

@@ -42,16 +42,19 @@ class Flat(_Series):
     spread: float = 0.15
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
-        words = listed(points, figures)
-        middle, least = median(each.value for each in figures), min(each.value for each in figures)
+        description = listed(points, figures)
+        middle, least = (
+            median(figure.value for figure in figures),
+            min(figure.value for figure in figures),
+        )
         if not middle:
-            return Answer("cannot be told", f"their median is 0: {words}")
+            return Answer("cannot be told", f"their median is 0: {description}")
         question = self.question
         wide = widest(question, points)
         none, part = (0.0, 1 / middle) if question.is_of_shares else (1.0, least / middle)
         value, low, high = ((end - none) * part for end in (wide.value, wide.low, wide.high))
         spread = Figure(value, low, high)
-        return in_band(spread, 0, self.spread, words)
+        return in_band(spread, 0, self.spread, description)
 
 
 class Monotone(_Series):
@@ -63,16 +66,16 @@ class Monotone(_Series):
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
         rising = points if self.sense == "rises" else points[::-1]
-        words, question = listed(points, figures), self.question
+        description, question = listed(points, figures), self.question
         if any(
             question.compared(after, before).word == "below"
             for before, after in itertools.combinations(rising, 2)
         ):
-            return Answer("does not hold", words)
+            return Answer("does not hold", description)
         ends = question.compared(rising[-1], rising[0])
         if ends.word == "same":
-            return Answer("does not hold", f"the same at both ends: {words}")
-        return Answer("holds", words) if ends.word else undecided(ends, words)
+            return Answer("does not hold", f"the same at both ends: {description}")
+        return Answer("holds", description) if ends.word else undecided(ends, description)
 
 
 class Scales(_Series):
@@ -109,13 +112,13 @@ class Follows(_Series):
         if whole is None:
             return Answer("cannot be told", f"the whole is missing: {listed(points, figures)}")
         answers = []
-        of = whole.figures[self.metric]
+        r_plus = whole.figures[self.metric]
         for share, point in by_share.items():
             low, high = share * (1 - self.within), share * (1 + self.within)
-            words = f"{point.figures[self.metric]} for a share of {share:g} of {of}"
+            description = f"{point.figures[self.metric]} for a share of {share:g} of {r_plus}"
             if share != 1:
                 change = self.question.compared(point, whole).change
-                answers.append(in_band(change, low, high, words))
+                answers.append(in_band(change, low, high, description))
         return together(answers)
 
 
@@ -138,23 +141,23 @@ class Knee(_Series):
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
             over = [point.figure(self.x) for point in points]
-            told = [each for each in over if isinstance(each, Figure)]
-            if len(told) < len(over):
+            known_xs = [x for x in over if isinstance(x, Figure)]
+            if len(known_xs) < len(over):
                 return Answer("cannot be told", f"not every point has {self.x}")
-            xs = [each.value for each in told]
+            xs = [figure.value for figure in known_xs]
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
             return Answer("cannot be told", spoilt[0])
         values = [self.question.values(point) for point in points]
-        bend, at = break_of(xs, values), self._place(points[0])
+        bend, expected = break_of(xs, values), self._place(points[0])
         if bend is None:
             return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
-        if at is None:
+        if expected is None:
             return Answer("cannot be told", "how many CPUs there are is not known")
         unit = max(figure.value for figure in figures) if self.relative else 1.0
         place = Figure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
-        words = f"the knee is at {place}: {listed(points, figures)}"
-        return in_band(place, at - self.within, at + self.within, words)
+        description = f"the knee is at {place}: {listed(points, figures)}"
+        return in_band(place, expected - self.within, expected + self.within, description)
 
     def _place(self, point: Point) -> float | None:
         """Return the expected position of the knee; None if it depends on an unknown number of
@@ -204,11 +207,11 @@ class Saturates(_Levels):
     def _held(self, figure: Figure, point: Point) -> Answer:
         line = point.figures.get("line.gbps_l1")
         limit = line.value if line else self.at
-        words = f"{point.name}: {figure} of {limit:g}"
+        description = f"{point.name}: {figure} of {limit:g}"
         if figure.low >= _REACHED * limit:
-            return Answer("holds", words)
+            return Answer("holds", description)
         return Answer(
-            "does not hold" if figure.high < _REACHED * limit else "cannot be told", words
+            "does not hold" if figure.high < _REACHED * limit else "cannot be told", description
         )
 
 

@@ -36,7 +36,7 @@ def break_of(
     """
     if len(xs) < 5:
         return None
-    x, y = np.asarray(xs, dtype=float), np.array([fmean(each) for each in values])
+    x, y = np.asarray(xs, dtype=float), np.array([fmean(repeats) for repeats in values])
     constant = np.ones_like(x)
 
     def misfit(*columns: np.ndarray) -> float:
@@ -46,7 +46,9 @@ def break_of(
 
     straight = misfit(constant, x)
     candidates = np.linspace(x.min(), x.max(), 201)[1:-1]
-    misfits = np.array([misfit(constant, x, np.maximum(x - at, 0)) for at in candidates])
+    misfits = np.array(
+        [misfit(constant, x, np.maximum(x - candidate, 0)) for candidate in candidates]
+    )
     best = int(np.argmin(misfits))
     least = float(misfits[best])
     if straight <= _STRAIGHT * float((y**2).sum()) or least >= straight / 4:
@@ -63,14 +65,16 @@ def _by_chance(values: Sequence[Sequence[float]], least: float) -> float:
     """
     free = len(values) - 4
     missed = least / free
-    freedom = sum(len(each) - 1 for each in values)
+    freedom = sum(len(repeats) - 1 for repeats in values)
     if not freedom:
         return t_quantile(LEVEL, free) ** 2 * missed
-    means = [fmean(each) for each in values]
+    means = [fmean(repeats) for repeats in values]
     squares = math.fsum(
-        (value - mean) ** 2 for each, mean in zip(values, means, strict=True) for value in each
+        (value - mean) ** 2
+        for repeats, mean in zip(values, means, strict=True)
+        for value in repeats
     )
-    of_mean = squares / freedom * fmean(1 / len(each) for each in values)
+    of_mean = squares / freedom * fmean(1 / len(repeats) for repeats in values)
     varies = t_quantile(LEVEL, freedom) ** 2 * of_mean
     if missed <= _LACKS * of_mean:
         return varies

@@ -49,9 +49,9 @@ def build(path: Path) -> Plan:
 def construct(path: Path) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(path)
-    at = path.wiring.node
+    home = path.wiring.node
     switch = between(start_switches(path))
-    steps += _limited(path, "switch", at, path.drivers.switch_environment, switch)
+    steps += _limited(path, "switch", home, path.drivers.switch_environment, switch)
     steps += _spread(path)
     for part in path.in_vms:
         # A machine starts with its ports already in it.
@@ -137,7 +137,7 @@ def _cables(path: Path) -> Plan:
     prefix = path.wiring.prefix
     steps: Plan = ()
     for side, half in enumerate(halves):
-        network, process = (f"{prefix}-{side_name(side)}-{of}" for of in ("net", "pid"))
+        network, process = (f"{prefix}-{side_name(side)}-{kind}" for kind in ("net", "pid"))
         find = 'lsns -n -r -t net -o NS,PID | sed -n "s/^$1 //p"'
         steps += (
             Run(
@@ -163,11 +163,11 @@ def _cables(path: Path) -> Plan:
             for half, port, pid, name in zip(halves, ports, pids, uplink.ends, strict=True)
         ]
         undo = ("ip", "link", "del", uplink.ends[0])
-        told = f"cable {uplink.name} from {halves[0].node.host} to {halves[1].node.host}"
+        why = f"cable {uplink.name} from {halves[0].node.host} to {halves[1].node.host}"
         steps += (
-            Run(f"{told} will go with the run", ("true",), at=itself(halves[0]), undo=undo),
+            Run(f"{why} will go with the run", ("true",), at=itself(halves[0]), undo=undo),
             Run(
-                told,
+                why,
                 ("ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1]),
             ),
         )
@@ -264,7 +264,7 @@ def part_counters(path: Path) -> Mapping[Node, Run]:
         return {}
     nodes = dict.fromkeys(network_stack(part.node) for part in path.parts)
     return {
-        node: Run(f"counters of the links at {node.name}", READ_LINKS, node, about=node.name)
+        node: Run(f"counters of the links at {node.name}", READ_LINKS, node, subject=node.name)
         for node in nodes
     }
 
@@ -317,9 +317,9 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
     folders = [_program_folder(path, wiring.node)]
     if wiring.node.host not in path.between.programs:
         folders.insert(0, str(beside_python()))
-    own = installation_of(wiring.version.program)
-    if own is not None and str(PurePath(wiring.version.program).parent) not in folders:
-        folders.append(own)
+    installation = installation_of(wiring.version.program)
+    if installation is not None and str(PurePath(wiring.version.program).parent) not in folders:
+        folders.append(installation)
     started = (step for step in start_switches(path) if isinstance(step, Spawn))
     folders += [str(PurePath(step.argv[0]).parent) for step in started]
     return Needs(

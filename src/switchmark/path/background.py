@@ -74,17 +74,17 @@ def captures(
     steps: Plan = ()
     for part in path.parts:
         for port, end in part.ends:
-            at, ifname = part.node, end.ifname
+            node, ifname = part.node, end.ifname
             if end.switch_ifname:
-                at, ifname = path.wiring.node, end.switch_ifname
+                node, ifname = path.wiring.node, end.switch_ifname
             # A container has no access to the folder of the run, and its image may lack tcpdump.
-            at = network_stack(at)
-            steps += _capture(run, logs, f"{name}-{port.id}", at, ifname, frames)
+            node = network_stack(node)
+            steps += _capture(run, logs, f"{name}-{port.id}", node, ifname, frames)
     return steps
 
 
 def _capture(
-    run: pathlib.Path, logs: pathlib.Path, label: str, at: Node, ifname: str, frames: int
+    run: pathlib.Path, logs: pathlib.Path, label: str, node: Node, ifname: str, frames: int
 ) -> Plan:
     name = f"capture-{label}"
     file = (run / "captures" / f"{label}.pcap").resolve()
@@ -97,7 +97,7 @@ def _capture(
                 *("tcpdump", "-i", ifname, "-c", str(frames), "-w", str(file)),
                 *("-n", "-U", "-Z", "root"),
             ),
-            at=at,
+            at=node,
         ),
         Wait(
             f"the capture of {ifname} listens",

@@ -36,7 +36,7 @@ def without_switch(path: Path) -> dict[str, Test]:
         tests["apart"] = tests["ends"].model_copy(update={"pairs": test.copies})
     if check(tests["ends"]):
         return {}
-    return {name: each for name, each in tests.items() if name == "ends" or not check(each)}
+    return {name: test for name, test in tests.items() if name == "ends" or not check(test)}
 
 
 def on_cable(path: Path) -> Test:
@@ -82,7 +82,7 @@ def pins_on_cable(cable: Test, path: Path) -> Placement:
         if cpu_user.kind not in of_kind:
             continue
         turn = turns[cpu_user.kind] = turns.get(cpu_user.kind, -1) + 1
-        whose = of_kind[cpu_user.kind]
-        pin = placement.pins[whose[turn % len(whose)]]
-        pins[cpu_user.id] = replace(pin, yield_=True) if turn >= len(whose) else pin
+        kind = of_kind[cpu_user.kind]
+        pin = placement.pins[kind[turn % len(kind)]]
+        pins[cpu_user.id] = replace(pin, yield_=True) if turn >= len(kind) else pin
     return replace(placement, pins={**pins, "switch": placement.pins["switch"]})

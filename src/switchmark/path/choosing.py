@@ -68,7 +68,7 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
 def _ranked(tests: Iterable[Test]) -> list[str]:
     """Return the candidates for some tests. Engines for the native port kinds of the switches come
     first, then the order of the table counts."""
-    of_switches = [each[0] for each in _by(tests, _ports_of)]
+    of_switches = [alike[0] for alike in _by(tests, _ports_of)]
     names = candidates()
     order = {name: number for number, name in enumerate(names)}
     return sorted(names, key=lambda n: (sum(_detour(t, n) for t in of_switches), order[n]))
@@ -122,8 +122,8 @@ def _with(test: Test, name: str) -> Test:
     return test.model_copy(update={"engine": name})
 
 
-def _by(tests: Iterable[Test], of: Callable[[Test], Hashable]) -> list[list[Test]]:
+def _by(tests: Iterable[Test], property_of: Callable[[Test], Hashable]) -> list[list[Test]]:
     groups: dict[Hashable, list[Test]] = {}
     for test in tests:
-        groups.setdefault(of(test), []).append(test)
+        groups.setdefault(property_of(test), []).append(test)
     return list(groups.values())

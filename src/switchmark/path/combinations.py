@@ -192,8 +192,8 @@ def _place_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     if not drivers.switch_environment.takes_switch(private_stack=switch.private_stack):
         able = sorted(
             name
-            for name, each in ENVIRONMENTS.items()
-            if each.takes_switch(private_stack=switch.private_stack)
+            for name, environment in ENVIRONMENTS.items()
+            if environment.takes_switch(private_stack=switch.private_stack)
         )
         yield Refusal(
             ("switch_environment", "switch"),
@@ -266,7 +266,9 @@ def _function_reasons(test: Test, function: Function) -> Iterable[Refusal]:
         function.played or function.writes_macs(test.function_semantics)
     ):
         able = [
-            name for name, each in FUNCTIONS.items() if each.forwards and each.writes_macs("mac")
+            name
+            for name, function in FUNCTIONS.items()
+            if function.forwards and function.writes_macs("mac")
         ]
         yield Refusal(
             ("function_semantics", "function"),
@@ -313,7 +315,7 @@ def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
         "environment": drivers.environment,
         "switch_environment": drivers.switch_environment,
     }
-    for axis in (each for each in AXES.values() if each.table == "environments"):
+    for axis in (axis for axis in AXES.values() if axis.table == "environments"):
         if environments[axis.name].separate_kernel:
             yield Refusal(
                 ("hosts", axis.name),
@@ -325,7 +327,7 @@ def _far_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
 def _remote_reasons(test: Test, switch: Switch) -> Iterable[Refusal]:
     """Yield the refusals of a test between two hosts that do not depend on the topology."""
     if not switch.takes_uplink:
-        able = [name for name, each in SWITCHES.items() if each.takes_uplink]
+        able = [name for name, switch in SWITCHES.items() if switch.takes_uplink]
         yield Refusal(
             ("locality", "switch"),
             f"switch {switch.name} takes no interface of the kernel as its way to another host",

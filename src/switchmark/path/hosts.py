@@ -133,22 +133,22 @@ def halves_of(
     pairs = _pairs(wiring, far)
 
     def half(side: int) -> Wiring:
-        at = (wiring.node, far)[side]
+        node = (wiring.node, far)[side]
         here = tuple(dict.fromkeys(pair[side] for pair in pairs))
         ups: dict[str, Port] = {}
         behind: dict[str, Port] = {}
         for number, pair in enumerate(pairs):
             uplink = uplinks[min(number, len(uplinks) - 1)]
-            own = Port(
-                id=f"{at.host}{_OF_HOST}{uplink.name}",
+            port = Port(
+                id=f"{node.host}{_OF_HOST}{uplink.name}",
                 index=pair[1 - side].index,
-                part=f"{at.host}{_OF_HOST}{uplink.name}",
+                part=f"{node.host}{_OF_HOST}{uplink.name}",
                 physical=True,
                 nic=uplink.ends[side],
                 uplink="made" if uplink.made else "named",
-                node=at,
+                node=node,
             )
-            behind[pair[1 - side].id] = ups.setdefault(uplink.name, own)
+            behind[pair[1 - side].id] = ups.setdefault(uplink.name, port)
         flows: dict[tuple[str, str], Flow] = {}
         for flow in wiring.flows:
             source = behind.get(flow.source, wiring.port(flow.source)).id
@@ -157,8 +157,8 @@ def halves_of(
         return replace(
             wiring,
             prefix=f"{wiring.prefix}-{side_name(side)}",
-            run_dir=at.run_dir,
-            node=at,
+            run_dir=node.run_dir,
+            node=node,
             ports=(*here, *ups.values()),
             flows=tuple(flows.values()),
             cores=far_cores if side else wiring.cores,
@@ -173,8 +173,8 @@ def mac_of_uplink(half: Wiring, uplink: Port) -> str:
     if half.semantics is not Semantics.ROUTED:
         return mac_address(uplink.index, router=True)
     flow = next(f for f in half.flows if uplink.id in (f.source, f.sink))
-    own = flow.source if flow.sink == uplink.id else flow.sink
-    return mac_address(half.port(own).index)
+    function = flow.source if flow.sink == uplink.id else flow.sink
+    return mac_address(half.port(function).index)
 
 
 def itself(half: Wiring) -> Node:

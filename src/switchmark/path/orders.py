@@ -89,11 +89,11 @@ def _addresses(path: Path, port: Port) -> Message:
     for flow in path.flows:
         a = flow.addressing
         if port.id in (flow.source, flow.sink):
-            own, peer = a.source_ip, a.sink_ip
+            ip, peer = a.source_ip, a.sink_ip
             if port.id == flow.sink:
-                own, peer = peer, own
+                ip, peer = peer, ip
             return {
-                "local_ip": own,
+                "local_ip": ip,
                 "remote_ip": peer,
                 "local_port": UDP_PORT,
                 "remote_port": UDP_PORT,

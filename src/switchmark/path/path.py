@@ -330,7 +330,7 @@ class Path:
         lacking = lacking_cables(self.switch.name, self.wiring, self.uplinks)
         if self.uplinks and lacking:
             return lacking
-        refusals = (each.driver.accepts(each.wiring) for each in self.switches)
+        refusals = (switch.driver.accepts(switch.wiring) for switch in self.switches)
         return next(filter(None, refusals), None)
 
     @property
@@ -340,7 +340,7 @@ class Path:
 
     def copies(self, flow: Flow) -> tuple[AddressedFlow, ...]:
         """Return the flows that carry the frames of a flow, including the flow."""
-        return tuple(each for each in self.flows if each.index == flow.index)
+        return tuple(other for other in self.flows if other.index == flow.index)
 
     def first_flow(self, flow: Flow) -> int:
         """Return the first flow number in a flow's frames."""

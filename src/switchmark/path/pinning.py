@@ -216,8 +216,8 @@ def home_node(cpus: Sequence[Cpu], needed: int, nodes_of_nics: Sequence[int]) ->
     rules, then the lowest."""
 
     def merit(node: int) -> tuple[int, ...]:
-        own = [cpu for cpu in cpus if cpu.node == node]
-        return nodes_of_nics.count(node), *(rule(own, needed) for rule in NODE_RULES), -node
+        on_node = [cpu for cpu in cpus if cpu.node == node]
+        return nodes_of_nics.count(node), *(rule(on_node, needed) for rule in NODE_RULES), -node
 
     return max({cpu.node for cpu in cpus}, key=merit)
 

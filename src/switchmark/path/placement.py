@@ -65,9 +65,9 @@ class Placement:
 
     def is_alone(self, part: str) -> bool:
         """Return whether a part has CPUs and shares none of them."""
-        own = set(self.pins[part].cpus)
+        cpus = set(self.pins[part].cpus)
         others = {cpu for who, pin in self.pins.items() if who != part for cpu in pin.cpus}
-        return bool(own) and not own & others
+        return bool(cpus) and not cpus & others
 
     def used(self, cpus: Collection[int], *, but: Iterable[str] = ()) -> tuple[int, ...]:
         """Return those of `cpus` that the parts use, without the parts in `but`. If another part is
@@ -131,7 +131,7 @@ def place(
         if not (may_share and {"cores-shared", "cores-overcommitted"} & set(pinned.doubts)):
             return pinned
         together = place(parts, cpus, SHARED_PROCESS, nodes=nodes)
-        return min(pinned, together, key=lambda each: _crowding(each, parts))
+        return min(pinned, together, key=lambda placement: _crowding(placement, parts))
     of_policy = _unpinned if policy.startswith(UNPINNED) else _pinned
     placed = of_policy(parts, cpus, policy, nodes)
     doubts = placed.doubts

@@ -78,9 +78,9 @@ def _of_error(error: UsageError, *axes: str) -> Refusal:
     return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
 
 
-def _of_driver(words: str) -> Refusal:
+def _of_driver(reason: str) -> Refusal:
     """Return the refusal for a driver's reason, which may contain a hint."""
-    why, _, hint = words.partition("\n\nhint: ")
+    why, _, hint = reason.partition("\n\nhint: ")
     return Refusal(_OF_A_WIRING, why, hint or None)
 
 
@@ -92,8 +92,8 @@ def may_share_process(test: Test) -> bool:
 
 
 def _named_parts(test: Test) -> dict[str, str]:
-    words = [word.partition("=") for word in (test.nic or "").split(",") if word]
-    return {part.strip(): ends for part, _, ends in words}
+    entries = [word.partition("=") for word in (test.nic or "").split(",") if word]
+    return {part.strip(): ends for part, _, ends in entries}
 
 
 def _chain_reasons(test: Test, path: Path) -> Iterable[Refusal]:
@@ -154,12 +154,12 @@ def _nic_reasons(path: Path) -> list[Refusal]:
             else (PortKind.NIC_KERNEL, "by its interface")
         )
         if port.nic and kind not in switch.port_kinds:
-            usable = [name for name, each in SWITCHES.items() if kind in each.port_kinds]
+            usable = [name for name, switch in SWITCHES.items() if kind in switch.port_kinds]
             why = f"switch {switch.name} does not take the NIC {port.nic} {way}"
             return [Refusal(("nic", "switch"), why, f"--switch {','.join(usable)}")]
         where = path.drivers.switch_environment
         if port.pci and not where.shares_host:
-            able = [name for name, each in ENVIRONMENTS.items() if each.shares_host]
+            able = [name for name, environment in ENVIRONMENTS.items() if environment.shares_host]
             why = f"environment {where.name} does not give the NIC {port.nic} to {switch.name}"
             return [Refusal(_OF_A_WIRING, why, f"--switch-environment {','.join(able)}")]
     return []

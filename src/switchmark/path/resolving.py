@@ -99,8 +99,8 @@ def unknown_names(test: Test) -> list[Refusal]:
             why = f"{what} {name} is chosen where a run begins: name one here"
             refusals.append(Refusal((axis.name,), why, f"{axis.option} {axis.default}"))
         elif error is None:
-            known = (*filter(None, [axis.chosen]), *table)
-            refusals.append(unknown_name(what, name, known, (axis.name,)))
+            valid = (*filter(None, [axis.chosen]), *table)
+            refusals.append(unknown_name(what, name, valid, (axis.name,)))
         else:
             unusable = f"'{name}' cannot be used: " * (name in table.unusable)
             refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))
@@ -224,7 +224,7 @@ def resolve(
     }
     flows = tuple(
         AddressedFlow(
-            **{each.name: getattr(flow, each.name) for each in fields(flow)},
+            **{member.name: getattr(flow, member.name) for member in fields(flow)},
             addressing=_end_to_end(
                 [crossings[crossing] for crossing in flow.crossings],
                 rewritten=any(f.writes_macs(test.function_semantics) for f in chained),
@@ -232,30 +232,30 @@ def resolve(
         )
         for flow in topology.flows
     )
-    offered = {port: end for each in switches for port, end in _offered(each).items()}
+    offered = {port: end for switch in switches for port, end in _offered(switch).items()}
     pairs = dict.fromkeys(frozenset((flow.source, flow.sink)) for flow in topology.flows)
     pair_of = {port: number for number, pair in enumerate(pairs) for port in pair}
 
     def resolved(part: DrawnPart) -> Part:
         """Return a part with its drivers and other properties."""
-        function, at = functions[part.id], nodes[part.id]
-        environment = ENVIRONMENTS[at.environment]
-        own = {port.id for port in part.ports}
-        sent = tuple(flow for flow in flows if flow.source in own)
-        received = tuple(flow for flow in flows if flow.sink in own)
+        function, node = functions[part.id], nodes[part.id]
+        environment = ENVIRONMENTS[node.environment]
+        port_ids = {port.id for port in part.ports}
+        sent = tuple(flow for flow in flows if flow.source in port_ids)
+        received = tuple(flow for flow in flows if flow.sink in port_ids)
         ends = _ends(part, offered, environment, function, engine, wiring)
         roles = _roles(test, function, sent, received)
-        foreign = at.host if at.host in between.foreign else ""
+        foreign = node.host if node.host in between.foreign else ""
         return Part(
             id=part.id,
             physical=part.physical,
             function=function,
             engine=_engine(drivers, part, sent, ends),
             environment=environment,
-            node=at,
+            node=node,
             ports=part.ports,
             endpoints=ends,
-            switch=next(each for each in switches if each.host == at.host),
+            switch=next(switch for switch in switches if switch.host == node.host),
             sent=sent,
             received=received,
             roles=roles,
@@ -263,7 +263,7 @@ def resolve(
             rewrites=_rewrites(test, function, part, crossings),
             pair=pair_of.get(part.ports[0].id),
             pin=placement.pin(part.id),
-            version=probed.get((at.host, part.function)),
+            version=probed.get((node.host, part.function)),
             clock=part.id if environment.separate_kernel else foreign,
         )
 
@@ -462,9 +462,9 @@ def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Seman
         written = all(function.writes_macs(test.function_semantics) for function in chained)
         # Among functions that write MACs, only the traffic program announces its MACs to the
         # switch.
-        told = all(function.played for function in chained)
+        all_played = all(function.played for function in chained)
         if written:
-            steering += [s for s in by_macs if told or s is not Semantics.LEARNING]
+            steering += [s for s in by_macs if all_played or s is not Semantics.LEARNING]
         if steering:
             return steering[0]
         if Semantics.LEARNING in by_macs:

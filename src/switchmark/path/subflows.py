@@ -27,11 +27,11 @@ def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Messa
     """Return the sub-flows of `several` flow numbers of a sender, from number `first` on. Every
     queue or core has a share of the sub-flows, and every chain has all of them."""
     shares = test.flow_numbers
-    each = test.flows // shares
+    per_sender = test.flows // shares
     return {
-        "count": each,
-        "first": each * first if shares > 1 else 0,
-        "step": each if shares > 1 and several > 1 else 0,
+        "count": per_sender,
+        "first": per_sender * first if shares > 1 else 0,
+        "step": per_sender if shares > 1 and several > 1 else 0,
         "by": test.flows_by,
         "order": test.flow_order,
         "seed": test.seed,

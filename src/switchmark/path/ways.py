@@ -25,7 +25,7 @@ def ways_of(path: Path) -> tuple[Way, ...]:
     ways = []
     for flow in path.flows:
         there = flow.crossings
-        there = tuple(each for crossing in there for each in _crossings(path, *crossing))
+        there = tuple(step for crossing in there for step in _crossings(path, *crossing))
         back = tuple((sink, source) for source, sink in there) if answered else ()
         entered, left = zip(*there, *back, strict=True)
         ways.append(
@@ -43,7 +43,7 @@ def feeds_of(path: Path) -> Mapping[str, frozenset[str]]:
     """Return, for every port of the switch, the ports that its outgoing frames come from. Answers
     go the opposite way."""
     feeds: dict[str, set[str]] = {
-        port.id: set() for each in path.switches for port in each.wiring.ports
+        port.id: set() for switch in path.switches for port in switch.wiring.ports
     }
     for flow in path.flows:
         for crossing in flow.crossings:
@@ -71,7 +71,7 @@ def between_hosts(path: Path) -> Mapping[str, Any]:
         return {}
     ends = [[port.id for port in switch.uplinks] for switch in path.switches]
     names = [uplink.name for uplink in path.uplinks]
-    hosts = {each.host: [port.id for port in each.wiring.ports] for each in path.switches}
+    hosts = {switch.host: [port.id for port in switch.wiring.ports] for switch in path.switches}
     return {"hosts": hosts, "cables": dict(zip(names, zip(*ends, strict=True), strict=True))}
 
 
@@ -81,9 +81,9 @@ def cables_of(path: Path) -> dict[str, str] | None:
         return None
     near, far = (switch.host for switch in path.switches)
     return {
-        each.name: f"{near} {each.ends[0]}, {far} {each.ends[1]}"
-        + (": emulated, a veth pair" if each.made else path.between.emulated)
-        for each in path.uplinks
+        uplink.name: f"{near} {uplink.ends[0]}, {far} {uplink.ends[1]}"
+        + (": emulated, a veth pair" if uplink.made else path.between.emulated)
+        for uplink in path.uplinks
     }
 
 

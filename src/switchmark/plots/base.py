@@ -53,11 +53,11 @@ def mark_of(
     record: Record, name: str, x: float | str, series: str = "", panel: str = "", row: str = ""
 ) -> Mark | None:
     """Return the mark of a record's metric at a position; None if the metric is unknown."""
-    known = metric(name)
-    value = known.of(record)
+    chosen = metric(name)
+    value = chosen.of(record)
     if value is None:
         return None
-    low, high = known.interval(record) or (None, None)
+    low, high = chosen.interval(record) or (None, None)
     bounded = name.startswith("rx.") and is_lower_bound(record.verdict)
     doubts = f"; {', '.join(record.doubts)}" if record.doubts else ""
     return Mark(
@@ -70,7 +70,7 @@ def mark_of(
         high,
         doubted=bool(record.doubts),
         bounded=bounded,
-        told=f"limit: {record.verdict}{doubts}",
+        note=f"limit: {record.verdict}{doubts}",
         key=record.key[:16],
     )
 
@@ -86,12 +86,12 @@ def place(test: Test, axis: str) -> float | str:
 
 def words_of(test: Test, axes: Sequence[str]) -> str:
     """Return the values of a test on some axes as text."""
-    words = []
+    parts = []
     for name in axes:
         value = getattr(test, name)
         text = "none" if value is None else str(value)
-        words.append(f"{AXES[name].words} {text}" if is_bare(value) else text)
-    return ", ".join(words)
+        parts.append(f"{AXES[name].label} {text}" if is_bare(value) else text)
+    return ", ".join(parts)
 
 
 def split(records: Sequence[Record], *placed: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -110,12 +110,12 @@ def split(records: Sequence[Record], *placed: str) -> tuple[tuple[str, ...], tup
 
 def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
     """Return the scale of a test axis."""
-    known = AXES[field_name(axis)]
+    axis_record = AXES[field_name(axis)]
     places = [place(record.test, axis) for record in records]
-    title = f"{known.words} ({known.unit})" if known.unit else known.words
-    if any(isinstance(each, str) for each in places):
-        return Scale(title, words=tuple(dict.fromkeys(map(str, places))))
-    numbers = [each for each in places if isinstance(each, float)]
+    title = f"{axis_record.label} ({axis_record.unit})" if axis_record.unit else axis_record.label
+    if any(isinstance(place, str) for place in places):
+        return Scale(title, categories=tuple(dict.fromkeys(map(str, places))))
+    numbers = [place for place in places if isinstance(place, float)]
     log = bool(numbers) and 0 < _FAR_APART * min(numbers) < max(numbers)
     return Scale(title, log=log, zero=False)
 
@@ -123,11 +123,11 @@ def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
 def scale_of_metric(name: str, *, log: bool = False) -> Scale:
     """Return the scale of a metric."""
     try:
-        known = metric(name)
+        chosen = metric(name)
     except UsageError:
         return Scale(name, log=log)
-    words = _SHORTER.get(name) or known.words.partition(",")[0]
-    return Scale(f"{words} ({known.unit})" if known.unit else words, log=log)
+    title = _SHORTER.get(name) or chosen.description.partition(",")[0]
+    return Scale(f"{title} ({chosen.unit})" if chosen.unit else title, log=log)
 
 
 def along(
@@ -148,7 +148,7 @@ def along(
     marks = []
     for record in chosen:
         x = place(record.test, axis)
-        x = str(x) if scale.words else x
+        x = str(x) if scale.categories else x
         mark = mark_of(
             record, metric_name, x, words_of(record.test, series), words_of(record.test, panels)
         )
@@ -158,15 +158,17 @@ def along(
         by_series.setdefault((mark.series, mark.panel), set()).add(mark.x)
     if not any(len(places) > 1 for places in by_series.values()):
         return None
-    marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x) if scale.words else mark.x))
+    marks.sort(
+        key=lambda mark: (mark.series, mark.panel, str(mark.x) if scale.categories else mark.x)
+    )
 
     def placed(record: Record) -> Place:
         x = place(record.test, axis)
-        of = words_of(record.test, series), words_of(record.test, panels)
-        return str(x) if scale.words else x, *of
+        places = words_of(record.test, series), words_of(record.test, panels)
+        return str(x) if scale.categories else x, *places
 
     held = references(chosen, metric_name, placed, max(mark.y for mark in marks))
-    titled = ", ".join(AXES[name].words for name in series)
+    titled = ", ".join(AXES[name].label for name in series)
     y = scale_of_metric(metric_name, log=log)
     says = f"{title}: {y.title} against {scale.title}, {len(marks)} figures."
     return Chart(name, title, says, kind, scale, y, tuple(marks), series=titled, references=held)

@@ -31,7 +31,7 @@ class Mark:
     doubted: bool = False
     bounded: bool = False
     published: bool = False
-    told: str = ""
+    note: str = ""
     """Further text about the mark: verdict and doubts."""
     key: str = ""
     """The key of its test, for filters."""
@@ -39,11 +39,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis with a title and its unit. `words` are the values of a categorical axis in order."""
+    """An axis with a title and its unit. `categories` are the ordered values of a categorical
+    axis."""
 
     title: str
     log: bool = False
-    words: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     percent: bool = False
     zero: bool = True
     """Whether the axis starts at 0, unless it is logarithmic."""
@@ -100,8 +101,8 @@ class Chart:
 
 def _natural(text: str) -> list[tuple[float, str]]:
     """Return a sort key that puts `pairs 2` before `pairs 10`."""
-    words = re.split(r"([0-9.]*[0-9])", text)
-    return [(float(word), "") if number % 2 else (-1.0, word) for number, word in enumerate(words)]
+    parts = re.split(r"([0-9.]*[0-9])", text)
+    return [(float(word), "") if number % 2 else (-1.0, word) for number, word in enumerate(parts)]
 
 
 def spans(marks: Sequence[Mark]) -> bool:

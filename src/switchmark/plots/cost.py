@@ -31,8 +31,8 @@ class _Cores:
         marks = []
         for record in chosen:
             rate = metric("rx.mpps").of(record)
-            words = words_of(record.test, series), words_of(record.test, panels)
-            mark = mark_of(record, "cpu.total", rate or 0.0, *words)
+            labels = words_of(record.test, series), words_of(record.test, panels)
+            mark = mark_of(record, "cpu.total", rate or 0.0, *labels)
             marks += [mark] if mark and rate else []
         if len(marks) < 2:
             return None
@@ -48,8 +48,8 @@ class _Parts:
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         every = measured(records)
-        known = [record for record in every if metric("cpu.total").of(record) is not None]
-        chosen = (known or every)[:_MOST_BARS]
+        complete = [record for record in every if metric("cpu.total").of(record) is not None]
+        chosen = (complete or every)[:_MOST_BARS]
         axes, panels = split(chosen)
         marks = [
             Mark(
@@ -64,14 +64,14 @@ class _Parts:
         ]
         if not marks:
             return None
-        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         drawn = len({mark.key for mark in marks})
         says = f"CPU time of each part for a received frame (ns), of {_tests(drawn)}."
-        title = ", ".join(AXES[name].words for name in axes) or "switch"
-        x, y = Scale(title, words=words), Scale("CPU time for a received frame (ns)")
-        note = "" if known else _UNKNOWN
-        if known and len(known) < len(every):
-            note = f"without {_tests(len(every) - len(known))} whose parts shared a process"
+        title = ", ".join(AXES[name].label for name in axes) or "switch"
+        x, y = Scale(title, categories=order), Scale("CPU time for a received frame (ns)")
+        note = "" if complete else _UNKNOWN
+        if complete and len(complete) < len(every):
+            note = f"without {_tests(len(every) - len(complete))} whose parts shared a process"
         return Chart(
             self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part", note=note
         )

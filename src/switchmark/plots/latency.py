@@ -54,18 +54,18 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
     marks = []
     for record in chosen:
         count = sum(trial.latency.count for trial in record.trials if trial.latency)
-        words = words_of(record.test, series), words_of(record.test, panels)
-        told = f"limit: {record.verdict}"
+        labels = words_of(record.test, series), words_of(record.test, panels)
+        note = f"limit: {record.verdict}"
         for late, share in thinned(cdf(record), points):
-            at = placed(late, share, count)  # type: ignore[operator]
-            if at is not None and at[0] > 0 and at[1] > 0:
+            position = placed(late, share, count)  # type: ignore[operator]
+            if position is not None and position[0] > 0 and position[1] > 0:
                 marks.append(
                     Mark(
-                        at[0],
-                        at[1],
-                        *words,
+                        position[0],
+                        position[1],
+                        *labels,
                         doubted=bool(record.doubts),
-                        told=told,
+                        note=note,
                         key=record.key[:16],
                     )
                 )
@@ -76,12 +76,12 @@ def thinned(
     points: Sequence[tuple[float, float]], most: int = _POINTS
 ) -> list[tuple[float, float]]:
     """Return about `most` points including the last one, densest at the tail."""
-    step, at = 1 / most, 0
+    step, index = 1 / most, 0
     end = bisect_right(points, _NEAR_END, key=_share)
     kept: list[tuple[float, float]] = []
-    while at < end:
-        kept.append(points[at])
-        at = max(at + 1, bisect_left(points, points[at][1] + step, at, key=_share))
+    while index < end:
+        kept.append(points[index])
+        index = max(index + 1, bisect_left(points, points[index][1] + step, index, key=_share))
     kept += points[end:]
     return kept if len(kept) <= 2 * most else [*kept[:: -(-len(kept) // most)], kept[-1]]
 

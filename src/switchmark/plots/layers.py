@@ -36,17 +36,17 @@ def row_of(mark: Mark) -> Spec:
     high = mark.y if mark.high is None else mark.high
     what = "published" if mark.published else "measured"
     kind = "published" if mark.published else "doubted" if mark.doubted else "sure"
-    told = mark.told or what
+    title = mark.note or what
     row: Spec = {"x": mark.x, "y": mark.y, "low": low, "high": high, "series": mark.series}
     row |= {"panel": mark.panel, "row": mark.row, "kind": kind, "bounded": mark.bounded}
-    return {**row, "told": told, "key": mark.key}
+    return {**row, "note": title, "key": mark.key}
 
 
 def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec:
     """Return the encoding of a position. On a logarithmic scale with few values, the values are the
     ticks."""
-    if scale.words:
-        sort = list(scale.words)
+    if scale.categories:
+        sort = list(scale.categories)
         return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
     spec: Spec = {"field": field, "type": "quantitative", "title": scale.title}
     if not scale.log:
@@ -89,10 +89,10 @@ _TIMES = (
 def _ticks(values: Sequence[float]) -> list[float]:
     """Return the powers of ten in the range of some values, and the steps 2 and 5 if there are few
     powers."""
-    known = [value for value in values if value > 0]
-    if not known:
+    positive = [value for value in values if value > 0]
+    if not positive:
         return []
-    first, last = floor(log10(min(known))), ceil(log10(max(known)))
+    first, last = floor(log10(min(positive))), ceil(log10(max(positive)))
     steps = (1, 2, 5) if last - first < _DECADES else (1,)
     return [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
 
@@ -128,7 +128,7 @@ def layers_of(chart: Chart) -> list[Spec]:
 def _beside_each_other(chart: Chart) -> bool:
     """Return whether bars of several series share a position and must be grouped."""
     places = [(mark.panel, mark.row, mark.x) for mark in (*chart.marks, *chart.second)]
-    several = len(chart.series_names()) > 1 and bool(chart.x.words)
+    several = len(chart.series_names()) > 1 and bool(chart.x.categories)
     return several and len(set(places)) < len(places)
 
 
@@ -136,11 +136,11 @@ def _colour(chart: Chart) -> Spec:
     names = [name for name in chart.series_names() if name]
     if not names:
         return {"color": {"value": COLOURS[0]}}
-    told: Spec = {"field": "series", "type": "nominal", "scale": {"domain": names}}
+    channel: Spec = {"field": "series", "type": "nominal", "scale": {"domain": names}}
     legend = {"title": chart.series or None, "orient": "bottom", "columns": 4}
-    told |= {"legend": legend, "title": chart.series or None}
+    channel |= {"legend": legend, "title": chart.series or None}
     without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
-    return {"color": told} if without_shape else {"color": told, "shape": told}
+    return {"color": channel} if without_shape else {"color": channel, "shape": channel}
 
 
 _MEASURED = {"filter": "datum.kind == 'sure' || datum.kind == 'doubted'"}
@@ -151,13 +151,13 @@ def _named_values(base: Spec) -> list[Spec]:
     titles."""
     color = base.get("color", {})
     titled = (base["x"]["title"], " ".join(_lines_of(base["y"]["title"])))
-    said: list[Spec] = []
+    rows: list[Spec] = []
     if color.get("field") == "series":
-        said.append({"field": "series", "title": color.get("title") or "series"})
+        rows.append({"field": "series", "title": color.get("title") or "series"})
     formats = ({} if base["x"]["type"] == "nominal" else {"format": ".4~g"}, {"format": ".4~g"})
     for name, title, written in zip("xy", titled, formats, strict=True):
-        said.append({"field": name, "title": title, **written})
-    return said
+        rows.append({"field": name, "title": title, **written})
+    return rows
 
 
 def _lines_of(title: str | list[str] | None) -> list[str]:
@@ -170,7 +170,7 @@ def _tooltip(base: Spec) -> list[Spec]:
         *_named_values(base),
         {"field": "low", "title": "95 % interval from", "format": ".4~g"},
         {"field": "high", "title": "to", "format": ".4~g"},
-        {"field": "told", "title": "note"},
+        {"field": "note", "title": "note"},
     ]
 
 
@@ -301,8 +301,8 @@ def _along(x: Spec, *, ticks: bool) -> list[Spec]:
     of, detail = {"x": x, "y": y}, {"detail": {"field": "series"}}
     if ticks:
         tick = {"type": "tick", "thickness": 2, "color": GREY}
-        told = {**of, "tooltip": _HELD_TOOLTIP}
-        return [{"transform": chosen, "mark": tick, "encoding": told}]
+        shown = {**of, "tooltip": _HELD_TOOLTIP}
+        return [{"transform": chosen, "mark": tick, "encoding": shown}]
     band = {"type": "area", "color": GREY, "opacity": 0.1}
     within = {"x": x, "y": low, "y2": {"field": "high"}, **detail}
     return [
@@ -330,9 +330,9 @@ def _named(of: Spec, side: str, align: str, dx: int) -> Spec:
 
 def _references(chart: Chart, x: Spec) -> list[Spec]:
     layers: list[Spec] = []
-    if any(each.x is None for each in chart.references):
+    if any(reference.x is None for reference in chart.references):
         layers += _across()
-    if any(each.x is not None for each in chart.references):
+    if any(reference.x is not None for reference in chart.references):
         layers += _along(x, ticks=chart.kind == "bars")
     if chart.diagonal:
         ends = [float(mark.x) for mark in chart.marks if not isinstance(mark.x, str)]
@@ -375,10 +375,10 @@ def _heat(chart: Chart, x: Spec) -> list[Spec]:
         {"field": "x", "title": chart.x.title},
         {"field": "y", "title": chart.y.title, "format": ".4~g"},
     ]
-    words = {**cell, "text": {"field": "y", "format": ".3s"}, "color": ink}
+    label = {**cell, "text": {"field": "y", "format": ".3s"}, "color": ink}
     return [
         {"mark": "rect", "encoding": {**cell, "color": colour, "tooltip": cells}},
-        {"mark": {"type": "text"}, "encoding": words},
+        {"mark": {"type": "text"}, "encoding": label},
     ]
 
 

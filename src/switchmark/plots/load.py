@@ -34,12 +34,12 @@ class _AgainstLoad:
         series, panels = split(chosen, "rate")
         marks: list[Mark] = []
         for record in chosen:
-            words = words_of(record.test, series), words_of(record.test, panels)
+            labels = words_of(record.test, series), words_of(record.test, panels)
             if record.search:
-                marks += _loads_of(record, *words) if log else []
+                marks += _loads_of(record, *labels) if log else []
                 continue
             offered = _OFFERED.of(record)
-            mark = mark_of(record, self._metric, offered or 0.0, *words)
+            mark = mark_of(record, self._metric, offered or 0.0, *labels)
             marks += [mark] if mark and offered else []
         loads: dict[tuple[str, str], int] = {}
         for mark in marks:
@@ -57,7 +57,7 @@ class _AgainstLoad:
             Scale("offered by all senders (Mpps)"),
             y,
             tuple(sorted(marks, key=lambda mark: (mark.series, mark.panel, mark.x))),
-            series=", ".join(AXES[name].words for name in series),
+            series=", ".join(AXES[name].label for name in series),
             diagonal=self._diagonal,
             references=references(
                 chosen,
@@ -78,7 +78,7 @@ def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
             series,
             panel,
             doubted=bool(record.doubts),
-            told=f"limit: {goal.verdict or record.verdict}",
+            note=f"limit: {goal.verdict or record.verdict}",
             key=record.key[:16],
         )
         for goal in (record.search.goals if record.search else ())

@@ -57,17 +57,17 @@ class _Bars:
         if counted:
             marks.sort(key=lambda mark: counted.index(str(mark.x)))
         scale = scale_of_metric(name)
-        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         return Chart(
             self.name,
             "Median latency of each test" if name.startswith("latency") else "Rate of each test",
             f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}"
             f"{'' if counted else ', the greatest first'}.",
             "bars",
-            Scale(", ".join(AXES[axis].words for axis in placed), words=words),
+            Scale(", ".join(AXES[axis].label for axis in placed), categories=order),
             scale,
             tuple(marks),
-            series=", ".join(AXES[axis].words for axis in rest),
+            series=", ".join(AXES[axis].label for axis in rest),
             references=references(
                 [record for record in chosen if record.key[:16] in kept],
                 name,
@@ -94,9 +94,9 @@ class _Boxes:
             for value in metric(name).samples(record)
         ]  # fmt: skip
         scale = scale_of_metric(name)
-        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
-        says = f"{scale.title}: boxes over the trials of {len(words)} tests."
-        x = Scale(", ".join(AXES[name].words for name in axes) or "switch", words=words)
+        order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        says = f"{scale.title}: boxes over the trials of {len(order)} tests."
+        x = Scale(", ".join(AXES[name].label for name in axes) or "switch", categories=order)
         return Chart(self.name, self.summary, says, "boxes", x, scale, tuple(marks))
 
 
@@ -115,13 +115,13 @@ class _Heat:
         across, up = axes
         marks = []
         for record in chosen:
-            x, y = _at(record, across), _at(record, up)
+            x, y = _value_of(record, across), _value_of(record, up)
             panel = record.test.switch if "switch" in (*series, *panels) else ""
             mark = mark_of(record, name, x, y, panel)
             marks += [mark] if mark else []
-        words = tuple(dict.fromkeys(str(mark.x) for mark in marks))
-        says = f"{scale_of_metric(name).title} over {AXES[across].words} and {AXES[up].words}."
-        x_scale = Scale(scale_of_axis(across, chosen).title, words=words)
+        order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+        says = f"{scale_of_metric(name).title} over {AXES[across].label} and {AXES[up].label}."
+        x_scale = Scale(scale_of_axis(across, chosen).title, categories=order)
         return Chart(
             self.name,
             self.summary,
@@ -130,7 +130,7 @@ class _Heat:
             x_scale,
             scale_of_metric(name),
             tuple(marks),
-            series=AXES[up].words,
+            series=AXES[up].label,
         )
 
 
@@ -138,9 +138,9 @@ def _in_order(placed: Sequence[str], records: Sequence[Record]) -> list[str]:
     """Return the labels of a numeric axis in ascending order, or an empty list for other axes,
     which are sorted by the measured value."""
     places = {words_of(record.test, placed): place(record.test, placed[0]) for record in records}
-    if len(placed) > 1 or any(isinstance(each, str) for each in places.values()):
+    if len(placed) > 1 or any(isinstance(place_, str) for place_ in places.values()):
         return []
-    return sorted(places, key=lambda words: places[words])
+    return sorted(places, key=lambda name: places[name])
 
 
 def _count(marks: Sequence[Mark], chosen: Sequence[Record]) -> str:
@@ -148,9 +148,9 @@ def _count(marks: Sequence[Mark], chosen: Sequence[Record]) -> str:
     return f"{len(marks)}{of_all} tests"
 
 
-def _at(record: Record, axis: str) -> str:
-    at = place(record.test, axis)
-    return at if isinstance(at, str) else f"{at:g}"
+def _value_of(record: Record, axis: str) -> str:
+    value = place(record.test, axis)
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _of_one_metric(records: Sequence[Record]) -> list[Record]:

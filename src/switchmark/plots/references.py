@@ -46,15 +46,15 @@ def references(
     drawn = [] if cables & {record.test.switch for record in records} else [(CABLE, _cable)]
     made: list[Reference] = []
     for name, of in (*drawn, (LINE, _line_rate)):
-        made += _lines(name, _told(records, of, scaled, placed), greatest)
+        made += _lines(name, _lines_of(records, of, scaled, placed), greatest)
     return tuple(made)
 
 
 def _cable(record: Record) -> tuple[float, float, float] | None:
-    known = record.calibration
-    if not isinstance(known, Calibration):
+    calibration = record.calibration
+    if not isinstance(calibration, Calibration):
         return None
-    low, mean, high = known.rate_pps
+    low, mean, high = calibration.rate_pps
     return mean, low, high
 
 
@@ -66,7 +66,7 @@ def _line_rate(record: Record) -> tuple[float, float, float] | None:
     return pps, pps, pps
 
 
-def _told(
+def _lines_of(
     records: Sequence[Record],
     of: Callable[[Record], tuple[float, float, float] | None],
     scaled: Callable[[float, Record], float],
@@ -82,7 +82,7 @@ def _told(
         if rates is None:
             spoiled.add((panel, series))
             continue
-        value = tuple(scaled(each, record) for each in rates)
+        value = tuple(scaled(rate, record) for rate in rates)
         line = lines.setdefault((panel, series), {})
         if x in line and not _alike(line[x][0], value[0]):
             spoiled.add((panel, series))
@@ -96,25 +96,25 @@ def _alike(one: float, other: float) -> bool:
     return abs(one - other) <= _ALIKE * max(one, other)
 
 
-def _lines(name: str, told: dict[tuple[str, str], _Line], greatest: float) -> Iterator[Reference]:
+def _lines(name: str, lines: dict[tuple[str, str], _Line], greatest: float) -> Iterator[Reference]:
     """Yield the points of the lines of each panel. Series with the same line share it."""
-    for panel in dict.fromkeys(panel for panel, _ in told):
+    for panel in dict.fromkeys(panel for panel, _ in lines):
         kept: list[tuple[_Line, list[str]]] = []
-        for (of, series), line in told.items():
+        for (of, series), line in lines.items():
             if of != panel or not line:
                 continue
-            same = next((each for each in kept if _fits(each[0], line)), None)
+            same = next((entry for entry in kept if _fits(entry[0], line)), None)
             if same is None:
                 kept.append((dict(line), [series]))
             else:
                 same[0].update(line)
                 same[1].append(series)
-        near = [each for each in kept if max(y for y, _, _ in each[0].values())
+        near = [entry for entry in kept if max(y for y, _, _ in entry[0].values())
                 <= _BEYOND * greatest]  # fmt: skip
         if len(near) > _MOST:
             continue
         for line, of_series in near:
-            every = len(of_series) == sum(of == panel for of, _ in told)
+            every = len(of_series) == sum(of == panel for of, _ in lines)
             of_some = "" if every else f" ({', '.join(filter(None, of_series))})"
             yield from _points(name + of_some, panel, line)
 
@@ -130,7 +130,7 @@ def _points(name: str, panel: str, line: _Line) -> Iterator[Reference]:
         y, low, high = values[0]
         yield Reference(y, name, panel, None, low, high)
         return
-    for x, (y, low, high) in sorted(line.items(), key=lambda each: _number(each[0])):
+    for x, (y, low, high) in sorted(line.items(), key=lambda point: _number(point[0])):
         yield Reference(y, name, panel, x, low, high)
 
 

@@ -36,7 +36,7 @@ def in_handy_units(chart: Chart) -> Chart:
     if x_factor == y_factor == 1:
         return chart
     marks = tuple(_mark(mark, x_factor, y_factor) for mark in chart.marks)
-    held = tuple(_reference(each, x_factor, y_factor) for each in chart.references)
+    held = tuple(_reference(reference, x_factor, y_factor) for reference in chart.references)
     return replace(chart, marks=marks, references=held, x=x, y=y, says=says)
 
 
@@ -44,7 +44,7 @@ def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:
     """Yield the units of both axes with their values. Curves keep their unit."""
     if chart.kind == "curves":
         return
-    if not chart.x.words:
+    if not chart.x.categories:
         yield _unit(chart.x), [mark.x for mark in chart.marks if not isinstance(mark.x, str)]
     stacked: dict[tuple[object, str], float] = {}
     for mark in chart.marks:
@@ -54,8 +54,8 @@ def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:
 
 
 def _unit(scale: Scale) -> str:
-    words, _, unit = scale.title.rpartition(" (")
-    return unit.rstrip(")") if words else ""
+    title, _, unit = scale.title.rpartition(" (")
+    return unit.rstrip(")") if title else ""
 
 
 def _scaled(scale: Scale, factors: dict[str, tuple[float, str]]) -> tuple[float, Scale]:
@@ -76,8 +76,8 @@ def _mark(mark: Mark, x: float, y: float) -> Mark:
     )
 
 
-def _reference(each: Reference, x: float, y: float) -> Reference:
-    placed = each.x if each.x is None or isinstance(each.x, str) else each.x * x
-    low = None if each.low is None else each.low * y
-    high = None if each.high is None else each.high * y
-    return replace(each, x=placed, y=each.y * y, low=low, high=high)
+def _reference(reference: Reference, x: float, y: float) -> Reference:
+    placed = reference.x if reference.x is None or isinstance(reference.x, str) else reference.x * x
+    low = None if reference.low is None else reference.low * y
+    high = None if reference.high is None else reference.high * y
+    return replace(reference, x=placed, y=reference.y * y, low=low, high=high)

@@ -69,10 +69,10 @@ def together(specifications: Sequence[Spec]) -> Spec:
     """Return the specification of several charts in a column."""
     if len(specifications) == 1:
         return specifications[0]
-    own = ("$schema", "config")
-    each = [{k: v for k, v in spec.items() if k not in own} for spec in specifications]
+    top_level = ("$schema", "config")
+    specs = [{k: v for k, v in spec.items() if k not in top_level} for spec in specifications]
     config = specifications[0]["config"]
-    return {"$schema": _SCHEMA, "vconcat": each, "config": config, "resolve": _APART}
+    return {"$schema": _SCHEMA, "vconcat": specs, "config": config, "resolve": _APART}
 
 
 def _far_apart(chart: Chart) -> bool:
@@ -102,26 +102,32 @@ def _held(references: Sequence[Reference]) -> list[Spec]:
     """Return references as rows of data. The name of a line is at its maximum, on the right of that
     point, or on the left of the last point."""
     lines: dict[tuple[str, str], list[Reference]] = {}
-    for each in references:
-        lines.setdefault((each.name, each.panel), []).append(each)
+    for reference in references:
+        lines.setdefault((reference.name, reference.panel), []).append(reference)
     rows = []
     for line in lines.values():
-        highest = max(line, key=lambda each: each.y)
-        for each in line:
-            row = _held_row(each)
-            if each is highest and each.x is not None:
-                row["named"] = "left" if each is line[-1] else "right"
+        highest = max(line, key=lambda point: point.y)
+        for reference in line:
+            row = _held_row(reference)
+            if reference is highest and reference.x is not None:
+                row["named"] = "left" if reference is line[-1] else "right"
             rows.append(row)
     return rows
 
 
-def _held_row(each: Reference) -> Spec:
-    low = each.y if each.low is None else each.low
-    high = each.y if each.high is None else each.high
-    kind = "across" if each.x is None else "along"
-    row: Spec = {"y": each.y, "low": low, "high": high, "series": each.name, "panel": each.panel}
-    row |= {"row": "", "kind": kind, "bounded": False, "told": "reference", "key": ""}
-    return row if each.x is None else {**row, "x": each.x}
+def _held_row(reference: Reference) -> Spec:
+    low = reference.y if reference.low is None else reference.low
+    high = reference.y if reference.high is None else reference.high
+    kind = "across" if reference.x is None else "along"
+    row: Spec = {
+        "y": reference.y,
+        "low": low,
+        "high": high,
+        "series": reference.name,
+        "panel": reference.panel,
+    }
+    row |= {"row": "", "kind": kind, "bounded": False, "note": "reference", "key": ""}
+    return row if reference.x is None else {**row, "x": reference.x}
 
 
 def _notes(chart: Chart) -> list[str]:
@@ -140,17 +146,21 @@ def _notes(chart: Chart) -> list[str]:
         notes.append(f"cross: published{at_least}")
     if chart.second and chart.y2:
         notes.append(f"white squares: {chart.y2.title}, at the right")
-    if chart.kind == "bars" and (held := [each for each in chart.references if each.x is not None]):
-        notes.append(f"grey lines: {', '.join(dict.fromkeys(each.name for each in held))}")
+    if chart.kind == "bars" and (
+        held := [reference for reference in chart.references if reference.x is not None]
+    ):
+        notes.append(
+            f"grey lines: {', '.join(dict.fromkeys(reference.name for reference in held))}"
+        )
     if len(chart.panel_names()) > 1 and _far_apart(chart):
         notes.append("each panel has its own scale")
-    told = ["; ".join(notes)] if notes else []
-    return [*told, chart.note] if chart.note else told
+    texts = ["; ".join(notes)] if notes else []
+    return [*texts, chart.note] if chart.note else texts
 
 
 def _config(chart: Chart) -> Spec:
     beside = _WORDS_BESIDE if len(chart.panel_names()) < 2 else _WORDS_BESIDE // 3
-    long = sum(len(word) + 2 for word in chart.x.words) > beside
+    long = sum(len(word) + 2 for word in chart.x.categories) > beside
     return {
         "axisXDiscrete": {"labelAngle": -40 if long else 0, "labelLimit": 160},
         "font": "system-ui, sans-serif",

@@ -93,9 +93,9 @@ class _FigureGroup:
 def answer(records: Sequence[Record]) -> list[str]:
     """Return the sentences that the records of a run support, comparisons first."""
     measured, whole = _measured(records)
-    said, claims = _said(whole, Results.of(records), _SENTENCES)
+    sentences, claims = _sentences_of(whole, Results.of(records), _SENTENCES)
     return [
-        *said,
+        *sentences,
         *remarks.semantics(whole),
         *remarks.engines(whole),
         *remarks.cables(measured),
@@ -108,9 +108,9 @@ def brief_answer(records: Sequence[Record]) -> list[str]:
     """Return the sentences of `answer` that a reader needs before the table: the comparison, the
     reasons not to rank the switches, the baseline, and the missing tests."""
     measured, whole = _measured(records)
-    said, _ = _said(whole, Results.of(records), _BRIEF_SENTENCES)
+    sentences, _ = _sentences_of(whole, Results.of(records), _BRIEF_SENTENCES)
     return [
-        *said,
+        *sentences,
         *remarks.semantics(whole),
         *remarks.engines(whole),
         *remarks.cables(measured),
@@ -131,17 +131,17 @@ def _functional(measured: Sequence[Record]) -> list[Record]:
     return [record for record in switches if FUNCTIONAL in record.doubts]
 
 
-def _said(
+def _sentences_of(
     records: Sequence[Record], results: Results, most: int
 ) -> tuple[list[str], list[MeasuredFigure]]:
     """Return at most `most` sentences about each kind of figure, and the figures with a claim."""
-    said: list[str] = []
+    sentences: list[str] = []
     claims: list[MeasuredFigure] = []
     for figures in _alike(figure for record in records for figure in figures_of(record)):
         groups = _groups(figures, results)
-        said += _sentences(groups, most)
+        sentences += _sentences(groups, most)
         claims += [figure for group in groups for figure in _claimed(group)]
-    return said, claims
+    return sentences, claims
 
 
 def _alike(figures: Iterable[MeasuredFigure]) -> list[list[MeasuredFigure]]:
@@ -188,7 +188,7 @@ def _name(record: Record, compared: str) -> str:
 def _value(record: Record, axis: str) -> str:
     """Return the value of an axis as text for readers."""
     written = label(record.test, (axis,)).removeprefix(record.test.switch).strip()
-    return written or f"{AXES[axis].words} none"
+    return written or f"{AXES[axis].label} none"
 
 
 def _claimed(group: _FigureGroup) -> list[MeasuredFigure]:
@@ -209,16 +209,16 @@ def _sentences(groups: Sequence[_FigureGroup], most: int) -> list[str]:
         kinds = zip(group.names[1:], (relation.kind for relation in group.relations), strict=True)
         same.setdefault((group.names[0], frozenset(kinds)), []).append(group)
     cases = list(same.values())
-    said = [_sentence(case, len(groups)) for case in cases[:most]]
+    sentences = [_sentence(case, len(groups)) for case in cases[:most]]
     more = sum(map(len, cases[most:]))
-    return [*said, *([f"{more} more cases are in the table."] if more else [])]
+    return [*sentences, *([f"{more} more cases are in the table."] if more else [])]
 
 
-def _sentence(groups: Sequence[_FigureGroup], of: int) -> str:
+def _sentence(groups: Sequence[_FigureGroup], cases: int) -> str:
     goal = _goal(groups[0].leader)
     wheres = [group.where for group in groups if group.where]
-    every = "in both cases" if of == 2 else f"in all {of} cases"
-    where = every if len(groups) == of > 1 else listed(wheres)
+    every = "in both cases" if cases == 2 else f"in all {cases} cases"
+    where = every if len(groups) == cases > 1 else listed(wheres)
     clauses = _carried(groups) or _best(groups)
     for kind, say in () if _carried(groups) else _SAY.items():
         if others := groups[0].having(kind):
@@ -312,8 +312,8 @@ def _bounded(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]
     by_traffic = any(figure.record.verdict in ("sender", "receiver") for figure in figures)
     why = "no more was offered" if by_search and not by_traffic else "the traffic generator was"
     why += " the limit" * why.endswith("was")
-    of = "which is only a bound" if len(others) == 1 else "which are only bounds"
-    return [f"{_unranked(groups, others)}, {of}, as {why}"]
+    which = "which is only a bound" if len(others) == 1 else "which are only bounds"
+    return [f"{_unranked(groups, others)}, {which}, as {why}"]
 
 
 def _spoiled(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
@@ -357,10 +357,10 @@ def _few(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     how = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
     if first.names[0] not in lacking:
         return [f"{listed(others)} {_is(others)} not ranked, with {how}"]
-    of = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
+    among = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
     figures = _with_figures(groups, [_subject(first), *others])
     text = f": {listed(figures)}" if len(groups) == 1 else ""
-    return [f"no order{of} is shown with {how}{text}"]
+    return [f"no order{among} is shown with {how}{text}"]
 
 
 _SAY: Mapping[Kind, Callable[[Sequence[_FigureGroup], Sequence[str]], list[str]]] = {

@@ -41,8 +41,8 @@ def brief_notes(records: Sequence[Record], more: str = " --explain says more.") 
         for record in records
         if record.status != "ok"
     ]
-    said = _doubts([record for record in records if record.trials])
-    return [*(sentence + more for sentence in said), *errors]
+    notes = _doubts([record for record in records if record.trials])
+    return [*(sentence + more for sentence in notes), *errors]
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:
@@ -55,8 +55,8 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     first, others = TABLE[severe[0]], severe[1:]
     many = f"{names[first.name]} of {len(records)} tests" if len(records) > 1 else "this test"
     also = f"; also {listed(others)}" if others else ""
-    said = f"{first.meaning} ({first.name}, {many}{also})"
+    note = f"{first.meaning} ({first.name}, {many}{also})"
     if worst == "information":
-        return [f"Note: {said}. Fix: {first.cure}."]
+        return [f"Note: {note}. Fix: {first.cure}."]
     effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
-    return [f"{MARKS[worst]} {said}: {effect}. Fix: {first.cure}."]
+    return [f"{MARKS[worst]} {note}: {effect}. Fix: {first.cure}."]

@@ -41,7 +41,7 @@ def caption(records: Sequence[Record]) -> str:
     kinds = {record.semantics for record in records if record.semantics}
     parts += list(kinds) if len(kinds) == 1 else []
     parts += [
-        f"{AXES[axis].words} {axis_text(value)}"
+        f"{AXES[axis].label} {axis_text(value)}"
         for axis, value in shared.items()
         if axis not in _SAID and value not in (None, _usual(first, axis))
     ]

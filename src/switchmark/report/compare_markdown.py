@@ -11,8 +11,8 @@ from switchmark.report.compare_table import (
     name_of,
     names_of,
     notes_of,
+    relation_text,
     result_line,
-    said,
 )
 from switchmark.report.host_differences import HostDifference
 
@@ -49,7 +49,7 @@ def _lines(
             ": ".join(filter(None, (failure.condition, failure.reason))) for failure in failures
         )
         figures = (figure_text(pair, side) if pair.sides[side] else "" for side in (0, 1))
-        outcome = said(pair.difference) if pair.is_whole else ""
+        outcome = relation_text(pair.difference) if pair.is_whole else ""
         state: str = comparison.state(pair)
         if failures:
             state = f"failed: {reasons}"

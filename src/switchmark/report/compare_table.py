@@ -105,7 +105,7 @@ def figure_text(pair: Pair, which: int) -> str:
     return doubt + BOUND_MARK * repeats.bound + (_figure(pair, repeats) or "-")
 
 
-def said(difference: Difference) -> str:
+def relation_text(difference: Difference) -> str:
     """Return a difference as text: `slower by 3..4 % (p 0.01)`, `faster: at least 2.1 times (p
     0.01)`, `same: -0.3..+0.2 % (within 1 %)`, `undecided: -3..+5 %, needs about 24 rounds`."""
     word = difference.word
@@ -258,7 +258,7 @@ def _row(pair: Pair, axes: Names) -> tuple[str, str, str, str, str]:
     name = name_of(pair, axes)
     if pair.figure.name not in ("rate", "latency"):
         name = f"{name}: {pair.figure.name}"
-    outcome = said(difference) if pair.is_whole else ""
+    outcome = relation_text(difference) if pair.is_whole else ""
     return name, figure_text(pair, 0), figure_text(pair, 1), change, outcome
 
 

@@ -104,7 +104,7 @@ def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
 def axis_title(axis: str) -> str:
     """Return the title of an axis or a metric."""
     name = field_name(axis)
-    return AXES[name].words if name in AXES else scale_of_metric(axis).title
+    return AXES[name].label if name in AXES else scale_of_metric(axis).title
 
 
 def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
@@ -140,15 +140,15 @@ def _mark(
         Mark(
             x,
             value.value,
-            _of(point, figure.by),
-            _of(point, figure.panels),
+            _label_of(point, figure.by),
+            _label_of(point, figure.panels),
             "",
             value.low,
             value.high,
             doubted=doubted,
             bounded=value.bounded,
             published=published,
-            told=tooltip,
+            note=tooltip,
         )
     ]
 
@@ -168,7 +168,7 @@ def _is_number(value: object) -> bool:
     return not isinstance(value, str) and value is not None
 
 
-def _of(point: Point, axes: Sequence[str]) -> str:
+def _label_of(point: Point, axes: Sequence[str]) -> str:
     return ", ".join(str(point.axes.get(axis)) for axis in axes)
 
 
@@ -177,7 +177,7 @@ def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
     if any(isinstance(mark.x, str) for mark in marks):
         positions = (_place(point, figure) for point in result.points)
         places = tuple(dict.fromkeys(str(place) for place in positions if place is not None))
-        return Scale(title, words=places)
+        return Scale(title, categories=places)
     metric = scale_of_metric(figure.x).title if figure.x not in result.experiment.axes else title
     return Scale(metric, log="x" in figure.log, zero=False)
 
@@ -188,7 +188,7 @@ def _curves(result: Judged, figure: Drawn) -> list[Mark]:
     for point, record in zip(result.points, result.records, strict=True):
         if record is None or not point.is_at(figure.among) or not point.figures:
             continue
-        names = _of(point, figure.by), _of(point, figure.panels)
+        names = _label_of(point, figure.by), _label_of(point, figure.panels)
         for late, share in thinned(cdf(record)):
             marks.append(Mark(late, share, *names, doubted=bool(record.doubts)))
     return marks

@@ -111,8 +111,8 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
     return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
 
 
-def _number(count: int, of: str) -> str:
-    return f"{count} {of}" if count == 1 else f"{count} {of}s"
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _is_measured(result: Judged) -> bool:

@@ -52,7 +52,7 @@ _DECIMALS = 9
 def to_object(record: Record, without: Container[str] = ()) -> Printed:
     """Return the object of a test, with null for missing values and without the members in
     `without`."""
-    return {name: plain(of(record)) for name, of in MEMBERS.items() if name not in without}
+    return {name: plain(read(record)) for name, read in MEMBERS.items() if name not in without}
 
 
 def origin(record: Record) -> Printed:

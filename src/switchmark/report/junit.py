@@ -8,7 +8,13 @@ from xml.etree.ElementTree import Element, SubElement
 
 from switchmark.model.printable import printable
 from switchmark.report.compare import Comparison, Pair
-from switchmark.report.compare_table import figure_text, name_of, names_of, result_line, said
+from switchmark.report.compare_table import (
+    figure_text,
+    name_of,
+    names_of,
+    relation_text,
+    result_line,
+)
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.undecided import why_undecided
 
@@ -81,13 +87,13 @@ def _add_case(suite: Element, comparison: Comparison, pair: Pair, axes: Sequence
         )
         attributes = {"type": ", ".join(conditions), "message": "; ".join(reasons)}
         kind = _FAILED if failures[0].condition else _LACKING
-        SubElement(case, kind, attributes).text = _said(pair)
+        SubElement(case, kind, attributes).text = _message(pair)
     if skipped := _skipped(comparison, pair):
         SubElement(case, "skipped", message=skipped)
-    SubElement(case, "system-out").text = _said(pair)
+    SubElement(case, "system-out").text = _message(pair)
 
 
-def _said(pair: Pair) -> str:
+def _message(pair: Pair) -> str:
     figures = [figure_text(pair, side) if pair.sides[side] else "-" for side in (0, 1)]
-    outcome = said(pair.difference) if pair.is_whole else "not compared"
+    outcome = relation_text(pair.difference) if pair.is_whole else "not compared"
     return f"{pair.figure.name}: {figures[0]} before, {figures[1]} after: {outcome}"

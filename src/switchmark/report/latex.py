@@ -45,8 +45,8 @@ def as_latex(runs: Tables) -> str:
         columns.append(("l", "Run", [escape(result.run) for result in results]))
     for axis in ("switch", *(name for name in axes if name != "switch")):
         values = [escape(_axis(getattr(result.record.test, axis))) for result in results]
-        columns.append(("l", escape((AXES[axis].heading or AXES[axis].words).capitalize()), values))
-    figures = [(head, [of(result) for result in results]) for head, of in _FIGURES.items()]
+        columns.append(("l", escape((AXES[axis].heading or AXES[axis].label).capitalize()), values))
+    figures = [(head, [read(result) for result in results]) for head, read in _FIGURES.items()]
     for head, cells in figures:
         if any(cell is not None for cell in cells):
             columns.append(("r", head, [cell or _NONE for cell in cells]))

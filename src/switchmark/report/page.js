@@ -60,8 +60,8 @@
       if (order.length > MOST_PANELS) {
         const kept = new Set(order.slice(0, MOST_PANELS));
         shown.data.values = shown.data.values.filter((row) => kept.has(row.panel));
-        const told = `${MOST_PANELS} of ${order.length} panels: choose others by the filters`;
-        shown.title.subtitle = [...(shown.title.subtitle ?? []), told];
+        const note = `${MOST_PANELS} of ${order.length} panels: choose others by the filters`;
+        shown.title.subtitle = [...(shown.title.subtitle ?? []), note];
       }
       const panels = new Set(shown.data.values.map((row) => row.panel)).size;
       shown.columns = Math.max(1, Math.min(panels, Math.floor(room / 270)));
@@ -143,7 +143,7 @@
       const number = Number(test.axes[x]);
       values.push({
         key, x: data.numeric.includes(x) ? number : test.axes[x], y: figure[0], low: figure[1], high: figure[2],
-        series: by ? test.axes[by] : "", panel: "", row: "", told: test.told,
+        series: by ? test.axes[by] : "", panel: "", row: "", note: test.note,
         kind: test.doubted ? "doubted" : "sure", bounded: false,
       });
     }

@@ -73,7 +73,7 @@ def page(
     pictured = _pictured(drawn[:stills])
     parts = [
         "<main id='main'>",
-        *(f"<p class='answer'>{_said(sentence)}</p>" for sentence in _answers(runs)),
+        *(f"<p class='answer'>{_as_html(sentence)}</p>" for sentence in _answers(runs)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _brief(records),
         _filter(records),
@@ -102,7 +102,9 @@ def _answers(runs: Sequence[tuple[str, Sequence[Record]]]) -> list[str]:
     """Return the answer of each run alone. `compare` is for runs that did not take turns."""
     several = len(runs) > 1
     return [
-        f"{name}: " * several + said for name, records in runs for said in brief_answer(records)
+        f"{name}: " * several + sentence
+        for name, records in runs
+        for sentence in brief_answer(records)
     ]
 
 
@@ -113,17 +115,17 @@ def _brief(records: Sequence[Record]) -> str:
     tables = [
         _table(replace(section, keys=()), "figures") for section in sections(records, brief=True)
     ]
-    notes = [f"<p class='doubts'>{_said(note)}</p>" for note in brief_notes(records, more="")]
+    notes = [f"<p class='doubts'>{_as_html(note)}</p>" for note in brief_notes(records, more="")]
     return "\n".join([*tables, *notes])
 
 
 def _method(records: Sequence[Record]) -> str:
     """Return how the tests were measured, and how to cite that."""
-    said = method(records)
-    if not said:
+    paragraph = method(records)
+    if not paragraph:
         return ""
     cite = f"<details><summary>BibTeX</summary><pre>{escape(bibtex(records))}</pre></details>"
-    return f"<section><h2>Method</h2><p>{escape(said)}</p>{cite}</section>"
+    return f"<section><h2>Method</h2><p>{escape(paragraph)}</p>{cite}</section>"
 
 
 def page_of(
@@ -191,7 +193,7 @@ def _still(chart: Chart) -> str:
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg(specification(chart)))
 
 
-def _said(sentence: str) -> str:
+def _as_html(sentence: str) -> str:
     """Return a sentence as HTML in which options do not break at their hyphens."""
     return re.sub(
         r"--[a-z][a-z-]*(?: [0-9]+)?", r"<span class='option'>\g<0></span>", escape(sentence)
@@ -226,7 +228,7 @@ def _tests(records: Sequence[Record]) -> dict[str, Any]:
             "axes": {key_of(axis): _word(record, axis) for axis in ("switch", *axes)},
             "figures": {name: ends for name, ends in figures.items() if ends},
             "doubted": bool(record.doubts),
-            "told": f"limit: {record.verdict}; {', '.join(record.doubts)}",
+            "note": f"limit: {record.verdict}; {', '.join(record.doubts)}",
         }
     return tests
 
@@ -255,13 +257,13 @@ def _numeric(tests: Mapping[str, Any]) -> list[str]:
 
 def _title(name: str) -> str:
     quantity = METRICS.get(name)
-    return f"{quantity.words} ({quantity.unit})" if quantity and quantity.unit else name
+    return f"{quantity.description} ({quantity.unit})" if quantity and quantity.unit else name
 
 
 def _template(x_values: tuple[str, ...]) -> dict[str, Any]:
     """Return a chart whose data the script fills in."""
     marks = (Mark("x", 1.0, "a"), Mark("x", 2.0, "b"))
-    x, y = Scale("x", words=x_values), Scale("y")
+    x, y = Scale("x", categories=x_values), Scale("y")
     chart = Chart("explore", "", "", "points", x, y, marks, series="by")
     spec = specification(chart)
     text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')

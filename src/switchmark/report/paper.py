@@ -63,9 +63,9 @@ def judged(
     """
     of_experiment = [record for _, record in results if record is not None]
     together = {
-        id(record): of
+        id(record): results
         for run in runs or [of_experiment]
-        for of in [Results.of(run)]
+        for results in [Results.of(run)]
         for record in run
     }
     points = tuple(

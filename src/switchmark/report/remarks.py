@@ -37,24 +37,24 @@ def semantics(records: Sequence[Record]) -> list[str]:
 def engines(records: Sequence[Record]) -> list[str]:
     """Return the engines of the switches, if the engine depends on the switch."""
     tests = [record.test for record in records]
-    said = []
+    remarks = []
     for axis in following(tests, "switch"):
         by_value: dict[str, dict[str, None]] = {}
         for test in tests:
             by_value.setdefault(getattr(test, axis), {})[test.switch] = None
         groups = [f"{listed_all(list(names))} with {value}" for value, names in by_value.items()]
-        name = AXES[axis].words
-        said.append(
+        name = AXES[axis].label
+        remarks.append(
             f"The switches were measured with different {name}s ({'; '.join(groups)}): the {name} "
             "may explain a difference."
         )
-    return said
+    return remarks
 
 
 def cables(records: Sequence[Record]) -> list[str]:
     """Return the baseline, the figures of the traffic program on a cable, if the run has them."""
     figures = [f for r in records if r.test.switch == CABLE for f in figures_of(r)]
-    said = []
+    remarks = []
     for unit in dict.fromkeys(figure.unit for figure in figures):
         ordered = sorted((f for f in figures if f.unit == unit), key=lambda figure: figure.value)
         ends = dict.fromkeys(
@@ -62,29 +62,29 @@ def cables(records: Sequence[Record]) -> list[str]:
         )
         text = " to ".join(ends)
         what = "median delay " * (unit == "ns")
-        said.append(f"Baseline (no switch): {what}{text}.")
-    return said
+        remarks.append(f"Baseline (no switch): {what}{text}.")
+    return remarks
 
 
 def sureness(claims: Sequence[MeasuredFigure]) -> list[str]:
     """Return the confidence of the claims, and the number of their tests with doubts."""
-    said = []
+    remarks = []
     if claims:
-        said.append("All comparisons of this run together hold with 95 % confidence.")
+        remarks.append("All comparisons of this run together hold with 95 % confidence.")
     doubted = {id(figure.record): figure.record.doubts for figure in claims}
     if count := sum(map(bool, doubted.values())):
         many = f"{count} of these {len(doubted)}" if count < len(doubted) else "All of these"
-        said.append(f"{many} tests have doubts: see their rows.")
-    return said
+        remarks.append(f"{many} tests have doubts: see their rows.")
+    return remarks
 
 
 def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[str]:
     """Return which tests the answer leaves out, and why."""
-    said = []
+    remarks = []
     axes = telling([record.test for record in records])
     if functional:
         names = [label(record.test, axes) for record in functional]
-        said.append(f"Left out because too many parts share a core: {listed(names)}.")
+        remarks.append(f"Left out because too many parts share a core: {listed(names)}.")
     gone = [record for record in records if record.status != "ok"]
     if gone and len(gone) == len(records):
         statuses = Counter(record.status for record in gone)
@@ -92,12 +92,12 @@ def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[st
         return [f"Nothing was measured: {listed_all(counts)}."]
     if gone:
         names = [f"{label(record.test, axes)} ({record.status})" for record in gone]
-        said.append(f"Not measured: {listed(names)}.")
+        remarks.append(f"Not measured: {listed(names)}.")
     empty = [
         label(record.test, axes)
         for record in records
         if record.status == "ok" and not any(figures_of(record))
     ]
     if empty:
-        said.append(f"No figure was found for {listed(empty)}.")
-    return said
+        remarks.append(f"No figure was found for {listed(empty)}.")
+    return remarks

@@ -537,7 +537,7 @@ def _cost() -> Iterable[FlatColumn]:
 
 def _metrics() -> Iterable[FlatColumn]:
     for name, metric in METRICS.items():
-        meaning = f"{metric.words}, in {metric.unit}" if metric.unit else metric.words
+        meaning = f"{metric.description}, in {metric.unit}" if metric.unit else metric.description
         yield FlatColumn(column_of(name), "DOUBLE", meaning, partial(_metric, name))
 
 

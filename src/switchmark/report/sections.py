@@ -149,7 +149,7 @@ def _axes(rows: _Rows) -> list[Column]:
     tests = [row.record.test for row in rows]
     return [
         Column(
-            AXES[axis].heading or AXES[axis].words,
+            AXES[axis].heading or AXES[axis].label,
             tuple(axis_text(getattr(test, axis)) for test in tests),
             numeric=axis == "frame_size",
         )

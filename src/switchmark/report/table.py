@@ -70,9 +70,9 @@ def folded(section: Section) -> Section:
         for column in section.columns
         if column.folds and len(column.cells) > 1 and len(set(column.cells)) == 1
     ]
-    said = ", ".join((section.caption, *(f"{column.name} {column.cells[0]}" for column in same)))
+    text = ", ".join((section.caption, *(f"{column.name} {column.cells[0]}" for column in same)))
     columns = tuple(column for column in section.columns if column not in same)
-    return replace(section, caption=said, columns=columns)
+    return replace(section, caption=text, columns=columns)
 
 
 def table_lines(section: Section, width: int | None = None) -> list[str]:
@@ -81,8 +81,8 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     shown = _fitted(section.columns, width)
     names = {column.name for column in shown}
     gone = [column.name for column in section.columns if column.name not in names]
-    said = (section.caption, *section.below)
-    lines = [line for text in said for line in _within(text, width)]
+    caption = (section.caption, *section.below)
+    lines = [line for text in caption for line in _within(text, width)]
     lines += drawn(shown)
     if gone:
         note = f"hidden columns: {', '.join(gone)} (--wide shows all)"

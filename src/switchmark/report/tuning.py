@@ -10,7 +10,7 @@ from switchmark.metrics.family import Results
 from switchmark.model.labels import label
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
-from switchmark.report.compare_table import said
+from switchmark.report.compare_table import relation_text
 from switchmark.report.figures import BOUND_NOTE, outcome, sure_rate
 from switchmark.report.json import to_object
 
@@ -34,7 +34,7 @@ def tuning_lines(
         why = "has nothing to tune" if not tried else f"none of {tried} settings could be measured"
         return [f"{name}: default {_figure(default)}; {why}"]
     difference = results.difference(default, tuned)
-    outcome = said(difference) + _needed(difference)
+    outcome = relation_text(difference) + _needed(difference)
     both = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
         f"{name}: {both}: {outcome} (the best of {tried} settings)",

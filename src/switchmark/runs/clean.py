@@ -65,16 +65,16 @@ def clean(
     base = base or default_base()
     if os.path.lexists(base):
         require_own(base)
-    known = sorted(path.name for path in base.glob("sm*") if RUN.fullmatch(path.name))
+    names = sorted(path.name for path in base.glob("sm*") if RUN.fullmatch(path.name))
     for run in runs:
-        if run not in known:
-            raise UsageError(f"there is no run {run}; there are: {', '.join(known) or 'none'}")
+        if run not in names:
+            raise UsageError(f"there is no run {run}; there are: {', '.join(names) or 'none'}")
     hosts = {LOCAL: LocalHost(), **(hosts or {})}
     if LOCAL in forget:
         raise UsageError("this machine is here: what is left on it is not forgotten")
     sweep()
     cleaned = []
-    for run in known:
+    for run in names:
         if not runs or run in runs:
             with shielded():
                 cleaned.append(_tried(base, run, dry_run, hosts, forget))
@@ -174,7 +174,7 @@ def _give_back_of_the_dead(base: Path, dry_run: bool, host: Host) -> list[Cleane
         Cleaned(
             run,
             "dead" if dry_run else state,
-            tuple(f"give back {path}" for each, path in left if each == run),
+            tuple(f"give back {path}" for dead, path in left if dead == run),
             failures,
         )
         for run in dict.fromkeys(run for run, _ in left)
@@ -185,7 +185,7 @@ def _forget(
     journal: Journal, leases: Leases, hosts: Collection[str], dry_run: bool
 ) -> tuple[str, ...]:
     """Drop the undos on some hosts, or in a dry run only report them; return one line per host."""
-    given_up = [each for each in journal.pending.items() if each[1].host in hosts]
+    given_up = [undo for undo in journal.pending.items() if undo[1].host in hosts]
     if not dry_run:
         for number, undo in given_up:
             if isinstance(undo, Lease):
@@ -199,8 +199,8 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
     run = journal.run
     leases = Leases(base)
     pending = _pending(journal)
-    undos = [each for each in pending if each[1].host in hosts]
-    kept = [each for each in pending if each[1].host not in hosts]
+    undos = [undo for undo in pending if undo[1].host in hosts]
+    kept = [undo for undo in pending if undo[1].host not in hosts]
     actions: list[str] = [in_words(undo) for _, undo in undos]
     failures: dict[int, str] = {}
     for _ in range(_ROUNDS):
@@ -223,11 +223,11 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
             carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
     done, not_done = _sweep_up(base, run, hosts[LOCAL], keep_folder=bool(failures))
     actions += done
-    failures |= {-1 - number: each for number, each in enumerate(not_done)}
+    failures |= {-1 - number: failure for number, failure in enumerate(not_done)}
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
     far = {undo.host for number, undo in pending if number in failures and undo.host != LOCAL}
-    told = tuple(dict.fromkeys(failures.values()))
-    return Cleaned(run, state, tuple(actions), told, tuple(sorted(far)))
+    messages = tuple(dict.fromkeys(failures.values()))
+    return Cleaned(run, state, tuple(actions), messages, tuple(sorted(far)))
 
 
 def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned:
@@ -261,9 +261,9 @@ def _sweep_up(
 def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
     """Return the reason why undos on unknown hosts are kept, in one line for each host."""
     counts = Counter(undo.host for _, undo in kept)
-    known = ", ".join(hosts)
+    names = ", ".join(hosts)
     return {
-        number: f"the host {undo.host} is not known here (known: {known}), and "
+        number: f"the host {undo.host} is not known here (known: {names}), and "
         f"what is left there is kept ({counts[undo.host]})"
         for number, undo in kept
     }

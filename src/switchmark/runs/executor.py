@@ -1,7 +1,7 @@
 """The executor: the only part that executes plans and undoes them.
 
 It runs commands one by one or together: on a far host in one round trip, on this host in parallel
-if their `about` differs. It writes the undo of each step into the journal before the step, so that
+if their subjects differ. It writes the undo of each step into the journal before the step, so that
 `clean` finds everything after a crash at any moment. It knows no environment: the caller provides
 the way into a node.
 """
@@ -136,18 +136,18 @@ class Executor:
     def run(self, *steps: Run) -> tuple[bytes, ...]:
         """Run commands that read, such as a switch's counters, and return their standard
         outputs."""
-        return tuple(each.stdout for each in self._carry_out_all(*steps))
+        return tuple(completed.stdout for completed in self._carry_out_all(*steps))
 
     def process(self, name: str) -> Process:
         """Return the process of the Spawn with this name."""
-        for known, process in reversed(self._processes.values()):
-            if known == name:
+        for step, process in reversed(self._processes.values()):
+            if step == name:
                 return process
         raise SetupFailed(f"no process named {name} is running")
 
-    def host(self, at: Node) -> Host:
+    def host(self, node: Node) -> Host:
         """Return the host of a node."""
-        name = self.home if at.host == HOST.host else at.host
+        name = self.home if node.host == HOST.host else node.host
         if name not in self._hosts:
             raise SetupFailed(f"no host is named {name}; there are: {', '.join(self._hosts)}")
         host = self._hosts[name]
@@ -198,7 +198,7 @@ class Executor:
     def _carry_out_together(self, steps: Plan) -> Sequence[Completed]:
         """Run commands on one host together, then wait for the Waits behind them. On a far host
         they take one round trip, and commands that a failure prevented need no undo. On this host,
-        commands with different `about` run in parallel."""
+        commands with different subjects run in parallel."""
         host = self.host(place_of_step(steps[0]))
         prepared = [self._prepared(step) for step in steps]
         calls, undos = [call for call, _ in prepared], [undo for _, undo in prepared]
@@ -231,7 +231,7 @@ class Executor:
             argv = self._filled(command(step.check, self._inside), step.why)
             limit_s = max(step.timeout_s, _SHORTEST_CHECK_S)
             env = self._workspace.env
-            return Call(argv, None, env, limit_s, step.check.ok, about=repr(step.check)), None
+            return Call(argv, None, env, limit_s, step.check.ok, subject=repr(step.check)), None
         assert isinstance(step, Run)
         argv, number = self._filled(command(step, self._inside), step.why), None
         if step.undo is not None:
@@ -239,14 +239,14 @@ class Executor:
                 Command(
                     host=self.host(step.at).name,
                     argv=self._filled(self._inside(step.at, step.undo), step.why),
-                    about=step.about,
+                    about=step.subject,
                     stdin=step.undo_stdin,
                     timeout_s=max(10.0, step.timeout_s),
                 )
             )
         stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)
         env = self._workspace.env
-        return Call(argv, stdin, env, step.timeout_s, step.ok, step.about), number
+        return Call(argv, stdin, env, step.timeout_s, step.ok, step.subject), number
 
     def _ended(self, step: Run, argv: tuple[str, ...], completed: Completed) -> Completed:
         """Save a command's output; raise CommandFailed if the step does not allow its status."""
@@ -304,14 +304,14 @@ class Executor:
         """Return the last output of the process that a Wait is for, as evidence."""
         if step.unless_dead is None:
             return ""
-        words = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
-        return "".join(f"\n  {line}" for line in words.splitlines())
+        output = self.process(step.unless_dead).last_words(_CONSOLE_LINES)
+        return "".join(f"\n  {line}" for line in output.splitlines())
 
     def _call(
-        self, why: str, at: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
+        self, why: str, node: Node, argv: tuple[str, ...], stdin: bytes | None, timeout_s: float
     ) -> Completed:
         with explained(why):
-            return self.host(at).run(
+            return self.host(node).run(
                 argv, stdin=stdin, env=self._workspace.env, timeout_s=timeout_s
             )
 
@@ -396,10 +396,10 @@ class Executor:
 
     def _make_folder(self, step: Folder) -> None:
         path = PurePosixPath(fill(step.path, self.saved, step.why))
-        folders = [str(each) for each in (path, *path.parents)]
-        looks = (Run(step.why, ("test", "-d", each), step.at, ok=(0, 1)) for each in folders)
-        statuses = [each.status for each in self._carry_out_all(*looks)]
-        missing = [each for each, status in zip(folders, statuses, strict=True) if status]
+        folders = [str(folder) for folder in (path, *path.parents)]
+        looks = (Run(step.why, ("test", "-d", folder), step.at, ok=(0, 1)) for folder in folders)
+        statuses = [completed.status for completed in self._carry_out_all(*looks)]
+        missing = [folder for folder, status in zip(folders, statuses, strict=True) if status]
         if missing:
             removing = ("rmdir", "--ignore-fail-on-non-empty", *missing)
             making = ("mkdir", "-p", str(path))
@@ -475,11 +475,11 @@ def reserve_pages(workspace: Workspace, host: Host, step: Reserve) -> None:
 # --- failures ---
 
 
-def failure(why: str, at: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
+def failure(why: str, node: Node, argv: tuple[str, ...], completed: Completed) -> CommandFailed:
     """Return the error for a command whose status its step does not allow."""
     return CommandFailed(
         f"{why}: the command {ended(completed.status)}\n"
-        f"  {place_of(at)}: {shlex.join(argv)}{evidence(completed)}"
+        f"  {place_of(node)}: {shlex.join(argv)}{evidence(completed)}"
     )
 
 
@@ -489,9 +489,13 @@ def evidence(completed: Completed) -> str:
     return "".join(f"\n  {line}" for line in output.splitlines())
 
 
-def place_of(at: Node) -> str:
+def place_of(node: Node) -> str:
     """Return the words for a node's place."""
-    return f"on {at.host}" if is_host(at) else f"at {at.name} ({at.environment}) on {at.host}"
+    return (
+        f"on {node.host}"
+        if is_host(node)
+        else f"at {node.name} ({node.environment}) on {node.host}"
+    )
 
 
 def ended(status: int) -> str:

@@ -28,9 +28,9 @@ _SELF = "/proc/self/cgroup"
 class Hierarchy:
     """A hierarchy of control groups, mounted at `root`.
 
-    Writing `frozen` to a group's `file` freezes the group; the group is frozen once `told` matches
-    the content of `tells`. Writing `thawed` resumes it. The hierarchy's line in a process's list of
-    groups begins with `line`.
+    Writing `frozen` to a group's `file` freezes the group. It is frozen once `is_frozen` matches
+    the content of `state_file`. Writing `thawed` resumes it. The hierarchy's line in a process's
+    list of groups begins with `line`.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Hierarchy:
     file: str
     frozen: bytes
     thawed: bytes
-    tells: str
-    told: re.Pattern[bytes]
+    state_file: str
+    is_frozen: re.Pattern[bytes]
 
     def is_there(self, host: Host) -> bool:
         return host.exists(f"{self.root}/cgroup.procs")
@@ -59,8 +59,8 @@ class Hierarchy:
 
 
 def _v2(root: str) -> Hierarchy:
-    told = re.compile(rb"^frozen 1$", re.MULTILINE)
-    return Hierarchy("cgroup v2", root, "0:", "cgroup.freeze", b"1", b"0", "cgroup.events", told)
+    frozen = re.compile(rb"^frozen 1$", re.MULTILINE)
+    return Hierarchy("cgroup v2", root, "0:", "cgroup.freeze", b"1", b"0", "cgroup.events", frozen)
 
 
 _V1 = Hierarchy(
@@ -109,11 +109,11 @@ class Freezer:
         for hierarchy in hierarchies:
             if not hierarchy.is_there(host):
                 continue
-            own = hierarchy.group_of(host.read(_SELF))
-            if own is None or ".." in own:
+            group = hierarchy.group_of(host.read(_SELF))
+            if group is None or ".." in group:
                 continue
-            self._hierarchy, self._own = hierarchy, own
-            self._folder = f"{hierarchy.folder(own)}/{run}-frozen"
+            self._hierarchy, self._own = hierarchy, group
+            self._folder = f"{hierarchy.folder(group)}/{run}-frozen"
             making = ("mkdir", self._folder)
             step = Run("the control group that is frozen", making, undo=("rmdir", self._folder))
             mark = executor.mark()
@@ -169,8 +169,8 @@ class Freezer:
             raise SetupFailed("\n".join(failures))
 
     def _is_frozen(self, group: str) -> bool:
-        tells = f"{group}/{self._hierarchy.tells}"
-        return bool(self._hierarchy.told.search(self._host.read(tells)))
+        path = f"{group}/{self._hierarchy.state_file}"
+        return bool(self._hierarchy.is_frozen.search(self._host.read(path)))
 
     def _gather(self) -> Iterator[str]:
         """Yield the groups that hold only the run's processes: its own groups, and the group into
@@ -192,15 +192,15 @@ class Freezer:
         parts = PurePosixPath(group).parts
         for depth, part in enumerate(parts):
             if f"{self._run}-" in part:
-                at = str(PurePosixPath(*parts[: depth + 1]))
-                return None if self._hierarchy.folder(at) == self._folder else at
+                path = str(PurePosixPath(*parts[: depth + 1]))
+                return None if self._hierarchy.folder(path) == self._folder else path
         raise SetupFailed(f"its processes are in {group}, which others may be in too")
 
 
 def thaw_all(host: Host, run: str) -> list[str]:
     """Resume all groups with the id of a run that are frozen; return their folders."""
     thawed = []
-    for hierarchy in (each for each in HIERARCHIES if each.is_there(host)):
+    for hierarchy in (hierarchy for hierarchy in HIERARCHIES if hierarchy.is_there(host)):
         for file in Path(hierarchy.root).glob(f"**/*{run}-*/{hierarchy.file}"):
             with suppress(OSError):
                 if host.read(str(file)).strip() in (hierarchy.frozen, b"FREEZING"):

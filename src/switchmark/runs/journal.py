@@ -32,7 +32,7 @@ _Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
 
 class Command(Entry):
     """An undo that runs a command; `argv` includes the way into its node. Consecutive commands with
-    different `about` are independent of each other."""
+    different subjects (`about`) are independent of each other."""
 
     kind: Literal["command"] = "command"
     host: str
@@ -221,8 +221,8 @@ class Journal:
             case Started():
                 stop = self.pending.get(entry.number)
                 if isinstance(stop, Stop):
-                    known = {"pid": entry.pid, "start": entry.start}
-                    self.pending[entry.number] = stop.model_copy(update=known)
+                    identity = {"pid": entry.pid, "start": entry.start}
+                    self.pending[entry.number] = stop.model_copy(update=identity)
             case Done():
                 self.pending.pop(entry.number, None)
 

@@ -139,8 +139,8 @@ class _Ledger:
             case _Free():
                 self.takes = [take for take in self.takes if take.value != line.value]
 
-    def of(self, about: _About) -> list[_Take]:
-        return [take for take in self.takes if take.value == about.value]
+    def of(self, value: _About) -> list[_Take]:
+        return [take for take in self.takes if take.value == value.value]
 
     def lives(self, take: _Take) -> bool:
         """Return whether the run that took the lease is alive: it locks its byte."""
@@ -168,8 +168,8 @@ class Leases:
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
         """Set `path` for `run`. Raise SetupFailed while a live run needs another value there."""
         with self._ledger_of(host) as (ledger, byte):
-            about = _About(host=host.name, path=path, space=_space(host, path))
-            held = ledger.of(about)
+            value = _About(host=host.name, path=path, space=_space(host, path))
+            held = ledger.of(value)
             for take in held:
                 agreed = take.content.split() == content.split()
                 if _owner(take) != (self._root, run) and not agreed and ledger.lives(take):
@@ -182,7 +182,7 @@ class Leases:
             owner = {"run": run, "root": self._root}
             ledger.append(
                 _Take(
-                    **dict(about),
+                    **dict(value),
                     **owner,
                     boot=boot_id(LocalHost()),
                     old=old,
@@ -193,9 +193,9 @@ class Leases:
             try:
                 host.write(path, content)
             except OSError:
-                ledger.append(_Give(**dict(about), **owner))
+                ledger.append(_Give(**dict(value), **owner))
                 raise
-            ledger.append(_Done(**dict(about), content=host.read(path)))
+            ledger.append(_Done(**dict(value), content=host.read(path)))
 
     def add(
         self,
@@ -215,9 +215,9 @@ class Leases:
         Raise Unavailable if the count is not writable.
         """
         with self._ledger_of(host) as (ledger, byte):
-            about = _About(host=host.name, path=path, space=_space(host, path))
-            _settle(ledger, host, about)
-            held = ledger.of(about)
+            value = _About(host=host.name, path=path, space=_space(host, path))
+            _settle(ledger, host, value)
+            held = ledger.of(value)
             lacking = wanted
             owner = (self._root, run)
             if not any(_owner(take) == owner or ledger.lives(take) for take in held):
@@ -229,7 +229,7 @@ class Leases:
             intend(lacking)
             ledger.append(
                 _Take(
-                    **dict(about),
+                    **dict(value),
                     boot=boot_id(LocalHost()),
                     run=run,
                     root=self._root,
@@ -239,7 +239,7 @@ class Leases:
                     byte=byte(),
                 )
             )
-            give = _Give(**dict(about), run=run, root=self._root)
+            give = _Give(**dict(value), run=run, root=self._root)
             try:
                 if lacking:
                     host.write(path, raised)
@@ -254,7 +254,7 @@ class Leases:
                 host.write(path, b"%d\n" % before)
                 ledger.append(give)
                 return max(0, wanted - missing)
-            ledger.append(_Done(**dict(about), content=raised))
+            ledger.append(_Done(**dict(value), content=raised))
             return wanted
 
     def give_back(self, run: str, host: Host, path: str) -> None:
@@ -293,8 +293,8 @@ class Leases:
     def added(self, host: Host, path: str) -> int:
         """Return the sum of the increases that leases hold of the count at `path`."""
         with self._ledger_of(host) as (ledger, _):
-            about = _About(host=host.name, path=path, space=_space(host, path))
-            return sum(take.added or 0 for take in ledger.of(about))
+            value = _About(host=host.name, path=path, space=_space(host, path))
+            return sum(take.added or 0 for take in ledger.of(value))
 
     def _give_back(self, owner: tuple[str, str], host: Host, path: str) -> None:
         root, run = owner
@@ -306,9 +306,9 @@ class Leases:
             if not mine:
                 return
             given = mine[-1]
-            about = _About(host=given.host, path=given.path, space=given.space)
-            give = _Give(**dict(about), run=run, root=root)
-            held = ledger.of(about)
+            value = _About(host=given.host, path=given.path, space=given.space)
+            give = _Give(**dict(value), run=run, root=root)
+            held = ledger.of(value)
             if given.space != here.space and (pid := _process_in(given.space, host)):
                 raise SetupFailed(
                     f"{path} was set in another network namespace",
@@ -324,17 +324,17 @@ class Leases:
                 ledger.append(give)
             else:
                 with suppress(FileNotFoundError):  # it went with its kernel module
-                    if about.value not in ledger.contents or (
-                        host.read(path) == ledger.contents[about.value]
+                    if value.value not in ledger.contents or (
+                        host.read(path) == ledger.contents[value.value]
                     ):
                         host.write(path, held[0].old)
-                ledger.append(_Free(**dict(about)))
+                ledger.append(_Free(**dict(value)))
 
     def _ended_there(self, host: Host, run: str) -> bool:
         """Return whether the far host undid the run's changes when the connection ended."""
         folder = f"{self._base}/{run}"
         return host.is_far and not any(
-            host.exists(f"{each}/undo") for each in (folder, f"{folder}/far-{host.name}")
+            host.exists(f"{place}/undo") for place in (folder, f"{folder}/far-{host.name}")
         )
 
     def _orphans(self, ledger: _Ledger, host: Host) -> list[_Take]:
@@ -450,19 +450,19 @@ def _count(host: Host, path: str) -> int:
     return count
 
 
-def _settle(ledger: _Ledger, host: Host, about: _About) -> None:
+def _settle(ledger: _Ledger, host: Host, value: _About) -> None:
     """Settle the change of a count by a run that died during it. It was the last change, so the
     count shows how far it got. Take back an increase and its lease; complete a decrease."""
-    match ledger.unmade.get(about.value):
+    match ledger.unmade.get(value.value):
         case _Take(added=int(added)) as take:
             made = min(max(0, _count(host, take.path) - int(take.old)), added)
             if made:
                 host.write(take.path, b"%d\n" % (_count(host, take.path) - made))
-            ledger.append(_Give(**dict(about), run=take.run, root=take.root))
+            ledger.append(_Give(**dict(value), run=take.run, root=take.root))
         case _Give(target=int(target)):
-            if _count(host, about.path) > target:
-                host.write(about.path, b"%d\n" % target)
-            ledger.append(_Done(**dict(about), content=b"%d\n" % target))
+            if _count(host, value.path) > target:
+                host.write(value.path, b"%d\n" % target)
+            ledger.append(_Done(**dict(value), content=b"%d\n" % target))
 
 
 def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:

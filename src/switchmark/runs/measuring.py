@@ -29,9 +29,9 @@ _TOLD = 300
 
 @contextmanager
 def measuring_alone(
-    who: str, *, shared: bool = False, told: Callable[[str], None] = lambda holder: None
+    who: str, *, shared: bool = False, waiting: Callable[[str], None] = lambda holder: None
 ) -> Iterator[None]:
-    """Hold the machine's lock as `who`. Before a wait, call `told` with the current holder.
+    """Hold the machine's lock as `who`. Before a wait, call `waiting` with the current holder.
     `shared` never waits, and it takes the lock only if the lock is free."""
     path = os.environ.get(VARIABLE) or _FILE
     if path == os.devnull:
@@ -41,7 +41,7 @@ def measuring_alone(
     try:
         held = _take(descriptor, wait=False)
         if not held and not shared:
-            told(_holder(descriptor))
+            waiting(_holder(descriptor))
             held = _take(descriptor, wait=True)
         if held:
             _say(descriptor, who)
@@ -60,7 +60,7 @@ def measuring_alone_on(
     who: str,
     *,
     shared: bool = False,
-    told: Callable[[str], None] = lambda holder: None,
+    waiting: Callable[[str], None] = lambda holder: None,
 ) -> Iterator[None]:
     """Hold the locks of this machine and of the machines of hosts, once per machine. A fixed order
     prevents deadlocks between runs that take several locks."""
@@ -69,11 +69,11 @@ def measuring_alone_on(
         return
     machines = {boot_id(host): host for host in hosts} | {boot_id(LocalHost()): None}
     with ExitStack() as stack:
-        for _, host in sorted(machines.items(), key=lambda each: each[0]):
+        for _, host in sorted(machines.items(), key=lambda entry: entry[0]):
             if host is None:
-                stack.enter_context(measuring_alone(who, shared=shared, told=told))
+                stack.enter_context(measuring_alone(who, shared=shared, waiting=waiting))
             else:
-                stack.enter_context(_alone_there(host, who, shared, told))
+                stack.enter_context(_alone_there(host, who, shared, waiting))
         yield
 
 
@@ -102,18 +102,20 @@ _ANSWER_S = 3600.0
 
 
 @contextmanager
-def _alone_there(host: Host, who: str, shared: bool, told: Callable[[str], None]) -> Iterator[None]:
+def _alone_there(
+    host: Host, who: str, shared: bool, waiting: Callable[[str], None]
+) -> Iterator[None]:
     """Hold the lock of another host's machine by a shell there, which ends with its input."""
     argv = ("sh", "-c", _HOLD, "sh", _FILE, who, "shared" * shared)
     process = host.spawn(argv, stderr_path=os.devnull)
     why = "no shell holds it"
     try:
-        while (said := process.receive(_ANSWER_S) or "") != "held":
-            why = said or why
+        while (answer := process.receive(_ANSWER_S) or "") != "held":
+            why = answer or why
             if process.poll() is not None:
                 raise _unusable(f"{_FILE} on {host.name}", why)
-            if said.startswith("busy "):
-                told(f"{_printable(said.removeprefix('busy '))} (on {host.name})")
+            if answer.startswith("busy "):
+                waiting(f"{_printable(answer.removeprefix('busy '))} (on {host.name})")
         yield
     finally:
         process.hang_up()
@@ -174,8 +176,8 @@ def _say(descriptor: int, who: str) -> None:
 def _holder(descriptor: int) -> str:
     """Return the holder's own description, made printable, and the kernel's, which nobody can
     forge."""
-    said = _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
-    return f"{said}{_process(os.fstat(descriptor).st_ino)}"
+    holder = _printable(os.pread(descriptor, _TOLD, 0).decode(errors="replace"))
+    return f"{holder}{_process(os.fstat(descriptor).st_ino)}"
 
 
 def _process(inode: int) -> str:
@@ -191,8 +193,8 @@ def _process(inode: int) -> str:
     return ""
 
 
-def _printable(said: str) -> str:
-    return "".join(each for each in said if each.isprintable()) or "another switchmark"
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable()) or "another switchmark"
 
 
 def myself(folder: Path) -> str:

@@ -127,7 +127,7 @@ def unused_link(host: Host, name: str) -> dict[str, Any]:
     routes = _json(host, ("ip", "-j", "route", "show", "default"))
     routes += _json(host, ("ip", "-j", "-6", "route", "show", "default"))
     ways = {hop.get("dev") for route in routes for hop in (route, *route.get("nexthops", []))}
-    if device := next((each for each in (name, *upper) if each in ways), None):
+    if device := next((device_name for device_name in (name, *upper) if device_name in ways), None):
         by = "" if device == name else f" by {device}"
         raise UsageError(
             f"the NIC {name} carries the default route{by}: a run would cut this host off"
@@ -151,7 +151,11 @@ def _upper(host: Host, name: str) -> list[str]:
     left = [name]
     while left:
         uppers = _listed(host, f"/sys/class/net/{left.pop()}", "upper_")
-        new = [each for upper in uppers if (each := upper.removeprefix("upper_")) not in devices]
+        new = [
+            upper_name
+            for upper in uppers
+            if (upper_name := upper.removeprefix("upper_")) not in devices
+        ]
         devices += new
         left += new
     return devices
@@ -177,8 +181,8 @@ def _features(host: Host, name: str) -> list[str]:
     """Return the features that can be changed, with their current values, as arguments of `ethtool
     -K`."""
     done = host.run(("ethtool", "-k", name))
-    words: list[str] = []
+    options: list[str] = []
     for feature, value in re.findall(r"^\s*([a-z0-9-]+): (on|off)$", done.stdout.decode(), re.M):
         if feature in _FEATURES:
-            words += [_FEATURES[feature], value]
-    return words
+            options += [_FEATURES[feature], value]
+    return options

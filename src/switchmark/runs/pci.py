@@ -125,16 +125,16 @@ def hand_over(
     return tuple(steps)
 
 
-def bind(address: str, driver: str, at: Node = HOST, *, has_driver: bool = True) -> Plan:
+def bind(address: str, driver: str, node: Node = HOST, *, has_driver: bool = True) -> Plan:
     """Return the steps that bind a device to another driver, without undos; `has_driver` says
     whether a driver is bound to it now."""
     override, unbind = f"{_path(address)}/driver_override", f"{_path(address)}/driver/unbind"
-    leave = _tell(f"the kernel's driver leaves {address}", unbind, address, at=at)
+    leave = _write(f"the kernel's driver leaves {address}", unbind, address, node=node)
     return (
-        _tell(f"no other driver takes {address}", override, driver, at=at),
+        _write(f"no other driver takes {address}", override, driver, node=node),
         *((leave,) if has_driver else ()),
-        _tell(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, at=at),
-        _bound(address, driver, at),
+        _write(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, node=node),
+        _bound(address, driver, node),
     )
 
 
@@ -174,43 +174,43 @@ def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Pla
 
 def _by_interface(device: Device) -> list[tuple[str, int]]:
     """Return a sort key that puts eth2 before eth10."""
-    words = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
-    return [(word, int(number or 0)) for word, number in words]
+    parts = re.findall(r"(\D+)(\d*)", " ".join(device.interfaces))
+    return [(word, int(number or 0)) for word, number in parts]
 
 
 def _give(device: Device, driver: str) -> Plan:
     address, path = device.address, _path(device.address)
     override, unbind = f"{path}/driver_override", f"{_BUS}/drivers/{driver}/unbind"
-    leave = _tell(f"{device.driver} leaves {address}", f"{path}/driver/unbind", address)
+    leave = _write(f"{device.driver} leaves {address}", f"{path}/driver/unbind", address)
     return (
-        _tell(f"no other driver takes {address}", override, driver, undo=(override, "\n")),
+        _write(f"no other driver takes {address}", override, driver, undo=(override, "\n")),
         *((leave,) if device.driver else ()),
-        _tell(
+        _write(
             f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, undo=(unbind, address)
         ),
         _bound(address, driver),
     )
 
 
-def _tell(
-    why: str, path: str, words: str, *, undo: tuple[str, str] | None = None, at: Node = HOST
+def _write(
+    why: str, path: str, text: str, *, undo: tuple[str, str] | None = None, node: Node = HOST
 ) -> Run:
     """Return a step that writes to a file of sysfs that cannot be read back; `undo` is another file
     and its content."""
     return Run(
         why,
         ("tee", path),
-        at=at,
-        stdin=words.encode(),
+        at=node,
+        stdin=text.encode(),
         undo=("tee", undo[0]) if undo else None,
         undo_stdin=undo[1].encode() if undo else None,
     )
 
 
-def _bound(address: str, driver: str, at: Node = HOST) -> Wait:
+def _bound(address: str, driver: str, node: Node = HOST) -> Wait:
     return Wait(
         f"{address} is left to programs",
-        Check(("readlink", f"{_path(address)}/driver"), at=at, pattern=f"/{re.escape(driver)}$"),
+        Check(("readlink", f"{_path(address)}/driver"), at=node, pattern=f"/{re.escape(driver)}$"),
     )
 
 
@@ -243,7 +243,7 @@ def _refuse_without_iommu(host: Host, devices: Sequence[Device]) -> bool:
     allow that."""
     if all(device.group for device in devices):
         for device in devices:
-            _refuse_shared(host, device, {each.address for each in devices})
+            _refuse_shared(host, device, {device.address for device in devices})
         _refuse_locked(host)
         return False
     alone = next(device for device in devices if not device.group)

@@ -53,8 +53,8 @@ def describe(plan: Plan, inside: Inside) -> list[str]:
     `${name}` stays, except for characters that a shell variable cannot have."""
     lines: list[str] = []
     for number, step in enumerate(plan):
-        at = step.check.at if isinstance(step, Wait) else step.at
-        lines.append(f"# {step.why}" + (f" (on {at.host})" if at.host != HOST.host else ""))
+        node = step.check.at if isinstance(step, Wait) else step.at
+        lines.append(f"# {step.why}" + (f" (on {node.host})" if node.host != HOST.host else ""))
         match step:
             case Run():
                 lines.extend(_run(step, inside))

@@ -1,5 +1,5 @@
 """The steps of a plan that are executed together. On a far host they share one round trip:
-commands, then Waits. On this host they are commands with different `about`. Each step stays a
+commands, then Waits. On this host they are commands with different subjects. Each step stays a
 command that an operator could type."""
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def steps_together(plan: Plan) -> Plan:
 
 
 def steps_beside(plan: Plan) -> Plan:
-    """Return the first steps of one host that can be executed together: commands with an `about`,
+    """Return the first steps of one host that can be executed together: commands with a subject,
     which run in parallel if it differs, or Waits for no process, whose first checks run in
     parallel."""
 
     def fits(step: Step) -> bool:
         if isinstance(step, Wait):
             return isinstance(plan[0], Wait) and step.unless_dead is None
-        apart = isinstance(step, Run) and step.about and not step.save
+        apart = isinstance(step, Run) and step.subject and not step.save
         return bool(apart) and isinstance(plan[0], Run)
 
     host = place_of_step(plan[0]).host
@@ -61,12 +61,12 @@ def steps_beside(plan: Plan) -> Plan:
 
 
 def between(plan: Plan) -> Plan:
-    """Return a plan whose first and last commands have no `about`, so that the whole plan runs
+    """Return a plan whose first and last commands have no subject, so that the whole plan runs
     after all earlier commands and before all later commands."""
     runs = [number for number, step in enumerate(plan) if isinstance(step, Run)]
     ends = {*runs[:1], *runs[-1:]}
     return tuple(
-        replace(step, about="") if number in ends and isinstance(step, Run) else step
+        replace(step, subject="") if number in ends and isinstance(step, Run) else step
         for number, step in enumerate(plan)
     )
 

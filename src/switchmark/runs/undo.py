@@ -58,7 +58,7 @@ def carry_out(undo: Undo, *, run: str, hosts: Mapping[str, Host], leases: Leases
 
 def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bool]:
     """Execute the first undos that are commands of one host: on a far host in one round trip, on
-    this host those with an `about`, in parallel. Return for each whether it is done. The caller
+    this host those with a subject, in parallel. Return for each whether it is done. The caller
     executes an undo that is not done by itself, and all others if the first is not done."""
     if _has_ended(hosts, undos[0].host):
         return [False]
@@ -70,7 +70,8 @@ def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bo
         return [False]
     done = [False] * len(commands)
     calls = [
-        Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s, about=undo.about) for undo in commands
+        Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s, subject=undo.about)
+        for undo in commands
     ]
     with suppress(SwitchmarkError), closing(host.run_all(calls)) as outcomes:
         for number, completed in enumerate(outcomes):

@@ -84,7 +84,7 @@ class BackToBack(Search):
                     step=1.0,
                 )
                 bursts.append((round(low or 0), None if high is None else round(high)))
-        bursts = bursts or [_known(trials)]
+        bursts = bursts or [_bounds(trials)]
         # This search comes last: on a host where no rate passes, it uses up all its trials.
         paced = Probe(measure, bounds)
         throughput = search_rate(paced, start, 0.0, finals=1).low_pps
@@ -112,7 +112,7 @@ class BackToBack(Search):
         return Estimate(figure, summary, verdict, met, {self.name: figure})
 
 
-def _known(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:
+def _bounds(trials: Mapping[int, TrialResult]) -> tuple[int, int | None]:
     """Return the longest lossless burst of some trials and the shortest longer burst that lost
     frames. The search uses it if it has no trials left before the first burst is found."""
     lossless = {length: loss_ratio([trial], unsent=True) == 0 for length, trial in trials.items()}

@@ -209,11 +209,11 @@ def is_enough(
         return True
     if bounds.until_certain is None:
         return False
-    each = (figures(trials, latency=bounds.latency, steady=steady) for trials in repeats)
-    known = [median(one) for one in each if one]
-    if len(known) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
+    repeat_figures = (figures(trials, latency=bounds.latency, steady=steady) for trials in repeats)
+    values = [median(one) for one in repeat_figures if one]
+    if len(values) < max(bounds.repeat, _MIN_UNTIL_CERTAIN):
         return False
-    return relative_half_width(known) <= bounds.until_certain
+    return relative_half_width(values) <= bounds.until_certain
 
 
 def bracket(

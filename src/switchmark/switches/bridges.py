@@ -34,8 +34,10 @@ def add_bridge_port(wiring: Wiring, bridge: str, ifname: str, *, nic: bool = Fal
     bridge."""
     join = ("ip", "link", "set", ifname, "master", bridge, "up")
     leave = ("ip", "link", "set", ifname, "nomaster") if nic else None
-    about = "" if nic else ifname
-    return Run(f"{ifname} is a port of the bridge", join, at=wiring.node, undo=leave, about=about)
+    subject = "" if nic else ifname
+    return Run(
+        f"{ifname} is a port of the bridge", join, at=wiring.node, undo=leave, subject=subject
+    )
 
 
 def wait_forwarding(wiring: Wiring, ifnames: Iterable[str]) -> Plan:

@@ -76,7 +76,7 @@ def start_program(
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
     left = (f"{wiring.switch_dir}/dpdk/{file_prefix(wiring)}", *sockets)
     who = f"the function at {wiring.node.name}" if wiring.given else "the switch"
-    whose = who if wiring.given else "a switch"
+    owner = who if wiring.given else "a switch"
     steps: list[Step] = []
     if guest:
         argv0, wiring = _basename(argv0), replace(wiring, memory=Memory())
@@ -85,11 +85,11 @@ def start_program(
             Run(f"hugepages in {wiring.node.name}", ("sysctl", "-q", "-w", count), at=wiring.node)
         )
         for address in guest:
-            steps += bind(address, UIO, at=wiring.node)
+            steps += bind(address, UIO, node=wiring.node)
     else:
         steps += wiring.memory.reserve(f"hugepages for {who}'s frames", memory_mb)
         remove = ("rm", "-rf", *left)
-        steps.append(Run(f"no old sockets of {whose}", remove, undo=remove))
+        steps.append(Run(f"no old sockets of {owner}", remove, undo=remove))
     return (
         *steps,
         Spawn(

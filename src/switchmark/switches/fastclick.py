@@ -153,8 +153,8 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """
     if not _bypass(wiring):
         return links.parse_socket_counters(wiring, outputs)
-    said, spent_ns = _answers(outputs[0], len(list(_asked(wiring))))
-    *counts, useful, hertz = said
+    answers, spent_ns = _answers(outputs[0], len(list(_asked(wiring))))
+    *counts, useful, hertz = answers
     if None in counts:
         raise ValueError("fastclick did not report the counters of its ports")
     numbers = [int(count or 0) for count in counts]
@@ -174,15 +174,15 @@ def _answers(output: bytes, count: int) -> tuple[list[str | None], int]:
     """Return the answer of each handler (None if the handler does not exist), and the CPU time
     used."""
     greeting, _, rest = output.partition(b"\r\n")
-    said: list[str | None] = []
-    while len(said) < count and (answer := _ANSWER.match(rest)):
+    answers: list[str | None] = []
+    while len(answers) < count and (answer := _ANSWER.match(rest)):
         end = answer.end() + int(answer[1] or 0)
-        said.append(rest[answer.end() : end].decode() if answer[1] else None)
+        answers.append(rest[answer.end() : end].decode() if answer[1] else None)
         rest = rest[end:]
     spent = _SPENT.fullmatch(rest)
-    if not greeting.startswith(b"Click::ControlSocket/") or len(said) < count or not spent:
-        raise ValueError(f"fastclick answered {len(said)} of {count} queries")
-    return said, int(spent[1])
+    if not greeting.startswith(b"Click::ControlSocket/") or len(answers) < count or not spent:
+        raise ValueError(f"fastclick answered {len(answers)} of {count} queries")
+    return answers, int(spent[1])
 
 
 class FastClick(Switch):

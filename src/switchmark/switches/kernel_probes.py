@@ -34,12 +34,12 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
     )
     done = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
     if done.status:
-        said = last_lines(done.stderr, 1)
-        if user and _REFUSED.search(said):
+        reason = last_lines(done.stderr, 1)
+        if user and _REFUSED.search(reason):
             why = "this switch needs real root, not root in a user namespace"
             hint = "run it with sudo"
         else:
             why = f"the kernel {release} lacks something that this switch needs"
             hint = "switchmark doctor"
-        raise Unavailable(f"{why}\n  {tried}\n  {said}", hint=hint)
+        raise Unavailable(f"{why}\n  {tried}\n  {reason}", hint=hint)
     return release

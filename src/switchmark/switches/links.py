@@ -76,7 +76,7 @@ def interface_mac(wiring: Wiring, port: Port) -> str:
 
 
 def offloads_off(
-    wiring: Wiring, ifname: str, *, gro: bool = False, node: Node | None = None, about: str = ""
+    wiring: Wiring, ifname: str, *, gro: bool = False, node: Node | None = None, subject: str = ""
 ) -> Run:
     """Turn off all offloads of an interface, so that one skb carries one frame."""
     settings = [
@@ -86,7 +86,7 @@ def offloads_off(
         f"one frame is one skb on {ifname}" + (", which polls (NAPI)" if gro else ""),
         ("ethtool", "-K", ifname, *settings),
         at=node or wiring.node,
-        about=about,
+        subject=subject,
     )
 
 
@@ -120,10 +120,10 @@ def add_veth(
             (*near_link, "type", "veth", "peer", *far_link),
             at=wiring.node,
             undo=removal(wiring, near),
-            about=near,
+            subject=near,
         ),
-        offloads_off(wiring, near, gro=wiring.functions.napi, about=near),
-        offloads_off(wiring, far, gro=far_gro, node=far_node, about=near),
+        offloads_off(wiring, near, gro=wiring.functions.napi, subject=near),
+        offloads_off(wiring, far, gro=far_gro, node=far_node, subject=near),
     )
 
 
@@ -174,9 +174,9 @@ def add_port(wiring: Wiring, port: Port, *, far_gro: bool = False, up: bool = Tr
         steps += add_veth(wiring, near, far, *macs, far_gro=far_gro, far_node=far_node)
         steps += silence(wiring, near)
     if up:
-        about = "" if port.nic else near
+        subject = "" if port.nic else near
         way = ("ip", "link", "set", near, "up")
-        steps.append(Run(f"{near} up", way, at=wiring.node, about=about))
+        steps.append(Run(f"{near} up", way, at=wiring.node, subject=subject))
     return tuple(steps)
 
 
