@@ -20,6 +20,7 @@ import pytest
 
 from recorded import DATA, fresh, kept, latency_trial
 from switchmark.campaign.store import read_records
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.loss import lost_share
 from switchmark.metrics.named import METRICS, metric
 from switchmark.metrics.searched import precision_of
@@ -187,7 +188,7 @@ def test_the_table_of_latex_has_the_figures_of_the_records(
         assert shown == {head: text or "--" for head, text in expected.items()}
         received = row[r"Received [kpps]"]
         assert received.startswith(r"$\geq$") is content["lower_bound"]
-        assert received.endswith(r"$^{\circ}$") is bool(content["doubts"])
+        assert received.endswith(r"$^{\circ}$") is is_doubtful(content["doubts"])
 
 
 def test_the_telemetry_of_csit_has_the_figures_of_the_records(records: Sequence[Record]) -> None:

@@ -340,7 +340,7 @@ def test_functional_results_are_left_out() -> None:
 def test_doubted_figures_are_counted() -> None:
     doubted = of_rates(SLOW, found={"doubts": ("clock",)}, switch="ovs")
     assert answer([of_rates(FAST), doubted])[-1] == (
-        "1 of these 2 tests have doubts: see their rows."
+        "1 of these 2 tests have doubts that may falsify a figure: see their rows."
     )
 
 

@@ -28,6 +28,7 @@ from switchmark.report.table import Column, Section, folded, table_lines
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
 SURE = RECORD.model_copy(update={"doubts": ()})
+STOLEN = RECORD.model_copy(update={"doubts": ("cpu-stolen",)})
 VERSIONS = "versions: linux-bridge 6.1.0"
 
 
@@ -81,16 +82,20 @@ def test_the_rate_asked_for_is_told_as_written_and_in_frames() -> None:
 
 
 def test_a_doubted_rate_is_marked() -> None:
-    assert rate(to_object(RECORD)) == "○ 500 kpps"
-    assert rate(to_object(SURE)) == "500 kpps"
-    doubted, cure, versions = footnotes([RECORD, SURE, RECORD])
+    assert rate(to_object(STOLEN)) == "! 500 kpps"
+    assert rate(to_object(RECORD)) == rate(to_object(SURE)) == "500 kpps"
+    wrong = RECORD.model_copy(update={"doubts": ("cpu-stolen", "past-switch")})
+    assert rate(to_object(wrong)) == "✗ 500 kpps"
+    head, shared, stolen, versions = footnotes([RECORD, SURE, STOLEN])
     assert versions == VERSIONS
-    assert doubted == "○ figures with doubts:"
-    assert cure.startswith(
-        "  cores-shared: busy processes wait for each other's time slice. Fix: a"
+    assert head == "doubts (! the figure may be wrong, ✗ do not use it):"
+    assert shared.startswith(
+        "    cores-shared: busy processes wait for each other's time slice. Fix: a"
     )
+    assert stolen.startswith("  ! cpu-stolen: ")
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})
-    assert footnotes([older])[:-1] == ["○ figures with doubts:"]
+    assert footnotes([older])[:-1] == [head]
+    assert rate(to_object(older)) == "! 500 kpps"
 
 
 def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
@@ -415,7 +420,7 @@ def test_what_matters_least_is_left_out_first() -> None:
 
 
 def test_an_outcome_is_one_line() -> None:
-    assert outcome(RECORD) == "○ 500 kpps, median 13.4 us, switch"
+    assert outcome(STOLEN) == "! 500 kpps, median 13.4 us, switch"
 
 
 @pytest.mark.parametrize(
@@ -440,9 +445,10 @@ def test_a_bar_is_as_long_as_its_rate() -> None:
 
 
 def test_a_doubted_bar_is_hollow() -> None:
-    lines = bars([RECORD])
+    lines = bars([STOLEN])
     assert "░" in lines[1]
     assert "█" not in lines[1]
+    assert "█" in bars([RECORD])[1]
 
 
 def test_each_semantics_and_dimension_has_a_chart_of_its_own() -> None:
@@ -468,11 +474,11 @@ def test_a_rate_of_zero_is_drawn() -> None:
 
 
 def test_a_page_is_whole_and_escaped(tmp_path: Path) -> None:
-    text = page([("a<b", [RECORD, FAILED])], {})
+    text = page([("a<b", [STOLEN, FAILED])], {})
     assert "<title>switchmark: a&lt;b</title>" in text
-    assert "○ 500 kpps" in text
+    assert "! 500 kpps" in text
     assert text.endswith("</html>\n")
-    writer_of(tmp_path / "x.html")([("a<b", [RECORD, FAILED])], {})
+    writer_of(tmp_path / "x.html")([("a<b", [STOLEN, FAILED])], {})
     assert (tmp_path / "x.html").read_text() == text
     with pytest.raises(RecordFailed, match="cannot be written"):
         writer_of(tmp_path / "no/x.html")([], {})

@@ -214,8 +214,8 @@ class Family:
 
     def level(self, index: int, comparisons: int = 1) -> tuple[float, float] | None:
         """Return the confidence interval of one result's mean, or geometric mean, as one of
-        `comparisons` results that are tested together (Bonferroni). None if there are too few values, or a value
-        is 0 on a logarithmic scale."""
+        `comparisons` results that are tested together (Bonferroni). None if there are too few
+        values, or a value is 0 on a logarithmic scale."""
         side = self.results[index]
         if _lacking(self.figure, side):
             return None

@@ -292,6 +292,22 @@ _DOUBTS = (
 TABLE: Mapping[str, Doubt] = MappingProxyType({doubt.name: doubt for doubt in _DOUBTS})
 
 
+_SEVERITIES: tuple[Severity, ...] = ("invalid", "caution", "information")
+"""The severities, the most severe first."""
+
+
+def severity_of(names: Collection[str]) -> Severity:
+    """Return the severity of the most severe of these doubts. Doubts that this version does not
+    know count as `caution`."""
+    severities = (TABLE[name].severity if name in TABLE else "caution" for name in names)
+    return min(severities, key=_SEVERITIES.index, default="information")
+
+
+def is_doubtful(names: Collection[str]) -> bool:
+    """Return whether a figure with these doubts may be wrong."""
+    return severity_of(names) != "information"
+
+
 def passing(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the doubts among `names` that may be gone in another try."""
     return tuple(name for name in names if name in TABLE and TABLE[name].passing)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from switchmark.errors import UsageError
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.axis import field_name
@@ -68,7 +69,7 @@ def mark_of(
         row,
         low,
         high,
-        doubted=bool(record.doubts),
+        doubted=is_doubtful(record.doubts),
         bounded=bounded,
         note=f"limit: {record.verdict}{doubts}",
         key=record.key[:16],

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from switchmark.metrics.distribution import cdf
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.record import Record
 from switchmark.plots.base import measured, split, words_of
 from switchmark.plots.chart import Chart, Mark, Scale
@@ -64,7 +65,7 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
                         position[0],
                         position[1],
                         *labels,
-                        doubted=bool(record.doubts),
+                        doubted=is_doubtful(record.doubts),
                         note=note,
                         key=record.key[:16],
                     )

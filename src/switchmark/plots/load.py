@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
@@ -77,7 +78,7 @@ def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
             goal.latency_ns.p50 / 1e3,
             series,
             panel,
-            doubted=bool(record.doubts),
+            doubted=is_doubtful(record.doubts),
             note=f"limit: {goal.verdict or record.verdict}",
             key=record.key[:16],
         )

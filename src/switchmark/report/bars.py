@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
-from switchmark.report.figures import DOUBT_MARK, format_median, rate
+from switchmark.report.figures import doubt_mark, format_median, rate
 from switchmark.report.json import to_object
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -33,7 +34,7 @@ def _figure(record: Record) -> tuple[float, str] | None:
     content = to_object(record)
     if record.test.dimension == "latency":
         median = (content["latency_ns"] or {}).get("p50")
-        mark = f"{DOUBT_MARK} " if record.doubts else ""
+        mark = doubt_mark(record.doubts)
         return None if median is None else (median, mark + format_median(content["latency_ns"]))
     return None if content["rx"] is None else (content["rx"]["pps"], rate(content))
 
@@ -46,7 +47,7 @@ def _chart(records: Sequence[Record], width: int) -> list[str]:
     room = max(width - column - max(len(text) for _, text in figures) - 4, 8)
     highest = max(value for value, _ in figures) or 1
     return [
-        f"  {name:{column}} {_bar(value / highest * room, bool(record.doubts))} {text}"
+        f"  {name:{column}} {_bar(value / highest * room, is_doubtful(record.doubts))} {text}"
         for name, (value, text), record in zip(names, figures, records, strict=True)
     ]
 

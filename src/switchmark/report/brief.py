@@ -7,17 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from switchmark.metrics.doubts import TABLE, Severity
+from switchmark.metrics.doubts import TABLE, Severity, severity_of
 from switchmark.model.record import Record
+from switchmark.report.figures import MARKS
 from switchmark.report.phrases import listed
-
-MARKS: Mapping[Severity, str] = MappingProxyType(
-    {"invalid": "✗", "caution": "!", "information": ""}
-)
-"""The mark of a test, by the severity of its most severe doubt."""
-
-_SEVERITIES: tuple[Severity, ...] = ("invalid", "caution", "information")
-"""The severities, the most severe first."""
 
 _EFFECTS: Mapping[Severity, str] = MappingProxyType(
     {
@@ -25,12 +18,6 @@ _EFFECTS: Mapping[Severity, str] = MappingProxyType(
         "caution": "{those} figures may be wrong",
     }
 )
-
-
-def severity_of(record: Record) -> Severity:
-    """Return the severity of the most severe doubt of a test."""
-    severities = (TABLE[doubt].severity for doubt in record.doubts if doubt in TABLE)
-    return min(severities, key=_SEVERITIES.index, default="information")
 
 
 def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
@@ -50,7 +37,7 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     names = Counter(doubt for record in records for doubt in record.doubts if doubt in TABLE)
     if not names:
         return []
-    worst = min((TABLE[name].severity for name in names), key=_SEVERITIES.index)
+    worst = severity_of(names)
     severe = [name for name, _ in names.most_common() if TABLE[name].severity == worst]
     first, others = TABLE[severe[0]], severe[1:]
     many = f"{names[first.name]} of {len(records)} tests" if len(records) > 1 else "this test"

@@ -14,7 +14,7 @@ from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.report.compare import Comparison, Pair
-from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, DOUBT_MARK, repeated_figure
+from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, doubt_mark, repeated_figure
 from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
@@ -101,8 +101,8 @@ def figure_text(pair: Pair, which: int) -> str:
     repeats = (pair.difference.before, pair.difference.after)[which]
     if ended := [record.status for record in records if record.status != "ok"]:
         return ended[0]
-    doubt = f"{DOUBT_MARK} " if any(record.doubts for record in records) else ""
-    return doubt + BOUND_MARK * repeats.bound + (_figure(pair, repeats) or "-")
+    doubts = [doubt for record in records for doubt in record.doubts]
+    return doubt_mark(doubts) + BOUND_MARK * repeats.bound + (_figure(pair, repeats) or "-")
 
 
 def relation_text(difference: Difference) -> str:

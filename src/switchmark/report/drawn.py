@@ -10,6 +10,7 @@ from pathlib import Path
 
 from switchmark.errors import UsageError
 from switchmark.metrics.distribution import cdf
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.axis import field_name
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
@@ -134,7 +135,7 @@ def _mark(
     if len(ends) == 1:  # published as a lower or an upper bound
         value = replace(value, value=ends[0], low=ends[0], high=ends[0],
                         bounded=ends[0] == value.low)  # fmt: skip
-    doubted = bool(record and record.doubts)
+    doubted = record is not None and is_doubtful(record.doubts)
     tooltip = "published" if published else f"limit: {record.verdict}" if record else ""
     return [
         Mark(
@@ -190,7 +191,7 @@ def _curves(result: Judged, figure: Drawn) -> list[Mark]:
             continue
         names = _label_of(point, figure.by), _label_of(point, figure.panels)
         for late, share in thinned(cdf(record)):
-            marks.append(Mark(late, share, *names, doubted=bool(record.doubts)))
+            marks.append(Mark(late, share, *names, doubted=is_doubtful(record.doubts)))
     return marks
 
 

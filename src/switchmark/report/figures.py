@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
+from switchmark.metrics.doubts import Severity, severity_of
 from switchmark.metrics.searched import SearchValue, precision_of, values_interval
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import repeated_latencies_ns, repeated_rates_pps
@@ -14,8 +16,10 @@ from switchmark.model.search import Goal, SearchResult
 from switchmark.model.units import PPS, format_pps, scaled, scaled_to
 from switchmark.report.json import to_object
 
-DOUBT_MARK = "○"
-"""The mark before a doubted figure."""
+MARKS: Mapping[Severity, str] = MappingProxyType(
+    {"invalid": "✗", "caution": "!", "information": ""}
+)
+"""The mark of a figure, by the severity of its most severe doubt."""
 
 BOUND_MARK = ">= "
 """The mark before a rate that the sender or the receiver limited."""
@@ -82,7 +86,13 @@ def repeated_figure(
 
 def doubt(content: Printed) -> str:
     """Return the mark for doubts in a test's object."""
-    return f"{DOUBT_MARK} " if content["doubts"] else ""
+    return doubt_mark(content["doubts"])
+
+
+def doubt_mark(doubts: Collection[str]) -> str:
+    """Return the mark before a figure with these doubts; empty if they do not falsify it."""
+    mark = MARKS[severity_of(doubts)]
+    return f"{mark} " if mark else ""
 
 
 def bound(content: Printed) -> str:

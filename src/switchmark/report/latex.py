@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.searched import precision_of
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound, repeated_rates_pps
 from switchmark.model.labels import telling
@@ -81,7 +82,9 @@ def _rate(result: TestRow) -> str | None:
     if result["rx_pps"] is None:
         return None
     bound = _BOUND if result["lower_bound"] else ""
-    return f"{bound}{_thousands(result['rx_pps'])}{_DOUBTED if result['doubts'] else ''}"
+    return (
+        f"{bound}{_thousands(result['rx_pps'])}{_DOUBTED if is_doubtful(result['doubts']) else ''}"
+    )
 
 
 def _interval(result: TestRow) -> str | None:
@@ -170,7 +173,9 @@ def _label(runs: Tables) -> str:
 
 
 def _notes(results: Sequence[TestRow]) -> Iterable[str]:
-    doubts = sorted({doubt for result in results for doubt in result["doubts"]})
+    doubts = sorted(
+        {doubt for result in results for doubt in result["doubts"] if is_doubtful((doubt,))}
+    )
     if doubts:
         yield f"{_DOUBTED}\\,doubts: {escape(', '.join(doubts))}."
     if any(result["lower_bound"] for result in results):

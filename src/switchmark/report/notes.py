@@ -13,7 +13,9 @@ from switchmark.model.cable import CableLatency
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.model.search import OneSearch, SearchResult
-from switchmark.report.figures import BOUND_NOTE, DOUBT_MARK, format_ns, goal_name
+from switchmark.report.figures import BOUND_NOTE, MARKS, format_ns, goal_name
+
+_DOUBTS = "doubts (! the figure may be wrong, ✗ do not use it):"
 
 SHOWN_CORES = 0.005
 """The CPU time in interrupts, in cores, below which it is not shown."""
@@ -80,10 +82,11 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     """Return the distinct doubts of these records with their meaning and their cure."""
     doubts = dict.fromkeys(doubt for record in records for doubt in record.doubts)
     names = sorted(doubts.keys() & TABLE.keys())  # a stored record may have others
-    lines = [f"{name}: {TABLE[name].meaning}. Fix: {TABLE[name].cure}" for name in names]
-    return (
-        [f"{DOUBT_MARK} figures with doubts:", *(f"  {line}" for line in lines)] if doubts else []
-    )
+    lines = [
+        f"  {MARKS[TABLE[name].severity]:1} {name}: {TABLE[name].meaning}. Fix: {TABLE[name].cure}"
+        for name in names
+    ]
+    return [_DOUBTS, *lines] if doubts else []
 
 
 def _errors(records: Sequence[Record]) -> list[str]:

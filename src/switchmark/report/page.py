@@ -18,6 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import METRICS, metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
@@ -227,7 +228,7 @@ def _tests(records: Sequence[Record]) -> dict[str, Any]:
         tests[record.key[:16]] = {
             "axes": {key_of(axis): _word(record, axis) for axis in ("switch", *axes)},
             "figures": {name: ends for name, ends in figures.items() if ends},
-            "doubted": bool(record.doubts),
+            "doubted": is_doubtful(record.doubts),
             "note": f"limit: {record.verdict}; {', '.join(record.doubts)}",
         }
     return tests

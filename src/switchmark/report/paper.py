@@ -13,6 +13,7 @@ from typing import IO
 
 from switchmark.errors import UsageError
 from switchmark.metrics.difference import MIN_REPEATS
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.family import Results
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import is_lower_bound
@@ -23,7 +24,7 @@ from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published, source
 from switchmark.papers.judging import Answer, Facts
 from switchmark.papers.points import Figure, Measured, Point
-from switchmark.report.figures import DOUBT_MARK
+from switchmark.report.figures import MARKS, doubt_mark
 
 _WIDTH = 100
 _BESIDE = " " * 18
@@ -165,7 +166,7 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     if result.answers:
         print("\nthe paper's claims, here:", file=stream)
     for claim, answer in result.answers:
-        doubted = DOUBT_MARK if _is_doubted(claim, result) else " "
+        doubted = MARKS["caution"] if _is_doubted(claim, result) else " "
         deduced = "" if claim.said else " (deduced from its values)"
         lines = [*_folded(claim.says + deduced, _BESIDE), *_folded(answer.why, _BESIDE + "  ")]
         if claim.contradicted:
@@ -176,7 +177,7 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     if result.answers and any(point.measured for point in result.points):
         print("", *_folded(ODDS, ""), sep="\n", file=stream)
     if any(_is_doubted(claim, result) for claim, _ in result.answers):
-        print(f"\n{DOUBT_MARK} based on figures with doubts", file=stream)
+        print(f"\n{MARKS['caution']} based on figures that may be wrong", file=stream)
 
 
 def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
@@ -268,17 +269,17 @@ def _published(name: str, rows: Sequence[Published]) -> str:
 def _here(point: Point, record: Record | None, name: str) -> str:
     if name not in point.figures:
         return "-" if record is None or record.status == "ok" else record.status
-    doubt = f"{DOUBT_MARK} " if record and record.doubts else ""
-    return f"{doubt}{point.figures[name]}"
+    mark = doubt_mark(record.doubts) if record else ""
+    return f"{mark}{point.figures[name]}"
 
 
 def _is_doubted(claim: Claim, result: Judged) -> bool:
-    """Return whether a claim uses a record with doubts."""
+    """Return whether a claim uses a record whose figures may be wrong."""
     by_point = {
         id(point): record for point, record in zip(result.points, result.records, strict=True)
     }
     members = (by_point[id(point)] for point in claim.members(result.points))
-    return any(record is not None and record.doubts for record in members)
+    return any(record is not None and is_doubtful(record.doubts) for record in members)
 
 
 def _folded(text: str, indent: str) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.cable import CABLE
 from switchmark.model.labels import following, label, telling
 from switchmark.model.record import Record
@@ -71,10 +72,10 @@ def sureness(claims: Sequence[MeasuredFigure]) -> list[str]:
     remarks = []
     if claims:
         remarks.append("All comparisons of this run together hold with 95 % confidence.")
-    doubted = {id(figure.record): figure.record.doubts for figure in claims}
-    if count := sum(map(bool, doubted.values())):
+    doubted = {id(figure.record): is_doubtful(figure.record.doubts) for figure in claims}
+    if count := sum(doubted.values()):
         many = f"{count} of these {len(doubted)}" if count < len(doubted) else "All of these"
-        remarks.append(f"{many} tests have doubts: see their rows.")
+        remarks.append(f"{many} tests have doubts that may falsify a figure: see their rows.")
     return remarks
 
 

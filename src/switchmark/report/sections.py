@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from switchmark.metrics.doubts import severity_of
 from switchmark.metrics.loss import lost_share
 from switchmark.metrics.searched import values_of_goal
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
@@ -16,11 +17,10 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
-from switchmark.report.brief import MARKS, severity_of
 from switchmark.report.caption import axis_text, caption
 from switchmark.report.figures import (
     BOUND_MARK,
-    DOUBT_MARK,
+    MARKS,
     bound,
     cable_latency,
     doubt,
@@ -298,12 +298,13 @@ def _limits(rows: _Rows) -> Column:
 
 def _marks(rows: _Rows) -> Column:
     """Return a column that marks tests whose figures may be wrong."""
-    marks = (MARKS[severity_of(row.record)] if row.content["rx"] else "" for row in rows)
+    marks = (MARKS[severity_of(row.record.doubts)] if row.content["rx"] else "" for row in rows)
     return Column("", tuple(marks))
 
 
 def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(cell.replace(f"{DOUBT_MARK} ", "") for cell in cells)
+    marks = tuple(f"{mark} " for mark in MARKS.values() if mark)
+    return tuple(cell[2:] if cell.startswith(marks) else cell for cell in cells)
 
 
 def _testbeds(rows: _Rows) -> Column:
