@@ -89,7 +89,7 @@ def test_settings_are_the_same_each_time_and_others_with_another_seed() -> None:
 def test_settings_are_drawn_alike_for_all_switches() -> None:
     """Who follows the same axes gets the same settings, who follows some of them those of these."""
     every, some = (SWITCHES[name].resources & set(SETTINGS) for name in ("testpmd", "ovs-dpdk"))
-    assert every == set(SETTINGS) > some == {"queues", "descriptors"}
+    assert every > some == {"queues", "descriptors"}
 
     def drawn(switch: str) -> list[Test]:
         test = Test(switch=switch, engine="dpdk", flows=64)
@@ -108,7 +108,9 @@ def test_settings_are_drawn_alike_for_all_switches() -> None:
 def test_every_value_of_every_setting_is_tried_before_long() -> None:
     test = Test(switch="testpmd", engine="dpdk", flows=64)
     tried = list(islice(tuning._with_settings(test, check), 60))
-    for name in SETTINGS:
+    followed = SWITCHES["testpmd"].resources & set(SETTINGS)
+    assert len(followed) > 3
+    for name in followed:
         axis = AXES[name]
         assert {getattr(each, name) for each in tried} == {axis.default, *axis.tries}
 
