@@ -22,7 +22,7 @@ from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult, TrialSpec
-from switchmark.observe.perf import Counting
+from switchmark.observe.perf import CountableEvents
 from switchmark.path.assembly import join, settled
 from switchmark.path.path import Job, Part
 
@@ -100,7 +100,7 @@ def trial(
                 cpus=(),
                 playing=dict,
                 hosted=dict,
-                counting=Counting(missing="not asked for"),
+                counting=CountableEvents(missing="not asked for"),
                 hosts={},
             ),
         )

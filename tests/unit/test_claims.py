@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from switchmark.papers.claims import Claim
-from switchmark.papers.judging import Answer, Facts, Needs
-from switchmark.papers.points import Figure, Point, grouped, meaning, number
+from switchmark.papers.judging import ClaimAnswer, ClaimNeeds, Facts
+from switchmark.papers.points import Point, PointFigure, grouped, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
 
 CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
@@ -25,16 +25,16 @@ def claim(kind: str, **members: object) -> Any:
     return CLAIM.validate_python(content)
 
 
-def figure(value: float, half: float = 0.0) -> Figure:
-    return Figure(value, value - half, value + half)
+def figure(value: float, half: float = 0.0) -> PointFigure:
+    return PointFigure(value, value - half, value + half)
 
 
-def point(figure: Figure | float | str, **axes: Any) -> Point:
+def point(figure: PointFigure | float | str, **axes: Any) -> Point:
     """Return a point that was published, or that waits."""
     placed = {axis.replace("_", "-"): meaning(axis, word) for axis, word in axes.items()}
     if isinstance(figure, str):
         return Point(placed, untold=figure)
-    told = figure if isinstance(figure, Figure) else Figure(figure, figure, figure)
+    told = figure if isinstance(figure, PointFigure) else PointFigure(figure, figure, figure)
     return Point(placed, {M: told})
 
 
@@ -45,8 +45,8 @@ def series(axis: str, *values: tuple[object, float]) -> list[Point]:
     ]
 
 
-def answer(kind: str, points: list[Point], **members: object) -> Answer:
-    told: Answer = claim(kind, **members).judge(points)
+def answer(kind: str, points: list[Point], **members: object) -> ClaimAnswer:
+    told: ClaimAnswer = claim(kind, **members).judge(points)
     return told
 
 
@@ -63,7 +63,7 @@ ORDER = {"greater": {"switch": "vpp"}, "less": {"switch": "ovs"}}
     ],
 )
 def test_an_order_of_published_values_needs_ends_apart(
-    more: Figure | str, less: Figure, expected: str
+    more: PointFigure | str, less: PointFigure, expected: str
 ) -> None:
     told = answer("order", [point(more, switch="vpp"), point(less, switch="ovs")], **ORDER)
     assert told.verdict == expected
@@ -111,7 +111,7 @@ def test_two_opposite_orders_never_both_hold(ends: list[tuple[float, float]]) ->
         (figure(7, 2), "cannot be told"),
     ],
 )
-def test_a_factor_lies_in_its_band(second: Figure, expected: str) -> None:
+def test_a_factor_lies_in_its_band(second: PointFigure, expected: str) -> None:
     points = [point(10, copies=1), point(second, copies=2)]
     band = {"from": {"copies": 1}, "to": {"copies": 2}, "between": [0.6, 0.8]}
     assert answer("factor", points, **band).verdict == expected
@@ -229,7 +229,9 @@ def test_a_slope_needs_more_than_one_point() -> None:
         (None, "cannot be told"),
     ],
 )
-def test_one_metric_exceeds_another_at_every_point(other: Figure | None, expected: str) -> None:
+def test_one_metric_exceeds_another_at_every_point(
+    other: PointFigure | None, expected: str
+) -> None:
     more = {M: figure(1.0, 0.1)}
     points = [Point({"rate": "1M"}, more if other is None else {**more, "tx.mpps": other})]
     assert answer("exceeds", points, other="tx.mpps").verdict == expected
@@ -238,9 +240,9 @@ def test_one_metric_exceeds_another_at_every_point(other: Figure | None, expecte
 def test_a_rate_saturates_its_line() -> None:
     assert answer("saturates", [point(9.95, switch="vpp")], at=10).verdict == "holds"
     assert answer("saturates", [point(8, switch="vpp")], at=10).verdict == "does not hold"
-    noisy = [point(Figure(5, 1, 9.95), switch="vpp")]
+    noisy = [point(PointFigure(5, 1, 9.95), switch="vpp")]
     assert answer("saturates", noisy, at=10).verdict == "cannot be told"
-    most = [point(Figure(10, float("-inf"), 10), switch="vpp")]
+    most = [point(PointFigure(10, float("-inf"), 10), switch="vpp")]
     assert answer("saturates", most, at=10).verdict == "cannot be told"
     here = Point({"switch": "vpp"}, {M: figure(0.99), "line.gbps_l1": figure(1)})
     assert answer("saturates", [here], at=10).verdict == "holds"
@@ -292,7 +294,7 @@ def test_a_difference_has_an_amount() -> None:
 def test_needs_that_are_not_met_are_told(needs: dict[str, object], words: str) -> None:
     modes = frozenset({"userspace", None})  # a switch without modes beside one that has them
     facts = Facts(4, False, modes, frozenset({"CONFIG_A"}))
-    assert Needs.model_validate(needs).unmet(facts) == words
+    assert ClaimNeeds.model_validate(needs).unmet(facts) == words
 
 
 def test_a_claim_that_compares_nothing_cannot_be_told() -> None:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from switchmark.metrics.family import Results
 from switchmark.model.record import Record
 from switchmark.papers.claims import Claim
-from switchmark.papers.judging import Answer
+from switchmark.papers.judging import ClaimAnswer
 from switchmark.papers.points import Point, meaning
 from switchmark.report.paper import measured
 
@@ -76,9 +76,9 @@ def pair(vpp: Record, ovs: Record) -> list[Point]:
     return points(({"switch": "vpp"}, vpp), ({"switch": "ovs"}, ovs))
 
 
-def answer(kind: str, told: list[Point], **members: object) -> Answer:
+def answer(kind: str, told: list[Point], **members: object) -> ClaimAnswer:
     content = {"id": "c", "says": "it is so", "kind": kind, "metric": "rx.mpps", **members}
-    found: Answer = CLAIM.validate_python(content).judge(told)
+    found: ClaimAnswer = CLAIM.validate_python(content).judge(told)
     return found
 
 

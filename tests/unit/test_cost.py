@@ -16,7 +16,7 @@ from switchmark.metrics.cpu import cost
 from switchmark.metrics.named import metric
 from switchmark.model.cost import SchedulerFigures
 from switchmark.model.record import PartReport, Record, TrialResult
-from switchmark.observe.perf import EVENTS, Counting, parse_counts, probe
+from switchmark.observe.perf import EVENTS, CountableEvents, parse_counts, probe
 from switchmark.observe.softirq import SoftirqTimes, within_threads
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections
@@ -263,7 +263,7 @@ def test_what_is_missing_is_said() -> None:
     assert found.perf is not None
     assert found.perf.missing == "no hardware counters on this host"
     assert found.perf.parts == {}
-    assert Counting().missing is None
+    assert CountableEvents().missing is None
 
 
 # Of ovs-dpdk 3.1, which got half of a CPU and forwarded 2000 frames/s for 1 s.

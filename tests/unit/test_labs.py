@@ -18,7 +18,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.rounds import Agenda, Item
 from switchmark.campaign.store import RunFolder, key, read_records
 from switchmark.cluster import dispatch
-from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests
+from switchmark.cluster.comparison import TestbedRate, differences, groups, rate_of, shared_tests
 from switchmark.cluster.description import described
 from switchmark.cluster.dispatch import Landed
 from switchmark.cluster.wire import Content, as_record, as_request, as_trials, as_visit
@@ -471,8 +471,8 @@ def test_figures_of_testbeds_that_are_alike_stand_in_one_table(tmp_path: Path) -
 # --- the comparison --------------------------------------------------------------------------
 
 
-def rate(*mpps: float) -> Rate:
-    return Rate(Repeats(tuple(1e6 * each for each in mpps)))
+def rate(*mpps: float) -> TestbedRate:
+    return TestbedRate(Repeats(tuple(1e6 * each for each in mpps)))
 
 
 def test_testbeds_that_are_shown_to_differ_are_named_and_grouped() -> None:

@@ -15,7 +15,7 @@ from switchmark.lab.meter import Meter, roles_of, roles_within
 from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
-from switchmark.observe.perf import Counting
+from switchmark.observe.perf import CountableEvents
 from switchmark.path.resolving import resolve
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
@@ -44,7 +44,7 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
             *(host, executor, str(tmp_path), (0,)),
             playing=lambda: {name: pids[name] for name in ("f0", "f1")},
             hosted=lambda: {"switch": pids["switch"]},
-            counting=Counting(missing="nothing is counted here"),
+            counting=CountableEvents(missing="nothing is counted here"),
             hosts=dict.fromkeys(pids, host),
         )
         for _ in range(2):  # what never changes is asked for once

@@ -23,7 +23,7 @@ from switchmark.runs.executor import Executor
 from switchmark.runs.pci import UIO, VFIO, Device, _remember, find_device, hand_over
 from switchmark.runs.undo import _GONE
 from switchmark.runs.workspace import Workspace
-from switchmark.scenarios.base import Nic, nics
+from switchmark.scenarios.base import NicPair, nics
 
 A, B = "0000:03:00.0", "0000:03:00.1"
 BUS = "/sys/bus/pci"
@@ -129,7 +129,7 @@ def test_a_pci_address_is_told_from_an_interface(text: str, address: str | None)
 
 def test_both_ends_of_a_cable_are_named_the_same_way() -> None:
     named = nics(Test(nic="a0=03:00.0:0000:04:00.1, b0=eth1:eth0.7"))
-    assert named == {"a0": Nic(A, "0000:04:00.1"), "b0": Nic("eth1", "eth0.7")}
+    assert named == {"a0": NicPair(A, "0000:04:00.1"), "b0": NicPair("eth1", "eth0.7")}
     for wrong, words in (
         ("a0=03:00.0", "is not a physical port"),
         ("a0=03:00.0:", "is not a physical port"),

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from switchmark.campaign.expand import count, grouped, product
-from switchmark.campaign.text import Place, Problems, compose, read_text
+from switchmark.campaign.text import Problems, TextPlace, compose, read_text
 from switchmark.campaign.values import (
     MAX_TESTS,
     nearest,
@@ -80,7 +80,7 @@ class _Axis:
     """The values of an axis, and the place where they are written."""
 
     values: tuple[Any, ...]
-    place: Place
+    place: TextPlace
 
 
 _Block = Mapping[str, _Axis]
@@ -238,14 +238,14 @@ def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
     )
 
 
-def _blamed(refusal: Refusal, test: Test, block: _Block) -> Place:
+def _blamed(refusal: Refusal, test: Test, block: _Block) -> TextPlace:
     """Return the place that a refusal is about: that of its first axis with an unusual value,
     otherwise of its first written axis, otherwise of the last written axis."""
     written = [axis for axis in refusal.axes if axis in block]
     unusual = [axis for axis in written if getattr(test, axis) != AXES[axis].default]
     for axis in (*unusual, *written):
         return block[axis].place
-    return max((axis.place for axis in block.values()), default=Place(0, "the defaults"))
+    return max((axis.place for axis in block.values()), default=TextPlace(0, "the defaults"))
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[
     name = _read_name(special.get("name"), source, problems)
     if "tests" not in special:
         if not top:
-            problems.add(Place(1, source), "no axis is given; write, for instance, rate: max")
+            problems.add(TextPlace(1, source), "no axis is given; write, for instance, rate: max")
         return name, [top]
     items = special["tests"]
     place = _place(items, source)
@@ -314,7 +314,7 @@ def _read_mapping(
 
 def _read_texts(
     node: yaml.Node, name: str, source: str, problems: Problems
-) -> list[tuple[str, Place]]:
+) -> list[tuple[str, TextPlace]]:
     """Return the scalars in an axis's value or list, as written."""
     key = AXES[name].key
     place = _place(node, source)
@@ -357,8 +357,8 @@ def _read_name(node: yaml.Node | None, source: str, problems: Problems) -> str:
     return ""
 
 
-def _place(node: yaml.Node, source: str) -> Place:
-    return Place(node.start_mark.line + 1, source)
+def _place(node: yaml.Node, source: str) -> TextPlace:
+    return TextPlace(node.start_mark.line + 1, source)
 
 
 # --- values ----------------------------------------------------------------------------------
@@ -367,13 +367,13 @@ def _place(node: yaml.Node, source: str) -> Place:
 def _read_options(options: Mapping[str, str], problems: Problems) -> _Block:
     block = {}
     for name, text in options.items():
-        place = Place(0, AXES[name].option)
+        place = TextPlace(0, AXES[name].option)
         block[name] = _read_axis(name, [(text, place)], place, problems)
     return block
 
 
 def _read_axis(
-    name: str, texts: Sequence[tuple[str, Place]], place: Place, problems: Problems
+    name: str, texts: Sequence[tuple[str, TextPlace]], place: TextPlace, problems: Problems
 ) -> _Axis:
     values: list[Any] = []
     for text, where in texts:

@@ -30,7 +30,7 @@ _LOSSES = 3
 _ON_A_LAB = "the testbeds of a lab measure a test at a time"
 
 
-class Lab(AbstractContextManager["Lab"], Protocol):
+class AnyLab(AbstractContextManager["AnyLab"], Protocol):
     """A lab that measures tests; `lab.measure.Lab` is the real implementation."""
 
     def versions(self, test: Test) -> Mapping[str, str]:
@@ -84,7 +84,7 @@ class Places(Protocol):
 class LocalPlace:
     """This host as a place: its lab measures a visit in `ended`."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: AnyLab) -> None:
         self._lab = lab
         self._sent: list[tuple[Item, Visit]] = []
 
@@ -104,7 +104,7 @@ Needed = Callable[[Sequence[Record], Sequence[Record], int], int]
 (see `metrics.family.further_repeats`)."""
 
 
-def run(folder: RunFolder, lab: Lab, progress: Progress, needed: Needed | None = None) -> None:
+def run(folder: RunFolder, lab: AnyLab, progress: Progress, needed: Needed | None = None) -> None:
     """Run the tests of the folder's campaign that have no record yet, on this host; failed tests
     run again. Undecided comparisons continue to the repeats that `needed` returns, up to the limit
     of the campaign or the folder. Interrupted tells the user how to resume."""

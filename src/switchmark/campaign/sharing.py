@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from switchmark.campaign.run import Lab
+from switchmark.campaign.run import AnyLab
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
@@ -21,7 +21,7 @@ class Doubting:
     """A lab that lets another lab measure, and adds doubts, with their evidence, to each new
     trial."""
 
-    def __init__(self, lab: Lab, doubts: Mapping[str, str]) -> None:
+    def __init__(self, lab: AnyLab, doubts: Mapping[str, str]) -> None:
         self._lab, self._doubts = lab, dict(doubts)
 
     def versions(self, test: Test) -> Mapping[str, str]:

@@ -92,8 +92,8 @@ class RunFolder:
         self.campaign = read_campaign(path, unknown_names)
         self._name = path.resolve().name
         self._host, self._lab = _host(path), read_lab(path)
-        self._trials_file = _Lines(path / "trials.jsonl")
-        self._records_file = _Lines(path / "records.jsonl")
+        self._trials_file = _LinesFile(path / "trials.jsonl")
+        self._records_file = _LinesFile(path / "records.jsonl")
         self.records: dict[str, Record] = {}
         for record in _records(path):
             self.records.pop(record.key, None)
@@ -197,7 +197,7 @@ class RunFolder:
         if isinstance(error, OSError) and not is_run(self.path):
             raise self._gone() from error
 
-    def _append(self, lines: _Lines, entry: Mapping[str, Any]) -> None:
+    def _append(self, lines: _LinesFile, entry: Mapping[str, Any]) -> None:
         try:
             lines.append({"schema": SCHEMA, **entry})
         except OSError as error:
@@ -238,7 +238,7 @@ class _Lab(BaseModel):
     differences: list[str] = []
 
 
-class _Lines:
+class _LinesFile:
     """A locked file of JSON lines, open for appending; a torn last line is removed."""
 
     def __init__(self, path: Path) -> None:

@@ -66,7 +66,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class TextPlace:
     """A line of a file, or an option of the command line (line 0)."""
 
     line: int
@@ -80,9 +80,9 @@ class Problems:
     """A list of problems that is reported as a whole; duplicates at the same place are dropped."""
 
     def __init__(self) -> None:
-        self._gathered: dict[tuple[Place, str], None] = {}
+        self._gathered: dict[tuple[TextPlace, str], None] = {}
 
-    def add(self, place: Place, what: str) -> None:
+    def add(self, place: TextPlace, what: str) -> None:
         self._gathered[place, what] = None
 
     def __bool__(self) -> bool:

@@ -128,12 +128,18 @@ def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:
     """Measure the same cable tests on all testbeds; store and print the testbeds' facts and
     differences."""
     from switchmark.campaign.store import read_lab
-    from switchmark.cluster.comparison import Rate, differences, groups, rate_of, shared_tests
+    from switchmark.cluster.comparison import (
+        TestbedRate,
+        differences,
+        groups,
+        rate_of,
+        shared_tests,
+    )
     from switchmark.cluster.wire import as_record, as_request
     from switchmark.model.visit import Visit
 
     names = lab.testbeds()
-    rates: dict[str, dict[str, Rate]] = {}
+    rates: dict[str, dict[str, TestbedRate]] = {}
     for test in shared_tests(folder.campaign.tests) if len(names) > 1 else ():
         quick = {**options, "calibrate": "never", "rerun": 0}
         asked = {

@@ -22,7 +22,7 @@ _ENGINES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class TestbedRate:
     """The rate of a testbed on a cable, in frames per second: the median of its repeats.
 
     `low` and `high` are the bounds of the 95 % interval, or the minimum and maximum of too few
@@ -48,7 +48,7 @@ class Rate:
         return f"{self.pps / 1e6:.3g} [{ends}] Mpps"
 
 
-Rates = Mapping[str, Mapping[str, Rate]]
+Rates = Mapping[str, Mapping[str, TestbedRate]]
 """The rate of each testbed, by engine."""
 
 
@@ -70,14 +70,14 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
     return got[:_ENGINES]
 
 
-def rate_of(record: Record) -> Rate | None:
+def rate_of(record: Record) -> TestbedRate | None:
     """Return the rate of a shared test; None if it failed."""
     repeats = repeats_of([record], FIGURES["rate"])
     if not repeats.values:
         return None
     # On a cable the limit of the sender or the receiver is the result itself, not a bound.
     # Testbeds do not take turns.
-    return Rate(replace(repeats, bound=False, rounds=()))
+    return TestbedRate(replace(repeats, bound=False, rounds=()))
 
 
 def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
@@ -105,7 +105,7 @@ def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:
     return sentences
 
 
-def _apart(rates: Mapping[str, Rate]) -> set[tuple[str, str]]:
+def _apart(rates: Mapping[str, TestbedRate]) -> set[tuple[str, str]]:
     """Return the pairs of testbeds whose rates differ significantly."""
     names = list(rates)
     family = Family(FIGURES["rate"], tuple(rate.repeats for rate in rates.values()))

@@ -44,11 +44,11 @@ _SSH_HOST = re.compile(r"(?:[^-\s/@][^\s/@]*@)?[^-\s/@.][^\s/@]*")
 _ADDRESS = re.compile(r"(?:(?P<kind>[a-z]+)://)?(?P<host>\[[^\]]+\]|[^/:\[\]]+):(?P<port>\d+)")
 
 
-class _Section(BaseModel):
+class _LabSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Tls(_Section):
+class Tls(_LabSection):
     """The files that identify members of the lab, at the same paths on all hosts. For a certificate
     that was made for a run, the fields hold its text."""
 
@@ -62,7 +62,7 @@ class Tls(_Section):
     """The key of the certificate."""
 
 
-class _Started(_Section):
+class _Started(_LabSection):
     """A scheduler that this host starts, along with the workers."""
 
     listen: str = LOOPBACK
@@ -147,7 +147,7 @@ class Slurm(_Started):
     certificates made for the run, readable only by their owner."""
 
 
-class Description(_Section):
+class Description(_LabSection):
     """A lab: the address of a running scheduler, or one way to start testbeds."""
 
     address: str | None = None

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from switchmark import __version__
-from switchmark.campaign.run import Lab
+from switchmark.campaign.run import AnyLab
 from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
@@ -59,7 +59,7 @@ class Testbed:
         self._open = ExitStack()
         self._hosts = Hosts(OwnRun)
         self._real: measure.Lab | None = None
-        self._lab: Lab | None = None
+        self._lab: AnyLab | None = None
         self._options: Content = {}
 
     def answer(self, request: Content) -> None:
@@ -117,7 +117,7 @@ class Testbed:
                 got.append({"versions": {}, "refused": str(error)})
         return got
 
-    def _lab_with(self, options: Content) -> Lab:
+    def _lab_with(self, options: Content) -> AnyLab:
         if self._lab is None or options != self._options:
             self.rest()
             shared = options["share_machine"]
@@ -131,7 +131,7 @@ class Testbed:
             lab_options = {name: options[name] for name in options if name != "share_machine"}
             self._real = measure.Lab(self._folder, hosts=self._hosts, **lab_options)
             doubts = {SHARED_MACHINE: "--share-machine"} if shared else {}
-            lab: Lab = Doubting(self._real, doubts)
+            lab: AnyLab = Doubting(self._real, doubts)
             self._open.enter_context(lab)
             self._lab, self._options = lab, options
         return self._lab

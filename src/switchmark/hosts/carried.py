@@ -31,7 +31,7 @@ _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _UPLOAD_S = 120.0
 
 
-class Far(Protocol):
+class CopyTarget(Protocol):
     """The part of a far host that the copy needs: run commands and write files."""
 
     name: str
@@ -49,7 +49,7 @@ class Carried:
     def __init__(self, *paths: str) -> None:
         self.paths = paths
 
-    def to(self, host: Far) -> dict[str, str]:
+    def to(self, host: CopyTarget) -> dict[str, str]:
         """Return the path of each program on a host, and copy the programs there if necessary.
         Raise SetupFailed if the host cannot store them or cannot run them."""
         contents = {path: Path(path).read_bytes() for path in self.paths}
@@ -77,11 +77,11 @@ class Carried:
                 )
         return there
 
-    def _cache(self, host: Far) -> str:
+    def _cache(self, host: CopyTarget) -> str:
         done = self._call(host, ("sh", "-c", _CACHE))
         return done.stdout.decode(errors="surrogateescape").rstrip("\n")
 
-    def _put(self, host: Far, path: str, content: bytes) -> None:
+    def _put(self, host: CopyTarget, path: str, content: bytes) -> None:
         """Write a file into the cache atomically, unless it is there with this content."""
         wanted = hashlib.sha256(content).hexdigest()
         if host.run(("sha256sum", path)).stdout.split()[:1] == [wanted.encode()]:
@@ -100,7 +100,7 @@ class Carried:
                 hint=f"on {host.name}: df -h {folder}",
             ) from error
 
-    def _call(self, host: Far, argv: tuple[str, ...]) -> Completed:
+    def _call(self, host: CopyTarget, argv: tuple[str, ...]) -> Completed:
         done = host.run(argv, timeout_s=_UPLOAD_S)
         if done.status:
             names = " and ".join(Path(path).name for path in self.paths)

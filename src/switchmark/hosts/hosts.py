@@ -13,7 +13,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, LocalHost, boot_id
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
-from switchmark.hosts.machines import MachineHost, OwnRun
+from switchmark.hosts.machines import MachineHost, MachineRun
 from switchmark.hosts.programs import (
     OTHER_PROGRAMS,
     TOOL,
@@ -37,7 +37,7 @@ class Hosts(Mapping[str, Host]):
     """
 
     def __init__(
-        self, begin_run: Callable[[], OwnRun], given: Mapping[str, Host] | None = None
+        self, begin_run: Callable[[], MachineRun], given: Mapping[str, Host] | None = None
     ) -> None:
         self._begin_run = begin_run
         self._given: Mapping[str, Host] = {LOCAL: LocalHost(), **(given or {})}

@@ -56,7 +56,7 @@ def image_of(entry: MachineEntry) -> Path:
     return folder
 
 
-class OwnRun(Protocol):
+class MachineRun(Protocol):
     """A run with one process on this host; `clean` ends the process if its owner died."""
 
     @property
@@ -86,7 +86,7 @@ class Machine:
         name: str,
         entry: HostEntry,
         cables: Mapping[str, tuple[Path, Path]],
-        begin_run: Callable[[], OwnRun],
+        begin_run: Callable[[], MachineRun],
     ) -> None:
         """Start to boot a virtual machine. Raise Unavailable if it cannot be booted."""
         assert entry.vm is not None
@@ -184,7 +184,7 @@ class MachineHost(SshHost):
         self,
         name: str,
         entry: HostEntry,
-        begin_run: Callable[[], OwnRun],
+        begin_run: Callable[[], MachineRun],
         folder: Path,
         *,
         there: Mapping[str, str] = {},

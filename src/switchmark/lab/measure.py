@@ -36,7 +36,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.noise import certificate
-from switchmark.observe.perf import Counting
+from switchmark.observe.perf import CountableEvents
 from switchmark.observe.perf import probe as probe_counters
 from switchmark.path.background import captures, noise_of
 from switchmark.path.path import Path, shares_path
@@ -67,7 +67,7 @@ class Instruments:
     probes: Probes
     calibrations: Calibrations
     cable_latencies: CableLatencies
-    counting: dict[Host, Counting] = field(default_factory=dict)
+    counting: dict[Host, CountableEvents] = field(default_factory=dict)
 
 
 class Lab:

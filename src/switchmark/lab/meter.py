@@ -17,7 +17,14 @@ from switchmark.hosts.programs import tool_program
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
 from switchmark.model.plan import Spawn
-from switchmark.observe.perf import Counting, added, control, of_cpus, of_threads, parse_counts
+from switchmark.observe.perf import (
+    CountableEvents,
+    added,
+    control,
+    of_cpus,
+    of_threads,
+    parse_counts,
+)
 from switchmark.observe.softirq import SoftirqTimes, softirq_files, within_threads
 from switchmark.observe.taken import taken_at_once
 from switchmark.observe.threads import (
@@ -62,7 +69,7 @@ class Meter:
     cpus: Collection[int]
     playing: Callable[[], Pids]
     hosted: Callable[[], Pids]
-    counting: Counting
+    counting: CountableEvents
     hosts: Mapping[str, Host]
 
     @contextmanager

@@ -21,7 +21,7 @@ from switchmark.model.plan import HOST, Node, Plan, Run, Spawn, on_host
 from switchmark.model.record import GateResult
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
-from switchmark.observe.perf import Counting
+from switchmark.observe.perf import CountableEvents
 from switchmark.observe.threads import in_network, of_machine, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
@@ -32,7 +32,7 @@ from switchmark.runs.pci import VFIO, Device, find_device, hand_over
 from switchmark.switches.base import Counters
 from switchmark.switches.links import kernel_counters, link_counters, parse_link_counters
 
-_NOT_COUNTED = Counting(missing="perf counts on one host")
+_NOT_COUNTED = CountableEvents(missing="perf counts on one host")
 
 
 @dataclass(slots=True)
@@ -71,7 +71,9 @@ class RunningPath:
         return shares_path(self.path.test, test) and lives
 
 
-def build_path(executor: Executor, host: Host, path: Path, counting: Counting) -> RunningPath:
+def build_path(
+    executor: Executor, host: Host, path: Path, counting: CountableEvents
+) -> RunningPath:
     """Build a path and open its ports. `counting` are the processor's counters on this host. The
     executor can undo all steps, even if this fails."""
     mark = executor.mark()

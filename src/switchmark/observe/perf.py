@@ -40,7 +40,7 @@ _COUNT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class CountableEvents:
     """The events that a host can count.
 
     `events` is a part of EVENTS. `by_cpu` says that whole CPUs can be counted, `user_only` that the
@@ -55,32 +55,32 @@ class Counting:
     hint: str | None = None
 
 
-def probe(host: Host) -> Counting:
+def probe(host: Host) -> CountableEvents:
     """Try every event once, on all CPUs, or otherwise on a child process. This takes some 30 ms, or
     no time if the kernel has no source of such events, as in many virtual machines."""
     sources = {PurePath(path).name for path in host.inodes(_SOURCES)}
     if sources and sources <= _SOFTWARE:
-        return Counting(missing=_NO_COUNTERS)
+        return CountableEvents(missing=_NO_COUNTERS)
     refused = ""
     for way in (("-a",), ()):
         try:
             done = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
         except Unavailable:
-            return Counting(missing="perf is not installed", hint=MENDED_BY)
+            return CountableEvents(missing="perf is not installed", hint=MENDED_BY)
         if done.status:
             refused = _reason(done.stderr)
             continue
         rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
         counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
         if not counted:
-            return Counting(missing=_NO_COUNTERS)
-        return Counting(
+            return CountableEvents(missing=_NO_COUNTERS)
+        return CountableEvents(
             tuple(event for event in EVENTS if event in counted),
             by_cpu=bool(way),
             user_only=all(row["modifier"] == ":u" for row in rows),
         )
     limited = "access" in refused.lower()
-    return Counting(
+    return CountableEvents(
         missing=f"perf cannot count: {refused}",
         hint="sysctl kernel.perf_event_paranoid=1" if limited else None,
     )

@@ -26,7 +26,7 @@ from switchmark.metrics.difference import (
 from switchmark.metrics.doubts import TABLE
 from switchmark.metrics.named import figure_of, metric, scale_of
 from switchmark.metrics.repeats import FIGURES, Repeats
-from switchmark.papers.points import Figure, Measured, Point, Spoiled
+from switchmark.papers.points import Measured, Point, PointFigure, Spoiled
 
 Word = Literal["above", "below", "same", ""]
 
@@ -55,7 +55,7 @@ class Compared:
     """
 
     word: Word
-    change: Figure
+    change: PointFigure
     why: str = ""
     needed: int | None = None
 
@@ -91,10 +91,10 @@ class Question:
         if difference.reason == "zero" and difference.figure not in FIGURES.values():
             by_shares = self._difference(one.measured, other.measured, less=True)
             pair_result = self._with_doubts((one, other), by_shares)
-            return replace(pair_result, change=Figure(0.0, 0.0, math.inf))
+            return replace(pair_result, change=PointFigure(0.0, 0.0, math.inf))
         return self._with_doubts((one, other), difference)
 
-    def level(self, point: Point, of: int) -> Figure | str:
+    def level(self, point: Point, of: int) -> PointFigure | str:
         """Return the figure of a point with its interval, as one of `of` points that are tested
         together, or the reason for no interval."""
         figure = point.figures[self.metric]
@@ -108,7 +108,9 @@ class Question:
         scale = scale_of(self.metric)
         low, high = (scale * end for end in ends)
         up, down = self._open(side), self._open(side, up=False)
-        return Figure(figure.value, low if not down else -math.inf, high if not up else math.inf)
+        return PointFigure(
+            figure.value, low if not down else -math.inf, high if not up else math.inf
+        )
 
     def values(self, point: Point) -> list[float]:
         """Return the values of a point's trials in the unit of the metric, or the single published
@@ -126,7 +128,7 @@ class Question:
             return f"{point.name}: the traffic generator was the limit"
         return f"{_WHY['spoiled']} ({_doubts((point,), self.subject)})"
 
-    def contrast(self, weights: Sequence[tuple[Point, float]]) -> Figure | Compared:
+    def contrast(self, weights: Sequence[tuple[Point, float]]) -> PointFigure | Compared:
         """Return the weighted sum of the logarithms of points, for weights that add up to 0.
 
         The sum consists of comparisons, and so does its interval. If a comparison has no interval,
@@ -148,7 +150,7 @@ class Question:
                 more.append((one, up - part))
             if down - part > _NOTHING:
                 less.append((other, down - part))
-        return Figure(value, low, high)
+        return PointFigure(value, low, high)
 
     def exceeds(self, points: Sequence[Point], other: str) -> list[Compared]:
         """Compare the metric with another metric at each point, trial by trial, as planned
@@ -201,14 +203,14 @@ class Question:
         value = none if difference.change is None else difference.change
         if difference.interval is None:
             why = _WHY[difference.reason]
-            return Compared("", Figure(value, least, most), why)
+            return Compared("", PointFigure(value, least, most), why)
         low, high = difference.interval
         before, after = difference.before, difference.after
         if self._open(after) or self._open(before, up=False):
             high = most if by_shares else high * self._more(after, before)
         if self._open(before) or self._open(after, up=False):
             low = least if by_shares else low / self._more(before, after)
-        change = Figure(value, low, high)
+        change = PointFigure(value, low, high)
         reason = difference.reason
         if reason == "bound" and "bounded" in self.subject:
             reason = ""
@@ -255,19 +257,19 @@ class Question:
         return _by_ends(*figures, less=less)
 
 
-def ratio(above: Figure, below: Figure) -> Figure:
+def ratio(above: PointFigure, below: PointFigure) -> PointFigure:
     """Return the ratio of two figures with its interval."""
     if below.low <= 0:
-        return Figure(above.value / below.value if below.value else 0.0, 0.0, math.inf)
+        return PointFigure(above.value / below.value if below.value else 0.0, 0.0, math.inf)
     low = max(above.low, 0.0) / below.high
-    return Figure(above.value / below.value, low, above.high / below.low)
+    return PointFigure(above.value / below.value, low, above.high / below.low)
 
 
-def _by_ends(more: Figure, less_: Figure, *, less: bool) -> Compared:
+def _by_ends(more: PointFigure, less_: PointFigure, *, less: bool) -> Compared:
     """Compare two figures by their ends alone."""
     word: Word = "above" if more.low > less_.high else "below" if more.high < less_.low else ""
     change = (
-        Figure(more.value - less_.value, more.low - less_.high, more.high - less_.low)
+        PointFigure(more.value - less_.value, more.low - less_.high, more.high - less_.low)
         if less
         else ratio(more, less_)
     )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.axis import key_of
 from switchmark.papers.comparing import Compared, Question
-from switchmark.papers.points import At, Figure, Point, Spoiled, grouped
+from switchmark.papers.points import At, Point, PointFigure, Spoiled, grouped
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 
@@ -20,7 +20,7 @@ _FORM = ConfigDict(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimAnswer:
     """The verdict on a claim, with its reason as text."""
 
     verdict: Verdict
@@ -46,7 +46,7 @@ class Facts:
     """The known build options of the kernel; None if unknown."""
 
 
-class Needs(BaseModel):
+class ClaimNeeds(BaseModel):
     """Requirements of a claim. If they are not met, the claim cannot be tested."""
 
     model_config = _FORM
@@ -110,7 +110,7 @@ class BaseClaim(BaseModel):
     among: At = Field(default_factory=dict)
     """The points of the claim, as values by axis; all if empty."""
 
-    needs: Needs = Needs()
+    needs: ClaimNeeds = ClaimNeeds()
     """Requirements for testing the claim."""
 
     subject: tuple[Spoiled, ...] = ()
@@ -122,7 +122,7 @@ class BaseClaim(BaseModel):
         are judged separately."""
         raise NotImplementedError
 
-    def judge(self, points: Sequence[Point]) -> Answer:
+    def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from the points of its experiment."""
         groups = grouped(points, self.among, self.own_axes)
         return together([answer for group in groups for answer in self._answers(group)])
@@ -131,7 +131,7 @@ class BaseClaim(BaseModel):
         """Return the points that the claim needs."""
         return [point for point in points if point.is_at(self.among)]
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         """Yield an answer for each comparison among points that differ only on the claim's own
         axes."""
         raise NotImplementedError
@@ -143,22 +143,22 @@ class BaseClaim(BaseModel):
         of_loads, of_sizes = "rate" in axes, "frame-size" in axes
         return Question(self.metric, self.subject, of_loads=of_loads, of_sizes=of_sizes)
 
-    def _figures(self, points: Sequence[Point]) -> list[Figure] | Answer:
+    def _figures(self, points: Sequence[Point]) -> list[PointFigure] | ClaimAnswer:
         """Return the figures of points, or the first reason for a missing figure."""
         figures = []
         for point in points:
             figure = point.figure(self.metric)
             if isinstance(figure, str):
-                return Answer("cannot be told", figure)
+                return ClaimAnswer("cannot be told", figure)
             figures.append(figure)
         return figures
 
 
-def together(answers: Sequence[Answer]) -> Answer:
+def together(answers: Sequence[ClaimAnswer]) -> ClaimAnswer:
     """Return the answer to a claim of several comparisons, which are tested together: a single
     refuted comparison refutes the claim, and it holds if all comparisons hold."""
     if not answers:
-        return Answer("cannot be told", "no points that it compares were measured")
+        return ClaimAnswer("cannot be told", "no points that it compares were measured")
     held = sum(answer.verdict == "holds" for answer in answers)
     verdicts: tuple[Verdict, ...] = ("does not hold", "cannot be told", "holds")
     for verdict in verdicts:
@@ -168,31 +168,33 @@ def together(answers: Sequence[Answer]) -> Answer:
             why = (so_far if held not in (0, len(answers)) else "") + decisive[0].why
             needed = [answer.needed for answer in decisive if answer.needed is not None]
             if verdict != "cannot be told" or len(needed) < len(decisive):
-                return Answer(verdict, why)
-            return Answer(verdict, f"{why}; about {max(needed)} rounds would decide", max(needed))
+                return ClaimAnswer(verdict, why)
+            return ClaimAnswer(
+                verdict, f"{why}; about {max(needed)} rounds would decide", max(needed)
+            )
     raise AssertionError("an answer has one of three verdicts")
 
 
-def undecided(outcome: Compared, description: str) -> Answer:
+def undecided(outcome: Compared, description: str) -> ClaimAnswer:
     """Return the answer for an undecided comparison, with the reason."""
-    return Answer("cannot be told", f"{outcome.why}: {description}", outcome.needed)
+    return ClaimAnswer("cannot be told", f"{outcome.why}: {description}", outcome.needed)
 
 
 def in_band(
-    figure: Figure, low: float, high: float, description: str, margin: float = 0.0
-) -> Answer:
+    figure: PointFigure, low: float, high: float, description: str, margin: float = 0.0
+) -> ClaimAnswer:
     """Return whether a figure lies in a band. It holds if the whole interval is inside, it does not
     hold if the whole interval is outside, and else it is undecided. `margin` widens both ends of
     the band by a share of their value."""
     in_words = f"{figure} of {low:.3g} to {high:.3g}: {description}"
     least, most = low - margin * abs(low), high + margin * abs(high)
     if least <= figure.low and figure.high <= most:
-        return Answer("holds", in_words)
+        return ClaimAnswer("holds", in_words)
     apart = figure.high < least or most < figure.low
-    return Answer("does not hold" if apart else "cannot be told", in_words)
+    return ClaimAnswer("does not hold" if apart else "cannot be told", in_words)
 
 
-def listed(points: Sequence[Point], figures: Sequence[Figure]) -> str:
+def listed(points: Sequence[Point], figures: Sequence[PointFigure]) -> str:
     """Return points with their figures as text."""
     return ", ".join(
         f"{point.name} {figure}" for point, figure in zip(points, figures, strict=True)

@@ -8,8 +8,8 @@ from typing import Literal
 
 from switchmark.metrics.difference import MARGIN
 from switchmark.papers.comparing import Compared, Question
-from switchmark.papers.judging import Answer, BaseClaim, in_band, together, undecided
-from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
+from switchmark.papers.judging import BaseClaim, ClaimAnswer, in_band, together, undecided
+from switchmark.papers.points import At, Point, PointFigure, Scalar, grouped, meaning, number
 from switchmark.papers.shapes import slope_weights
 
 
@@ -27,14 +27,14 @@ class _Sides(BaseClaim):
         members = super().members(points)
         return [point for point in members if point.is_at(self.greater) or point.is_at(self.less)]
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         greater = [point for point in group if point.is_at(self.greater)]
         less = [point for point in group if point.is_at(self.less)]
         for pair in itertools.product(greater, less):
             figures = self._figures(pair)
-            yield figures if isinstance(figures, Answer) else self._compared(pair, *figures)
+            yield figures if isinstance(figures, ClaimAnswer) else self._compared(pair, *figures)
 
-    def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
+    def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         raise NotImplementedError
 
 
@@ -45,7 +45,7 @@ class Order(_Sides):
     kind: Literal["order"]
     or_equal: bool = False
 
-    def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
+    def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         description = f"{pair[0].name} {more} against {pair[1].name} {less}"
         question = self.question
         outcome = question.compared(pair[0], pair[1])
@@ -61,7 +61,7 @@ class DiffersBy(_Sides):
     amount: float
     within: float
 
-    def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
+    def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         description = f"{pair[0].name} {more} less {pair[1].name} {less}"
         outcome = self.question.compared(pair[0], pair[1], less=True)
         return in_band(
@@ -80,14 +80,14 @@ class Exceeds(BaseClaim):
     def own_axes(self) -> set[str]:
         return set()
 
-    def judge(self, points: Sequence[Point]) -> Answer:
+    def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from all points, tested together."""
         answers, shown = [], []
         for point in self.members(points):
             figures = [point.figure(name) for name in (self.metric, self.other)]
             untold = [figure for figure in figures if isinstance(figure, str)]
             if untold:
-                answers.append(Answer("cannot be told", untold[0]))
+                answers.append(ClaimAnswer("cannot be told", untold[0]))
             else:
                 shown.append(point)
         for point, outcome in zip(shown, self.question.exceeds(shown, self.other), strict=True):
@@ -112,12 +112,12 @@ class Factor(BaseClaim):
         members = super().members(points)
         return [point for point in members if point.is_at(self.from_) or point.is_at(self.to)]
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         bases = [point for point in group if point.is_at(self.from_)]
         others = [point for point in group if point.is_at(self.to)]
         for base, other in itertools.product(bases, others):
             figures = self._figures((base, other))
-            if isinstance(figures, Answer):
+            if isinstance(figures, ClaimAnswer):
                 yield figures
             else:
                 description = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
@@ -141,7 +141,7 @@ class Crossover(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.along, *self.of, *self.over}
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         until, from_ = (
             number(meaning(self.along, self.below)),
             number(meaning(self.along, self.above)),
@@ -171,23 +171,25 @@ class Gap(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.over, *self.from_, *self.to}
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         ratios = []
         for side in (self.from_, self.to):
             points = [point for point in group if point.is_at(side)]
             figures = self._figures(points)
-            if isinstance(figures, Answer) or len(figures) < 2:
+            if isinstance(figures, ClaimAnswer) or len(figures) < 2:
                 yield (
-                    figures if isinstance(figures, Answer) else Answer("cannot be told", "one only")
+                    figures
+                    if isinstance(figures, ClaimAnswer)
+                    else ClaimAnswer("cannot be told", "one only")
                 )
                 return
             ratios.append(widest(self.question, points))
         wide, narrow = ratios
         description = f"{wide} times between the first and the last, then {narrow}"
         if wide.low > narrow.high:
-            yield Answer("holds", description)
+            yield ClaimAnswer("holds", description)
         else:
-            yield Answer(
+            yield ClaimAnswer(
                 "does not hold" if wide.high < narrow.low else "cannot be told", description
             )
 
@@ -203,7 +205,7 @@ class Slopes(_Sides):
     def own_axes(self) -> set[str]:
         return {self.along, *self.greater, *self.less}
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         sides = []
         for side in (self.greater, self.less):
             series: list[tuple[str, list[tuple[Point, float]]]] = []
@@ -211,11 +213,11 @@ class Slopes(_Sides):
             for points in grouped(members, {}, {self.along}):
                 points.sort(key=lambda point: number(point.axes[self.along]))
                 figures = self._figures(points)
-                if isinstance(figures, Answer):
+                if isinstance(figures, ClaimAnswer):
                     yield figures
                     return
                 if len(figures) < 2:
-                    yield Answer("cannot be told", f"{points[0].name} stands alone")
+                    yield ClaimAnswer("cannot be told", f"{points[0].name} stands alone")
                     return
                 weights = slope_weights([number(point.axes[self.along]) for point in points])
                 series.append((points[0].name, list(zip(points, weights, strict=True))))
@@ -224,18 +226,20 @@ class Slopes(_Sides):
             question = self.question
             over = question.contrast([*steep, *((point, -weight) for point, weight in flat)])
             slopes = [question.contrast(way) for way in (steep, flat)]
-            if not isinstance(over, Figure):
+            if not isinstance(over, PointFigure):
                 yield undecided(over, f"{more} against {less}")
                 continue
-            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, Figure)]
+            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, PointFigure)]
             description = (
                 f"exponent {exponents[0]} from {more} on against {exponents[1]} from {less} on"
             )
             description += f": {over} more"
             if over.low > 0:
-                yield Answer("holds", description)
+                yield ClaimAnswer("holds", description)
             else:
-                yield Answer("does not hold" if over.high < 0 else "cannot be told", description)
+                yield ClaimAnswer(
+                    "does not hold" if over.high < 0 else "cannot be told", description
+                )
 
 
 class WinnersDiffer(BaseClaim):
@@ -248,14 +252,16 @@ class WinnersDiffer(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.over}
 
-    def judge(self, points: Sequence[Point]) -> Answer:
+    def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from all pairwise comparisons within the groups."""
         beaten: dict[str, str] = {}
         leaders: list[str | None] = []
         values = {str(point.axes[self.over]) for point in self.members(points)}
         told_somewhere: set[str] = set()
         for group in grouped(points, self.among, self.own_axes):
-            measured = [point for point in group if not isinstance(self._figures([point]), Answer)]
+            measured = [
+                point for point in group if not isinstance(self._figures([point]), ClaimAnswer)
+            ]
             told_somewhere |= {str(point.axes[self.over]) for point in measured}
             wins = dict.fromkeys((str(point.axes[self.over]) for point in measured), 0)
             for one, other in itertools.permutations(measured, 2):
@@ -265,35 +271,37 @@ class WinnersDiffer(BaseClaim):
             leads = [who for who, count in wins.items() if count == len(values) - 1]
             leaders.append(leads[0] if leads else None)
         if told_somewhere and told_somewhere <= {*beaten}:
-            return Answer("holds", "; ".join(f"{who} is {where}" for who, where in beaten.items()))
+            return ClaimAnswer(
+                "holds", "; ".join(f"{who} is {where}" for who, where in beaten.items())
+            )
         if len(leaders) > 1 and len({*leaders}) == 1 and leaders[0] is not None:
-            return Answer("does not hold", f"{leaders[0]} leads at all {len(leaders)} places")
+            return ClaimAnswer("does not hold", f"{leaders[0]} leads at all {len(leaders)} places")
         decided = sum(leader is not None for leader in leaders)
-        return Answer("cannot be told", f"{decided} of {len(leaders)} groups have a leader")
+        return ClaimAnswer("cannot be told", f"{decided} of {len(leaders)} groups have a leader")
 
 
 def _of_order(
     outcome: Compared, description: str, *, or_equal: bool = False, by_shares: bool = False
-) -> Answer:
+) -> ClaimAnswer:
     if outcome.word == "above":
-        return Answer("holds", description)
+        return ClaimAnswer("holds", description)
     if outcome.word == "below":
-        return Answer("does not hold", description)
+        return ClaimAnswer("does not hold", description)
     if outcome.word == "same":
-        return Answer("holds" if or_equal else "does not hold", f"the same: {description}")
+        return ClaimAnswer("holds" if or_equal else "does not hold", f"the same: {description}")
     if or_equal and outcome.change.low >= (0.0 if by_shares else 1 - MARGIN):
-        return Answer("holds", f"not below: {description}")
+        return ClaimAnswer("holds", f"not below: {description}")
     return undecided(outcome, description)
 
 
-def widest(question: Question, points: Sequence[Point]) -> Figure:
+def widest(question: Question, points: Sequence[Point]) -> PointFigure:
     """Return the ratio of the largest figure of some points to the smallest, or for shares the
     difference, with its interval from all pairwise comparisons."""
     changes = [
         question.compared(one, other).change for one, other in itertools.permutations(points, 2)
     ]
     none = 0.0 if question.is_of_shares else 1.0
-    return Figure(
+    return PointFigure(
         max(change.value for change in changes),
         max(none, *(change.low for change in changes)),
         max(change.high for change in changes),

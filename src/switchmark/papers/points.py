@@ -45,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PointFigure:
     """A value in its metric's unit with the ends of its 95 % confidence interval, which equal the
     value if there is no interval. A `bounded` figure may be greater, because the traffic program
     was the limit."""
@@ -84,7 +84,7 @@ class Point:
     """
 
     axes: Mapping[str, Any]
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, PointFigure] = field(default_factory=dict)
     untold: str = ""
     measured: Measured | None = None
 
@@ -96,7 +96,7 @@ class Point:
                 return False
         return True
 
-    def figure(self, metric: str) -> Figure | str:
+    def figure(self, metric: str) -> PointFigure | str:
         """Return the figure for a claim, or the reason for a missing figure."""
         if metric not in self.figures:
             return self.untold or f"{self.name} has no {metric}"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Literal
 
-from switchmark.papers.judging import Answer, BaseClaim, in_band, listed, together, undecided
+from switchmark.papers.judging import BaseClaim, ClaimAnswer, in_band, listed, together, undecided
 from switchmark.papers.orders import widest
-from switchmark.papers.points import Figure, Point, meaning, number
+from switchmark.papers.points import Point, PointFigure, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
 
 _REACHED = 0.99
@@ -25,13 +25,13 @@ class _Series(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.along}
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
         points = sorted(group, key=lambda point: number(point.axes[self.along]))
         if len(points) > 1:
             figures = self._figures(points)
-            yield figures if isinstance(figures, Answer) else self._shaped(points, figures)
+            yield figures if isinstance(figures, ClaimAnswer) else self._shaped(points, figures)
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         raise NotImplementedError
 
 
@@ -41,19 +41,19 @@ class Flat(_Series):
     kind: Literal["flat"]
     spread: float = 0.15
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         description = listed(points, figures)
         middle, least = (
             median(figure.value for figure in figures),
             min(figure.value for figure in figures),
         )
         if not middle:
-            return Answer("cannot be told", f"their median is 0: {description}")
+            return ClaimAnswer("cannot be told", f"their median is 0: {description}")
         question = self.question
         wide = widest(question, points)
         none, part = (0.0, 1 / middle) if question.is_of_shares else (1.0, least / middle)
         value, low, high = ((end - none) * part for end in (wide.value, wide.low, wide.high))
-        spread = Figure(value, low, high)
+        spread = PointFigure(value, low, high)
         return in_band(spread, 0, self.spread, description)
 
 
@@ -64,18 +64,18 @@ class Monotone(_Series):
     kind: Literal["monotone"]
     sense: Literal["falls", "rises"]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         rising = points if self.sense == "rises" else points[::-1]
         description, question = listed(points, figures), self.question
         if any(
             question.compared(after, before).word == "below"
             for before, after in itertools.combinations(rising, 2)
         ):
-            return Answer("does not hold", description)
+            return ClaimAnswer("does not hold", description)
         ends = question.compared(rising[-1], rising[0])
         if ends.word == "same":
-            return Answer("does not hold", f"the same at both ends: {description}")
-        return Answer("holds", description) if ends.word else undecided(ends, description)
+            return ClaimAnswer("does not hold", f"the same at both ends: {description}")
+        return ClaimAnswer("holds", description) if ends.word else undecided(ends, description)
 
 
 class Scales(_Series):
@@ -85,10 +85,10 @@ class Scales(_Series):
     kind: Literal["scales"]
     exponent: tuple[float, float]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         xs = [number(point.axes[self.along]) for point in points]
         slope = self.question.contrast([*zip(points, slope_weights(xs), strict=True)])
-        if not isinstance(slope, Figure):
+        if not isinstance(slope, PointFigure):
             return undecided(slope, listed(points, figures))
         return in_band(slope, *self.exponent, f"exponent {slope}: {listed(points, figures)}")
 
@@ -101,7 +101,7 @@ class Follows(_Series):
     shares: dict[str, float]
     within: float = 0.15
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         shares = {meaning(self.along, word): share for word, share in self.shares.items()}
         by_share = {
             shares[point.axes[self.along]]: point
@@ -110,7 +110,7 @@ class Follows(_Series):
         }
         whole = by_share.get(1)
         if whole is None:
-            return Answer("cannot be told", f"the whole is missing: {listed(points, figures)}")
+            return ClaimAnswer("cannot be told", f"the whole is missing: {listed(points, figures)}")
         answers = []
         r_plus = whole.figures[self.metric]
         for share, point in by_share.items():
@@ -137,25 +137,25 @@ class Knee(_Series):
     x: str = ""
     """The metric on the x axis, if it is not the axis itself."""
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure]) -> Answer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
             over = [point.figure(self.x) for point in points]
-            known_xs = [x for x in over if isinstance(x, Figure)]
+            known_xs = [x for x in over if isinstance(x, PointFigure)]
             if len(known_xs) < len(over):
-                return Answer("cannot be told", f"not every point has {self.x}")
+                return ClaimAnswer("cannot be told", f"not every point has {self.x}")
             xs = [figure.value for figure in known_xs]
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
-            return Answer("cannot be told", spoilt[0])
+            return ClaimAnswer("cannot be told", spoilt[0])
         values = [self.question.values(point) for point in points]
         bend, expected = break_of(xs, values), self._place(points[0])
         if bend is None:
-            return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
+            return ClaimAnswer("cannot be told", f"no knee is found: {listed(points, figures)}")
         if expected is None:
-            return Answer("cannot be told", "how many CPUs there are is not known")
+            return ClaimAnswer("cannot be told", "how many CPUs there are is not known")
         unit = max(figure.value for figure in figures) if self.relative else 1.0
-        place = Figure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
+        place = PointFigure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
         description = f"the knee is at {place}: {listed(points, figures)}"
         return in_band(place, expected - self.within, expected + self.within, description)
 
@@ -176,23 +176,23 @@ class _Levels(BaseClaim):
     def own_axes(self) -> set[str]:
         return set()
 
-    def judge(self, points: Sequence[Point]) -> Answer:
+    def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from all of its points."""
         members, answers = self.members(points), []
         for point in members:
             figures = self._figures([point])
-            if isinstance(figures, Answer):
+            if isinstance(figures, ClaimAnswer):
                 answers.append(figures)
                 continue
             figure = self.question.level(point, len(members))
             answers.append(
-                Answer("cannot be told", figure)
+                ClaimAnswer("cannot be told", figure)
                 if isinstance(figure, str)
                 else self._held(figure, point)
             )
         return together(answers)
 
-    def _held(self, figure: Figure, point: Point) -> Answer:
+    def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
         raise NotImplementedError
 
 
@@ -204,13 +204,13 @@ class Saturates(_Levels):
     """The line rate in the paper's figures, in the metric's unit. The metric `line.gbps_l1` of a
     point replaces it."""
 
-    def _held(self, figure: Figure, point: Point) -> Answer:
+    def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
         line = point.figures.get("line.gbps_l1")
         limit = line.value if line else self.at
         description = f"{point.name}: {figure} of {limit:g}"
         if figure.low >= _REACHED * limit:
-            return Answer("holds", description)
-        return Answer(
+            return ClaimAnswer("holds", description)
+        return ClaimAnswer(
             "does not hold" if figure.high < _REACHED * limit else "cannot be told", description
         )
 
@@ -222,5 +222,5 @@ class Within(_Levels):
     kind: Literal["within"]
     between: tuple[float, float]
 
-    def _held(self, figure: Figure, point: Point) -> Answer:
+    def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
         return in_band(figure, *self.between, point.name)

@@ -22,8 +22,8 @@ from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published, source
-from switchmark.papers.judging import Answer, Facts
-from switchmark.papers.points import Figure, Measured, Point
+from switchmark.papers.judging import ClaimAnswer, Facts
+from switchmark.papers.points import Measured, Point, PointFigure
 from switchmark.report.figures import MARKS, doubt_mark
 
 _WIDTH = 100
@@ -43,7 +43,7 @@ class Judged:
     experiment: Experiment
     points: tuple[Point, ...]
     records: tuple[Record | None, ...]
-    answers: tuple[tuple[Claim, Answer], ...]
+    answers: tuple[tuple[Claim, ClaimAnswer], ...]
 
     def count(self, verdict: str) -> int:
         """Return the number of claims with this answer."""
@@ -80,7 +80,7 @@ def judged(
         of_claim = (by_point[id(point)] for point in claim.members(points))
         facts = _facts([record for record in of_claim if record], kernel_options)
         unmet = claim.needs.unmet(facts)
-        answer = Answer("cannot be told", unmet) if unmet else claim.judge(points)
+        answer = ClaimAnswer("cannot be told", unmet) if unmet else claim.judge(points)
         answers.append((claim, answer))
     return Judged(experiment, points, records, tuple(answers))
 
@@ -101,10 +101,10 @@ def measured(
     if record.test.line_pps is not None:
         line = gbps_l1(record.test.line_pps, size) * record.test.pairs
         line *= 2 if record.test.direction == "bi" else 1
-        figures["line.gbps_l1"] = Figure(line, line, line)
+        figures["line.gbps_l1"] = PointFigure(line, line, line)
     cores = record.origin.host.get("cores_usable") if record.origin else None
     if cores:
-        figures["host.cores"] = Figure(cores, cores, cores)
+        figures["host.cores"] = PointFigure(cores, cores, cores)
     return replace(
         point, figures=figures, measured=Measured(record, results or Results.of([record]))
     )
@@ -119,7 +119,7 @@ def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Po
         figures = {}
         for row in rows:
             low, high = row.ends
-            figures[row.metric] = Figure((low + high) / 2, low, high)
+            figures[row.metric] = PointFigure((low + high) / 2, low, high)
         published.append(Point(point.axes, figures, "" if figures else "no value was published"))
     return published
 
@@ -205,7 +205,7 @@ def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> 
     )
 
 
-def _figure(record: Record, name: str) -> Figure | None:
+def _figure(record: Record, name: str) -> PointFigure | None:
     """Return a metric of a record with its interval; None if it is unknown or this build lacks the
     metric."""
     try:
@@ -216,7 +216,7 @@ def _figure(record: Record, name: str) -> Figure | None:
     if value is None:
         return None
     low, high = quantity.interval(record) or (value, value)
-    return Figure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
+    return PointFigure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
 
 
 def _tables(result: Judged) -> list[str]:

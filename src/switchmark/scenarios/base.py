@@ -29,7 +29,7 @@ class Scenario(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Nic:
+class NicPair:
     """The NICs of a real physical port: the switch's NIC, and the NIC at the other end of its
     cable."""
 
@@ -37,13 +37,13 @@ class Nic:
     peer: str
 
 
-def nics(test: Test) -> dict[str, Nic]:
+def nics(test: Test) -> dict[str, NicPair]:
     """Return the NICs that the axis `nic` gives to physical ports, by part: `a0=eth1:eth2,...`, or
     `a0=03:00.0:04:00.0,...` by PCI address; the domain is added.
 
     UsageError for any other syntax.
     """
-    by_part: dict[str, Nic] = {}
+    by_part: dict[str, NicPair] = {}
     for word in (test.nic or "").split(",") if test.nic else []:
         part, equals, ends = word.strip().partition("=")
         pair = _ends(ends)
@@ -56,7 +56,7 @@ def nics(test: Test) -> dict[str, Nic]:
                 hint="basename $(readlink -f /sys/class/net/INTERFACE/device)",
                 axes=("nic",),
             )
-        by_part[part] = Nic(*pair)
+        by_part[part] = NicPair(*pair)
     names = [name for nic in by_part.values() for name in (nic.switch_end, nic.peer)]
     for name in names:
         if names.count(name) > 1:

@@ -35,7 +35,7 @@ _SENT_BY_THEN = 0.5
 load, not a burst."""
 
 
-class _Exhausted(Exception):
+class _BurstEnded(Exception):
     """The burst has used up its trials."""
 
 
@@ -65,12 +65,12 @@ class BackToBack(Search):
         def passes(frames: float) -> bool:
             length = max(round(frames), 1)
             if len(probe.trials) >= most:
-                raise _Exhausted
+                raise _BurstEnded
             trials[length] = majority(lambda: probe(None, frames=length), 0.0)[-1]
             return loss_ratio([trials[length]], unsent=True) == 0
 
         bursts: list[tuple[int, int | None]] = []
-        with suppress(_Exhausted):
+        with suppress(_BurstEnded):
             for _ in range(bounds.finals):
                 most = len(probe.trials) + MAX_TRIALS // 2
                 low, high = bracket(

@@ -44,7 +44,7 @@ _EARLY_TRIALS, _FINALS_A_HALVING = 8, 5
 """The usual numbers of trials. A quiet host needs fewer."""
 
 
-class _Exhausted(Exception):
+class _OutOfTrials(Exception):
     """The search has used up its trials."""
 
 
@@ -90,7 +90,7 @@ class Mlr(Search):
             )
         )
         tried: dict[float, list[TrialResult]] = {}
-        with suppress(_Exhausted):  # the search reports the bounds found so far
+        with suppress(_OutOfTrials):  # the search reports the bounds found so far
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
         all_finals: dict[str, tuple[TrialResult, ...]] = {}
@@ -157,7 +157,7 @@ def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:
     class Measurer(AbstractMeasurer):  # type: ignore[misc]
         def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
             if probe.exhausted:
-                raise _Exhausted
+                raise _OutOfTrials
             trial = probe(intended_load, duration_s=intended_duration)
             if intended_duration >= probe.bounds.duration_s:
                 tried.setdefault(intended_load, []).append(trial)
