@@ -15,7 +15,8 @@ from typing import Any
 
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.hosts.base import LocalHost, Process
+from switchmark.hosts.base import Process
+from switchmark.hosts.local import LocalHost
 from switchmark.model.addresses import Addressing
 from switchmark.model.plan import PORTS_DIR, SWITCH_DIR, Node, Plan, Run, Spawn
 from switchmark.model.test import Test

@@ -14,7 +14,7 @@ from bench.pairs import Limit, interleaved
 from bench.report import Row, compared
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.cable import CABLE
 from switchmark.model.topology import PortKind

@@ -14,7 +14,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker

@@ -16,7 +16,7 @@ from bench.ours import run_alone
 from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind

@@ -11,7 +11,7 @@ from bench.pairs import Limit, interleaved
 from bench.report import Row, absolute, compared
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan

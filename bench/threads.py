@@ -17,7 +17,7 @@ from bench.report import Row, compared
 from switchmark.engines.base import traffic_program
 from switchmark.errors import Unavailable
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.model.plan import HOST
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.orders import opening_of

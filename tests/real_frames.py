@@ -12,7 +12,7 @@ import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test

@@ -32,7 +32,7 @@ from host_snapshot import RUNS, Snapshot, differences, run_of, state_of_the_host
 from host_state import COMMAND
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.model.test import AXES, Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.path.refusals import check

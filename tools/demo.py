@@ -16,7 +16,8 @@ import yaml
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
+from switchmark.hosts.local import LocalHost
 from switchmark.runs.hugepages import can_reserve, find_pool
 
 CAMPAIGNS = Path(__file__).resolve().parents[1] / "campaigns"

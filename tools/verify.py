@@ -36,9 +36,10 @@ from typing import Any
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import SwitchmarkError, Unavailable
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL, VARIABLE, host_entries
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record

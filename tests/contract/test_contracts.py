@@ -20,7 +20,8 @@ from switchmark.environments.containers import mounts
 from switchmark.errors import Unavailable, UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.model.cpus import Pin
 from switchmark.model.plan import Node, Run, Spawn, Wait, Write
 from switchmark.model.test import Test

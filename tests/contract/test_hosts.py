@@ -21,7 +21,8 @@ import ssh_hosts
 from piped_hosts import PipedHost
 from switchmark.errors import CommandFailed, CommandTimedOut, SetupFailed, Unavailable
 from switchmark.hosts.agent_messages import variables
-from switchmark.hosts.base import Call, Completed, Host, LocalHost, Process
+from switchmark.hosts.base import Call, Completed, Host, Process
+from switchmark.hosts.local import LocalHost
 from switchmark.model.plan import Check, Folder, Node, Run, Spawn, Wait, Write
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.facts import host_facts

@@ -21,7 +21,8 @@ from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
 from recorded import fresh, kept, latency_trial, written
 from switchmark.errors import SetupFailed
-from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.base import boot_id
+from switchmark.hosts.local import LocalHost
 from switchmark.model.test import Test
 
 _LAB = {

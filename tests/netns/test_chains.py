@@ -304,7 +304,7 @@ def test_the_bridge_ends_when_told_and_leaves_its_counts(cable: list[str], tmp_p
 
 
 def test_functions_that_forward_tell_their_version() -> None:
-    from switchmark.hosts.base import LocalHost
+    from switchmark.hosts.local import LocalHost
 
     for name in ("forwarder", "pcap-bridge", "linux-bridge"):
         assert FUNCTIONS[name].probe(LocalHost()).text

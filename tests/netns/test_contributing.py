@@ -12,7 +12,7 @@ import pytest
 from contributing import example
 from real_frames import Measure, assert_every_frame_is_accounted_for, skip_refused
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 

@@ -20,7 +20,7 @@ from real_frames import (
 )
 from switchmark.engines import TABLE as ENGINES
 from switchmark.functions.traffic import TrafficProcess
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab import trial as trials
 from switchmark.lab.meter import Window
 from switchmark.lab.workers import Worker, Workers

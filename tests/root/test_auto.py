@@ -13,8 +13,8 @@ import yaml
 
 from host_state import COMMAND, records
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.usable import UsableHere
 from switchmark.model.test import Test
 from switchmark.path.choosing import AUTO, with_engines

@@ -31,7 +31,8 @@ from host_state import (
     wait_for,
 )
 from real_frames import skip_unpackaged
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import PORTS_DIR
 from switchmark.model.record import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
 from switchmark.runs.clean import clean

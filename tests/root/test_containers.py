@@ -29,7 +29,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments import docker, inside
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import cgroup_parent, cgroups
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import PORTS_DIR, Check, Node, Spawn, Wait
 from switchmark.model.record import TrialResult

@@ -19,7 +19,7 @@ from host_state import of_run, start, wait_for
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
 from switchmark.model.test import AXES, Test

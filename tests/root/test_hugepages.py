@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.model.plan import Node, Plan, Reserve
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor

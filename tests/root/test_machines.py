@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import HostLost, Unavailable
-from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.base import boot_id
 from switchmark.hosts.host_file import VARIABLE, MachineEntry
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.machines import MachineHost, image_of
 from switchmark.hosts.processes import marked
 from switchmark.hosts.qemu import qemu

@@ -16,9 +16,10 @@ import pytest
 from ssh_hosts import SshdHost, write_host_file
 from switchmark.environments import inside
 from switchmark.errors import CommandTimedOut, HostLost, Interrupted, Unavailable
-from switchmark.hosts.base import Call, Host, LocalHost
+from switchmark.hosts.base import Call, Host
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.plan import Node, Run, Spawn, Write
 from switchmark.runs.clean import clean, clean_there

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from real_frames import DISTURBED, skip_unpackaged
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials

@@ -18,7 +18,7 @@ from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
 from switchmark.environments import inside
 from switchmark.errors import Interrupted, SetupFailed, Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import wait_end
 from switchmark.lab import turns
 from switchmark.lab.measure import Lab

@@ -17,8 +17,8 @@ from host_state import marked, of_run, records, start, wait_for
 from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
 from switchmark.environments import vm
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.record import Record
 from switchmark.model.test import Test

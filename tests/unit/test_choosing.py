@@ -19,7 +19,7 @@ from switchmark.cli.measuring import run
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.model.labels import following
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test

@@ -30,8 +30,8 @@ from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
-from switchmark.hosts.base import LocalHost
 from switchmark.hosts.commit import commit
+from switchmark.hosts.local import LocalHost
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit

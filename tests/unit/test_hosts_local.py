@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import CommandTimedOut, Interrupted, Unavailable
-from switchmark.hosts.base import Call, Completed, LocalHost
+from switchmark.hosts.base import Call, Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import open_process
 from switchmark.hosts.recording import RecordingHost
 from switchmark.hosts.signals import interruptible

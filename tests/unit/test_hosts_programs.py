@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import (
     chosen_program,
     find_program,

@@ -67,7 +67,7 @@ def test_an_error_behind_a_shield_goes_first() -> None:
 
 
 def test_a_waiting_command_is_interrupted_and_ended() -> None:
-    from switchmark.hosts.base import LocalHost
+    from switchmark.hosts.local import LocalHost
 
     timer = threading.Timer(0.1, interrupt)
     with interruptible(), pytest.raises(Interrupted):

@@ -13,7 +13,7 @@ import pytest
 from recorded import fresh
 from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from switchmark.environments import inside
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.meter import Meter, roles_of, roles_within
 from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu

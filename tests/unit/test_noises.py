@@ -12,7 +12,8 @@ import pytest
 
 from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.model.plan import Spawn, Write
 from switchmark.model.test import Test
 from switchmark.noises import TABLE, parse_noise

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import UsageError
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.cpus import Cpu, cpu_mask, format_cpus, parse_cpus
 from switchmark.observe.cpus import read_cpus

@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost
 from switchmark.observe.threads import (
     cpu_ns,

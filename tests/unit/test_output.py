@@ -20,8 +20,7 @@ from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.cli import main
 from switchmark.errors import Exit, Interrupted, RecordFailed
-from switchmark.hosts.local_process import last_lines
-from switchmark.model.printable import printable
+from switchmark.model.printable import last_lines, printable
 from switchmark.report.files import write_file
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import LocalHost
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.lab import prepare as preparing
 from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations

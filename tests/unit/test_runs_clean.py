@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import Completed, LocalHost, boot_id
+from switchmark.hosts.base import Completed, boot_id
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked, start_time
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Run, Spawn, Step, Write

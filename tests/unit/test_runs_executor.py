@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
 from switchmark.hosts import signals
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import start_time
 from switchmark.hosts.recording import RecordingHost
 from switchmark.hosts.signals import interruptible, shielded

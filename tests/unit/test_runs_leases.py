@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.runs import leases
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import lease

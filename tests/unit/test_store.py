@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from switchmark.campaign.load import Campaign, from_options
 from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.latency import Latency
 from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult, TrialSpec

@@ -214,7 +214,8 @@ def test_a_circle_is_found() -> None:
 
 
 def test_a_layout_is_drawn_without_a_host() -> None:
-    touching = {f"switchmark.{name}" for name in ("hosts.base", "runs.executor", "runs.workspace")}
+    reaching = ("hosts.base", "hosts.local", "runs.executor", "runs.workspace")
+    touching = {f"switchmark.{name}" for name in reaching}
     refused = {
         module: sorted(names & touching)
         for module, names in IMPORTS.items()

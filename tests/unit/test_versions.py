@@ -12,8 +12,9 @@ import pytest
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import key
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import Completed, LocalHost
+from switchmark.hosts.base import Completed
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import beside_python, program_variable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes

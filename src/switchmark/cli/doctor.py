@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import SwitchmarkError
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import command_path, find_program, tool_program
 from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import BUSY

@@ -10,7 +10,8 @@ from typing import IO, Any
 from switchmark.campaign.values import nearest
 from switchmark.cli.papers import listed_papers, print_papers
 from switchmark.errors import SwitchmarkError, UsageError
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
+from switchmark.hosts.local import LocalHost
 from switchmark.model.topology import PortKind
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch

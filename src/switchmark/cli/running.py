@@ -191,7 +191,7 @@ class HostBench:
     def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
         from switchmark.campaign.store import RunFolder
         from switchmark.errors import Unavailable
-        from switchmark.hosts.base import LocalHost
+        from switchmark.hosts.local import LocalHost
         from switchmark.observe.facts import host_facts
         from switchmark.path.hosts import hosts_of
         from switchmark.runs.anchor import anchor, privileges
@@ -213,7 +213,7 @@ class HostBench:
     def old_run(self, path: Path) -> RunFolder:
         from switchmark.campaign.sharing import OTHER_COMMIT
         from switchmark.campaign.store import RunFolder, read_host
-        from switchmark.hosts.base import LocalHost
+        from switchmark.hosts.local import LocalHost
         from switchmark.observe.facts import host_facts
         from switchmark.report.host_differences import RunFacts, host_differences
         from switchmark.runs.anchor import anchor
@@ -314,7 +314,7 @@ def _print_waiting(holder: str) -> None:
 
 def _warn_of_this_host() -> None:
     """Print a warning if figures of this host will be unreliable, before the measurement starts."""
-    from switchmark.hosts.base import LocalHost
+    from switchmark.hosts.local import LocalHost
     from switchmark.hosts.programs import tool_program
     from switchmark.observe.facts import host_facts
     from switchmark.observe.noise import busy_cpus

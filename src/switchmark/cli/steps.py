@@ -11,9 +11,10 @@ from switchmark.campaign.rounds import groups
 from switchmark.cli.progress import clock
 from switchmark.environments import inside
 from switchmark.errors import Unavailable, UsageError
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import host_entry
 from switchmark.hosts.hosts import Hosts, planned_between
+from switchmark.hosts.local import LocalHost
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.running import find_nics, lend_nics
 from switchmark.model.labels import label, telling

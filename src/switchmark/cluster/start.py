@@ -25,8 +25,7 @@ from switchmark.cluster.certificates import made_for_a_run
 from switchmark.cluster.dask_lab import DaskLab, Report
 from switchmark.cluster.description import Description, Local, Slurm, Ssh, Tls
 from switchmark.errors import CommandFailed, Unavailable, UsageError
-from switchmark.hosts.base import LocalHost
-from switchmark.hosts.local_process import LocalProcess
+from switchmark.hosts.local import LocalHost, LocalProcess
 
 _SERVE = "switchmark.cluster.serve"
 """The module that a testbed runs."""

@@ -28,8 +28,9 @@ from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.cluster.ability import ability
 from switchmark.cluster.wire import Content, as_visit
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable, UsageError
-from switchmark.hosts.base import LocalHost, boot_id
+from switchmark.hosts.base import boot_id
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.signals import interruptible
 from switchmark.lab import measure
 from switchmark.lab.probes import Probes

@@ -16,8 +16,7 @@ from distributed import get_worker
 
 from switchmark.cluster.wire import Content
 from switchmark.errors import SwitchmarkError, TrialFailed
-from switchmark.hosts.base import LocalHost
-from switchmark.hosts.local_process import LocalProcess
+from switchmark.hosts.local import LocalHost, LocalProcess
 
 TOPIC = "switchmark"
 """The topic of workers' messages while they measure."""

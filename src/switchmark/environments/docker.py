@@ -29,9 +29,9 @@ from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.environments.netns import no_ipv6
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.processes import MARK
 from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait
+from switchmark.model.printable import last_lines
 from switchmark.model.version import Version
 
 _SOCKET = "unix:///var/run/docker.sock"

@@ -36,8 +36,7 @@ from switchmark.hosts.agent_messages import (
     uint32,
 )
 from switchmark.hosts.agent_process import AgentProcess
-from switchmark.hosts.local_process import last_lines
-from switchmark.model.printable import printable
+from switchmark.model.printable import last_lines, printable
 
 _ANSWER_S = 30.0
 """The time a host may take to answer, in seconds; after that the connection counts as lost."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from switchmark.errors import CommandFailed, CommandTimedOut
 from switchmark.hosts.agent_messages import PART, WINDOW, Kind, uint32
-from switchmark.hosts.local_process import evidence, last_lines
+from switchmark.model.printable import evidence, last_lines
 
 _GONE_S = 5.0
 _LOST = 255

@@ -1,52 +1,17 @@
-"""The interface of a host that runs commands, and its implementation for the local host.
+"""The interface of a host that runs commands and stores files.
 
-This module and `agent` are the only ones that start the processes of a run. Commands are argv
-tuples, never shell text. Each process leads its own session, so Ctrl-C in a terminal reaches only
-the orchestrator.
+Commands are argv tuples, never shell text. `local` and `ssh` are the kinds of hosts.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import select
-import shlex
-import subprocess
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from glob import glob
-from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
-from switchmark.hosts.local_process import LocalProcess, evidence, kill_group
-from switchmark.hosts.processes import end, open_process, wait_end
-from switchmark.hosts.signals import shielded
 from switchmark.model.cpus import LAST_CPU, listed_cpus
-from switchmark.regular_file import MIB, read_regular
-
-_MOST_BYTES = 1024 * MIB
-"""The largest file that is read, programs included: a build is identified by the hash of its
-file."""
-
-_KEPT = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG TZ TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME "
-    "STORAGE_DRIVER STORAGE_OPTS ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS".split()
-)
-_KEPT_BEGINNINGS = ("LC_", "SWITCHMARK_", "CONTAINERS_")
-"""The user's variables that spawned processes inherit; they inherit no others. A switch needs
-neither the tokens in a shell's environment nor its LD_PRELOAD. CONTAINERS_* and STORAGE_* locate
-the user's container images."""
-
-_ISOLATED = "/sys/devices/system/cpu/isolated"
-
-_UP_TO_LAST_STAR = re.compile(r"(.*\*[^/]*)(.*)")
-
-_AT_ONCE = min(8, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +38,10 @@ class Call:
     timeout_s: float = 10.0
     ok: tuple[int, ...] | None = None
     subject: str = ""
+
+    def allows(self, status: int) -> bool:
+        """Return whether the next command may run after this exit status."""
+        return self.ok is None or status in self.ok
 
 
 class Process(Protocol):
@@ -208,7 +177,7 @@ class Host(ABC):
                 call.argv, stdin=call.stdin, env=call.env, timeout_s=call.timeout_s
             )
             yield completed
-            if _is_failure(call, completed):
+            if not call.allows(completed.status):
                 return
 
     @abstractmethod
@@ -295,275 +264,6 @@ class Host(ABC):
 
     def close(self) -> None:  # noqa: B027
         """End the connection and every process on it."""
-
-
-class LocalHost(Host):
-    """The local host. Tools print untranslated messages (LC_ALL=C), which drivers parse."""
-
-    is_local = True
-    in_order = False
-
-    def __init__(self, name: str = "local") -> None:
-        self.name = name
-
-    def run(
-        self,
-        argv: tuple[str, ...],
-        *,
-        stdin: bytes | None = None,
-        env: Mapping[str, str] = {},
-        timeout_s: float = 10.0,
-    ) -> Completed:
-        outcomes = list(self.run_all([Call(argv, stdin, env, timeout_s)]))
-        return outcomes[0]
-
-    def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        """Run commands in order, but calls with different subjects in parallel, at most as many as
-        there are CPUs; yield each result. After a status that the call does not allow, or an error,
-        which is raised in its turn, no later command starts; running commands end."""
-        waiting, running = list(range(len(calls))), dict[int, _Command]()
-        ended: dict[int, Completed | SwitchmarkError] = {}
-        try:
-            for number, call in enumerate(calls):
-                while number not in ended:
-                    while len(running) < _AT_ONCE:
-                        if (ready := _ready(calls, waiting, running)) is None:
-                            break
-                        waiting.remove(ready)
-                        try:
-                            with shielded():
-                                running[ready] = _Command(self.name, calls[ready])
-                        except SwitchmarkError as error:
-                            ended[ready] = error
-                            break
-                    if number not in ended:
-                        ended |= _some_ended(running)
-                    bad = [n for n, outcome in ended.items() if _is_failure(calls[n], outcome)]
-                    waiting = [n for n in waiting if n < min(bad, default=len(calls))]
-                outcome = ended.pop(number)
-                while running and _is_failure(call, outcome):
-                    _some_ended(running)
-                if isinstance(outcome, SwitchmarkError):
-                    raise outcome
-                yield outcome
-                if _is_failure(call, outcome):
-                    return
-        finally:
-            for command in running.values():
-                command.kill()
-
-    def spawn(
-        self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
-    ) -> LocalProcess:
-        # An interruption between the fork and the caller's assignment would orphan the process.
-        with shielded(), Path(stderr_path).open("ab") as err:
-            pipe = subprocess.PIPE
-            child = _start(argv, _kept(), env, stdin=pipe, stdout=pipe, stderr=err)
-            return LocalProcess(child, shlex.join(argv), stderr_path)
-
-    def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
-        if (pidfd := open_process(pid, started)) is None:
-            return True
-        try:
-            return end(pidfd, number, grace_s)
-        finally:
-            os.close(pidfd)
-
-    def allowed_cpus(self) -> frozenset[int]:
-        """Return the CPUs that this process may be scheduled on, and the isolated CPUs."""
-        usual = os.sched_getaffinity(0)
-        isolated = listed_cpus(b"".join(self.read_all(_ISOLATED).values()))
-        if isolated <= usual:
-            return frozenset(usual)
-        # Isolated CPUs are in no process's affinity by default; the kernel grants those of the
-        # cpuset on request.
-        try:
-            os.sched_setaffinity(0, usual | isolated)
-            return frozenset(os.sched_getaffinity(0))
-        except OSError:
-            return frozenset(usual)
-        finally:
-            os.sched_setaffinity(0, usual)
-
-    def read(self, path: str) -> bytes:
-        return read_regular(path, _MOST_BYTES)
-
-    def write(self, path: str, content: bytes) -> None:
-        # Without O_NONBLOCK, opening a pipe that nobody reads would block.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
-            file.write(content)
-
-    def exists(self, path: str) -> bool:
-        return Path(path).exists()
-
-    def remove(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
-
-    def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        contents = {}
-        for path in _matching(patterns):
-            with suppress(OSError), Path(path).open("rb", buffering=0) as file:
-                contents[path] = file.readall()
-        return contents
-
-    def inodes(self, *patterns: str) -> Mapping[str, int]:
-        numbers = {}
-        for path in _matching(patterns):
-            with suppress(OSError):
-                numbers[path] = Path(path).stat().st_ino
-        return numbers
-
-
-class _Command:
-    """A command that runs until it ends or is killed.
-
-    Its outputs are memory files, not pipes: the wait ends with the command, even if a daemon that
-    it started still holds them.
-    """
-
-    def __init__(self, host: str, call: Call) -> None:
-        self._host, self._call = host, call
-        with ExitStack() as files:
-            self._out, self._err = (files.enter_context(_memory_file()) for _ in range(2))
-            source: int | IO[bytes] = subprocess.DEVNULL
-            if call.stdin is not None:
-                source = files.enter_context(_memory_file(call.stdin))
-            self._child = _start(
-                call.argv,
-                os.environ,
-                call.env,
-                stdin=source,
-                stdout=self._out,
-                stderr=self._err,
-            )
-            self.pidfd = os.pidfd_open(self._child.pid)
-            files.callback(os.close, self.pidfd)
-            self._files = files.pop_all()
-        self.deadline = time.monotonic() + call.timeout_s
-
-    def ended(self) -> Completed:
-        """Return the result; kill the command and raise CommandTimedOut if it still runs."""
-        in_time = wait_end(self.pidfd, 0)
-        with self._files:
-            if in_time:
-                return Completed(self._child.wait(), _content(self._out), _content(self._err))
-            kill_group(self._child)
-            raise CommandTimedOut(
-                f"a command did not end within {self._call.timeout_s:g} s and was killed\n"
-                f"  on {self._host}: {shlex.join(self._call.argv)}{evidence(_content(self._err))}"
-            )
-
-    def kill(self) -> None:
-        """Kill the command and everything that it started."""
-        with self._files:
-            kill_group(self._child)
-
-
-def _ready(calls: Sequence[Call], waiting: Sequence[int], running: Iterable[int]) -> int | None:
-    """Return the first command that depends on no unfinished command before it."""
-    before = {calls[number].subject for number in running}
-    for number in waiting:
-        subject = calls[number].subject
-        if not before or (subject and not before & {"", subject}):
-            return number
-        before.add(subject)
-    return None
-
-
-def _some_ended(running: dict[int, _Command]) -> dict[int, Completed | SwitchmarkError]:
-    """Wait until commands end or time out; return their results and remove them from `running`."""
-    if not running:
-        return {}
-    poll = select.poll()
-    numbers = {command.pidfd: number for number, command in running.items()}
-    for pidfd in numbers:
-        poll.register(pidfd, select.POLLIN)
-    left_s = min(command.deadline for command in running.values()) - time.monotonic()
-    over = {numbers[pidfd] for pidfd, _ in poll.poll(max(0.0, left_s) * 1000)}
-    now = time.monotonic()
-    over |= {number for number, command in running.items() if command.deadline <= now}
-    ended: dict[int, Completed | SwitchmarkError] = {}
-    for number in sorted(over):
-        try:
-            ended[number] = running[number].ended()
-        except CommandTimedOut as error:
-            ended[number] = error
-        del running[number]
-    return ended
-
-
-def _is_failure(call: Call, outcome: Completed | SwitchmarkError) -> bool:
-    if isinstance(outcome, Completed):
-        return call.ok is not None and outcome.status not in call.ok
-    return True
-
-
-def _start(
-    argv: tuple[str, ...],
-    inherited: Mapping[str, str],
-    env: Mapping[str, str],
-    *,
-    stdin: int | IO[bytes],
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            argv,
-            bufsize=0,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env={**inherited, "LC_ALL": "C", "PATH": _path(), **env},
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        raise Unavailable(
-            f"the program '{argv[0]}' is not installed", hint="switchmark doctor"
-        ) from error
-    except PermissionError as error:
-        raise Unavailable(f"the program '{argv[0]}' may not be executed by this user") from error
-    except OSError as error:
-        raise CommandFailed(f"cannot start a command: {error}\n  {shlex.join(argv)}") from error
-
-
-def _kept() -> Mapping[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)
-    }
-
-
-def _path() -> str:
-    # Many users' PATH lacks the folders of `ip` and similar tools.
-    return f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
-
-
-def _memory_file(content: bytes | None = None) -> IO[bytes]:
-    file = os.fdopen(os.memfd_create("switchmark"), "w+b", buffering=0)
-    if content is not None:
-        file.write(content)
-        file.seek(0)
-    return file
-
-
-def _content(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return file.read()
-
-
-def _matching(patterns: Iterable[str]) -> Iterator[str]:
-    """Yield paths in the order of their patterns. Do not check the part behind a pattern's last
-    star: the check takes half of the time for many files, and opening the file shows whether it
-    exists."""
-    for pattern in patterns:
-        if stem := _UP_TO_LAST_STAR.fullmatch(pattern):
-            # Path.glob is slower, and this runs around each trial.
-            yield from (f"{path}{stem[2]}" for path in sorted(glob(stem[1])))  # noqa: PTH207
-        else:
-            yield pattern
 
 
 def boot_id(host: Host) -> str:

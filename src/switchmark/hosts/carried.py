@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from switchmark.errors import SetupFailed
-from switchmark.hosts.base import Completed, LocalHost
-from switchmark.hosts.local_process import last_lines
+from switchmark.hosts.base import Completed
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import setting_of
+from switchmark.model.printable import last_lines
 
 _CHECK = ("version",)
 """The arguments of a program that test whether it runs."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Self
 
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import Host, LocalHost, boot_id
+from switchmark.hosts.base import Host, boot_id
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import LOCAL, host_entries, host_entry
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.machines import MachineHost, MachineRun
 from switchmark.hosts.programs import (
     OTHER_PROGRAMS,

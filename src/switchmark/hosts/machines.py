@@ -22,13 +22,14 @@ from typing import Protocol
 
 from switchmark.errors import HostLost, SetupFailed, SwitchmarkError, Unavailable, UsageError
 from switchmark.hosts.agent import Agent
-from switchmark.hosts.base import LocalHost, Process
+from switchmark.hosts.base import Process
 from switchmark.hosts.caches import cache_folder
 from switchmark.hosts.carried import Carried
 from switchmark.hosts.host_file import HostEntry, MachineEntry, Nic, host_entries
-from switchmark.hosts.local_process import last_lines
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.qemu import EMULATED, KVM, accelerator, processor, qemu
 from switchmark.hosts.ssh import SshHost
+from switchmark.model.printable import last_lines
 
 _BOOT_S = 600.0  # emulated: 8 s on a quiet host, 100 s on a host that runs eight others
 _KVM_BOOT_S = 20.0

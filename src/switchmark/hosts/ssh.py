@@ -31,10 +31,10 @@ from switchmark.hosts.agent_messages import Answer, Ask, End
 from switchmark.hosts.agent_process import AgentProcess
 from switchmark.hosts.base import Call, Completed, Host
 from switchmark.hosts.carried import Carried
-from switchmark.hosts.local_process import evidence
 from switchmark.hosts.programs import AGENT, USUAL_FOLDERS, program_on, program_path
 from switchmark.hosts.signals import shielded
 from switchmark.model.cpus import parse_cpus
+from switchmark.model.printable import evidence
 
 _OPTIONS = (
     *("BatchMode=yes", "RequestTTY=no", "EscapeChar=none", "LogLevel=ERROR", "RemoteCommand=none"),

@@ -16,11 +16,11 @@ from signal import SIGINT
 
 from switchmark.errors import SwitchmarkError, TrialFailed, Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.local_process import last_lines
 from switchmark.model.cost import Profile, Shares
 from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import Jitter
 from switchmark.model.plan import Spawn
+from switchmark.model.printable import last_lines
 from switchmark.model.version import Version
 from switchmark.observe.noise import probe_jitter
 from switchmark.observe.perf import MENDED_BY, control

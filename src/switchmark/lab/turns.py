@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.base import LocalHost
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import of_latency

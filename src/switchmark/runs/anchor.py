@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Literal, NoReturn
 
 from switchmark.errors import Interrupted, SwitchmarkError, Unavailable
-from switchmark.hosts.base import LocalHost
-from switchmark.hosts.local_process import last_lines
+from switchmark.hosts.local import LocalHost
+from switchmark.model.printable import last_lines
 
 _ANCHORED = "SWITCHMARK_ANCHORED"
 _NEEDED_CAPABILITIES = 1 << 12 | 1 << 21

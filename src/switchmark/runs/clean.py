@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from switchmark.errors import SwitchmarkError, Unavailable, UsageError
-from switchmark.hosts.base import Host, LocalHost
+from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import end, marked, open_process, start_time
 from switchmark.hosts.signals import shielded
 from switchmark.hosts.socket_folders import sweep

@@ -25,7 +25,6 @@ from switchmark.errors import (
     Unavailable,
 )
 from switchmark.hosts.base import Call, Completed, Host, Process
-from switchmark.hosts.local_process import last_lines
 from switchmark.hosts.signals import ending_what_hangs, shielded
 from switchmark.model.plan import (
     HOST,
@@ -40,6 +39,7 @@ from switchmark.model.plan import (
     Write,
     on_host,
 )
+from switchmark.model.printable import last_lines
 from switchmark.runs.hugepages import find_pool, reserve
 from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.runs.lifetimes import Lifetimes

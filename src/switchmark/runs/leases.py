@@ -25,7 +25,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from switchmark.errors import SetupFailed, Unavailable
-from switchmark.hosts.base import Host, LocalHost, boot_id
+from switchmark.hosts.base import Host, boot_id
+from switchmark.hosts.local import LocalHost
 from switchmark.hosts.signals import shielded
 from switchmark.runs.journal import NulFree
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines

@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from switchmark.errors import Unavailable
-from switchmark.hosts.base import Host, LocalHost, boot_id
+from switchmark.hosts.base import Host, boot_id
+from switchmark.hosts.local import LocalHost
 
 VARIABLE = "SWITCHMARK_MACHINE_LOCK"
 """The environment variable that names another lock file, such as a file that containers on one

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from switchmark.hosts.base import LocalHost
-from switchmark.hosts.local_process import LocalProcess
+from switchmark.hosts.local import LocalHost, LocalProcess
 from switchmark.hosts.signals import shielded
 from switchmark.runs.journal import Stop
 from switchmark.runs.workspace import Workspace

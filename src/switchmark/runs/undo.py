@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
 from switchmark.hosts.base import Call, Host
-from switchmark.hosts.local_process import last_lines
+from switchmark.model.printable import last_lines
 from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.runs.leases import Leases
 from switchmark.runs.together import commands_together

@@ -9,7 +9,7 @@ import shlex
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.local_process import last_lines
+from switchmark.model.printable import last_lines
 from switchmark.observe.facts import kernel_release
 
 _REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")
