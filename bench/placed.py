@@ -16,6 +16,7 @@ from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import steady_pps
 from switchmark.model.plan import Plan
 from switchmark.model.test import Test
+from switchmark.model.topology import Findings
 from switchmark.path.assembly import attachments_of, create_nodes, node_of, start_switches
 from switchmark.path.path import Path
 from switchmark.path.resolving import resolve
@@ -103,7 +104,9 @@ def _start(session: Session, environment: str, limit_s: float) -> Row:
 def _layout(session: Session, environment: str, mode: str | None) -> Path:
     test = Test(environment=environment)
     folder = session.bed.folder
-    return resolve(test, prefix=folder.name, run_dir=str(folder), modes={environment: mode})
+    return resolve(
+        test, prefix=folder.name, run_dir=str(folder), found=Findings(modes={environment: mode})
+    )
 
 
 def _node(layout: Path, index: int) -> Plan:

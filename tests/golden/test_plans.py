@@ -20,6 +20,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.model.cpus import Pin
 from switchmark.model.plan import Plan, Run
 from switchmark.model.test import Test
+from switchmark.model.topology import Findings
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters
@@ -358,7 +359,7 @@ def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
         Test(environment="docker"),
         prefix="smtest",
         run_dir=RUN_DIR,
-        modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"},
+        found=Findings(modes={"docker": "daemon at unix:///var/run/docker.sock, cgroup v2"}),
     )
     text = on_file(build(layout))
     assert "dockerd" not in text
@@ -367,12 +368,18 @@ def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
 
 def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
     layout = resolve(
-        Test(switch="ovs"), prefix="smtest", run_dir=RUN_DIR, mode="kernel", placement=ON_CPU_1
+        Test(switch="ovs"),
+        prefix="smtest",
+        run_dir=RUN_DIR,
+        found=Findings("kernel"),
+        placement=ON_CPU_1,
     )
     golden("variants/ovs-kernel.txt", on_file(build(layout)))
 
 
 def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:
     test = Test(switch="ovs", switch_environment="host")
-    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", placement=ON_CPU_1)
+    layout = resolve(
+        test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=ON_CPU_1
+    )
     golden("variants/ovs-kernel-host.txt", on_file(build(layout)))

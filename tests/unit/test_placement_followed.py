@@ -20,6 +20,7 @@ from switchmark.lab.probes import Probes
 from switchmark.model.cpus import Cpu
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
+from switchmark.model.topology import NOT_PROBED
 from switchmark.model.version import Version
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
@@ -39,7 +40,9 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def drawn(test: Test) -> Any:
-    return prepare(LocalHost(), test, "sm0000", "/run/x", None, {}, lambda plan: True)
+    return prepare(
+        LocalHost(), test, NOT_PROBED, prefix="sm0000", run_dir="/run/x", can=lambda plan: True
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from switchmark.lab import prepare as preparing
 from switchmark.lab.prepare import prepare
 from switchmark.model.plan import Reserve
 from switchmark.model.test import Test
-from switchmark.model.topology import Port
+from switchmark.model.topology import NOT_PROBED, Port
 from switchmark.observe.cpus import read_cpus
 from switchmark.runs.nics import numa_nodes
 from switchmark.switches import TABLE as SWITCHES
@@ -37,7 +37,14 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(preparing, "read_cpus", lambda host: read_cpus(host, allowed=range(8)))
 
     def prepared(**axes: Any) -> Any:
-        return prepare(HOST, Test(**axes), "sm0000", "/run/x", None, {}, lambda plan: True)
+        return prepare(
+            HOST,
+            Test(**axes),
+            NOT_PROBED,
+            prefix="sm0000",
+            run_dir="/run/x",
+            can=lambda plan: True,
+        )
 
     return prepared
 

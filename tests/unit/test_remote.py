@@ -24,7 +24,7 @@ from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.plan import Reserve, Wait
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import NOTHING, Between
+from switchmark.model.topology import NOTHING, Between, Findings
 from switchmark.papers.experiment import read
 from switchmark.path.assembly import build
 from switchmark.path.path import Path as ResolvedPath
@@ -43,7 +43,7 @@ def remote(**axes: Any) -> Test:
 
 def drawn(between: Between = NOTHING, **axes: Any) -> ResolvedPath:
     folder = "/run/switchmark/smtest"
-    return resolve(remote(**axes), prefix="smtest", run_dir=folder, between=between)
+    return resolve(remote(**axes), prefix="smtest", run_dir=folder, found=Findings(between=between))
 
 
 # --- what is refused -------------------------------------------------------------------------

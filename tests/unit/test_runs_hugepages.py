@@ -18,6 +18,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.prepare import prepare
 from switchmark.model.plan import HOST, Node, Plan, Reserve, Run
 from switchmark.model.test import Test
+from switchmark.model.topology import NOT_PROBED
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.hugepages import can_reserve, find_pool
@@ -443,7 +444,14 @@ def test_memory_that_is_up_to_us_is_hugepages_if_all_can_be_had(
     host = Kernel(room=room)
     run = start(host)
     test = Test.model_validate({"switch": "testpmd", "engine": "dpdk", "frame_size": 9000, **axes})
-    layout = prepare(host, test, run.workspace.run, "/run", None, {}, run.executor.can)
+    layout = prepare(
+        host,
+        test,
+        NOT_PROBED,
+        prefix=run.workspace.run,
+        run_dir="/run",
+        can=run.executor.can,
+    )
     assert layout.wiring.memory.kind == memory
     assert host.total == 0
     run.end()

@@ -13,7 +13,7 @@ from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Run, Write
 from switchmark.model.test import Test
-from switchmark.model.topology import PortKind
+from switchmark.model.topology import Findings, PortKind
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.switches import TABLE as SWITCHES
@@ -74,7 +74,9 @@ def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
     assert why() == why(pairs=3, direction="bi") == ""
     assert "whatever the NIC is cabled to" in why(scenario="p2v")
     assert "whatever the NIC is cabled to" in why(scenario="loopback", chain=2)
-    layout = resolve(Test(switch="sriov", pairs=4), prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    layout = resolve(
+        Test(switch="sriov", pairs=4), prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs")
+    )
     refusal = SRIOV.accepts(layout.wiring)
     assert refusal is not None
     assert "pf0 has 7 virtual functions; the test needs 8" in refusal
@@ -82,7 +84,7 @@ def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
 
 
 def test_what_is_set_at_the_nic_is_set_back() -> None:
-    layout = resolve(Test(switch="sriov"), prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    layout = resolve(Test(switch="sriov"), prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs"))
     steps = SRIOV.start(layout.wiring)
     written = {step.path: step.content for step in steps if isinstance(step, Write)}
     assert written == {
@@ -114,7 +116,7 @@ def test_where_an_iommu_is_before_it_the_addresses_of_its_functions_are_told() -
 def test_a_virtual_function_past_the_kernel_has_the_address_that_was_told() -> None:
     test = Test(switch="sriov", engine="dpdk", scenario="v2v", pairs=3, driver="vfio-pci")
     assert check(test) == []
-    layout = resolve(test, prefix="sm0", run_dir="/r", mode=IOMMU)
+    layout = resolve(test, prefix="sm0", run_dir="/r", found=Findings(IOMMU))
     assert layout.wiring.kind is PortKind.VF_PCI
     devices = [layout.endpoints[port.id].device for port in layout.wiring.ports]
     assert devices == [
@@ -124,7 +126,7 @@ def test_a_virtual_function_past_the_kernel_has_the_address_that_was_told() -> N
     written = {step.path: step.content for step in steps if isinstance(step, Write)}
     assert written["/sys/class/net/pf0/device/sriov_drivers_autoprobe"] == b"0\n"
     assert SRIOV.accepts(layout.wiring) is None
-    without = resolve(test, prefix="sm0", run_dir="/r", mode="pf0, 7 VFs")
+    without = resolve(test, prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs"))
     assert "pf0 has no IOMMU" in (SRIOV.accepts(without.wiring) or "")
 
 

@@ -20,6 +20,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes
 from switchmark.model.plan import Run, Spawn
 from switchmark.model.test import Test
+from switchmark.model.topology import Findings
 from switchmark.model.version import Version
 from switchmark.path.assembly import build, switch_needs
 from switchmark.path.cables import without_switch
@@ -78,8 +79,9 @@ class OtherHost(RecordingHost):
         return super().answer(argv)
 
 
-def probed_on(host: RecordingHost, test: Test) -> Mapping[tuple[str, str], Version]:
-    return {(host.name, test.switch): probe_asked(SWITCHES[test.switch], host)}
+def probed_on(host: RecordingHost, test: Test) -> Findings:
+    version = probe_asked(SWITCHES[test.switch], host)
+    return Findings(programs={(host.name, test.switch): version})
 
 
 def started(switch: str) -> str:
@@ -140,7 +142,7 @@ def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
     test = Test(switch=f"ovs@{tmp_path}", switch_environment="docker")
     installed = [str(tmp_path / file) for file in INSTALLED]
     host = OtherHost("local", installed)
-    layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed_on(host, test))
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x", found=probed_on(host, test))
     steps = layout.switches[0].start
     words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
     assert {str(tmp_path / file) for file in files} <= words
@@ -192,8 +194,7 @@ def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts:
     for switch in ("ovs@3.3", "ovs@/opt/b/ovs-3.3"):
         test = Test(switch=switch, hosts="b")
         assert check(test) == []
-        probed = probed_on(b, test)
-        layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+        layout = resolve(test, prefix="sm0000", run_dir="/run/x", found=probed_on(b, test))
         assert layout.wiring.program == "/opt/b/ovs-3.3/sbin/ovs-vswitchd"
         steps = layout.switches[0].start
         words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
@@ -210,7 +211,7 @@ def test_a_function_of_another_host_is_the_program_that_is_named_for_it(two_host
     spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
     assert "/opt/b/l2fwd" in spawned
     probed = {("b", "l2fwd"): Version("1", program="/opt/b/l2fwd/build/l2fwd")}
-    layout = resolve(test, prefix="sm0000", run_dir="/run/x", probed=probed)
+    layout = resolve(test, prefix="sm0000", run_dir="/run/x", found=Findings(programs=probed))
     spawned = {step.argv[0] for step in build(layout) if isinstance(step, Spawn)}
     assert "/opt/b/l2fwd/build/l2fwd" in spawned
 

@@ -20,6 +20,7 @@ from switchmark.lab.running import find_nics, lend_nics
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.test import AXES, Test
+from switchmark.model.topology import Findings
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build
@@ -88,17 +89,14 @@ def plan(test: Test, *others: Test) -> list[str]:
     drivers = drivers_of(test)
     ours = _asked(partial(probe_asked, drivers.switch))
     theirs = {environment.name: _asked(environment.probe) for environment in drivers.environments}
-    path = prepare(
-        LocalHost(),
-        test,
-        PLAN_PREFIX,
-        f"{default_base()}/{PLAN_PREFIX}",
+    found = Findings(
         ours.mode if ours else None,
         {name: version.mode if version else None for name, version in theirs.items()},
-        _reservable,
+        {(HOST.host, test.switch): ours} if ours else {},
         planned_between(names),
-        probed={(HOST.host, test.switch): ours} if ours else {},
     )
+    folder = f"{default_base()}/{PLAN_PREFIX}"
+    path = prepare(LocalHost(), test, found, prefix=PLAN_PREFIX, run_dir=folder, can=_reservable)
     placement = path.placement
     pins = [f"#   {part}: {_pin_in_words(placement, part)}" for part in placement.pins]
     doubts = [f"# doubts: {', '.join(placement.doubts)}"] if placement.doubts else []

@@ -31,6 +31,6 @@ def ability(test: Test, probes: Probes) -> Ability:
         path = sketch(location)
     except SwitchmarkError as error:
         return Ability(error.message.partition("\n")[0])
-    emulated = "emulated" in (path.modes.get(test.environment) or "")
+    emulated = "emulated" in (path.found.modes.get(test.environment) or "")
     doubts = (*path.placement.doubts, *(["emulated"] if emulated else []))
     return Ability("", doubts, location.switch.mode)

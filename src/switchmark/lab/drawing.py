@@ -49,18 +49,9 @@ def prepared(location: Location, workspace: Workspace, can: Callable[[Plan], boo
 
 
 def _prepared(location: Location, prefix: str, folder: str, can: Callable[[Plan], bool]) -> Path:
-    between, mode, modes = location.between, location.switch.mode, location.modes
+    found, far = location.findings, location.far
     return prepare(
-        location.host,
-        location.test,
-        prefix,
-        folder,
-        mode,
-        modes,
-        can,
-        between,
-        location.far,
-        location.programs,
+        location.host, location.test, found, prefix=prefix, run_dir=folder, can=can, far=far
     )
 
 

@@ -179,7 +179,7 @@ class JudgedTrials:
         return {cpu: rate for cpu, rate in window.interrupts_per_s.items() if rate > _INTERRUPTS}
 
     def _emulated(self) -> str | None:
-        mode = self.path.modes.get(self.path.test.environment) or ""
+        mode = self.path.found.modes.get(self.path.test.environment) or ""
         return mode if "emulated" in mode else None
 
     def _small_pages(self) -> str | None:

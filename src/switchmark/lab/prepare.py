@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from switchmark.hosts.base import Host
 from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import Test
-from switchmark.model.topology import NOTHING, Between
-from switchmark.model.version import Version
+from switchmark.model.topology import Findings
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct
 from switchmark.path.path import Path
@@ -29,42 +27,34 @@ PLAN_PREFIX = "smPLAN"
 def prepare(
     host: Host,
     test: Test,
+    found: Findings,
+    *,
     prefix: str,
     run_dir: str,
-    mode: str | None,
-    modes: Mapping[str, str | None],
     can: Callable[[Plan], bool],
-    between: Between = NOTHING,
     far: Host | None = None,
-    probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Path:
     """Return the path with its parts on CPUs by the placement.
 
-    `modes` are the modes of the probed environments, `probed` the results for the switch and the
-    function. `can` returns whether steps can be carried out: with memory `auto`, the path uses
-    hugepages if all of them are available. `far` is the second of two machines.
+    `can` returns whether steps can be carried out: with memory `auto`, the path uses hugepages if
+    all of them are available. `far` is the second of two machines.
     """
-    path = resolve(test, prefix=prefix, run_dir=run_dir, mode=mode, between=between, probed=probed)
-    cpus = read_cpus(host)
+    path = resolve(test, prefix=prefix, run_dir=run_dir, found=found)
     ports = [port for switch in path.switches for port in switch.wiring.ports]
-    nodes = [numa_nodes(place, ports) if place else {} for place in (host, far)]
-    placement = place_parts(path, cpus, read_cpus(far) if far else (), nodes)
-    draw = partial(
+    nodes = [numa_nodes(machine, ports) if machine else {} for machine in (host, far)]
+    placed = partial(
         resolve,
         test,
         prefix=prefix,
         run_dir=run_dir,
-        placement=placement,
-        mode=mode,
+        found=found,
+        placement=place_parts(path, read_cpus(host), read_cpus(far) if far else (), nodes),
         cgroups=cpu_root(host),
-        modes=modes,
-        between=between,
-        probed=probed,
     )
-    path = draw(memory="hugepages")
+    path = placed(memory="hugepages")
     pages = tuple(step for step in construct(path) if isinstance(step, Reserve))
     if test.memory == "auto" and pages and not can(pages):
-        path = draw(memory="no-huge")
+        path = placed(memory="no-huge")
     return path
 
 
@@ -87,10 +77,10 @@ def place_parts(
         others = [user for user in users if user.id in there]
         other = place(others, theirs, test.placement, nodes=nodes[1])
         placed = place(ours, cpus, test.placement, nodes=nodes[0]).beside(other)
-    return replace(placed, doubts=(*placed.doubts, *path.between.doubts))
+    return replace(placed, doubts=(*placed.doubts, *path.found.between.doubts))
 
 
 def followed(host: Host, test: Test, mode: str | None, far: Host | None = None) -> str:
     """Return the placement policy that a host uses for a test. `mode` is the mode of the switch."""
-    path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", mode=mode)
+    path = resolve(test, prefix=PLAN_PREFIX, run_dir="/run", found=Findings(mode))
     return place_parts(path, read_cpus(host), read_cpus(far) if far else ()).policy

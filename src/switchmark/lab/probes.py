@@ -17,7 +17,7 @@ from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
 from switchmark.model.test import Test
-from switchmark.model.topology import Between
+from switchmark.model.topology import Between, Findings
 from switchmark.model.version import Version
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises import parse_noise
@@ -138,7 +138,20 @@ class Location:
         return one
 
     @property
-    def programs(self) -> Mapping[tuple[str, str], Version]:
+    def findings(self) -> Findings:
+        """Return what the path of the test depends on."""
+        environments = self._drivers.environments
+        return Findings(
+            between=self.between,
+            mode=self.switch.mode,
+            modes={
+                environment.name: self.environment(environment).mode for environment in environments
+            },
+            programs=self._programs,
+        )
+
+    @property
+    def _programs(self) -> Mapping[tuple[str, str], Version]:
         """Return the probe results by host and name, for the switch and for a function that is a
         program other than the traffic program."""
         function, name = self._drivers.function, self.test.function
@@ -151,11 +164,6 @@ class Location:
                 for host_name, host in self.hosts.items()
             }
         return found
-
-    @property
-    def modes(self) -> Mapping[str, str | None]:
-        """Return the modes of the environments, by name."""
-        return {driver.name: self.environment(driver).mode for driver in self._drivers.environments}
 
     def environment(self, environment: Environment) -> Version:
         """Return the version and mode of an environment, and the features that it lacks on the last

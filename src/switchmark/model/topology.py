@@ -431,3 +431,21 @@ class Between:
 
 NOTHING = Between()
 """The connection of a local test: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What probes of the hosts of a test found, as far as its path depends on it."""
+
+    mode: str | None = None
+    """The mode of the switch."""
+    modes: Mapping[str, str | None] = field(default_factory=dict)
+    """The modes of the environments, by name."""
+    programs: Mapping[tuple[str, str], Version] = field(default_factory=dict)
+    """The versions of the switch and of a function that is a separate program, by host and name."""
+    between: Between = NOTHING
+    """The connection between two hosts."""
+
+
+NOT_PROBED = Findings()
+"""The findings of a path that is drawn without its hosts."""

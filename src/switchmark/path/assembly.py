@@ -77,7 +77,11 @@ def construct(path: Path) -> Plan:
 def _of_machine(path: Path, step: Step) -> Step:
     """Return a step. If both hosts are this machine, a step that reserves hugepages applies to this
     machine, so that every host has its share."""
-    if isinstance(step, Reserve) and path.between.one_machine and not path.between.foreign:
+    if (
+        isinstance(step, Reserve)
+        and path.found.between.one_machine
+        and not path.found.between.foreign
+    ):
         return replace(step, at=HOST)
     return step
 
@@ -315,7 +319,7 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
     of programs that it starts by path, as in builds by users."""
     wiring = switch.wiring
     folders = [_program_folder(path, wiring.node)]
-    if wiring.node.host not in path.between.programs:
+    if wiring.node.host not in path.found.between.programs:
         folders.insert(0, str(beside_python()))
     installation = installation_of(wiring.version.program)
     if installation is not None and str(PurePath(wiring.version.program).parent) not in folders:
@@ -329,7 +333,7 @@ def switch_needs(path: Path, switch: Instance) -> Needs:
         devices=(_TUN, *switch.driver.devices),
         hugepages=path.engine.user_memory and wiring.memory.huge,
         cpu_limit=path.test.limits.get("switch"),
-        mode=path.modes.get(wiring.node.environment),
+        mode=path.found.modes.get(wiring.node.environment),
     )
 
 
@@ -351,13 +355,13 @@ def needs_of(path: Path, part: Part) -> Needs:
         cpus=part.cpus,
         image=part.node.image,
         attachments=tuple(attachments_of(path, part)),
-        mode=path.modes.get(part.node.environment),
+        mode=path.found.modes.get(part.node.environment),
     )
 
 
 def _program_folder(path: Path, node: Node) -> str:
     """Return the folder of the traffic program on the host of a node."""
-    return str(PurePath(path.between.programs.get(node.host, traffic_program())).parent)
+    return str(PurePath(path.found.between.programs.get(node.host, traffic_program())).parent)
 
 
 def _capabilities(path: Path, part: Part) -> frozenset[str]:

@@ -15,8 +15,8 @@ from switchmark.model.cpus import Pin
 from switchmark.model.plan import HOST, Node, Plan, Run, on_host
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import (
-    Between,
     Endpoint,
+    Findings,
     Flow,
     Port,
     PortKind,
@@ -280,10 +280,8 @@ class Path:
     """The CPUs of all parts; empty before the placement."""
     cgroups: str
     """The root of the cgroups for CPU limits."""
-    modes: Mapping[str, str | None]
-    """The modes that the probes of environments found."""
-    between: Between
-    """The connection between the two hosts."""
+    found: Findings
+    """What probes of its hosts found."""
 
     @property
     def switch(self) -> Switch:

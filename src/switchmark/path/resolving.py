@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, Literal
 
 from switchmark.engines import TABLE as ENGINES
@@ -21,10 +20,10 @@ from switchmark.model.plan import HOST, Node
 from switchmark.model.refusal import Refusal, unknown_name
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import (
-    NOTHING,
-    Between,
+    NOT_PROBED,
     DrawnPart,
     Endpoint,
+    Findings,
     Flow,
     Functions,
     Memory,
@@ -128,19 +127,15 @@ def resolve(
     prefix: str,
     run_dir: str,
     placement: Placement | None = None,
-    mode: str | None = None,
+    found: Findings = NOT_PROBED,
     memory: Literal["hugepages", "no-huge"] = "hugepages",
     cgroups: str = V2,
-    modes: Mapping[str, str | None] = MappingProxyType({}),
-    between: Between = NOTHING,
-    probed: Mapping[tuple[str, str], Version] = MappingProxyType({}),
 ) -> Path:
     """Draw the scenario of a test, and give every part its drivers, its node, its ends of ports and
     its tasks.
 
     All names of the test must be known (`unknown_names`). Raise UsageError if the scenario cannot
-    be drawn. Without a `placement`, no part has CPUs. `between` is the connection of two hosts.
-    `probed` are the probe results for the switch and the functions, by host and name.
+    be drawn. Without a `placement`, no part has CPUs.
     """
     placement = placement or Placement(test.placement, {}, None, ())
     drivers = drivers_of(test)
@@ -177,7 +172,7 @@ def resolve(
         flows=topology.crossings,
         kind=_kind(test, drivers, chained),
         semantics=_semantics(test, switch, chained),
-        version=Version("", mode=mode),
+        version=Version("", mode=found.mode),
         mtu=mtu_for(test.frame_size),
         cores=placement.pin("switch").cpus,
         queues=max(
@@ -196,14 +191,14 @@ def resolve(
             offload=test.offload,
         ),
     )
-    wiring = with_program(wiring, switch, probed)
+    wiring = with_program(wiring, switch, found.programs)
     uplinks: tuple[Uplink, ...] = ()
     switches: tuple[Instance, ...] = (
         Instance("switch", switch, drivers.switch_environment, wiring),
     )
     if two:
         far = node_on(1, "sw", test.switch_environment)
-        uplinks = uplinks_of(wiring, far, between.cables)
+        uplinks = uplinks_of(wiring, far, found.between.cables)
         names = ("switch", far_switch(far.host))
         halves = halves_of(wiring, far, uplinks, placement.pin(names[1]).cpus)
         switches = tuple(
@@ -211,7 +206,7 @@ def resolve(
                 name,
                 switch,
                 drivers.switch_environment,
-                with_program(half, switch, probed),
+                with_program(half, switch, found.programs),
                 alone=False,
             )
             for name, half in zip(names, halves, strict=True)
@@ -245,7 +240,7 @@ def resolve(
         received = tuple(flow for flow in flows if flow.sink in port_ids)
         ends = _ends(part, offered, environment, function, engine, wiring)
         roles = _roles(test, function, sent, received)
-        foreign = node.host if node.host in between.foreign else ""
+        foreign = node.host if node.host in found.between.foreign else ""
         return Part(
             id=part.id,
             physical=part.physical,
@@ -263,7 +258,7 @@ def resolve(
             rewrites=_rewrites(test, function, part, crossings),
             pair=pair_of.get(part.ports[0].id),
             pin=placement.pin(part.id),
-            version=probed.get((node.host, part.function)),
+            version=found.programs.get((node.host, part.function)),
             clock=part.id if environment.separate_kernel else foreign,
         )
 
@@ -280,8 +275,7 @@ def resolve(
         crossings=crossings,
         placement=placement,
         cgroups=cgroups,
-        modes=modes,
-        between=between,
+        found=found,
     )
 
 

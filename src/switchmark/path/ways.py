@@ -82,7 +82,7 @@ def cables_of(path: Path) -> dict[str, str] | None:
     near, far = (switch.host for switch in path.switches)
     return {
         uplink.name: f"{near} {uplink.ends[0]}, {far} {uplink.ends[1]}"
-        + (": emulated, a veth pair" if uplink.made else path.between.emulated)
+        + (": emulated, a veth pair" if uplink.made else path.found.between.emulated)
         for uplink in path.uplinks
     }
 
