@@ -24,6 +24,7 @@ from switchmark.model.noise import Jitter, NoiseCertificate
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, GateResult, PartReport, TrialResult, TrialSpec
 from switchmark.model.test import Test
+from switchmark.model.topology import Findings
 from switchmark.observe.noise import Snapshot
 from switchmark.path.placement import place
 from switchmark.path.resolving import resolve
@@ -551,8 +552,8 @@ def judged(
         ),
         (
             "emulated",
-            {"environment": "vm", "layout": {"modes": {"vm": "emulated (TCG)"}}},
-            {"environment": "vm", "layout": {"modes": {"vm": "KVM"}}},
+            {"environment": "vm", "layout": {"found": Findings(modes={"vm": "emulated (TCG)"})}},
+            {"environment": "vm", "layout": {"found": Findings(modes={"vm": "KVM"})}},
         ),
         (
             "no-hugepages",
