@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.pairs import Interval, Limit, Verdict, median_interval, ratios, verdict
+from switchmark.report.table import columns_of, drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class Machine:
 
 def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -> str:
     """Return the rows as plain text, then what was skipped and why, then the host."""
-    cells = [("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")]
-    cells += [
+    headings = ("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")
+    cells = [
         (
             row.name,
             _side(row, "A", row.a),
@@ -133,12 +134,7 @@ def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -
         )
         for row in rows
     ]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines = drawn(columns_of(headings, cells, left=len(headings)))
     notes = [f"{row.name}: {note}" for row in rows for note in row.notes]
     notes += [f"{name}: skipped: {why}" for name, why in skipped.items()]
     machine = (

@@ -8,6 +8,7 @@ that is alive are left out.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from switchmark.hosts.local import LocalHost
 from switchmark.runs.clean import clean
-from switchmark.runs.journal import is_locked
 from switchmark.runs.leases import Leases
 
 RUNS = Path("/run/switchmark")
@@ -346,3 +346,17 @@ def _out(*argv: str, stdin: bytes = b"") -> list[str]:
     except FileNotFoundError:
         return []
     return done.stdout.decode(errors="replace").splitlines()
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process, this one included, holds a journal: its run is alive."""
+    try:
+        journal = path.open("rb")
+    except OSError:
+        return False
+    with journal:
+        try:
+            fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from host_snapshot import state_of_the_host
+from host_snapshot import is_locked, state_of_the_host
 from host_state import (
     COMMAND,
     marked,
@@ -28,7 +28,6 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
-from switchmark.runs.journal import is_locked
 
 ALONE = "--calibrate never".split()
 """Nobody asks for the verdict: the traffic program is not measured without the switch."""

@@ -12,7 +12,7 @@ import pytest
 from switchmark.metrics.difference import LEVEL, Family, differences
 from switchmark.metrics.repeats import FIGURES, Repeats
 from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.studentized import range_odds, range_quantile, t_odds, t_quantile
+from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
 RATE, LATENCY, LOSS = FIGURES["rate"], FIGURES["latency"], FIGURES["loss"]
 STEADY = (1.000, 1.020, 1.010, 0.990, 1.005)
@@ -49,7 +49,7 @@ def test_the_studentized_range_is_that_of_the_tables(
 def test_students_t_is_that_of_the_tables() -> None:
     assert t_quantile(0.05, 1) == pytest.approx(12.706, rel=1e-3)
     assert t_quantile(0.05, 10) == pytest.approx(2.228, rel=1e-3)
-    assert t_odds(2.776, 4) == pytest.approx(0.05, rel=1e-3)
+    assert t_quantile(0.05, 4) == pytest.approx(2.776, rel=1e-3)
 
 
 def test_a_pair_is_compared_round_by_round() -> None:

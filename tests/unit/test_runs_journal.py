@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from host_snapshot import is_locked
 from switchmark.errors import RecordFailed, SetupFailed, Unavailable
 from switchmark.hosts.recording import RecordingHost
-from switchmark.runs.journal import Command, Journal, Restore, Stop, is_locked
+from switchmark.runs.journal import Command, Journal, Restore, Stop
 from switchmark.runs.leases import Leases
 from switchmark.runs.workspace import Workspace, default_base, remove_folder
 

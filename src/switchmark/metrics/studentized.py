@@ -49,11 +49,6 @@ def range_quantile(odds: float, means: int, freedom: float) -> float:
     return high
 
 
-def t_odds(value: float, freedom: float) -> float:
-    """Return the two-sided p-value of Student's t."""
-    return range_odds(abs(value) * math.sqrt(2), 2, freedom)
-
-
 def t_quantile(odds: float, freedom: float) -> float:
     """Return the two-sided quantile of Student's t."""
     return range_quantile(odds, 2, freedom) / math.sqrt(2)

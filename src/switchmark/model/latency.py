@@ -181,11 +181,6 @@ class LatencyError(Written):
     histogram_ns: int
     """The resolution of the histogram at the median, in nanoseconds: 1/1024 of the median."""
 
-    @property
-    def above_ns(self) -> int:
-        """Return how much the median may be too low: missing timestamps can only raise it."""
-        return self.median_ns - self.stamps_ns
-
 
 class LatencyFigures(Written):
     """The latency of all frames of several trials."""

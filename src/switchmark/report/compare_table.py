@@ -19,6 +19,7 @@ from switchmark.report.host_differences import HostDifference
 from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
 from switchmark.report.remarks import semantics
+from switchmark.report.table import columns_of, drawn
 from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
 
 Names = Sequence[str]
@@ -38,12 +39,10 @@ def compare_lines(
     both = [pair for pair in comparison.pairs if pair.base and pair.other]
     heads = ("before", "after") if any(map(_is_one_test, both)) else ("base", "test")
     for figure, pairs in groupby(both, key=lambda pair: pair.figure.name):
-        measured = [_row(pair, axes) for pair in pairs]
-        rows = [(figure, *heads, "change" if figure == "loss" else "ratio", ""), *measured]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        for name, *figures, outcome in rows:
-            cells = (f"{cell:>{width}}" for cell, width in zip(figures, widths[1:], strict=True))
-            line = "  ".join((f"{name:{widths[0]}}", *cells))
+        rows = [_row(pair, axes) for pair in pairs]
+        headings = (figure, *heads, "change" if figure == "loss" else "ratio")
+        lines = drawn(columns_of(headings, rows, left=1), rule=False)
+        for line, outcome in zip(lines, ("", *(row[-1] for row in rows)), strict=True):
             if columns is None or len(line) + 2 + len(outcome) <= columns:
                 yield f"{line}  {outcome}".rstrip()
             else:
@@ -67,12 +66,9 @@ def host_lines(hosts: Sequence[HostDifference], runs: Sequence[str]) -> list[str
         return []
     if not hosts:
         return ["hosts and versions: the same in all runs", ""]
-    rows = [("", *runs), *((fact.what, *fact.values) for fact in hosts)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(f"{cell:{widths[column]}}" for column, cell in enumerate(row)) for row in rows
-    )
-    return ["differences between the runs", *(f"  {line}".rstrip() for line in lines), ""]
+    rows = [(fact.what, *fact.values) for fact in hosts]
+    lines = drawn(columns_of(("", *runs), rows, left=1 + len(runs)), rule=False)
+    return ["differences between the runs", *(f"  {line}" for line in lines), ""]
 
 
 def names_of(comparison: Comparison) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from switchmark.papers.experiment import Experiment, Published, source
 from switchmark.papers.judging import ClaimAnswer, Facts
 from switchmark.papers.points import Measured, Point, PointFigure
 from switchmark.report.figures import MARKS, doubt_mark
+from switchmark.report.table import columns_of, drawn
 
 _WIDTH = 100
 _BESIDE = " " * 18
@@ -182,17 +183,17 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
 
 def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
     """Print a line for each experiment."""
-    width = max(len(result.experiment.name) for result in results)
-    head = ("measured", "hold", "do not hold", "cannot be told")
-    print(f"{'':{width}}  {head[0]:>11}  {head[1]:>5}  {head[2]}  {head[3]}", file=stream)
-    for result in results:
-        points = sum(bool(point.figures) for point in result.points)
-        counts = [result.count(verdict) for verdict in ("holds", "does not hold", "cannot be told")]
-        print(
-            f"{result.experiment.name:{width}}  {f'{points} of {len(result.points)}':>11}"
-            f"  {counts[0]:5}  {counts[1]:11}  {counts[2]:14}",
-            file=stream,
+    verdicts = ("holds", "does not hold", "cannot be told")
+    rows = [
+        (
+            result.experiment.name,
+            f"{sum(bool(point.figures) for point in result.points)} of {len(result.points)}",
+            *(str(result.count(verdict)) for verdict in verdicts),
         )
+        for result in results
+    ]
+    headings = ("", "measured", "hold", "do not hold", "cannot be told")
+    print(*drawn(columns_of(headings, rows, left=1), rule=False), sep="\n", file=stream)
 
 
 def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> Facts:
@@ -240,7 +241,7 @@ def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
     for name in metrics:
         heads += [f"published {name}"] if published else []
         heads += [f"here {name}"]
-    rows = [heads]
+    rows = []
     for point, record in zip(result.points, result.records, strict=True):
         near = [row for row in published if point.is_at(row.at)]
         is_open = not point.figures and (record is None or record.status == "ok")
@@ -251,14 +252,7 @@ def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
             cells += [_published(name, near)] if published else []
             cells += [_here(point, record, name)]
         rows.append(cells)
-    if len(rows) == 1:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lined = [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    return [*lined, ""]
+    return [*drawn(columns_of(heads, rows), rule=False), ""] if rows else []
 
 
 def _published(name: str, rows: Sequence[Published]) -> str:

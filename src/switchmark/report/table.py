@@ -51,6 +51,17 @@ class Column:
         return max(map(len, (self.above, self.heading, *parts)))
 
 
+def columns_of(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0
+) -> list[Column]:
+    """Return the columns of a table that is given by its rows. The first `left` columns are texts,
+    the others are aligned to the right."""
+    return [
+        Column(heading, tuple(row[index] for row in rows), numeric=index >= left)
+        for index, heading in enumerate(headings)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """Some tests: a caption and lines below it for their common properties, and a table of the
@@ -90,13 +101,14 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     return lines
 
 
-def drawn(columns: Sequence[Column]) -> list[str]:
-    """Return columns side by side: their headings, a rule, and the lines of the rows."""
+def drawn(columns: Sequence[Column], *, rule: bool = True) -> list[str]:
+    """Return columns side by side: their headings, a rule if wanted, and the lines of the rows."""
     widths = [_lines_width(column, False) for column in columns]
     rows = [[column.above for column in columns]] if any(c.above for c in columns) else []
     rows.append([column.heading for column in columns])
     lines = [line for row in rows for line in _row(columns, widths, row)]
-    lines.append("─" * (sum(widths) + len(_GAP) * (len(columns) - 1)))
+    if rule:
+        lines.append("─" * (sum(widths) + len(_GAP) * (len(columns) - 1)))
     for cells in zip(*(column.cells for column in columns), strict=True):
         lines += _row(columns, widths, cells)
     return lines

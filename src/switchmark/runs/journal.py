@@ -248,18 +248,3 @@ def _owner_lives(descriptor: int) -> bool:
     except ValidationError:
         return False
     return start_time(begin.pid) == begin.start
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process, this one included, holds the journal: its run is alive."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
