@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from recorded import fresh, latency_trial
+from switchmark.metrics.named import metric
 from switchmark.model.cable import Calibration
 from switchmark.model.record import PartReport, Record, TrialSpec
 from switchmark.model.search import Goal, SearchResult
@@ -20,10 +21,10 @@ from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
 from switchmark.plots.latency import thinned
-from switchmark.plots.layers import COLOURS
+from switchmark.plots.layers import COLOURS, VALUES
 from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.scales import in_handy_units
-from switchmark.plots.vega import specification, together
+from switchmark.plots.vega import specification, specification_of_page, together
 from synthetic import SyntheticSwitch
 
 SWITCHES = ("linux-bridge", "ovs", "macvlan")
@@ -110,10 +111,11 @@ def test_lines_come_before_bars_in_many_panels_and_bars_of_one_panel_first() -> 
 def test_bars_stand_by_their_figures_with_intervals_of_thirteen_trials() -> None:
     marks = drawn("figures", SHOWN["figures"]).marks
     assert [mark.y for mark in marks] == sorted((mark.y for mark in marks), reverse=True)
-    assert all(mark.low is mark.high is None for mark in marks)  # of three
+    assert all(mark.ranged and mark.low < mark.y < mark.high for mark in marks)  # of three
     switch, spec = SyntheticSwitch(noise=0.05), TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
     trials = tuple(switch(spec) for _ in range(13))
     (mark,) = drawn("figures", [fresh(trials=trials)]).marks
+    assert not mark.ranged
     assert mark.low is not None
     assert mark.high is not None
     assert mark.low < mark.y < mark.high
@@ -170,7 +172,7 @@ def test_published_marks_are_crosses_and_are_told() -> None:
 
 
 def test_what_is_hollow_and_bounded_is_told_only_where_it_is() -> None:
-    assert "hollow: doubted" in json.dumps(specification(KINDS["lines"]))
+    assert "hollow: may be wrong" in json.dumps(specification(KINDS["lines"]))
     assert "arrow up" not in json.dumps(specification(KINDS["lines"]))
     assert "arrow up" in svg(specification(KINDS["bars"]))
     arrow = 'd="M0,-9'  # its tip; the shape is one of ours, scaled
@@ -256,9 +258,9 @@ def calibrated(number: int, rate_pps: float, **axes: Any) -> Record:
 def test_one_cable_for_all_is_a_line_across_with_its_interval() -> None:
     records = [calibrated(n, 1.2e6, switch=name) for n, name in enumerate(SWITCHES, 1)]
     (held,) = drawn("figures", records).references
-    assert (held.name, held.x) == ("bare cable", None)
+    assert (held.name, held.x) == ("baseline", None)
     assert (held.low, held.y, held.high) == pytest.approx((1.08, 1.2, 1.32))
-    assert "bare cable" in svg(specification(drawn("figures", records)))
+    assert "dashed line: baseline 1.2" in svg(specification(drawn("figures", records)))
 
 
 def test_cables_of_several_sizes_are_a_line_along_them_in_the_unit_of_the_chart() -> None:
@@ -267,11 +269,11 @@ def test_cables_of_several_sizes_are_a_line_along_them_in_the_unit_of_the_chart(
         calibrated(n, pps, frame_size=size) for n, (size, pps) in enumerate(sizes.items(), 1)
     ]
     assert {held.x: held.y for held in drawn("rate-against-size", records).references} == {
-        size: pytest.approx(pps / 1e6) for size, pps in sizes.items()
+        str(size): pytest.approx(pps / 1e6) for size, pps in sizes.items()
     }
     in_bits = {held.x: held.y for held in drawn("gbps-against-size", records).references}
-    assert in_bits[1500] == pytest.approx(gbps_l1(1e6, 1500))
-    assert "bare cable" in svg(specification(drawn("gbps-against-size", records)))
+    assert in_bits["1500"] == pytest.approx(gbps_l1(1e6, 1500))
+    assert "grey line: baseline" in svg(specification(drawn("gbps-against-size", records)))
 
 
 def test_switches_that_had_cables_of_their_own_are_named_at_each() -> None:
@@ -281,12 +283,34 @@ def test_switches_that_had_cables_of_their_own_are_named_at_each() -> None:
         for m, size in enumerate((64, 1500))
     ]
     names = {held.name for held in drawn("rate-against-size", records).references}
-    assert names == {"bare cable (linux-bridge)", "bare cable (ovs)"}
+    assert names == {"baseline (linux-bridge)", "baseline (ovs)"}
 
 
-def test_the_cable_is_no_reference_where_it_is_a_switch_of_the_chart() -> None:
+def test_a_measured_cable_is_a_grey_line_and_no_bar() -> None:
     records = [calibrated(1, 1.2e6, switch="ovs"), calibrated(2, 1.2e6, switch="direct")]
-    assert drawn("figures", records).references == ()
+    chart = drawn("figures", records)
+    assert [mark.x for mark in chart.marks] == ["ovs"]
+    (line,) = chart.references
+    assert (line.name, line.x, line.y) == ("baseline", None, metric("rx.mpps").of(records[1]))
+    alone = drawn("figures", records[1:])
+    assert ([mark.x for mark in alone.marks], alone.references) == (["direct"], ())
+
+
+def test_a_measured_cable_is_a_line_along_the_sizes_and_only_in_panels_with_switches() -> None:
+    sizes = (64, 128, 512, 1500)
+    records = [
+        fresh(n, test=Test(search="max", switch=switch, frame_size=size))
+        for n, (switch, size) in enumerate(
+            ((switch, size) for switch in ("direct", "ovs", "macvlan") for size in sizes), 1
+        )
+    ]
+    chart = drawn("rate-against-size", records)
+    assert (chart.kind, chart.series_names()) == ("lines", ["macvlan", "ovs"])
+    assert {line.x: line.y for line in chart.references} == {
+        record.test.frame_size: metric("rx.mpps").of(record) for record in records[:4]
+    }
+    far = fresh(30, test=Test(search="max", switch="direct", frame_size=64, engine="xdp"))
+    assert drawn("figures", [*records[4:8], far]).panel_names() == [""]
 
 
 def test_the_line_rate_is_of_all_senders_and_left_out_where_it_is_far_above() -> None:
@@ -308,7 +332,7 @@ def test_loads_are_held_against_the_cable() -> None:
     rates = (100_000, 200_000, 400_000)
     records = [calibrated(n, 1e6, rate=str(r), search="fixed") for n, r in enumerate(rates, 1)]
     (held,) = drawn("received-against-offered", records).references
-    assert (held.name, held.x) == ("bare cable", None)
+    assert (held.name, held.x) == ("baseline", None)
     assert drawn("loss-against-offered", records).references == ()
 
 
@@ -397,7 +421,7 @@ def test_a_cable_that_only_some_had_is_named_or_left_out() -> None:
         for n, size in enumerate((64, 128))
     ]
     names = {held.name for held in drawn("rate-against-size", one + other).references}
-    assert names == {"bare cable (ovs)"}
+    assert names == {"baseline (ovs)"}
     without = fresh(30, test=Test(switch="ovs", frame_size=512, search="max"))
     assert drawn("rate-against-size", [*one, without]).references == ()
 
@@ -406,8 +430,8 @@ def test_bars_along_numbers_stand_in_their_order_and_others_by_their_figures() -
     records = each("chain", [1, 3, 2], scenario="loopback")[:3]
     chart = drawn("figures", records)
     assert chart.x.categories == ("chain 1", "chain 2", "chain 3")
-    assert "greatest" not in chart.says
-    assert "greatest" in drawn("figures", each("frame_size", [64])).says
+    assert "the best first" not in chart.says
+    assert "the best first" in drawn("figures", each("frame_size", [64])).says
 
 
 def test_a_bar_that_is_alone_at_its_place_has_all_of_it() -> None:
@@ -431,17 +455,15 @@ def test_a_logarithmic_scale_of_one_number_has_it_in_its_middle() -> None:
 
 
 def test_what_is_pointed_at_is_named_with_its_unit() -> None:
-    chart = in_handy_units(drawn("rate-against-size", each("frame_size", [64, 1500])))
-    text = json.dumps(specification(chart))
-    tooltip = {
-        entry["field"]: entry for entry in json.loads(text)["layer"][2]["encoding"]["tooltip"]
-    }
+    chart = in_handy_units(drawn("rate-against-size", each("frame_size", [64, 512, 1024, 1500])))
+    layers = json.loads(json.dumps(specification(chart)))["layer"]
+    dots = next(layer for layer in layers if layer["mark"].get("filled"))
+    tooltip = {entry["field"]: entry for entry in dots["encoding"]["tooltip"]}
     assert {name: entry["title"] for name, entry in tooltip.items()} == {
         "series": "switch",
         "x": "frame size (bytes)",
         "y": chart.y.title,
-        "low": "95 % interval from",
-        "high": "to",
+        "spread": "spread",
         "note": "note",
     }
     assert "(Mpps)" in chart.y.title
@@ -475,8 +497,8 @@ def test_cpu_times_of_unequal_parts_do_not_stand_beside_each_other() -> None:
     known, unknown = costly(1, "linux-bridge", 1.0), costly(2, "ovs", None)
     chart = in_handy_units(drawn("cost-of-a-frame", [known, unknown]))
     assert {mark.x for mark in chart.marks} == {"linux-bridge"}
-    assert chart.note == "without 1 test whose parts shared a process"
-    assert chart.says == "CPU time of each part for a received frame (ns), of 1 test."
+    assert chart.note == "without 1 test whose parts share a process"
+    assert chart.says == "CPU time of each part per received frame (ns), of 1 test."
     assert {mark.x for mark in drawn("cost-of-a-frame", [unknown]).marks} == {"ovs"}
 
 
@@ -484,3 +506,79 @@ def test_a_picture_is_as_wide_as_it_is_asked_to_be() -> None:
     chart = drawn("figures", each("frame_size", [64]))
     picture = svg(specification(chart, 240, whole=True))
     assert re.search(r'<svg[^>]* width="240"', picture)
+
+
+def values_shown(chart: Chart, width: int = 640) -> list[str]:
+    """Return the texts at the bars of a picture."""
+    picture = svg(specification(chart, width))
+    return [text for text in re.findall(r">([0-9.]+)</text>", picture) if "." in text]
+
+
+def test_bars_have_their_values_where_these_fit() -> None:
+    marks = (Mark("p", 1.234), Mark("q", 5.678, bounded=True))
+    chart = of_kind("bars", *marks)
+    assert {"1.23", "5.68"} <= set(values_shown(chart))
+    many = of_kind("bars", *(Mark(f"p{n}", 1.234) for n in range(30)))
+    assert "1.23" not in values_shown(many)
+    assert "1.23" in values_shown(many, 1200)
+    layers = specification_of_page(many)["layer"]  # the script knows the width
+    assert sum(str(layer.get("name")).startswith(VALUES) for layer in layers) == 2
+
+
+def test_few_places_of_a_number_have_bars_and_many_have_lines() -> None:
+    few = drawn("rate-against-size", each("frame_size", [1500, 64, 512]))
+    assert (few.kind, few.x.categories) == ("bars", ("64", "512", "1500"))
+    many = each("frame_size", [64, 128, 512, 1500])
+    assert drawn("rate-against-size", many).kind == "lines"
+    names = [chart.name for chart in charts(each("frame_size", [64, 512]))]
+    assert names[0] == "rate-against-size"
+    assert "figures" not in names  # it would have the same bars
+
+
+def test_intervals_of_several_series_stand_side_by_side() -> None:
+    marks = [Mark(x, 1.0, name, low=0.5, high=2.0) for name in "abc" for x in (1, 2, 3, 4)]
+    picture = svg(specification(of_kind("lines", *marks)))
+    rules = re.findall(
+        r'aria-roledescription="rule mark" transform="translate\(([0-9.]+),', picture
+    )
+    assert len(set(rules)) == len(rules) == 3 * 4
+
+
+def test_error_bars_say_what_they_are() -> None:
+    interval, few = (
+        Mark("p", 1.0, low=0.5, high=2.0),
+        Mark("q", 1.0, low=0.9, high=1.1, ranged=True),
+    )
+    shown = {
+        "error bars: 95 % interval of the median": (interval,),
+        "error bars: minimum and maximum of few trials": (few,),
+        "error bars: 95 % interval of the median or minimum and maximum of few trials": (
+            *(interval, few),
+        ),
+    }
+    for note, marks in shown.items():
+        chart = of_kind("bars", *marks)
+        assert specification(chart)["title"]["subtitle"] == [note]
+    assert [row["spread"] for row in rows_of(of_kind("bars", interval, few, Mark("r", 1.0)))] == [
+        *("0.5 to 2 (95 % interval)", "0.9 to 1.1 (minimum and maximum)", ""),
+    ]
+
+
+def test_few_trials_are_points_and_many_are_boxes() -> None:
+    spec, switch = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0), SyntheticSwitch(noise=0.05)
+    many = tuple(switch(spec) for _ in range(10))
+    assert drawn("trials", [fresh(1)]).kind == "points"
+    assert drawn("trials", [fresh(1, trials=many)]).kind == "boxes"
+    assert not drawn("trials", [fresh(1)]).y.zero
+
+
+def test_the_tail_of_latencies_is_by_percentile() -> None:
+    picture = svg(specification(drawn("latency-percentiles", loads())))
+    assert {"p50", "p90", "p99"} <= set(re.findall(r">(p[0-9.]+)<", picture))
+
+
+def test_a_legend_has_a_row_where_its_entries_fit() -> None:
+    marks = [Mark(x, 1.0, name) for name in "abcdef" for x in (1, 2, 3, 4)]
+    chart = of_kind("lines", *marks)
+    legends = [specification(chart, width)["config"]["legend"] for width in (640, 120)]
+    assert [legend["columns"] for legend in legends] == [17, 3]

@@ -58,12 +58,15 @@ class Metric:
     def interval(self, record: Record) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of the median over the repeats (trials or whole
         searches); None for too few repeats."""
-        if is_of_search(record):
-            by_search = map(self.samples, searches_of(record))
-            samples = [median(of_search) for of_search in by_search if of_search]
-        else:
-            samples = self.samples(record)
-        return median_interval(samples) if len(samples) >= MIN_REPEATS else None
+        values = self.repeats(record)
+        return median_interval(values) if len(values) >= MIN_REPEATS else None
+
+    def repeats(self, record: Record) -> list[float]:
+        """Return the value of each repeat, a trial or a whole search."""
+        if not is_of_search(record):
+            return self.samples(record)
+        by_search = map(self.samples, searches_of(record))
+        return [median(of_search) for of_search in by_search if of_search]
 
 
 def metric(name: str) -> Metric:

@@ -37,17 +37,18 @@ TABLE: Table[Plot] = load_plugins(
 def charts(records: Sequence[Record]) -> list[Chart]:
     """Return the charts of all plots that apply to these records, in the order of the table.
 
-    A line chart precedes the bars if the bars would need a panel for each value of the axis or
-    would omit tests. It replaces the bars if they would need many panels.
+    A chart along an axis precedes the bars of all tests if these would need a panel for each value
+    of the axis or would omit tests. It replaces them if it has the same bars, or if they would need
+    many panels.
     """
     drawn = (plot.draw(records) for plot in TABLE.values())
     shown = [in_handy_units(chart) for chart in drawn if chart is not None]
-    answer = next((chart for chart in shown if chart.kind == "lines"), None)
+    answer = next((chart for chart in shown if chart.along or chart.kind == "lines"), None)
     if answer is None or shown[0].kind != "bars":
         return shown
     if len(shown[0].panel_names()) > 1 or len(shown[0].marks) < len(answer.marks):
         bars = shown.pop(0)
         shown.remove(answer)
-        few = len(bars.panel_names()) <= _FEW_PANELS
+        few = len(bars.panel_names()) <= _FEW_PANELS and answer.kind == "lines"
         shown[:0] = [answer, bars] if few else [answer]
     return shown

@@ -13,14 +13,23 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.axis import field_name
+from switchmark.model.cable import CABLE
 from switchmark.model.labels import is_bare, telling
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.references import Place, references
 
-_SHORTER = {"latency.p50_us": "median latency"}
-"""Axis titles for metrics whose description is too long."""
+_SHORTER = {
+    "latency.p50_us": "median latency",
+    "rx.mpps": "received rate",
+    "rx.gbps_l1": "received rate",
+}
+"""Axis titles for metrics with an unsuitable description."""
+
+_FEW_PLACES = 3
+"""The number of positions up to which a metric along an axis has grouped bars. A line would suggest
+values between them."""
 
 _FAR_APART = 8
 """The ratio of the largest to the smallest value above which an axis is logarithmic."""
@@ -59,6 +68,9 @@ def mark_of(
     if value is None:
         return None
     low, high = chosen.interval(record) or (None, None)
+    repeats = chosen.repeats(record) if low is None else []
+    if ranged := len(repeats) > 1:
+        low, high = min(repeats), max(repeats)
     bounded = name.startswith("rx.") and is_lower_bound(record.verdict)
     doubts = f"; {', '.join(record.doubts)}" if record.doubts else ""
     return Mark(
@@ -69,11 +81,20 @@ def mark_of(
         row,
         low,
         high,
+        ranged=ranged,
         doubted=is_doubtful(record.doubts),
         bounded=bounded,
         note=f"limit: {record.verdict}{doubts}",
         key=record.key[:16],
     )
+
+
+def without_baseline(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Return the records of switches, and those of the cable if there are both. The cable is the
+    baseline of the switches, so charts show it as a reference."""
+    cables = [record for record in records if record.test.switch == CABLE]
+    others = [record for record in records if record.test.switch != CABLE]
+    return (others, cables) if others else (cables, [])
 
 
 def place(test: Test, axis: str) -> float | str:
@@ -143,33 +164,51 @@ def along(
 ) -> Chart | None:
     """Return a chart of a metric along an axis, with a series for each combination of the other
     axes; None if no series has two points."""
-    chosen = measured(records)
+    chosen, cables = without_baseline(measured(records))
     series, panels = split(chosen, field_name(axis))
     scale = scale_of_axis(axis, chosen)
+    places = sorted({x for x in (place(r.test, axis) for r in chosen) if isinstance(x, float)})
+    if kind == "lines" and not scale.categories and len(places) <= _FEW_PLACES:
+        kind, scale = "bars", Scale(scale.title, categories=tuple(f"{x:g}" for x in places))
+
+    def position(record: Record) -> float | str:
+        x = place(record.test, axis)
+        return (x if isinstance(x, str) else f"{x:g}") if scale.categories else x
+
     marks = []
     for record in chosen:
-        x = place(record.test, axis)
-        x = str(x) if scale.categories else x
-        mark = mark_of(
-            record, metric_name, x, words_of(record.test, series), words_of(record.test, panels)
-        )
+        labels = words_of(record.test, series), words_of(record.test, panels)
+        mark = mark_of(record, metric_name, position(record), *labels)
         marks += [mark] if mark else []
     by_series: dict[tuple[str, str], set[float | str]] = {}
     for mark in marks:
         by_series.setdefault((mark.series, mark.panel), set()).add(mark.x)
     if not any(len(places) > 1 for places in by_series.values()):
         return None
-    marks.sort(
-        key=lambda mark: (mark.series, mark.panel, str(mark.x) if scale.categories else mark.x)
-    )
+    marks.sort(key=lambda mark: (mark.series, mark.panel, _rank(mark.x, scale)))
 
     def placed(record: Record) -> Place:
-        x = place(record.test, axis)
-        places = words_of(record.test, series), words_of(record.test, panels)
-        return str(x) if scale.categories else x, *places
+        series_label = "" if record.test.switch == CABLE else words_of(record.test, series)
+        return position(record), series_label, words_of(record.test, panels)
 
-    held = references(chosen, metric_name, placed, max(mark.y for mark in marks))
+    held = references(chosen, metric_name, placed, max(mark.y for mark in marks), cables)
     titled = ", ".join(AXES[name].label for name in series)
     y = scale_of_metric(metric_name, log=log)
     says = f"{title}: {y.title} against {scale.title}, {len(marks)} figures."
-    return Chart(name, title, says, kind, scale, y, tuple(marks), series=titled, references=held)
+    return Chart(
+        name,
+        title,
+        says,
+        kind,
+        scale,
+        y,
+        tuple(marks),
+        series=titled,
+        references=held,
+        along=True,
+    )
+
+
+def _rank(x: float | str, scale: Scale) -> float:
+    """Return the order of a position on its axis."""
+    return scale.categories.index(x) if isinstance(x, str) else x

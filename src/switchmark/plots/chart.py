@@ -28,6 +28,8 @@ class Mark:
     row: str = ""
     low: float | None = None
     high: float | None = None
+    ranged: bool = False
+    """Whether `low` and `high` are the minimum and maximum of few repeats, not an interval."""
     doubted: bool = False
     bounded: bool = False
     published: bool = False
@@ -48,6 +50,8 @@ class Scale:
     percent: bool = False
     zero: bool = True
     """Whether the axis starts at 0, unless it is logarithmic."""
+    tail: bool = False
+    """Whether a position n is the percentile with one later value in n, such as 100 for p99."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class Chart:
     """The scale of `second`."""
     note: str = ""
     """A further remark on the marks."""
+    along: bool = False
+    """Whether it shows a metric along a numeric axis."""
 
     def series_names(self) -> list[str]:
         """Return the distinct names of the series in natural order."""

@@ -18,12 +18,12 @@ distinguish them."""
 _MOST_BARS = 40
 
 
-_UNKNOWN = "without parts that shared a process, as theirs is not known"
+_UNKNOWN = "without parts that share a process: their CPU time is unknown"
 
 
 class _Cores:
     name = "cores-against-rate"
-    summary = "Cores that each rate took"
+    summary = "CPU use against received rate"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         chosen = measured(records)
@@ -44,7 +44,7 @@ class _Cores:
 
 class _Parts:
     name = "cost-of-a-frame"
-    summary = "CPU time of each part for a frame"
+    summary = "CPU time per received frame, by part"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         every = measured(records)
@@ -66,12 +66,12 @@ class _Parts:
             return None
         order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
         drawn = len({mark.key for mark in marks})
-        says = f"CPU time of each part for a received frame (ns), of {_tests(drawn)}."
+        says = f"CPU time of each part per received frame (ns), of {_tests(drawn)}."
         title = ", ".join(AXES[name].label for name in axes) or "switch"
-        x, y = Scale(title, categories=order), Scale("CPU time for a received frame (ns)")
+        x, y = Scale(title, categories=order), Scale("CPU time per received frame (ns)")
         note = "" if complete else _UNKNOWN
         if complete and len(complete) < len(every):
-            note = f"without {_tests(len(every) - len(complete))} whose parts shared a process"
+            note = f"without {_tests(len(every) - len(complete))} whose parts share a process"
         return Chart(
             self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part", note=note
         )

@@ -26,16 +26,16 @@ class _Along:
 
 
 PLOTS = (
-    _Along("rate-against-pairs", "Rate of all pairs together", "pairs", "rx.mpps"),
-    _Along("rate-against-chain", "Rate through functions in a row", "chain", "rx.mpps"),
-    _Along("rate-against-chains", "Rate of chains side by side", "chains", "rx.mpps"),
-    _Along("rate-against-flows", "Rate with more flows", "flows", "rx.mpps"),
-    _Along("rate-against-copies", "Rate with more copies of a frame", "copies", "rx.mpps"),
-    _Along("rate-against-cores", "Rate with more CPUs", "switch-cores", "rx.mpps"),
-    _Along("rate-against-burst", "Rate with longer bursts", "burst", "rx.mpps"),
-    _Along("latency-against-burst", "Latency with longer bursts", "burst", "latency.mean_us"),
-    _Along("latency-against-size", "Latency at each frame size", "frame-size", "latency.mean_us"),
+    _Along("rate-against-pairs", "Received rate by number of pairs", "pairs", "rx.mpps"),
+    _Along("rate-against-chain", "Received rate by length of the chain", "chain", "rx.mpps"),
+    _Along("rate-against-chains", "Received rate by number of chains", "chains", "rx.mpps"),
+    _Along("rate-against-flows", "Received rate by number of flows", "flows", "rx.mpps"),
+    _Along("rate-against-copies", "Received rate by number of copies", "copies", "rx.mpps"),
+    _Along("rate-against-cores", "Received rate by CPUs of the switch", "switch-cores", "rx.mpps"),
+    _Along("rate-against-burst", "Received rate by burst size", "burst", "rx.mpps"),
+    _Along("latency-against-burst", "Mean latency by burst size", "burst", "latency.mean_us"),
+    _Along("latency-against-size", "Mean latency by frame size", "frame-size", "latency.mean_us"),
     _Along(
-        "latency-against-chain", "Latency through functions in a row", "chain", "latency.mean_us"
+        "latency-against-chain", "Mean latency by length of the chain", "chain", "latency.mean_us"
     ),
 )

@@ -24,7 +24,7 @@ _SURE = 10
 
 class _Distribution:
     name = "latency-distribution"
-    summary = "Share of frames that are no later"
+    summary = "Latency distribution (CDF)"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         marks = _curves(records, lambda late, share, count: (late, share))
@@ -34,11 +34,11 @@ class _Distribution:
 
 class _Percentiles:
     name = "latency-percentiles"
-    summary = "Latency that all but one frame of so many do not exceed"
+    summary = "Tail latency (p90, p99, p99.9, ...)"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         marks = _curves(records, _beyond)
-        x = Scale("one frame of so many is later", log=True)
+        x = Scale("percentile", log=True, tail=True)
         return _chart(self.name, self.summary, marks, x, Scale("latency (us)", log=True))
 
 

@@ -10,16 +10,25 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any
 
-from switchmark.plots.chart import Chart, Mark, Scale
+from switchmark.plots.chart import Chart, Mark, Scale, spans
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F00", "#666666"),
     *("#7A3E9D", "#A6761D"),
 )
-GREY = "#767676"
+GREY, INK = "#767676", "#333333"
 _TICKS = 12
 _LETTERS = 44
 """The number of letters that fit on a line of a vertical axis title."""
+
+VALUES = "values"
+"""The name of the layer with the values of bars."""
+
+_HEADROOM = 1.15
+"""The ratio of a scale to the largest bar, which leaves room for values and arrows."""
+
+_DODGE, _MOST_DODGED = 4, 6
+"""The distance of series at the same position, in points, and the most series for it."""
 
 _AROUND_ONE = 2
 """The factor by which a logarithmic scale extends to both sides of a single value."""
@@ -38,8 +47,17 @@ def row_of(mark: Mark) -> Spec:
     kind = "published" if mark.published else "doubted" if mark.doubted else "sure"
     title = mark.note or what
     row: Spec = {"x": mark.x, "y": mark.y, "low": low, "high": high, "series": mark.series}
+    row["spread"] = _spread(mark)
     row |= {"panel": mark.panel, "row": mark.row, "kind": kind, "bounded": mark.bounded}
     return {**row, "note": title, "key": mark.key}
+
+
+def _spread(mark: Mark) -> str:
+    """Return the interval of a mark as text."""
+    if mark.low is None or mark.high is None or mark.low == mark.high:
+        return ""
+    kind = "minimum and maximum" if mark.ranged else "95 % interval"
+    return f"{mark.low:.4g} to {mark.high:.4g} ({kind})"
 
 
 def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec:
@@ -58,6 +76,8 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
     few = len(numbers) <= _TICKS and all(number.is_integer() for number in numbers)
     ticks = sorted(numbers) if few else _ticks([*numbers])
     written = {"format": "d"} if few else {"labelExpr": _NUMBERS}
+    if scale.tail:
+        written = {"labelExpr": _PERCENTILES}
     axis = {"values": ticks, **written}
     if scale.title.endswith(" (us)"):
         spec["title"] = scale.title.removesuffix(" (us)")
@@ -78,6 +98,9 @@ def _upright(scale: Spec) -> Spec:
 _NUMBERS = "format(datum.value, datum.value < 1 ? '~g' : '~s')"
 """Formats numbers below 1 without an SI prefix, which would precede the prefix of the unit."""
 
+_PERCENTILES = "'p' + format(100 - 100 / datum.value, '.8~g')"
+"""Formats n as the percentile with one later value in n."""
+
 _TIMES = (
     "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : "
     "datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' ms' : "
@@ -97,12 +120,15 @@ def _ticks(values: Sequence[float]) -> list[float]:
     return [float(f"{step}e{power}") for power in range(first, last + 1) for step in steps]
 
 
-def layers_of(chart: Chart) -> list[Spec]:
-    """Return the layers of a chart: its marks and its reference lines."""
-    ends = (end for mark in chart.marks for end in (mark.low, mark.high, mark.y))
-    y = _upright(
-        _scale(chart.y, "y", [end for end in ends if end is not None] if chart.y.log else [])
-    )
+def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
+    """Return the layers of a chart: its marks and its reference lines. `apart` means that panels
+    have separate scales. The layer `values` has the values of bars as text."""
+    all_ends = (end for mark in chart.marks for end in (mark.low, mark.high, mark.y))
+    ends = [end for end in all_ends if end is not None]
+    y = _upright(_scale(chart.y, "y", ends if chart.y.log else []))
+    if chart.kind == "bars" and not chart.y.log and not chart.second and not apart:
+        highest = max([*ends, *(reference.high or reference.y for reference in chart.references)])
+        y = {**y, "scale": {**y["scale"], "domainMax": _HEADROOM * highest}}
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
@@ -118,6 +144,8 @@ def layers_of(chart: Chart) -> list[Spec]:
         "boxes": _boxes,
         "stacks": _stacks,
     }[chart.kind](base)
+    if chart.kind in ("lines", "points") and not chart.x.categories and spans(chart.marks):
+        layers = _dodged(layers, chart.series_names())
     layers += [_published(base)] if any(mark.published for mark in chart.marks) else []
     layers += _references(chart, x)
     if chart.second and chart.y2:
@@ -137,7 +165,7 @@ def _colour(chart: Chart) -> Spec:
     if not names:
         return {"color": {"value": COLOURS[0]}}
     channel: Spec = {"field": "series", "type": "nominal", "scale": {"domain": names}}
-    legend = {"title": chart.series or None, "orient": "bottom", "columns": 4}
+    legend = {"title": chart.series or None}
     channel |= {"legend": legend, "title": chart.series or None}
     without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
     return {"color": channel} if without_shape else {"color": channel, "shape": channel}
@@ -168,8 +196,7 @@ def _tooltip(base: Spec) -> list[Spec]:
     """Return the tooltip of a mark."""
     return [
         *_named_values(base),
-        {"field": "low", "title": "95 % interval from", "format": ".4~g"},
-        {"field": "high", "title": "to", "format": ".4~g"},
+        {"field": "spread", "title": "spread"},
         {"field": "note", "title": "note"},
     ]
 
@@ -221,6 +248,21 @@ def _lines(base: Spec) -> list[Spec]:
     return [{**through, "encoding": path}, _interval(base), *_dots(base)]
 
 
+def _dodged(layers: Sequence[Spec], names: Sequence[str]) -> list[Spec]:
+    """Return layers in which the series stand side by side, so that their intervals do not cover
+    each other. With many series, the layers stay as they are."""
+    if not 1 < len(names) <= _MOST_DODGED:
+        return [*layers]
+    dodged = []
+    for number, name in enumerate(names):
+        only = {"filter": {"field": "series", "equal": name}}
+        aside = {"xOffset": _DODGE * (number - (len(names) - 1) / 2)}
+        for layer in layers:
+            mark = {**layer["mark"], **aside}
+            dodged.append({**layer, "transform": [*layer["transform"], only], "mark": mark})
+    return dodged
+
+
 def _points(base: Spec) -> list[Spec]:
     return [_interval(base), *_dots(base)]
 
@@ -240,11 +282,28 @@ def _bars(base: Spec) -> list[Spec]:
     hollow = {"condition": {"test": "datum.kind == 'doubted'", "value": 0.25}, "value": 0.9}
     outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _tooltip(base)}
     bar = {"type": "bar", "strokeWidth": 1.5}
-    interval = _interval({**base, "color": {"value": GREY}})
+    interval = _interval({**base, "color": {"value": INK}})
     return [
         {"transform": [_MEASURED], "mark": bar, "encoding": {**base, **outline}},
         interval,
         _arrow(base),
+        *_values(base),
+    ]
+
+
+def _values(base: Spec) -> list[Spec]:
+    """Return the values of bars as text above their intervals and arrows."""
+    encoding = {name: value for name, value in base.items() if name not in ("color", "shape")}
+    encoding |= {"y": {**base["y"], "field": "high"}}
+    encoding["text"] = {"field": "y", "format": ".3~r", "type": "quantitative"}
+    return [
+        {
+            "name": f"{VALUES}{number}",
+            "transform": [_MEASURED, {"filter": which}],
+            "mark": {"type": "text", "dy": dy},
+            "encoding": encoding,
+        }
+        for number, (which, dy) in enumerate((("!datum.bounded", -8), ("datum.bounded", -34)))
     ]
 
 
@@ -269,19 +328,22 @@ def _published(base: Spec) -> Spec:
     }
 
 
-_DASHED = {"strokeDash": [5, 4], "color": GREY}
+_DASHED = {"strokeDash": [5, 4], "color": INK}
 _SAID = {"type": "text", "color": GREY, "baseline": "bottom", "dy": -3}
-_HELD_TOOLTIP = [{"field": "series", "title": "which"}, *(
-    {"field": name, "format": ".4s"} for name in ("y", "low", "high")
-)]  # fmt: skip
+_HELD_TOOLTIP = [
+    {"field": "series", "title": "line"},
+    {"field": "y", "title": "value", "format": ".4~g"},
+    {"field": "low", "title": "from", "format": ".4~g"},
+    {"field": "high", "title": "to", "format": ".4~g"},
+]
 
 
-def _across() -> list[Spec]:
-    """Return horizontal lines with their names and intervals."""
+def _across(*, named: bool) -> list[Spec]:
+    """Return horizontal lines with their intervals, and with their names if they are `named`."""
     chosen = [{"filter": "datum.kind == 'across'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
     band = {"type": "rect", "color": GREY, "opacity": 0.1}
-    text = {"x": {"value": 4}, "y": y, "text": {"field": "series"}}
+    text = {"x": {"value": 4}, "y": y, "text": {"field": "label"}}
     return [
         {"transform": chosen, "mark": band, "encoding": {"y": low, "y2": {"field": "high"}}},
         {
@@ -289,7 +351,7 @@ def _across() -> list[Spec]:
             "mark": {"type": "rule", **_DASHED},
             "encoding": {"y": y, "tooltip": _HELD_TOOLTIP},
         },
-        {"transform": chosen, "mark": {**_SAID, "align": "left"}, "encoding": text},
+        *([{"transform": chosen, "mark": {**_SAID, "align": "left"}, "encoding": text}] * named),
     ]
 
 
@@ -331,7 +393,7 @@ def _named(of: Spec, side: str, align: str, dx: int) -> Spec:
 def _references(chart: Chart, x: Spec) -> list[Spec]:
     layers: list[Spec] = []
     if any(reference.x is None for reference in chart.references):
-        layers += _across()
+        layers += _across(named=chart.kind != "bars")  # a bar may cover a name
     if any(reference.x is not None for reference in chart.references):
         layers += _along(x, ticks=chart.kind == "bars")
     if chart.diagonal:

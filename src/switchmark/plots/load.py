@@ -87,7 +87,9 @@ def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
     ]
 
 
-RECEIVED = _AgainstLoad("received-against-offered", "Received of what is offered", "rx.mpps",
+RECEIVED = _AgainstLoad("received-against-offered", "Received rate against offered load", "rx.mpps",
                         diagonal=True)  # fmt: skip
-LOSS = _AgainstLoad("loss-against-offered", "Lost of what is offered", "loss_ratio")
-LATENCY = _AgainstLoad("latency-against-load", "Median latency as the load grows", "latency.p50_us")
+LOSS = _AgainstLoad("loss-against-offered", "Loss against offered load", "loss_ratio")
+LATENCY = _AgainstLoad(
+    "latency-against-load", "Median latency against offered load", "latency.p50_us"
+)

@@ -4,8 +4,10 @@ axes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from switchmark.metrics.named import metric
+from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.plots.base import (
@@ -16,24 +18,28 @@ from switchmark.plots.base import (
     scale_of_axis,
     scale_of_metric,
     split,
+    without_baseline,
     words_of,
 )
-from switchmark.plots.chart import Chart, Mark, Scale
-from switchmark.plots.references import references
+from switchmark.plots.chart import Chart, Kind, Mark, Scale
+from switchmark.plots.references import Place, references
 
 _MOST_BARS, _MOST_NAMES, _MOST_PANELS = 60, 30, 12
 """The largest readable number of bars, of bars with long names, and of panels of bars."""
 
 _FEWEST_TRIALS = 3
 
+_FEWEST_IN_A_BOX = 10
+"""The number of trials below which a box would show less than the trials themselves."""
+
 
 class _Bars:
     name = "figures"
-    summary = "The figure of each test"
+    summary = "Received rate or median latency"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        """Draw the largest figures if there are too many tests for readable bars."""
-        chosen = _of_one_metric(records)
+        """Draw the best figures if there are too many tests for readable bars."""
+        chosen, cables = without_baseline(_of_one_metric(records))
         if not chosen:
             return None
         name = figure_of(chosen[0])
@@ -49,8 +55,9 @@ class _Bars:
             marks += [mark] if mark else []
         if not marks:
             return None
-        marks.sort(key=lambda mark: -mark.y)
-        highest = marks[0].y
+        is_latency = name.startswith("latency")
+        marks.sort(key=lambda mark: mark.y if is_latency else -mark.y)
+        highest = max(mark.y for mark in marks)
         del marks[_MOST_BARS if len(placed) == 1 else _MOST_NAMES :]
         kept = {mark.key for mark in marks}
         counted = _in_order(placed, chosen)
@@ -58,11 +65,17 @@ class _Bars:
             marks.sort(key=lambda mark: counted.index(str(mark.x)))
         scale = scale_of_metric(name)
         order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
+
+        def placed_at(record: Record) -> Place:
+            is_cable = record.test.switch == CABLE and "switch" in placed
+            x = None if is_cable else words_of(record.test, placed)
+            return x, "", words_of(record.test, panels)
+
         return Chart(
             self.name,
-            "Median latency of each test" if name.startswith("latency") else "Rate of each test",
+            "Median latency" if is_latency else "Received rate",
             f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}"
-            f"{'' if counted else ', the greatest first'}.",
+            f"{'' if counted else ', the best first'}.",
             "bars",
             Scale(", ".join(AXES[axis].label for axis in placed), categories=order),
             scale,
@@ -71,15 +84,16 @@ class _Bars:
             references=references(
                 [record for record in chosen if record.key[:16] in kept],
                 name,
-                lambda r: (words_of(r.test, placed), "", words_of(r.test, panels)),
+                placed_at,
                 highest,
+                cables,
             ),
         )
 
 
 class _Boxes:
     name = "trials"
-    summary = "How the trials of each test scatter"
+    summary = "Spread of the trials"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         chosen = [r for r in _of_one_metric(records) if len(r.trials) >= _FEWEST_TRIALS]
@@ -87,22 +101,26 @@ class _Boxes:
             return None
         name = figure_of(chosen[0])
         axes, panels = split(chosen)
+        few = min(len(record.trials) for record in chosen) < _FEWEST_IN_A_BOX
         marks = [
             Mark(words_of(record.test, axes or ("switch",)), value, "",
                  words_of(record.test, panels))
             for record in chosen[:_MOST_BARS]
             for value in metric(name).samples(record)
         ]  # fmt: skip
-        scale = scale_of_metric(name)
+        scale = replace(scale_of_metric(name), zero=False)
         order = tuple(dict.fromkeys(str(mark.x) for mark in marks))
-        says = f"{scale.title}: boxes over the trials of {len(order)} tests."
+        shapes = "points for the" if few else "boxes over the"
+        says = f"{scale.title}: {shapes} trials of {len(order)} tests."
         x = Scale(", ".join(AXES[name].label for name in axes) or "switch", categories=order)
-        return Chart(self.name, self.summary, says, "boxes", x, scale, tuple(marks))
+        kind: Kind = "points" if few else "boxes"
+        note = "each point is a trial" if few else "box: quartiles and median; line: all trials"
+        return Chart(self.name, self.summary, says, kind, x, scale, tuple(marks), note=note)
 
 
 class _Heat:
     name = "two-axes"
-    summary = "The figure at each pair of values"
+    summary = "Received rate or median latency over two axes"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         """Draw tests of a switch that differ on two axes, with several values on both."""

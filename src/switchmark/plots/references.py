@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from switchmark.model.cable import Calibration
+from switchmark.metrics.named import Metric, metric
+from switchmark.model.cable import CABLE, Calibration
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.plots.chart import Reference
 
-CABLE, LINE = "bare cable", "line rate"
+BASELINE, LINE = "baseline", "line rate"
 
 Place = tuple[float | str | None, str, str]
 """The position of a record in a chart: x value, series and panel."""
@@ -28,29 +30,65 @@ _UNITS: dict[str, Callable[[float, Record], float]] = {
     "rx.gbps_l1": lambda pps, record: gbps_l1(pps, mean_frame_bytes(record.test.frame_size)),
 }
 
-_Line = dict[float | str | None, tuple[float, float, float]]
+_Ends = tuple[float, float, float]
+"""A figure with the ends of its interval."""
+
+_Line = dict[float | str | None, _Ends]
 
 
 def references(
-    records: Sequence[Record], metric: str, placed: Callable[[Record], Place], greatest: float
+    records: Sequence[Record],
+    metric_name: str,
+    placed: Callable[[Record], Place],
+    greatest: float,
+    cables: Sequence[Record] = (),
 ) -> tuple[Reference, ...]:
-    """Return the reference lines for some records in the unit of a metric. There are none if the
-    metric is not a rate, and no line far above the `greatest` figure.
+    """Return the reference lines for some records in the unit of a metric: the baseline and the
+    line rate. No line is far above the `greatest` figure.
 
-    The baseline is omitted if the cable is a switch of the records and so has its own series.
+    `cables` are tests of the baseline in the same run. Without them, the baseline of a rate is the
+    calibration of each record. It is omitted if the cable is a switch of the records.
     """
-    scaled = _UNITS.get(metric)
-    if scaled is None or greatest <= 0:
+    if greatest <= 0:
         return ()
-    cables = {r.calibration.switch for r in records if isinstance(r.calibration, Calibration)}
-    drawn = [] if cables & {record.test.switch for record in records} else [(CABLE, _cable)]
     made: list[Reference] = []
-    for name, of in (*drawn, (LINE, _line_rate)):
-        made += _lines(name, _lines_of(records, of, scaled, placed), greatest)
+    panels = {placed(record)[2] for record in records}
+    cables = [record for record in cables if placed(record)[2] in panels]
+    if cables:
+        figures = partial(_figure, metric(metric_name))
+        made += _lines(BASELINE, _lines_of(cables, figures, placed), greatest)
+    scaled = _UNITS.get(metric_name)
+    if scaled is None:
+        return tuple(made)
+    measured = cables or [record for record in records if record.test.switch == CABLE]
+    drawn = [] if measured else [(BASELINE, _calibrated)]
+    for name, rates in (*drawn, (LINE, _line_rate)):
+        made += _lines(name, _lines_of(records, partial(_in_unit, rates, scaled), placed), greatest)
     return tuple(made)
 
 
-def _cable(record: Record) -> tuple[float, float, float] | None:
+def _figure(chosen: Metric, record: Record) -> _Ends | None:
+    """Return the figure of a test of the cable, with its interval."""
+    value = chosen.of(record)
+    if value is None:
+        return None
+    low, high = chosen.interval(record) or (value, value)
+    return value, low, high
+
+
+def _in_unit(
+    rates: Callable[[Record], _Ends | None],
+    scaled: Callable[[float, Record], float],
+    record: Record,
+) -> _Ends | None:
+    ends = rates(record)
+    if ends is None:
+        return None
+    mean, low, high = (scaled(rate, record) for rate in ends)
+    return mean, low, high
+
+
+def _calibrated(record: Record) -> _Ends | None:
     calibration = record.calibration
     if not isinstance(calibration, Calibration):
         return None
@@ -58,7 +96,7 @@ def _cable(record: Record) -> tuple[float, float, float] | None:
     return mean, low, high
 
 
-def _line_rate(record: Record) -> tuple[float, float, float] | None:
+def _line_rate(record: Record) -> _Ends | None:
     test = record.test
     if test.line_pps is None:
         return None
@@ -68,8 +106,7 @@ def _line_rate(record: Record) -> tuple[float, float, float] | None:
 
 def _lines_of(
     records: Sequence[Record],
-    of: Callable[[Record], tuple[float, float, float] | None],
-    scaled: Callable[[float, Record], float],
+    figures: Callable[[Record], _Ends | None],
     placed: Callable[[Record], Place],
 ) -> dict[tuple[str, str], _Line]:
     """Return the reference line of each series and panel. The line is empty if it has two values at
@@ -77,16 +114,15 @@ def _lines_of(
     lines: dict[tuple[str, str], _Line] = {}
     spoiled = set()
     for record in records:
-        rates = of(record)
+        value = figures(record)
         x, series, panel = placed(record)
-        if rates is None:
+        if value is None:
             spoiled.add((panel, series))
             continue
-        value = tuple(scaled(rate, record) for rate in rates)
         line = lines.setdefault((panel, series), {})
         if x in line and not _alike(line[x][0], value[0]):
             spoiled.add((panel, series))
-        line[x] = (value[0], value[1], value[2])
+        line[x] = value
     return {key: line for key, line in lines.items() if key not in spoiled} | {
         key: {} for key in spoiled
     }

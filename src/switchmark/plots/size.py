@@ -19,5 +19,5 @@ class _AgainstSize:
         return along(self.name, self.summary, rates, "frame-size", self._metric)
 
 
-RATE = _AgainstSize("rate-against-size", "Frames a second at each frame size", "rx.mpps")
-GBPS = _AgainstSize("gbps-against-size", "Bits a second at each frame size", "rx.gbps_l1")
+RATE = _AgainstSize("rate-against-size", "Received rate by frame size", "rx.mpps")
+GBPS = _AgainstSize("gbps-against-size", "Received rate in bits by frame size", "rx.gbps_l1")

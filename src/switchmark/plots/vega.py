@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
-from switchmark.plots.chart import Chart, Reference, spans
-from switchmark.plots.layers import COLOURS, GREY, Spec, layers_of, row_of
+from switchmark.plots.chart import Chart, Reference
+from switchmark.plots.layers import COLOURS, GREY, VALUES, Spec, layers_of, row_of
 
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 _APART = {"scale": {"color": "independent", "shape": "independent"}}
@@ -23,25 +24,65 @@ _WORDS_BESIDE = 70
 _LETTER, _SMALL_LETTER = 8, 6
 """The widths of a letter in the title and in the subtitle, in points."""
 
+_WIDTH = 640
+
+_VALUE_WIDTH, _SYMBOL_WIDTH = 34, 30
+"""The widths of the value at a bar, and of a symbol of the legend with its spaces, in points."""
+
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
 
 
-def specification(chart: Chart, width: int = 640, *, whole: bool = False) -> Spec:
+def specification(
+    chart: Chart, width: int = 640, *, whole: bool = False, source: Sequence[str] = ()
+) -> Spec:
     """Return the specification of a chart with a width of `width` points, with panels in as many
-    columns as fit. With `whole`, the width includes axes and labels."""
-    layers = layers_of(chart)
+    columns as fit. With `whole`, the width includes axes and labels. `source` are lines on the
+    origin of the figures."""
+    spec = _specification(chart, width, whole=whole)
+    spec["title"] = {
+        "text": textwrap.wrap(chart.title, width // _LETTER),
+        "anchor": "start",
+        "subtitle": [
+            line
+            for note in (*_notes(chart), *source)
+            for line in textwrap.wrap(note, width // _SMALL_LETTER)
+        ],
+    }
+    inner = spec.get("spec", spec)
+    if not _has_room(chart, inner["width"]):
+        inner["layer"] = [
+            layer for layer in inner["layer"] if not str(layer.get("name")).startswith(VALUES)
+        ]
+    spec["config"]["legend"]["columns"] = _columns(chart, width)
+    return spec
+
+
+def specification_of_page(chart: Chart) -> Spec:
+    """Return the specification of a chart for the script of a page, which knows the width: the
+    lines of the title are whole, and bars have their values."""
+    spec = _specification(chart, _WIDTH)
+    spec["title"] = {"text": [chart.title], "anchor": "start", "subtitle": _notes(chart)}
+    return spec
+
+
+def _has_room(chart: Chart, width: int) -> bool:
+    """Return whether the values of bars fit above them."""
+    counts = Counter((mark.panel, mark.row) for mark in chart.marks)
+    return max(counts.values(), default=0) * _VALUE_WIDTH <= width
+
+
+def _columns(chart: Chart, width: int) -> int:
+    """Return the number of entries of the legend in a row."""
+    longest = max((len(name) for name in chart.series_names()), default=0)
+    return max(1, width // (_SYMBOL_WIDTH + _SMALL_LETTER * longest))
+
+
+def _specification(chart: Chart, width: int, *, whole: bool = False) -> Spec:
+    """Return the specification of a chart without its title."""
+    layers = layers_of(chart, apart=len(chart.panel_names()) > 1 and _far_apart(chart))
     panels = chart.panel_names()
     spec: Spec = {
         "$schema": _SCHEMA,
-        "title": {
-            "text": textwrap.wrap(chart.title, width // _LETTER),
-            "anchor": "start",
-            "subtitle": [
-                line
-                for note in _notes(chart)
-                for line in textwrap.wrap(note, width // _SMALL_LETTER)
-            ],
-        },
         "description": chart.says,
         "data": {"values": _rows(chart)},
         "config": _config(chart),
@@ -126,18 +167,30 @@ def _held_row(reference: Reference) -> Spec:
         "series": reference.name,
         "panel": reference.panel,
     }
-    row |= {"row": "", "kind": kind, "bounded": False, "note": "reference", "key": ""}
-    return row if reference.x is None else {**row, "x": reference.x}
+    row |= {"row": "", "kind": kind, "bounded": False, "spread": "", "note": "reference", "key": ""}
+    if reference.x is None:
+        return {**row, "label": f"{reference.name} {reference.y:.3g}"}
+    return {**row, "x": reference.x}
+
+
+_SPREADS = {
+    False: "95 % interval of the median",
+    True: "minimum and maximum of few trials",
+}
+"""The meaning of error bars, by whether they are ranges."""
 
 
 def _notes(chart: Chart) -> list[str]:
     """Return the legend of the marks in this chart."""
     marks = (*chart.marks, *chart.second)
     notes = []
-    if spans(marks) and chart.kind not in ("stacks", "heat"):
-        notes.append("bars through marks: 95 % interval of the median")
+    spread = [mark for mark in marks if mark.low is not None and mark.low != mark.high]
+    if spread and chart.kind not in ("stacks", "heat"):
+        kinds = {mark.ranged for mark in spread}
+        names = [_SPREADS[ranged] for ranged in (False, True) if ranged in kinds]
+        notes.append(f"error bars: {' or '.join(names)}")
     if any(mark.doubted for mark in marks) and chart.kind not in _NEVER_HOLLOW:
-        notes.append("hollow: doubted")
+        notes.append("hollow: may be wrong")
     bounded = [mark for mark in marks if mark.bounded and chart.kind not in _NEVER_HOLLOW]
     if any(not mark.published for mark in bounded):
         notes.append("arrow up: the traffic generator was the limit")
@@ -146,16 +199,24 @@ def _notes(chart: Chart) -> list[str]:
         notes.append(f"cross: published{at_least}")
     if chart.second and chart.y2:
         notes.append(f"white squares: {chart.y2.title}, at the right")
-    if chart.kind == "bars" and (
-        held := [reference for reference in chart.references if reference.x is not None]
-    ):
-        notes.append(
-            f"grey lines: {', '.join(dict.fromkeys(reference.name for reference in held))}"
-        )
+    if chart.kind == "bars":
+        notes += _notes_on_lines(chart.references)
     if len(chart.panel_names()) > 1 and _far_apart(chart):
         notes.append("each panel has its own scale")
     texts = ["; ".join(notes)] if notes else []
     return [*texts, chart.note] if chart.note else texts
+
+
+def _notes_on_lines(references: Sequence[Reference]) -> list[str]:
+    """Return the meaning of the lines of a bar chart, with the value of a line that has one."""
+    notes = []
+    for name in dict.fromkeys(reference.name for reference in references):
+        line = [reference for reference in references if reference.name == name]
+        across = {f"{reference.y:.3g}" for reference in line if reference.x is None}
+        value = f" {across.pop()}" if len(across) == 1 and len(line) == 1 else ""
+        shape = "dashed" if line[0].x is None else "grey"
+        notes.append(f"{shape} line: {name}{value}")
+    return notes
 
 
 def _config(chart: Chart) -> Spec:
@@ -168,5 +229,5 @@ def _config(chart: Chart) -> Spec:
         "axis": {"gridColor": "#8883", "domainColor": GREY, "tickColor": GREY},
         "range": {"category": list(COLOURS), "symbol": list(_SHAPES)},
         "title": {"subtitleColor": GREY, "fontSize": 14, "subtitleFontSize": 11, "offset": 14},
-        "legend": {"symbolStrokeWidth": 2, "labelLimit": 320},
+        "legend": {"symbolStrokeWidth": 2, "labelLimit": 320, "orient": "bottom"},
     }

@@ -21,7 +21,7 @@
   const bright = {
     "#0072B2": "#4FA9E8", "#D55E00": "#FF8A3D", "#009E73": "#2CC99A", "#CC79A7": "#EBA3CC", "#E69F00": "#F5BD3D",
     "#56B4E9": "#A5DBFF", "#8B6F00": "#CDB04B", "#666666": "#B5B5B5", "#7A3E9D": "#BE8ADD", "#A6761D": "#DBA95B",
-    "#767676": "#A0A0A0",
+    "#767676": "#A0A0A0", "#333333": "#E8E8E8",
   };
   const seenWell = (spec) => dark.matches
     ? JSON.parse(JSON.stringify(spec, (_, value) => bright[value] ?? value)) : structuredClone(spec);
@@ -70,6 +70,15 @@
       shown.width = room;
       shown.autosize = { type: "fit-x", contains: "padding" };
     }
+    const inner = shown.spec ?? shown;
+    const counts = {};
+    for (const row of shown.data.values)
+      if (row.kind === "sure" || row.kind === "doubted") counts[row.panel] = (counts[row.panel] ?? 0) + 1;
+    const most = Math.max(0, ...Object.values(counts));
+    if (most * 34 > (shown.spec?.width ?? room - 60)) // the values do not fit above the bars
+      inner.layer = inner.layer.filter((layer) => !layer.name?.startsWith("values"));
+    const longest = Math.max(0, ...shown.data.values.map((row) => row.series?.length ?? 0));
+    shown.config.legend = { ...shown.config.legend, columns: Math.max(1, Math.floor(room / (30 + 6 * longest))) };
     const words = [...new Set(shown.data.values.map((row) => row.x))].filter((x) => typeof x === "string");
     const letters = words.reduce((sum, word) => sum + word.length + 2, 0);
     const aslant = letters * 6.5 > (shown.spec?.width ?? room - 60);
@@ -132,6 +141,7 @@
     setTimeout(refresh);
   });
 
+  const spread = ([, low, high]) => low === high ? "" : `${+low.toPrecision(4)} to ${+high.toPrecision(4)} (95 % interval)`;
   const chooser = document.getElementById("explore");
   const explore = () => {
     if (!chooser) return;
@@ -143,18 +153,21 @@
       const number = Number(test.axes[x]);
       values.push({
         key, x: data.numeric.includes(x) ? number : test.axes[x], y: figure[0], low: figure[1], high: figure[2],
-        series: by ? test.axes[by] : "", panel: "", row: "", note: test.note,
+        series: by ? test.axes[by] : "", panel: "", row: "", note: test.note, spread: spread(figure),
         kind: test.doubted ? "doubted" : "sure", bounded: false,
       });
     }
     const spec = structuredClone(data.template[data.numeric.includes(x) ? "numbers" : "words"]);
     spec.data.values = values;
     spec.title = { text: `${data.metrics[y]} against ${x}`, anchor: "start" };
+    const names = [...new Set(values.map((row) => row.series))];
     const titled = (node) => {
       if (!node || typeof node !== "object") return;
       if (node.field === "x" && "title" in node) node.title = x;
       if (node.field === "series" && "title" in node) node.title = by || null;
-      const upright = node.type && (node.field === "y" || node.field === "low"); // else it is of a tooltip
+      if (node.field === "series" && node.legend) node.legend.title = by || null;
+      if (node.field === "series" && node.scale) node.scale.domain = names; // one legend for colour and shape
+      const upright = node.type && ["y", "low", "high"].includes(node.field); // else it is of a tooltip
       if (upright && "title" in node) node.title = wrapped(data.metrics[y], 44);
       else if (node.field === "y" && "title" in node) node.title = data.metrics[y];
       Object.values(node).forEach(titled);

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import accumulate
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from switchmark.metrics.doubts import is_doubtful
-from switchmark.metrics.named import METRICS, metric
+from switchmark.metrics.named import metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.plots import charts
+from switchmark.plots.base import figure_of
 from switchmark.plots.chart import Chart, Mark, Scale
 from switchmark.plots.render import script, svg
-from switchmark.plots.vega import specification
+from switchmark.plots.vega import specification, specification_of_page
 from switchmark.report.answer import answer, brief_answer
 from switchmark.report.brief import brief_notes
 from switchmark.report.headline import bibtex, circumstances, headline, method
@@ -51,6 +52,14 @@ folder."""
 
 _READY = "\nwindow.dispatchEvent(new Event('library'));"
 """The end of the library script, which announces that it has loaded."""
+
+_FACTS = {
+    "cpu_model": "CPU",
+    "cores_usable": "usable CPUs",
+    "memory_kib": "memory",
+    "virtual": "virtual machine",
+}
+"""The names of facts about a host that are not those of their members."""
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 _CHOSEN = (
@@ -139,7 +148,7 @@ def page_of(
     """Return a page with parts in HTML and the data for its script. Its heading and the line below
     are `top`, or the title."""
     data = {
-        "charts": [specification(chart) for chart in drawn],
+        "charts": [specification_of_page(chart) for chart in drawn],
         "tests": tests or {},
         "metrics": {name: _title(name) for name in _CHOSEN},
         "numeric": _numeric(tests or {}),
@@ -184,8 +193,7 @@ def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
     picture = _still(chart) if few else "<p>This page's script draws it.</p>"
     return (
         f"<figure class='still' data-chart='{number}'>"
-        f"<div class='chart' role='img' aria-label='{says}'>{picture}</div>"
-        f"<figcaption>{says}</figcaption></figure>"
+        f"<div class='chart' role='img' aria-label='{says}'>{picture}</div></figure>"
     )
 
 
@@ -257,8 +265,9 @@ def _numeric(tests: Mapping[str, Any]) -> list[str]:
 
 
 def _title(name: str) -> str:
-    quantity = METRICS.get(name)
-    return f"{quantity.description} ({quantity.unit})" if quantity and quantity.unit else name
+    quantity = metric(name)
+    unit = f" ({quantity.unit})" if quantity.unit else ""
+    return f"{quantity.description}{unit}"
 
 
 def _template(x_values: tuple[str, ...]) -> dict[str, Any]:
@@ -266,9 +275,8 @@ def _template(x_values: tuple[str, ...]) -> dict[str, Any]:
     marks = (Mark("x", 1.0, "a"), Mark("x", 2.0, "b"))
     x, y = Scale("x", categories=x_values), Scale("y")
     chart = Chart("explore", "", "", "points", x, y, marks, series="by")
-    spec = specification(chart)
-    text = json.dumps(spec).replace('"sort": ["x"]', '"sort": null')
-    return dict(json.loads(text.replace('"scale": {"domain": ["a", "b"]}', '"sort": null')))
+    spec = specification_of_page(chart)
+    return dict(json.loads(json.dumps(spec).replace('"sort": ["x"]', '"sort": null')))
 
 
 def _filter(records: Sequence[Record]) -> str:
@@ -299,6 +307,7 @@ def _explore(records: Sequence[Record]) -> str:
         return f"<label>{name}<select name='{name}'>{options}</select></label>"
 
     there = [name for name in _CHOSEN if any(_ends(record, name) for record in records)]
+    there.sort(key=lambda name: name != figure_of(records[0]))  # the first is shown at once
     along = [axis for axis in axes if axis != "switch"] or axes
     fields = select("x", [(axis, axis) for axis in dict.fromkeys((*along, *axes))])
     fields += select("y", [(name, _title(name)) for name in there])
@@ -333,7 +342,7 @@ def _table(section: Section, named: str) -> str:
     body = []
     for row in zip(*(column.cells for column in columns), strict=True):
         cells = "".join(
-            f"<td{' class=number' if column.numeric else ''}>{escape(cell)}</td>"
+            f"<td{' class=number' if column.numeric else ''}>{_unbroken(escape(cell))}</td>"
             for column, cell in zip(columns, row, strict=True)
         )
         body.append(cells)
@@ -348,6 +357,11 @@ def _table(section: Section, named: str) -> str:
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(named)}'>"
         f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
     )
+
+
+def _unbroken(cell: str) -> str:
+    """Return a cell that does not break between a number and its unit."""
+    return re.sub(r"(?<=[0-9=]) (?=[a-zA-Z0-9%])", "\N{NO-BREAK SPACE}", cell)
 
 
 def _verdicts(records: Sequence[Record]) -> str:
@@ -371,10 +385,10 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
         origin = next((record.origin for record in records if record.origin), None)
         if origin is None:
             continue
-        facts = {**origin.host, **origin.versions}
+        facts = [*_facts(origin.host), *origin.versions.items()]
         table = "".join(
             f"<tr><th scope='row'>{escape(str(fact))}</th><td>{escape(str(value))}</td></tr>"
-            for fact, value in facts.items()
+            for fact, value in facts
         )
         noise = _noise(records)
         rows.append(
@@ -383,6 +397,16 @@ def _hosts(runs: Sequence[tuple[str, Sequence[Record]]]) -> str:
     if not rows:
         return ""
     return f"<section><h2>Host</h2>{''.join(rows)}</section>"
+
+
+def _facts(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the known facts about a host with their names in text."""
+    for name, value in host.items():
+        text = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+        if name == "memory_kib" and isinstance(value, int):
+            text = f"{value / 2**20:.1f} GiB"
+        if value not in (None, "", []):
+            yield _FACTS.get(name, name.replace("_", " ")), str(text)
 
 
 def _noise(records: Sequence[Record]) -> str:
