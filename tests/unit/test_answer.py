@@ -106,9 +106,7 @@ def test_one_test_is_answered_by_its_figure_and_its_limit() -> None:
         "linux-bridge forwards at least 300 kpps [290, 310], limited by the sender."
     ]
     unknown = of_rates(FAST[:1], found={"verdict": "unknown"})
-    assert answer([unknown]) == [
-        "linux-bridge forwards 300 kpps (1 trial), limited by an unknown part."
-    ]
+    assert answer([unknown]) == ["linux-bridge forwards 300 kpps (1 trial), bottleneck unknown."]
 
 
 def test_who_leads_by_how_much_and_who_does_not_differ() -> None:

@@ -194,8 +194,8 @@ def test_five_switches_at_one_load_take_24_lines(cli, outcome) -> None:
     said = " ".join(" ".join(lines[lines.index("", 8) :]).split())
     assert said == (
         "! the virtual machine shares its cores with other guests (cpu-stolen, 2 of 5 tests): "
-        "those figures may be wrong. Fix: --rerun 3, or a machine that is not shared. --explain "
-        "says more."
+        "these figures may be wrong. Fix: use --rerun 3, or a machine that is not shared. "
+        "--explain says more."
     )
 
 
@@ -921,6 +921,22 @@ def test_charts_of_a_picture_are_chosen_with_their_width(cli, tmp_path: Path) ->
     assert cli("report", "runs/r", "-o", "all.svg", "--chart", "all").err == ""
     sizes = {name: (tmp_path / f"{name}.svg").stat().st_size for name in ("first", "x", "all")}
     assert sizes["all"] > max(sizes["first"], sizes["x"])
+
+
+def test_a_folder_gets_every_chart_with_its_origin(cli, tmp_path: Path) -> None:
+    assert cli("run", "--frame-size", "64,512,1500", "--name", "r", "--quiet").status == 0
+    drawn = cli("report", "runs/r", "-o", "charts/")
+    assert (drawn.status, drawn.out) == (0, "")
+    paths = sorted((tmp_path / "charts").iterdir())
+    assert sorted(drawn.err.split()) == [f"charts/{path.name}" for path in paths]
+    assert {path.suffix for path in paths} == {".svg", ".pdf"}
+    assert "rate-against-size.svg" in {path.name for path in paths}
+    picture = (tmp_path / "charts" / "rate-against-size.svg").read_text()
+    assert f"switchmark {switchmark.__version__}" in picture
+    one = cli("report", "runs/r", "-o", "charts", "--chart", "rate-against-size", "--width", "3in")
+    assert one.err.split() == ["charts/rate-against-size.svg", "charts/rate-against-size.pdf"]
+    narrow = (tmp_path / "charts" / "rate-against-size.svg").read_text()
+    assert f"switchmark {switchmark.__version__}" not in narrow
 
 
 @pytest.mark.parametrize(

@@ -127,12 +127,12 @@ def test_one_sentence_has_the_most_severe_doubts_and_a_cure() -> None:
     ]
     assert brief_notes(records) == [
         "✗ the figures show the speed of the emulator (emulated, 2 of 3 tests; also past-switch): "
-        "do not use those figures. Fix: a host with KVM. --explain says more."
+        "do not use these figures. Fix: use a host with KVM. --explain says more."
     ]
     (alone,) = brief_notes([record(trial()).model_copy(update={"doubts": ("short",)})])
     assert alone == (
-        "Note: start-up and shutdown effects weigh heavily (short, this test). Fix: --duration 1 "
-        "or more. --explain says more."
+        "Note: start-up and shutdown effects weigh heavily (short, this test). Fix: use "
+        "--duration 1 or more. --explain says more."
     )
     assert brief_notes([record(trial())]) == []
     failed = record().model_copy(update={"status": "failed", "error": "no link", "number": 4})

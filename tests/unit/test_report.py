@@ -90,7 +90,7 @@ def test_a_doubted_rate_is_marked() -> None:
     assert versions == VERSIONS
     assert head == "doubts (! the figure may be wrong, ✗ do not use it):"
     assert shared.startswith(
-        "    cores-shared: busy processes wait for each other's time slice. Fix: a"
+        "    cores-shared: busy processes wait for each other's time slice. Fix: use a"
     )
     assert stolen.startswith("  ! cpu-stolen: ")
     older = RECORD.model_copy(update={"doubts": ("of-another-version",)})

@@ -42,7 +42,13 @@ _COLUMNS = 100
 
 @click.command("report", cls=GroupedCommand)
 @run_folders
-@output(".html, .svg, .pdf, .png, .md or .csv")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE|FOLDER/",
+    help="a page (.html), a picture (.svg, .pdf, .png) or a table (.md, .csv); for a folder, "
+    "every chart as .svg and .pdf",
+)
 @click.option("--chart", metavar="NAME,...", help="charts to draw, or all [the first]")
 @click.option("--width", metavar="LENGTH", help="width of a picture: 3.3in, 84mm, 8.4cm or 240pt")
 @json_lines("test")
@@ -50,7 +56,7 @@ _COLUMNS = 100
 @explain
 def report(
     runs: tuple[Path, ...],
-    output: Path | None,
+    output: str | None,
     chart: str | None,
     width: str | None,
     as_json: bool,
@@ -63,8 +69,10 @@ def report(
     from switchmark.errors import UsageError
     from switchmark.report.files import PICTURES, writer_of
 
-    write = None if output is None else writer_of(output)
-    pictured = output is not None and output.suffix.lower() in PICTURES
+    path = None if output is None else Path(output)
+    in_folder = path is not None and (str(output).endswith("/") or path.is_dir())
+    write = None if path is None or in_folder else writer_of(path)
+    pictured = path is not None and (in_folder or path.suffix.lower() in PICTURES)
     if (chart or width) and not pictured:
         raise UsageError("--chart and --width are for a picture", hint="-o report.pdf")
     points = None if width is None else _points(width)
@@ -74,17 +82,18 @@ def report(
         for folder in folders_of(run)
     }
     results = [(name, read_records(folder)) for folder, name in folders.items()]
-    if pictured and output is not None:
-        _draw(output, results, chart.split(",") if chart else (), points)
+    if pictured and path is not None:
+        names = chart.split(",") if chart else ["all"] if in_folder else []
+        _draw(path, results, names, points, in_folder=in_folder)
     elif write is not None:
         write(results, {name: steps_of(folder) for folder, name in folders.items()})
     for name, records in results:
         if as_json:
             print_records(records)
-        elif output is None:
+        elif path is None:
             print(f"{name}\n")
             print_report(records, wide=wide, explain=explain)
-    for run in runs if output is None and not as_json else ():
+    for run in runs if path is None and not as_json else ():
         print_tuning(run, sys.stdout)
     return 0
 
@@ -94,12 +103,22 @@ def _draw(
     results: Sequence[tuple[str, Sequence[Record]]],
     names: Sequence[str],
     width: int | None,
+    *,
+    in_folder: bool,
 ) -> None:
-    """Draw charts into a picture. If the user named no chart, list the charts left out."""
-    from switchmark.report.files import chosen_charts, picture_of, write_file
+    """Draw charts into a picture, or each into a file of a folder. If the user named no chart, list
+    the charts left out."""
+    from switchmark.report.files import chosen_charts, picture_of, write_file, write_pictures
+    from switchmark.report.headline import provenance
 
     drawn, others = chosen_charts(results, names)
-    write_file(output, picture_of(output, drawn, width))
+    every = [record for _, records in results for record in records]
+    source = provenance(every, brief=width is not None)
+    if in_folder:
+        for path in write_pictures(output, drawn, width, source):
+            print(path, file=sys.stderr)
+        return
+    write_file(output, picture_of(output, drawn, width, source))
     if others and not names:
         print(
             f"{output}: {drawn[0].name}; there are {len(others)} more charts: {', '.join(others)}\n"

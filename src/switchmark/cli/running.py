@@ -347,7 +347,7 @@ def _write_report(folder: RunFolder) -> None:
         from switchmark.report.page import page
 
         name = folder.path.name
-        drawn = page([(name, folder.latest)], {name: steps_of(folder.path)}, stills=1)
+        drawn = page([(name, folder.latest)], {name: steps_of(folder.path)})
     except Exception as error:  # noqa: BLE001 - a fault of the report must not fail the run
         print(f"no report was drawn: {error}", file=sys.stderr)
     else:

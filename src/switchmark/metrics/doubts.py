@@ -52,7 +52,7 @@ class Doubt:
     meaning: str
     """Its effect on the measurement."""
     cure: str
-    """A remedy, as a noun phrase."""
+    """A remedy, as a command to the user."""
     passing: bool = False
     """The cause is temporary, so the trial is worth running again (`--rerun`)."""
     spoils: Spoils = ""
@@ -75,13 +75,13 @@ _DOUBTS = (
         "cores-shared",
         "two polling processes share a CPU",
         "busy processes wait for each other's time slice",
-        "a machine with more cores, or --placement shared-process",
+        "use a machine with more cores, or --placement shared-process",
     ),
     Doubt(
         "cores-overcommitted",
         "a polling switch shares its CPU, or more than two processes share one",
         "the result is functional only and excluded from rankings",
-        "fewer --pairs or --switch-cores, or a machine with more cores",
+        "use fewer --pairs or --switch-cores, or a machine with more cores",
         spoils="lowers",
         invalid=True,
     ),
@@ -89,31 +89,31 @@ _DOUBTS = (
         "sibling-busy",
         "the test uses both hyperthreads of a core",
         "two processes share the execution units of a core",
-        "--placement with CPUs of different cores, or booting with nosmt",
+        "use --placement with CPUs of different cores, or boot with nosmt",
     ),
     Doubt(
         "nic-on-other-node",
         "a process or the switch opens a NIC on another NUMA node than its CPU",
         "frames cross between NUMA nodes",
-        "--placement with CPUs of the NIC's node, or NICs of one node",
+        "use --placement with CPUs of the NIC's node, or NICs of one node",
     ),
     Doubt(
         "hosts-share-machine",
         "both hosts of a remote test are the same machine, or VMs on the same machine",
         "the hosts share CPUs, memory and kernel, and no physical link joins them",
-        "--hosts with two machines",
+        "use --hosts with two machines",
     ),
     Doubt(
         "not-isolated",
         "other work took more than 5 % of a CPU of the test that isolcpus does not isolate",
         "the kernel ran other work on the CPUs of the test",
-        "booting with isolcpus= and --placement with those CPUs",
+        "boot with isolcpus=, and use these CPUs with --placement",
     ),
     Doubt(
         "host-busy",
         "other processes used more than 20 % of a CPU that a polling process runs on",
         "background load took CPU time from the test",
-        "stopping other programs, --rerun 3, or --placement with other CPUs",
+        "stop other programs, or use --rerun 3 or --placement with other CPUs",
         passing=True,
         spoils="lowers",
     ),
@@ -121,7 +121,7 @@ _DOUBTS = (
         "cpu-stolen",
         "the hypervisor took more than 1 % of all CPU time (steal time)",
         "the virtual machine shares its cores with other guests",
-        "--rerun 3, or a machine that is not shared",
+        "use --rerun 3, or a machine that is not shared",
         passing=True,
         spoils="lowers",
     ),
@@ -129,7 +129,7 @@ _DOUBTS = (
         "started-late",
         "a process began the measured phase late, by more than 0.01 % of the phase",
         "frames due before a late start count as unsent, and the first latencies are too high",
-        "stopping other programs, or --rerun 3",
+        "stop other programs, or use --rerun 3",
         passing=True,
         spoils="lowers",
     ),
@@ -138,14 +138,14 @@ _DOUBTS = (
         "frames of one flow arrived on several cores of a function, and some timestamps do not "
         "show their order",
         "`reordered` is a lower bound, and up to `ties` more frames may be reordered",
-        "--engine mmap (kernel timestamps), --function-cores 1, or more flows on a device that "
+        "use --engine mmap (kernel timestamps), --function-cores 1, or more flows on a device that "
         "spreads them over its queues",
     ),
     Doubt(
         "interrupts",
         "devices interrupted a CPU of the test more than 1000 times per second",
         "device drivers ran on the CPUs of the test",
-        "booting with irqaffinity=, or --placement with other CPUs",
+        "boot with irqaffinity=, or use --placement with other CPUs",
         passing=True,
         spoils="lowers",
     ),
@@ -153,7 +153,7 @@ _DOUBTS = (
         "frequency-changed",
         "the frequency of a CPU of the test changed by more than 5 % during the trial",
         "the same work took a different time at the end than at the start",
-        "cpupower frequency-set -g performance",
+        "run cpupower frequency-set -g performance",
         passing=True,
         spoils="both",
     ),
@@ -161,7 +161,7 @@ _DOUBTS = (
         "emulated",
         "a VM of the test runs on an emulated processor (TCG)",
         "the figures show the speed of the emulator",
-        "a host with KVM",
+        "use a host with KVM",
         spoils="both",
         invalid=True,
     ),
@@ -169,25 +169,25 @@ _DOUBTS = (
         "no-hugepages",
         "frames are in small pages although --memory did not ask for them",
         "address translation costs more than with hugepages",
-        "sysctl vm.nr_hugepages=1024, or --memory no-huge if small pages are intended",
+        "run sysctl vm.nr_hugepages=1024, or use --memory no-huge if small pages are intended",
     ),
     Doubt(
         "unstable",
         "the rate drifts by 10 % during a trial, or alternates between two levels",
         "no single rate describes the trial",
-        "longer --warmup and --duration",
+        "use a longer --warmup and --duration",
     ),
     Doubt(
         "uncertain",
         "--until-certain was not reached within the largest number of repeats",
         "the confidence interval of the median is wider than requested",
-        "a quieter host, a longer --duration, or a wider --until-certain",
+        "use a quieter host, a longer --duration, or a wider --until-certain",
     ),
     Doubt(
         "drifting",
         "figures rise or fall by 10 % over six or more repeats, beyond chance",
         "no single figure describes the test, and its confidence interval is not valid",
-        "a quieter host, a longer --warmup, or a search for the cause (heat, memory, a growing "
+        "use a quieter host or a longer --warmup, or find the cause (heat, memory, a growing "
         "table)",
     ),
     Doubt(
@@ -195,7 +195,7 @@ _DOUBTS = (
         "the measured phases of a test took less than 1 s in total (for a search: one of "
         "them), or one of them took less than 0.1 s",
         "start-up and shutdown effects weigh heavily",
-        "--duration 1 or more",
+        "use --duration 1 or more",
     ),
     Doubt(
         "clock",
@@ -203,7 +203,7 @@ _DOUBTS = (
         "at best; a frame arrived before it was sent, or the cycle counter (TSC) is not constant "
         "and nonstop",
         "one-way latency is null, or wrong by up to the given uncertainty, or by an unknown amount",
-        "--dimension latency (one end reads one clock), or a host with a constant TSC",
+        "use --dimension latency (one end reads one clock), or a host with a constant TSC",
         spoils="both",
         only_latency=True,
     ),
@@ -211,14 +211,14 @@ _DOUBTS = (
         "foreign-frames",
         "a frame arrived that this run did not send",
         "another sender uses the path",
-        "--environment netns, or a separate network",
+        "use --environment netns, or a separate network",
         spoils="lowers",
     ),
     Doubt(
         "not-equivalent",
         "the functional trial failed three times (--gate doubt)",
         "the switch does not forward frames as the test requires",
-        "fixing the switch; --gate refuse skips the measurement",
+        "fix the switch; --gate refuse skips the measurement",
         spoils="both",
         invalid=True,
     ),
@@ -226,7 +226,7 @@ _DOUBTS = (
         "nothing-arrived",
         "frames were sent, and none arrived",
         "the switch stopped or dropped everything, so a rate of 0 is not its speed",
-        "--keep, to inspect the running path, or a lower --rate",
+        "use --keep to inspect the running path, or a lower --rate",
         spoils="lowers",
         invalid=True,
     ),
@@ -234,7 +234,8 @@ _DOUBTS = (
         "past-switch",
         "a port of the switch counted less than 99 % of the frames that arrived through it",
         "frames bypassed the switch, so the result is not the switch's alone",
-        "--nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other link between them",
+        "use --nic with both ends of one cable (a0=SWITCH_END:FAR_END), and no other link between "
+        "them",
         spoils="raises",
         invalid=True,
     ),
@@ -243,48 +244,48 @@ _DOUBTS = (
         "a frame reached a receiver or server that it was not addressed to, or a port of the "
         "switch sent more frames than arrived for it, by more than ten and 0.1 % of those sent",
         "the switch flooded frames because it had forgotten a MAC or its table was full",
-        "fewer --flows with --flows-by mac, or --semantics static, whose rules do not age",
+        "use fewer --flows with --flows-by mac, or --semantics static, whose rules do not age",
         spoils="lowers",
     ),
     Doubt(
         "slow-path",
         "a switch with a fast path forwarded more than 10 % of the frames on its slow path",
         "the result is not the speed of the fast path alone",
-        "a longer --warmup, fewer --flows, or UDP or TCP frames",
+        "use a longer --warmup, fewer --flows, or UDP or TCP frames",
         spoils="lowers",
     ),
     Doubt(
         "path-unseen",
         "neither the switch nor an interface counts the frames at a port",
         "no counter shows that the frames passed the switch",
-        "a driver with counters, or another kind of port (--port)",
+        "use a driver with counters, or another kind of port (--port)",
         spoils="raises",
     ),
     Doubt(
         "profiled",
         "--profile used more than 1 % of a CPU, or perf lost samples",
         "the profiler slowed down the test",
-        "--profile 99, or a second run without --profile",
+        "use --profile 99, or run again without --profile",
         spoils="lowers",
     ),
     Doubt(
         "shared-machine",
         "--share-machine allowed two measurements on one machine at the same time",
         "the measurements may have taken CPU time, cache and memory bandwidth from each other",
-        "a machine for each testbed, or a run without --share-machine, which waits for its turn",
+        "use a machine for each testbed, or run without --share-machine, which waits for its turn",
         spoils="lowers",
     ),
     Doubt(
         "other-commit",
         "a run was resumed with another commit of switchmark",
         "the measuring code may have changed between the trials of a test",
-        "a new run on one commit",
+        "start a new run on one commit",
     ),
     Doubt(
         "captured",
         "tcpdump captured the frames (--capture)",
         "every frame was copied once more",
-        "a run without --capture",
+        "run without --capture",
         spoils="lowers",
     ),
 )

@@ -343,7 +343,18 @@ def _across(*, named: bool) -> list[Spec]:
     chosen = [{"filter": "datum.kind == 'across'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
     band = {"type": "rect", "color": GREY, "opacity": 0.1}
-    text = {"x": {"value": 4}, "y": y, "text": {"field": "label"}}
+    text = {"y": y, "text": {"field": "label"}}
+    below = {"baseline": "top", "dy": 3}  # the first line is the highest
+    sides: tuple[tuple[str, Spec, Spec], ...]
+    sides = (("left", {"value": 4}, {}), ("right", {"value": "width"}, below))
+    names = [
+        {
+            "transform": [*chosen, {"filter": f"datum.side == '{side}'"}],
+            "mark": {**_SAID, "align": side, **below},
+            "encoding": {**text, "x": x},
+        }
+        for side, x, below in sides
+    ]
     return [
         {"transform": chosen, "mark": band, "encoding": {"y": low, "y2": {"field": "high"}}},
         {
@@ -351,7 +362,7 @@ def _across(*, named: bool) -> list[Spec]:
             "mark": {"type": "rule", **_DASHED},
             "encoding": {"y": y, "tooltip": _HELD_TOOLTIP},
         },
-        *([{"transform": chosen, "mark": {**_SAID, "align": "left"}, "encoding": text}] * named),
+        *(names if named else ()),
     ]
 
 

@@ -19,8 +19,6 @@ _UPRIGHT = 0.75
 _FAR_APART = 5
 """The ratio of the panels' maxima above which a common scale would hide the lower panel."""
 
-_WORDS_BESIDE = 70
-"""The number of letters below the x axis above which labels are rotated."""
 _LETTER, _SMALL_LETTER = 8, 6
 """The widths of a letter in the title and in the subtitle, in points."""
 
@@ -49,6 +47,8 @@ def specification(
         ],
     }
     inner = spec.get("spec", spec)
+    aslant = sum(len(word) + 2 for word in chart.x.categories) * _SMALL_LETTER > inner["width"]
+    spec["config"]["axisXDiscrete"]["labelAngle"] = -40 if aslant else 0
     if not _has_room(chart, inner["width"]):
         inner["layer"] = [
             layer for layer in inner["layer"] if not str(layer.get("name")).startswith(VALUES)
@@ -85,7 +85,7 @@ def _specification(chart: Chart, width: int, *, whole: bool = False) -> Spec:
         "$schema": _SCHEMA,
         "description": chart.says,
         "data": {"values": _rows(chart)},
-        "config": _config(chart),
+        "config": _config(),
     }
     size = {"height": min(_HEIGHT, round(_UPRIGHT * width)), "width": width}
     beside_scales = {"autosize": {"type": "fit-x", "contains": "padding"}} if whole else {}
@@ -146,10 +146,12 @@ def _held(references: Sequence[Reference]) -> list[Spec]:
     for reference in references:
         lines.setdefault((reference.name, reference.panel), []).append(reference)
     rows = []
-    for line in lines.values():
+    downward = sorted(lines.values(), key=lambda line: -max(point.y for point in line))
+    for number, line in enumerate(downward):
         highest = max(line, key=lambda point: point.y)
         for reference in line:
             row = _held_row(reference)
+            row["side"] = ("left", "right")[number % 2]
             if reference is highest and reference.x is not None:
                 row["named"] = "left" if reference is line[-1] else "right"
             rows.append(row)
@@ -219,11 +221,9 @@ def _notes_on_lines(references: Sequence[Reference]) -> list[str]:
     return notes
 
 
-def _config(chart: Chart) -> Spec:
-    beside = _WORDS_BESIDE if len(chart.panel_names()) < 2 else _WORDS_BESIDE // 3
-    long = sum(len(word) + 2 for word in chart.x.categories) > beside
+def _config() -> Spec:
     return {
-        "axisXDiscrete": {"labelAngle": -40 if long else 0, "labelLimit": 160},
+        "axisXDiscrete": {"labelAngle": 0, "labelLimit": 160},
         "font": "system-ui, sans-serif",
         "view": {"stroke": None},
         "axis": {"gridColor": "#8883", "domainColor": GREY, "tickColor": GREY},

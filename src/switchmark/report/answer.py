@@ -53,7 +53,7 @@ _LIMITS = {
     "offered-load": ", all of the offered load",
     "host": ", limited by the host",
     "function": ", limited by the functions",
-    "unknown": ", limited by an unknown part",
+    "unknown": ", bottleneck unknown",
 }
 """The words after a figure, by its verdict. A figure that the switch limits needs none."""
 

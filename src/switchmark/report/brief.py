@@ -45,5 +45,5 @@ def _doubts(records: Sequence[Record]) -> list[str]:
     note = f"{first.meaning} ({first.name}, {many}{also})"
     if worst == "information":
         return [f"Note: {note}. Fix: {first.cure}."]
-    effect = _EFFECTS[worst].format(those="those" if len(records) > 1 else "its")
+    effect = _EFFECTS[worst].format(those="these" if len(records) > 1 else "its")
     return [f"{MARKS[worst]} {note}: {effect}. Fix: {first.cure}."]

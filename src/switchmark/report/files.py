@@ -22,9 +22,13 @@ from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.vega import specification, together
 from switchmark.report.answer import answer
 from switchmark.report.cells import in_csv, in_markdown
+from switchmark.report.headline import provenance
 from switchmark.report.json import to_object
 from switchmark.report.page import page
 from switchmark.report.sections import sections
+
+_WIDTH = 640
+"""The width of a picture in points, if none is given."""
 
 PICTURES = (".svg", ".pdf", ".png")
 """The suffixes of pictures."""
@@ -109,9 +113,12 @@ def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[s
     return chosen, [name for name in available if name not in wanted]
 
 
-def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> str | bytes:
+def picture_of(
+    path: Path, drawn: Sequence[Chart], width: int | None = None, source: Sequence[str] = ()
+) -> str | bytes:
     """Return charts in a column as a picture with a width of `width` points, in the format of the
-    suffix. Raise UsageError for an unknown suffix, or without charts."""
+    suffix. `source` are lines on the origin of the figures, below the first title. Raise UsageError
+    for an unknown suffix, or without charts."""
     converters: Mapping[str, Callable[[dict[str, Any]], str | bytes]]
     converters = {".svg": svg, ".pdf": pdf, ".png": png}
     convert = converters.get(path.suffix.lower())
@@ -122,9 +129,30 @@ def picture_of(path: Path, drawn: Sequence[Chart], width: int | None = None) -> 
         )
     if not drawn:
         raise UsageError("no test has a figure to draw")
-    if width is None:
-        return convert(together([specification(chart) for chart in drawn]))
-    return convert(together([specification(chart, width, whole=True) for chart in drawn]))
+    whole = width is not None
+    specifications = [
+        specification(
+            chart, _WIDTH if width is None else width, whole=whole, source=() if number else source
+        )
+        for number, chart in enumerate(drawn)
+    ]
+    return convert(together(specifications))
+
+
+def write_pictures(
+    folder: Path, drawn: Sequence[Chart], width: int | None, source: Sequence[str]
+) -> list[Path]:
+    """Write each chart into a folder as SVG and as PDF, with its name. Return the paths."""
+    if not drawn:
+        raise UsageError("no test has a figure to draw")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordFailed(f"{folder} cannot be made: {error.strerror}") from error
+    paths = [folder / f"{chart.name}{suffix}" for chart in drawn for suffix in (".svg", ".pdf")]
+    for chart, path in zip((chart for chart in drawn for _ in range(2)), paths, strict=True):
+        write_file(path, picture_of(path, [chart], width, source))
+    return paths
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -172,7 +200,8 @@ def _in_cell(value: Any) -> Any:
 
 def _picture(suffix: str, runs: Runs) -> str | bytes:
     """Return the first chart of some runs as a picture."""
-    return picture_of(Path(f"report{suffix}"), chosen_charts(runs, ())[0])
+    source = provenance([record for _, records in runs for record in records])
+    return picture_of(Path(f"report{suffix}"), chosen_charts(runs, ())[0], None, source)
 
 
 _FORMS: Mapping[str, Callable[[Runs], str | bytes]] = {

@@ -10,6 +10,7 @@ from switchmark import __version__
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
+from switchmark.report.caption import caption
 from switchmark.report.phrases import listed, listed_all
 
 _SEPARATOR = " · "
@@ -26,6 +27,13 @@ def headline(records: Sequence[Record]) -> str:
 def circumstances(records: Sequence[Record]) -> str:
     """Return one line with the host, the date and the number of tests and trials."""
     return _SEPARATOR.join(filter(None, (*_host(records), _day(records), _counted(records))))
+
+
+def provenance(records: Sequence[Record], *, brief: bool = False) -> list[str]:
+    """Return the lines below the title of a picture: where and when it was measured, and unless
+    `brief`, what was measured and by which version."""
+    where = _SEPARATOR.join(filter(None, (*_host(records), _day(records))))
+    return [where] if brief else [caption(records), f"{where}{_SEPARATOR}switchmark {__version__}"]
 
 
 def method(records: Sequence[Record]) -> str:

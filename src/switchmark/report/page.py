@@ -190,7 +190,7 @@ def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
     """Return a chart as a figure with its static picture, which the script replaces."""
     few = still and len(chart.marks) <= _STILL_MARKS
     says = escape(chart.says, quote=True)
-    picture = _still(chart) if few else "<p>This page's script draws it.</p>"
+    picture = _still(chart) if few else "<p>This chart needs JavaScript.</p>"
     return (
         f"<figure class='still' data-chart='{number}'>"
         f"<div class='chart' role='img' aria-label='{says}'>{picture}</div></figure>"
