@@ -343,11 +343,11 @@ def _across(*, named: bool) -> list[Spec]:
     chosen = [{"filter": "datum.kind == 'across'"}]
     y, low = ({"field": name, "type": "quantitative"} for name in ("y", "low"))
     band = {"type": "rect", "color": GREY, "opacity": 0.1}
-    text = {"y": y, "text": {"field": "label"}}
+    text: Spec = {"y": y, "text": {"field": "label"}}
     below = {"baseline": "top", "dy": 3}  # the first line is the highest
     sides: tuple[tuple[str, Spec, Spec], ...]
     sides = (("left", {"value": 4}, {}), ("right", {"value": "width"}, below))
-    names = [
+    names: list[Spec] = [
         {
             "transform": [*chosen, {"filter": f"datum.side == '{side}'"}],
             "mark": {**_SAID, "align": side, **below},
