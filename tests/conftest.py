@@ -23,6 +23,7 @@ from hypothesis import settings
 # Before they are imported, so that what they assert is explained.
 pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 
+from golden_changes import changes_in_words  # noqa: E402
 from host_snapshot import CHANGED, QUICK, Snapshot, left_as_it_was  # noqa: E402
 from real_frames import Measure, measuring  # noqa: E402
 from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
@@ -214,6 +215,21 @@ def ssh_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SshdHo
         yield hosts
 
 
+REWRITTEN = pytest.StashKey[list[tuple[str, str, str]]]()
+"""The golden files that were rewritten: name, text before, text now."""
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Show what `make golden` changed: each hunk once, however many files it is in."""
+    if config.getoption("--golden-rewrite"):
+        terminalreporter.section("golden files")
+        changes: list[tuple[str, str, str]] = config.stash.get(REWRITTEN, [])
+        for line in changes_in_words(changes):
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare text with tests/golden/NAME by `golden(name, text)`; `make golden` rewrites it."""
@@ -221,11 +237,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
     def compare(name: str, text: str) -> None:
         path = TESTS / "golden" / name
+        stored = path.read_text() if path.exists() else ""
         if rewrite:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+            if stored != text:
+                request.config.stash.setdefault(REWRITTEN, []).append((name, stored, text))
             return
-        stored = path.read_text() if path.exists() else ""
         if stored != text:
             diff = difflib.unified_diff(
                 stored.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm=""

@@ -72,19 +72,23 @@ def hangs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "fault"),
+    ("run", "fault", "limit_s"),
     [
-        (fails, "status 70"),
-        (confesses, "status 70"),
-        (dies, "status -9"),
-        (eats, "more than 512 MiB of memory"),
-        (hangs, "no end within 2 s"),
+        (fails, "status 70", 60.0),
+        (confesses, "status 70", 60.0),
+        (dies, "status -9", 60.0),
+        (eats, "more than 512 MiB of memory", 60.0),
+        (hangs, "no end within 1 s", 1.0),
     ],
 )
 def test_a_fault_is_found_and_its_input_kept(
-    run: Callable[[], None], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[[], None],
+    fault: str,
+    limit_s: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(harness, "HANG_S", 2.0)
+    monkeypatch.setattr(harness, "HANG_S", limit_s)
     monkeypatch.setattr(harness, "MOST_BYTES", 512 << 20)
 
     def target(draw: random.Random, folder: Path) -> Iterator[Ended]:

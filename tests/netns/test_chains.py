@@ -198,7 +198,7 @@ def test_functions_on_the_host_itself(measure: Measure) -> None:
 def test_what_is_lost_in_a_chain_has_its_place(measure: Measure, function: str) -> None:
     record = measure(**{**LOOPBACK, "rate": "max"}, switch="ovs", function=function, chain=2)
     trial = only(record)
-    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert trial.tx_frames > trial.lost
     assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
 
 

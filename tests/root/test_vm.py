@@ -183,7 +183,7 @@ def test_a_machine_that_hangs_ends_at_its_limit(
     monkeypatch.setattr(vm, "_machine", lambda *args, **more: (str(hang),))
     before = time.monotonic()
     record = run_in(tmp_path / "run", machines(scenario="p2v"))
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 50  # it would be 60
     assert record.status == "failed"
     assert record.error is not None
     assert "did not end within" in record.error

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from statistics import mean, median, stdev
 
@@ -207,10 +208,10 @@ def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
         metric("latency.p999_us")
 
 
-@pytest.mark.parametrize("trials", [13, 14, 20])
-@pytest.mark.parametrize("name", [*METRICS, "latency.p50_us", "latency.p99_us"])
-def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> None:
-    """Of trials that differ much, by their latency, their length and what was lost."""
+@cache
+def of_differing_trials(trials: int) -> Record:
+    """Return a record of trials that differ much, by their latency, their length and what was
+    lost."""
     made = []
     for n in range(trials):
         middle = 10_000 * (1 + n**2)
@@ -226,7 +227,13 @@ def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> 
                 latency=latency(delays),
             )
         )
-    shown = record(*made)
+    return record(*made)
+
+
+@pytest.mark.parametrize("trials", [13, 14, 20])
+@pytest.mark.parametrize("name", [*METRICS, "latency.p50_us", "latency.p99_us"])
+def test_a_value_lies_in_the_interval_of_its_samples(name: str, trials: int) -> None:
+    shown = of_differing_trials(trials)
     value, interval = metric(name).of(shown), metric(name).interval(shown)
     if name.startswith(("latency.", "tx.", "offered.")):
         assert interval is not None
