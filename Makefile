@@ -8,7 +8,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 C_FILES = $(wildcard traffic/src/*.[ch] traffic/engines/*.[ch] traffic/tests/*.[ch] traffic/fuzz/*.[ch] agent/*/*.[ch])
 PYTHON_DIRS = $(wildcard src tests tools bench)
 
-FUZZ = -runs=100000 -max_total_time=30 -max_len=4096 -verbosity=0 -print_final_stats=1
+FUZZ_SECONDS = 30
+FUZZ = -runs=100000 -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1
 # A life of the program takes 30 ms: in its time the fuzzer would not make short rows of commands long.
 LONG_ROWS = for i in {1..100}; do head -c 1024 /dev/urandom >$(1)/long-$$i; done
 CLANG ?= clang-14
@@ -35,9 +36,22 @@ bare: ## as root: make demo and make test, or BARE_RUN="make check", on a bare D
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)
 
+# Two tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for the
+# next time, whatever Python is told of others.
+LANES = -n 2 --dist loadfile --no-loadscope-reorder
+TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
+
+.PHONY: test-fast
+test-fast: setup ## tests of single parts, and a few with real frames: a minute or two
+	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" tests $(PYTEST)
+
 .PHONY: test
-test: setup-all build/sanitize ## every test: unit, contract, golden, netns, root
-	.venv/bin/python -m pytest -v --durations=10 tests $(PYTEST)
+test: setup-all build/sanitize ## unit, contract, golden, netns, root: all but further combinations
+	$(TESTS) -v --durations=10 -m "not further" tests $(PYTEST)
+
+.PHONY: test-all
+test-all: setup-all build/sanitize ## every test, in every combination
+	$(TESTS) -v --durations=10 tests $(PYTEST) || [ $$? -eq 5 ] # a selection may be empty
 
 .PHONY: soak
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host

@@ -24,16 +24,13 @@ from hypothesis import settings
 pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 
 from golden_changes import changes_in_words  # noqa: E402
-from host_snapshot import CHANGED, QUICK, Snapshot, left_as_it_was  # noqa: E402
+from host_snapshot import QUICK, Shared, Snapshot, left_as_it_was  # noqa: E402
+from lanes import Turns, pytest_cmdline_main  # noqa: E402, F401
 from real_frames import Measure, measuring  # noqa: E402
 from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
 
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
-
-MEASURES = ("contract", "netns", "root")
-"""Folders whose tests measure on a host that others share: one that fails is run a second time, but
-not who left something behind (docs/decisions/0028)."""
 
 BUDGET_S = {"unit": 60, "fuzz": 60, "contract": 60, "golden": 30, "netns": 180, "root": 480}
 """Seconds that each folder may take on two cores. Printed, not asserted."""
@@ -54,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # it starts: the tests that interrupt would wait for nothing.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A library that this process has loaded gives them to workers as if there were a terminal.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     # A busy machine makes an example slow, not wrong.
     settings.register_profile("switchmark", deadline=None)
     settings.load_profile("switchmark")
@@ -61,6 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{folder}: a test in tests/{folder} ({budget} s in all)"
         )
+    config.addinivalue_line("markers", "further: a combination for make test-all alone")
+    config.addinivalue_line("markers", "smoke: real frames that make test-fast sends, too")
+    config.addinivalue_line("markers", "slow: not for make test-fast")
+    config.addinivalue_line("markers", "alone: no other lane runs a test meanwhile")
     config.addinivalue_line("markers", "whole_host: all of the host is looked at around each test")
     os.environ["SWITCHMARK_HOST_FILE"] = os.devnull  # not the developer's own
     os.environ["SWITCHMARK_MACHINE_LOCK"] = os.devnull  # two runs of one test do not wait
@@ -77,18 +81,18 @@ def folder_of(nodeid: str) -> str:
     return next((part for part in parts if part in BUDGET_S), "")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         folder = folder_of(item.nodeid)
         if folder:
             item.add_marker(folder)
         if folder == "unit":
             item.add_marker(pytest.mark.filterwarnings("error"), append=False)
-        if folder in MEASURES:
-            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=CHANGED))
         if folder == "root" and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root"))
-    items.sort(key=lambda item: list(BUDGET_S).index(folder_of(item.nodeid) or "unit"))
+    # Lanes begin with what takes long, so that both end at about the same time.
+    order = [*reversed(BUDGET_S)] if hasattr(config, "workerinput") else [*BUDGET_S]
+    items.sort(key=lambda item: order.index(folder_of(item.nodeid) or "unit"))
 
 
 # --- the user's environment ------------------------------------------------------------------
@@ -108,6 +112,35 @@ def _no_program_of_the_user_is_known(request: pytest.FixtureRequest) -> Iterator
         yield
 
 
+# --- lanes -----------------------------------------------------------------------------------
+
+TURNS = pytest.StashKey[Turns]()
+SHARED = pytest.StashKey[Shared]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test wait for its turn, and those of other lanes for one that runs alone."""
+    turns = item.config.stash.get(TURNS, None)
+    if turns is None:
+        return (yield)
+    turns.enter(alone=item.get_closest_marker("alone") is not None)
+    try:
+        return (yield)
+    finally:
+        turns.leave()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look at what lanes share: no lane runs a test before all have found their tests."""
+    config = session.config
+    if hasattr(config, "workerinput"):
+        config.stash[TURNS] = Turns(REPOSITORY / "build/lanes")
+    if any(_touches_the_host(item) for item in session.items) and not config.option.collectonly:
+        turns = config.stash.get(TURNS, None)
+        config.stash[SHARED] = Shared(turns.alone) if turns else Shared()
+
+
 # --- the host as it was ----------------------------------------------------------------------
 
 SEEN_LAST = pytest.StashKey[Snapshot | None]()
@@ -124,7 +157,7 @@ def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterato
     if not _touches_the_host(request.node):
         yield
         return
-    with left_as_it_was():
+    with left_as_it_was(shared=request.config.stash[SHARED]):
         yield
 
 
@@ -145,7 +178,8 @@ def _host_is_left_as_it_was(
         return
     file = request.node.getparent(pytest.Module)
     areas = None if request.node.get_closest_marker("whole_host") else QUICK
-    with left_as_it_was(file.stash.get(SEEN_LAST, None), areas) as seen:
+    known, shared = file.stash.get(SEEN_LAST, None), request.config.stash[SHARED]
+    with left_as_it_was(known, areas, shared) as seen:
         file.stash[SEEN_LAST] = None  # after a failure the next test looks for itself
         yield
     file.stash[SEEN_LAST] = seen[-1]
@@ -334,7 +368,6 @@ class Costs:
             count = {name: len(reports) for name, reports in reporter.stats.items()}
             passed = count.get("passed", 0) + count.get("xfailed", 0)
             failed = sum(count.get(name, 0) for name in ("failed", "error", "xpassed"))
-            again = f", {count['rerun']} run again" if "rerun" in count else ""
             reporter.write_line(
-                f"{passed} passed, {failed} failed, {count.get('skipped', 0)} skipped{again}"
+                f"{passed} passed, {failed} failed, {count.get('skipped', 0)} skipped"
             )

@@ -2,8 +2,9 @@
 compared by area.
 
 Nothing here knows what a run does. An entry that changes by itself is named in `VOLATILE`, with its
-reason; everything else counts. Other runs may live beside a test's: lines that carry the id of one
-that is alive are left out.
+reason; everything else counts. What is in the namespaces of a lane (`lane.sh`) is its tests' alone.
+What the kernel has once is changed by other lanes too, and by others on the machine: it is compared
+while no other lane runs a test.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import os
 import re
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from switchmark.hosts.local import LocalHost
 from switchmark.runs.clean import clean
-from switchmark.runs.leases import Leases
+from switchmark.runs.leases import MACHINE_WIDE, Leases
+from switchmark.runs.workspace import RUN
 
 RUNS = Path("/run/switchmark")
 Snapshot = Mapping[str, frozenset[str]]
@@ -57,6 +60,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
         r"/var/lib/(apt|dpkg|systemd|dhcp|NetworkManager|logrotate|man-db|ucf|postgresql"
         r"|PackageKit|update-notifier|chrony|private|misc)(/|$)": "the system's own services",
         r"/var/lib/libuuid/clock\.txt$": "libuuid's, of all that draw an identifier by time",
+        r"/dev/switchmark-leases$": "of all runs on this machine: see the area leases",
         r"/etc/(mtab|resolv\.conf|ld\.so\.cache~|\.pwd\.lock)": "the system's own services",
         r"/dev/(pts|char|block|disk|fd|mqueue|hugepages|shm)/": "terminals; others have an area",
     },
@@ -106,31 +110,102 @@ def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[s
 CHANGED = "the host is not as it was"
 """How the failure of a test begins that left something behind."""
 
+_LATER_S = 5.0
+"""How long what a test made may take to go: a namespace goes a moment after its last process."""
+
+
+def is_shared(area: str, line: str) -> bool:
+    """Return whether a line is of what the kernel or the file system has once, for all lanes."""
+    match area:
+        case "modules" | "devices" | "hugepages" | "control groups":
+            return True
+        case "sysctls":
+            return not line.startswith("net.")
+        case "files":
+            return not line.startswith("/run/")
+        case "tmp":
+            return not line.startswith("/tmp/")
+        case _:
+            return False
+
+
+def _part(state: Snapshot, *, shared: bool) -> Snapshot:
+    return {
+        area: frozenset(line for line in lines if is_shared(area, line) == shared)
+        for area, lines in state.items()
+    }
+
+
+class Shared:
+    """What the lanes share, as it is before the first test. `at_rest` waits until no other lane
+    runs a test."""
+
+    def __init__(self, at_rest: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._at_rest = at_rest
+        self._before = _part(state_of_the_host(), shared=True)
+
+    def check(self, areas: Iterable[str]) -> None:
+        """Check that it is as it was: a failure under CI=true, where nobody else is on the machine,
+        else a warning."""
+        areas = tuple(areas)
+        if not self._changed(areas):
+            return
+        with self._at_rest():
+            changed = _settled(lambda: self._changed(areas))
+        if not changed:
+            return
+        self._before = {**self._before, **_part(state_of_the_host(areas), shared=True)}
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            raise AssertionError(_in_words(changed))
+        warnings.warn(f"{_in_words(changed)}\nby this test or another program", stacklevel=2)
+
+    def _changed(self, areas: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+        now = _part(state_of_the_host(areas), shared=True)
+        return differences({area: self._before[area] for area in now}, now)
+
 
 @contextmanager
 def left_as_it_was(
-    before: Snapshot | None = None, areas: Iterable[str] | None = None
+    before: Snapshot | None = None,
+    areas: Iterable[str] | None = None,
+    shared: Shared | None = None,
 ) -> Iterator[list[Snapshot]]:
     """Check that the host, or some areas of it, is after the block as it was before, or a moment
     later: as `before`, where that is known. What it is like then is put into the list."""
-    clean()
+    areas = tuple(AREAS if areas is None else areas)
+    if left := [run.name for run in RUNS.glob("sm*") if RUN.fullmatch(run.name)]:
+        clean(runs=left)
     found = [before or state_of_the_host(areas)]
     yield found
-    deadline = time.monotonic() + 5  # a namespace goes a moment after its last process
-    while True:
+
+    def changed() -> dict[str, dict[str, list[str]]]:
         found.append(state_of_the_host(areas))
-        changed = differences(found[0], found[-1])
-        if not changed or time.monotonic() > deadline:
-            break
+        return differences(_part(found[0], shared=False), _part(found[-1], shared=False))
+
+    if left_over := _settled(changed):
+        raise AssertionError(_in_words(left_over))
+    if shared is not None:
+        shared.check(areas)
+
+
+def _settled(
+    changed: Callable[[], dict[str, dict[str, list[str]]]],
+) -> dict[str, dict[str, list[str]]]:
+    """Return what is changed in the end."""
+    deadline = time.monotonic() + _LATER_S
+    while (found := changed()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    if changed:
-        lines = [
-            f"{area}: {what} {line}"
-            for area, each in changed.items()
-            for what, lines in each.items()
-            for line in lines
-        ]
-        raise AssertionError("\n  ".join([f"{CHANGED}:", *lines]))
+    return found
+
+
+def _in_words(changed: Mapping[str, Mapping[str, Iterable[str]]]) -> str:
+    lines = [
+        f"{area}: {what} {line}"
+        for area, each in changed.items()
+        for what, lines in each.items()
+        for line in lines
+    ]
+    return "\n  ".join([f"{CHANGED}:", *lines])
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -225,6 +300,15 @@ def hugepages() -> int:
     return total - sum(leases.added(host, str(path)) for path in _pools())
 
 
+def _leases() -> list[str]:
+    """Return the leases that runs of this folder of runs hold of the host's values."""
+    if not (RUNS.exists() and MACHINE_WIDE.exists()):
+        return []
+    leases = Leases(RUNS)
+    with leases._ledger_of(LocalHost()) as (ledger, _):
+        return [f"{take.run} {take.path}" for take in ledger.takes if take.root == leases._root]
+
+
 def _pools() -> list[Path]:
     return list(Path("/sys/devices/system/node").glob("node*/hugepages/*/nr_hugepages"))
 
@@ -294,6 +378,7 @@ AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
     "mounts": _mounts,
     "processes": _processes,
     "hugepages": lambda: [str(hugepages()), *_walk("/dev/hugepages/", depth=1)],
+    "leases": _leases,
     "files": _files,
     "shared memory": _shared_memory,
     "control groups": _control_groups,

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from host_snapshot import run_of
+from host_snapshot import RUNS, run_of
+from switchmark.runs.clean import Cleaned
+from switchmark.runs.clean import clean as clean_all
 
 COMMAND = [sys.executable, "-m", "switchmark"]
 
@@ -28,6 +30,13 @@ def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Pop
         env=environment,
         cwd=cwd,
     )
+
+
+def clean(base: Path = RUNS, *, dry_run: bool = False) -> list[Cleaned]:
+    """Clean up after the runs below `base`, and return what is said of those. It gives back what
+    dead runs of other lanes hold of the host's values, too."""
+    ours = {folder.name for folder in base.glob("sm*")}
+    return [each for each in clean_all(base, dry_run=dry_run) if each.run in ours]
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from combinations import measured
 from real_frames import (
     Measure,
     assert_every_frame_is_accounted_for,
@@ -39,16 +40,24 @@ _STAMPED_BY = {"mmap": "kernel", "xdp-live": "kernel", "raw": "call", "udp": "ca
 REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.port_kinds]
 
 
+def kind_of_path(each: tuple[str, str]) -> set[object]:
+    """Return what is new about a switch in a scenario: its plan in p2p or loopback (the others
+    are the same with other nodes: test_plans.py), and what it does to frames there."""
+    switch, scenario = each
+    return {(switch, scenario == "loopback"), (SWITCHES[switch].semantics[0], scenario)}
+
+
 @pytest.mark.parametrize(
     ("switch", "scenario"),
-    [
-        (switch, scenario)
-        for switch in REAL
-        for scenario in sorted(SCENARIOS)
-        # The same as p2v from its other end, but for these, which are of all kinds.
-        if scenario != "v2p" or switch in ("linux-bridge", "ip-forward", "ovs")
-        if not check(Test(switch=switch, scenario=scenario))
-    ],
+    measured(
+        [
+            (switch, scenario)
+            for switch in REAL
+            for scenario in sorted(SCENARIOS)
+            if not check(Test(switch=switch, scenario=scenario))
+        ],
+        kind_of_path,
+    ),
 )
 def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
     record = measure(switch=switch, scenario=scenario)
@@ -72,7 +81,11 @@ def assert_the_kernel_counted_it(trial: TrialResult) -> None:
 @pytest.mark.parametrize(
     ("engine", "switch"),
     [
-        *((name, "linux-bridge") for name in ENGINES if name != "null"),
+        *(
+            pytest.param(name, "linux-bridge", marks=pytest.mark.smoke)
+            for name in ENGINES
+            if name != "null"
+        ),
         # The addresses of a router, by sockets, by rings and past the kernel; and a cable.
         *((name, "ip-forward") for name in ("udp", "raw-mmsg", "mmap", "xdp", "dpdk")),
         *((name, "direct") for name in ("udp-mmsg", "xdp-live")),
@@ -219,10 +232,10 @@ def test_open_vswitch_of_the_host_is_left_alone(measure: Measure) -> None:
         assert host.run(("ip", "link", "del", "ovs-netdev")).status == 0
 
 
-def test_saturation_adds_up(measure: Measure) -> None:
+def test_what_is_lost_at_saturation_has_its_place(measure: Measure) -> None:
     record = measure(rate="max", search="max", duration=1)
     trial = only(record)
-    assert trial.tx_frames == trial.rx_frames + trial.lost
+    assert trial.rx_frames > 0
     assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
     assert record.search is not None
     (goal,) = record.search.goals
@@ -321,14 +334,6 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
     assert trial.cost is not None
     times = dict(in_turn)
     assert trial.cost.elapsed_ns <= times["stop"] - times["begin"]
-
-
-def test_set_up_and_tear_down_are_quick(measure: Measure) -> None:
-    """Not a benchmark: a sleep somewhere would show (0.3 s when quiet; `make bench` measures)."""
-    record = measure()
-    assert record.setup_s is not None
-    assert record.teardown_s is not None
-    assert record.setup_s + record.teardown_s < 5
 
 
 @pytest.mark.parametrize("search", ["ndr", "pdr", "mlr"])

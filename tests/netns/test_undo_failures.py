@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from host_state import clean
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import Plan, Run
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
-from switchmark.runs.clean import clean
 from switchmark.switches import TABLE as SWITCHES
 
 Break = Callable[..., None]

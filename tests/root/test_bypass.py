@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from combinations import measured
 from host_snapshot import hugepages
 from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
 from switchmark.lab.trial import Trials
@@ -37,6 +38,7 @@ def hugepages_come_back() -> Iterator[None]:
 
 @pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
 @pytest.mark.parametrize("port", CABLES)
+@pytest.mark.smoke
 def test_cables(measure: Measure, port: str, memory: str) -> None:
     record = measure(switch="direct", engine="dpdk", port=port, memory=memory)
     assert_every_frame_is_accounted_for(record)
@@ -102,8 +104,14 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
     assert (peer_heard["received"]["corrupted"], heard["received"]["corrupted"]) == (0, 50)
 
 
-@pytest.mark.parametrize("scenario", ["p2p", "p2v", "v2p", "v2v"])
-@pytest.mark.parametrize("switch", BYPASS)
+@pytest.mark.parametrize(
+    ("switch", "scenario"),
+    measured(
+        [(switch, scenario) for switch in BYPASS for scenario in ("p2p", "p2v", "v2p", "v2v")],
+        # The plans of all scenarios but p2p are that of p2p with other nodes (test_plans.py).
+        lambda each: {each[0], (SWITCHES[each[0]].semantics[0], each[1])},
+    ),
+)
 def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
     record = measure(switch=switch, engine="dpdk", scenario=scenario)
     trial = assert_every_frame_is_accounted_for(record)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from host_state import clean
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Spawn, Wait, Write
-from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 
@@ -136,6 +136,7 @@ def test_a_run_killed_behind_any_step_leaves_nothing(base: Path, steps: int) -> 
     assert clean(base) == []
 
 
+@pytest.mark.smoke
 def test_a_run_killed_at_any_moment_leaves_nothing(base: Path) -> None:
     chance = random.Random(1)
     for _ in range(15):

@@ -16,6 +16,7 @@ import pytest
 from scapy.layers.inet import UDP  # GPL: tests only
 from scapy.utils import rdpcap
 
+from combinations import measured
 from host_snapshot import hugepages
 from host_state import COMMAND, marked, of_run, records, start, wait_for
 from real_frames import (
@@ -42,7 +43,6 @@ from switchmark.runs.workspace import Workspace
 from switchmark.switches import TABLE as SWITCHES
 
 RUNTIMES = ("lxc", "docker", "podman")
-STARTED_S = {"lxc": 0.5, "docker": 1.0, "podman": 0.5}
 QUICK = {"duration": 0.15, "warmup": 0.05, "rate": "10k"}
 
 
@@ -128,8 +128,18 @@ def measure_there(
         yield run
 
 
-@pytest.mark.parametrize("switch", [name for name in SWITCHES if name != "null"])
-@pytest.mark.parametrize("environment", RUNTIMES)
+def port_of(switch: str) -> str:
+    """Return the kind of a switch's ports: how these reach a container is the runtime's."""
+    return str(SWITCHES[switch].port_kinds[0])
+
+
+@pytest.mark.parametrize(
+    ("environment", "switch"),
+    measured(
+        [(runtime, name) for name in SWITCHES if name != "null" for runtime in RUNTIMES],
+        lambda each: {each[1], (each[0], port_of(each[1]))},
+    ),
+)
 def test_frames_pass_in_every_runtime_through_every_switch(
     measure_there: Measure, environment: str, switch: str
 ) -> None:
@@ -351,7 +361,6 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     node = node_of(workspace, runtime)
     executor.execute(ENVIRONMENTS[runtime].create(node, needs))
     second = node_of(workspace, runtime, "f1")
-    before = time.monotonic()
     executor.execute(
         tuple(
             step
@@ -359,7 +368,6 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
             if step not in ENVIRONMENTS[runtime].create(node, needs)
         )
     )
-    assert time.monotonic() - before < 4 * STARTED_S[runtime]  # the figure itself is a benchmark's
 
     assert "CapBnd:\t0000000000002000" in output(workspace, node, "cat", "/proc/self/status")
     assert output(workspace, node, "cat", str(programs / "x")) == "read"

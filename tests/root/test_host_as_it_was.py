@@ -120,6 +120,20 @@ def serving(run: subprocess.Popen[str]) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize(
+    "axes",
+    [
+        pytest.param(
+            setting,
+            id="-".join(setting),
+            marks=()
+            if setting[0] == "environment" or setting[1] in FAILING
+            else (pytest.mark.further,),
+        )
+        for setting in SETTINGS
+    ],
+    indirect=True,
+)
 def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     axes: dict[str, Any], tmp_path: Path, traffic_program: str
 ) -> None:

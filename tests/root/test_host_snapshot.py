@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from host_snapshot import AREAS, VOLATILE, differences, left_as_it_was, state_of_the_host
+from host_snapshot import (
+    AREAS,
+    VOLATILE,
+    Shared,
+    differences,
+    is_shared,
+    left_as_it_was,
+    state_of_the_host,
+)
 from switchmark.hosts.processes import MARK
 from switchmark.runs.workspace import Workspace
 
@@ -161,6 +169,43 @@ def test_what_is_left_fails_and_what_goes_a_moment_later_does_not(
     with left_as_it_was():
         path.touch()
         threading.Timer(0.1, path.unlink).start()
+
+
+@pytest.fixture
+def left() -> Iterator[Path]:
+    """Return the name of a file that is left where all lanes see it."""
+    path = Path("/var/lib/smtest-left")
+    assert is_shared("files", str(path))
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_what_lanes_share_is_compared_while_no_other_lane_runs_a_test(left: Path) -> None:
+    @contextmanager
+    def others_end() -> Iterator[None]:
+        left.unlink()
+        yield
+
+    shared = Shared(others_end)
+    left.touch()
+    shared.check(["files"])
+    assert not left.exists()
+
+
+def test_what_is_left_there_fails_where_nobody_else_is_on_the_machine(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("host_snapshot._LATER_S", 0.1)
+    shared = Shared()
+    left.touch()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(AssertionError, match="files: new /var/lib/smtest-left"):
+        shared.check(["files"])
+    shared.check(["files"])  # told once
+    left.unlink()
+    monkeypatch.delenv("CI")
+    with pytest.warns(UserWarning, match="files: gone /var/lib/smtest-left"):
+        shared.check(["files"])
 
 
 def test_what_belongs_to_a_run_that_lives_is_left_out() -> None:

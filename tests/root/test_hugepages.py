@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from host_state import clean
 from switchmark.errors import Unavailable
 from switchmark.hosts.local import LocalHost
 from switchmark.model.plan import Node, Plan, Reserve
-from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.hugepages import Pool, can_reserve, find_pool
 from switchmark.runs.workspace import Workspace

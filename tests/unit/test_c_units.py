@@ -24,7 +24,14 @@ def c_tests() -> list[str]:
     return sorted(test["name"] for test in tests)
 
 
-@pytest.mark.parametrize("name", c_tests())
+SLOW = ("engines", "hour")
+"""Tests that take longer than all the others."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=(pytest.mark.slow,) * (name in SLOW)) for name in c_tests()],
+)
 def test_c(name: str) -> None:
     if not name:
         pytest.skip("build/sanitize is not there: run make test")
