@@ -50,7 +50,6 @@ pid_t child_start_telling(const int fds[3], char *const words[])
 pid_t child_start(const int fds[3], char *const env[], char *const words[])
 {
 	int failure[2], error = 0;
-	ssize_t got;
 	pid_t pid;
 
 	if (pipe2(failure, O_CLOEXEC))
@@ -62,7 +61,7 @@ pid_t child_start(const int fds[3], char *const env[], char *const words[])
 		error = errno;
 	close(failure[1]);
 	/* The pipe is closed when the program starts. */
-	while (pid > 0 && (got = read(failure[0], &error, sizeof(error))) < 0 && errno == EINTR)
+	while (pid > 0 && read(failure[0], &error, sizeof(error)) < 0 && errno == EINTR)
 		;
 	close(failure[0]);
 	if (!error)

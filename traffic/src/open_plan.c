@@ -46,7 +46,7 @@ static bool options_read(struct reader *r, json_t *object, struct port_plan *por
 		}
 		if (!member_read(r, "open: option", &m, value, into))
 			return false;
-		if (m.kind == CHOICE)
+		if (m.kind == CHOICE && s->choices)
 			snprintf(v->text, sizeof(v->text), "%s", s->choices[choice]);
 		port->config.option_count++;
 	}

@@ -55,7 +55,7 @@ const char *session_failure(const struct session *s);
 /* The commands. They return NULL or an error, which is valid until the next command. */
 const char *session_open(struct session *s, const struct open_plan *plan);
 const char *session_ready(struct session *s, uint64_t timeout_ms);
-const char *session_arm(struct session *s, const struct arm_plan *plan);
+const char *session_arm(struct session *s, const struct arm_plan *arm);
 const char *session_start(struct session *s, const struct start_plan *plan);
 const char *session_wait(struct session *s, uint64_t timeout_ms);
 const char *session_stop(struct session *s, uint64_t timeout_ms);
