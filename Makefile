@@ -119,6 +119,11 @@ soak-copies: setup ## as root: compare copies of testpmd RUNS=40 times, and one 
 mutants: setup ## break important lines one at a time; the fast tests are to notice
 	@.venv/bin/python tests/mutants.py
 
+.PHONY: mutate
+mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some, FRESH=1 forgets
+	@.venv/bin/python -m tools.mutate $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh)
+
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
 	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))

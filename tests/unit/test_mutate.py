@@ -1,0 +1,127 @@
+"""These tests check what `make mutate` counts: which mutants a file has, where they belong, and how
+sure a share from a sample is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tools.mutate import __main__ as mutate
+from tools.mutate import covered, generate
+
+SOURCE = '''"""A file."""
+
+from functools import cached_property
+
+LIMIT = 5
+
+TABLE = {"a": lambda value: value + 1}
+
+
+class Box:
+    size: int = 2
+
+    @cached_property
+    def doubled(self) -> int:
+        if self.size > LIMIT:
+            return 0
+        return self.size * 2
+
+
+def add(one: int, other: int = 3) -> int:
+    match one:
+        case 0:
+            return other
+        case _:
+            return one + other
+'''
+
+
+@pytest.fixture
+def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[generate.Mutant]:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room/file.py").write_text(SOURCE)
+    monkeypatch.setattr(generate, "PACKAGE", tmp_path)
+    monkeypatch.setattr(generate, "BUILD", tmp_path / "build")
+    generate.source_of.cache_clear()
+    found = generate.mutants_of("room/file.py")
+    assert generate.mutants_of("room/file.py") == found  # those that were kept
+    return found
+
+
+def of(mutants: list[generate.Mutant], old: str, new: str) -> generate.Mutant:
+    (found,) = [each for each in mutants if each.change == (old, new)]
+    return found
+
+
+def test_every_mutant_is_another_valid_file(mutants: list[generate.Mutant]) -> None:
+    texts = [each.apply(SOURCE.encode()) for each in mutants]
+    trees = {ast.dump(ast.parse(text)) for text in texts}
+    assert len(trees) == len(texts) == len({each.key for each in mutants})
+    assert ast.dump(ast.parse(SOURCE)) not in trees
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "function", "at_import", "lines"),
+    [
+        ("LIMIT = 5", "LIMIT = 6", "", True, (5, 5)),
+        ("size: int = 2", "size: int = 3", "", True, (11, 11)),
+        (
+            'TABLE = {"a": lambda value: value + 1}',
+            'TABLE = {"a": lambda value: value - 1}',
+            "",
+            False,
+            (7, 7),
+        ),
+        ("if self.size > LIMIT:", "if self.size >= LIMIT:", "Box.doubled", False, (15, 15)),
+        ("return self.size * 2", "return self.size / 2", "Box.doubled", False, (17, 17)),
+        (
+            "def add(one: int, other: int = 3) -> int:",
+            "def add(one: int, other: int = 4) -> int:",
+            "",
+            True,
+            (20, 20),
+        ),
+        ("return one + other", "return one - other", "add", False, (25, 25)),
+        ("case 0: return other", "", "add", False, (21, 22)),
+    ],
+)
+def test_a_mutant_belongs_to_its_function_or_to_the_import(
+    mutants: list[generate.Mutant],
+    old: str,
+    new: str,
+    function: str,
+    at_import: bool,
+    lines: tuple[int, int],
+) -> None:
+    mutant = of(mutants, old, new)
+    assert (mutant.function, mutant.at_import, mutant.lines) == (function, at_import, lines)
+
+
+def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes() -> None:
+    (limit,) = [
+        each
+        for each in generate.mutants_of("metrics/verdict.py")
+        if each.change[0].startswith("_BELOW_DIRECT = ") and each.change[1].endswith("None")
+    ]
+    behind = covered.functions_behind(limit)
+    assert ("metrics/verdict.py", "_by_own_time") in behind
+    assert ("metrics/cpu.py", "cores_by_part") not in behind
+
+
+def test_the_interval_of_a_share_ends_with_the_whole() -> None:
+    low, high = mutate.interval(45, 50, 10**9)
+    assert (round(low, 3), round(high, 3)) == (0.786, 0.957)  # Wilson's of 45 of 50
+    narrow = mutate.interval(45, 50, 60)
+    assert low < narrow[0] < 0.9 < narrow[1] < high
+    assert mutate.interval(45, 50, 50) == (0.9, 0.9)
+    assert mutate.interval(0, 0, 50) == (0, 1)
+
+
+def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
+    listed = mutate.equivalents()
+    for (path, function, old, new), why in listed.items():
+        found = {(each.function, *each.change) for each in generate.mutants_of(path)}
+        assert (function, old, new) in found, f"{path} {function}: {old!r} is no longer there"
+        assert len(why.split()) > 3
