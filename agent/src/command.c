@@ -108,10 +108,10 @@ static void command_tell_ended(const struct command *command, struct writer *w)
 {
 	const int status = command->status;
 	const size_t start = w->length;
-	const int32_t told = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+	const int32_t result = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 
 	write_u32(w, command->overdue ? COMMAND_OVERDUE : COMMAND_RAN);
-	write_u32(w, (uint32_t)told);
+	write_u32(w, (uint32_t)result);
 	lseek(command->out, 0, SEEK_SET);
 	lseek(command->err, 0, SEEK_SET);
 	if (!write_file(w, command->out) && !write_file(w, command->err) &&

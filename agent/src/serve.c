@@ -225,11 +225,11 @@ static void answer_send(void *context, struct writer *w)
 	size_t at = 0;
 
 	if (w->failed || w->length > MESSAGE_MAX) {
-		uint32_t told[2] = { 0, ENOMEM };
+		uint32_t answer[2] = { 0, ENOMEM };
 
-		if (w->at && w->length >= sizeof(*told))
-			memcpy(told, w->at, sizeof(*told));
-		wire_put(&g->wire, 0, WIRE_ANSWER, 0, told, sizeof(told));
+		if (w->at && w->length >= sizeof(*answer))
+			memcpy(answer, w->at, sizeof(*answer));
+		wire_put(&g->wire, 0, WIRE_ANSWER, 0, answer, sizeof(answer));
 		return;
 	}
 	do {

@@ -33,43 +33,51 @@ def traffic_program() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The interface through which the traffic program sends and receives frames.
-
-    `needs_ip`: frames pass the node's IP stack, which needs addresses. `privilege` is the least
-    privilege that opens its ports. `receiver` names the engine that receives if this engine only
-    sends. `napi`: the engine sends by XDP redirect. `flows_by` lists the addresses in which its
-    flows may differ, up to `flows_max` of them. `drivers` are the valid values of the axis
-    `driver`, `resources` the supported axes among those that are `followed_by` an engine
-    (`model.axis`). `queue_a_core`: each core of a part opens a queue of the device. `user_memory`:
-    the axis `memory` chooses the memory in which processes hold frames. In a container the engine
-    needs the Linux `capabilities` (without `CAP_`) and the device files `devices`.
-
-    `chosen_for` are the kinds of ports for which `--engine auto` may choose the engine (None: all
-    that it opens). `sees_tags`: the engine also sees a VLAN tag that the kernel passes next to the
-    frame, in the metadata of the skb. `auto` chooses no other engines for tagged frames.
-    """
+    """The interface through which the traffic program sends and receives frames."""
 
     name: str
+    """The name on the command line."""
     summary: str
+    """What it is, in a line of `switchmark list`."""
     port_kinds: frozenset[PortKind] = KERNEL_PORTS
+    """The kinds of ports that it opens."""
     privilege: Literal["user-namespace", "root"] = "user-namespace"
+    """The least privilege that opens its ports."""
     needs_ip: bool = False
+    """Whether frames pass the node's IP stack, which needs addresses."""
     receiver: str | None = None
+    """The name of the engine that receives, if this engine only sends."""
     napi: bool = False
+    """Whether it sends by XDP redirect."""
     vlan: bool = True
+    """Whether it can send frames with a VLAN tag or in a tunnel."""
     flows_by: frozenset[str] = frozenset(AXES["flows_by"].choices)
+    """The addresses in which its flows may differ."""
     flows_max: int = 16384
+    """The largest number of its flows."""
     frame_max: int = FRAME_MAX
+    """The largest frame, in bytes with the FCS."""
     touches: frozenset[str] = frozenset(AXES["touch"].choices)
+    """The supported values of the axis `touch`."""
     drivers: tuple[str, ...] = ()
+    """The valid values of the axis `driver`."""
     resources: frozenset[str] = frozenset()
+    """The supported axes among those that are `followed_by` an engine (`model.axis`)."""
     user_memory: bool = False
+    """Whether the axis `memory` chooses the memory in which processes hold frames."""
     queue_a_core: bool = False
+    """Whether each core of a part opens a queue of the device."""
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
+    """The Linux capabilities, without `CAP_`, that it needs in a container."""
     devices: tuple[str, ...] = ()
+    """The device files that it needs in a container."""
     chosen_for: frozenset[PortKind] | None = None
+    """The kinds of ports for which `--engine auto` may choose it; None for all that it opens."""
     sees_tags: bool = True
+    """Whether it also sees a VLAN tag that the kernel passes next to the frame, in the metadata of
+    the skb. `auto` chooses no other engines for tagged frames."""
     options: dict[str, Any] = field(default_factory=dict)
+    """Its options for every port."""
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         """Return the steps to run before a process with these ports starts."""

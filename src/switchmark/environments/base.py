@@ -19,45 +19,55 @@ class Neighbour:
     trial."""
 
     ip: str
+    """The IP address of the peer."""
     mac: str
+    """Its MAC."""
     via: str | None = None
+    """The router to it; None if it is on the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An endpoint to be moved into a node from the switch's node. `address` (with its prefix
-    length) and `neighbours` serve engines that use the node's IP stack."""
+    """An endpoint to be moved into a node from the switch's node."""
 
     endpoint: Endpoint
+    """The endpoint."""
     source: Node
+    """The node that has it before."""
     address: str | None = None
+    """Its address with the prefix length, for engines that use the node's IP stack."""
     neighbours: tuple[Neighbour, ...] = ()
+    """The peers that this IP stack must know."""
     gro: bool = False
+    """Whether the interface needs GRO, with which a veth polls (NAPI)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The needs of the programs in a node.
-
-    `folders` are folders of the run, writable at the same paths in the node; `programs` are folders
-    of programs, readable at the same paths. `capabilities` are Linux capabilities without `CAP_`,
-    `devices` device files. `hugepages`: a program keeps its memory there. `cpu_limit` is in percent
-    of one core (None: no limit), `cpus` are the CPUs of the node (empty: all). `image` names the
-    user's container image or disk, `megabytes` is the memory of a virtual machine. `mode` is the
-    mode of the environment's Version, if it was probed.
-    """
+    """The needs of the programs in a node."""
 
     folders: tuple[str, ...] = ()
+    """Folders of the run, writable at the same paths in the node."""
     programs: tuple[str, ...] = ()
+    """Folders of programs, readable at the same paths in the node."""
     capabilities: frozenset[str] = frozenset()
+    """Linux capabilities, without `CAP_`."""
     devices: tuple[str, ...] = ()
+    """Device files."""
     hugepages: bool = False
+    """Whether a program keeps its memory in hugepages."""
     cpu_limit: float | None = None
+    """The limit of CPU time, in percent of one core; None for no limit."""
     cpus: tuple[int, ...] = ()
+    """The CPUs of the node; empty for all."""
     image: str | None = None
+    """The user's container image or disk; None for a generated one."""
     megabytes: int = 256
+    """The memory of a virtual machine."""
     mode: str | None = None
+    """The mode of the environment's Version, if it was probed."""
     attachments: tuple[Attachment, ...] = field(default=())
+    """The endpoints that will be moved into the node."""
 
 
 class Environment(ABC):

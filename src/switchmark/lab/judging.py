@@ -33,26 +33,30 @@ _INTERRUPTS = 1000.0
 
 @dataclass(slots=True)
 class JudgedTrials:
-    """The trials of one test, measured and judged.
-
-    `at_work` returns the processes that do the work of the switch, `there` is their host. `noise`
-    is the noise certificate from before the test. `calibration` is the performance without a
-    switch. `gate` is the result of the functional trial. `capture` is the number of frames captured
-    per port. `rerun` is how often a trial is repeated that a passing disturbance spoiled, and
-    `discarded` has the reason for every such trial.
-    """
+    """The trials of one test, measured and judged."""
 
     host: Host
+    """The host of the measurement."""
     path: Path
+    """The path of the test."""
     cpus: tuple[Cpu, ...]
+    """The CPUs of the host."""
     at_work: Callable[[], Collection[int]] = tuple
+    """Returns the processes that do the work of the switch."""
     there: Host | None = None
+    """The host of these processes."""
     noise: NoiseCertificate | None = None
+    """The noise certificate from before the test."""
     calibration: Calibration | NoCalibration | None = None
+    """The performance without a switch."""
     gate: GateResult | None = None
+    """The result of the functional trial."""
     capture: int | None = None
+    """The number of frames captured per port; None for none."""
     rerun: int = 0
+    """How often a trial is repeated that a passing disturbance spoiled."""
     discarded: list[str] = field(default_factory=list)
+    """The reason for every trial that was repeated."""
 
     def measure(self, trials: Trials, spec: TrialSpec) -> TrialResult:
         """Run a trial and judge it. Repeat it while it is spoiled and repeats are left."""

@@ -29,6 +29,7 @@ from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded, repeat_search
 from switchmark.lab.trial import Trials
+from switchmark.model.cable import CableLatency, Calibration, NoCableLatency, NoCalibration
 from switchmark.model.noise import HostNoise, NoiseCertificate
 from switchmark.model.plan import HOST, Plan, Spawn
 from switchmark.model.record import Record, TrialResult, TrialSpec
@@ -60,14 +61,31 @@ def _warm_up(trials: Trials, spec: TrialSpec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """The state that labs of one run share: hosts, probes, measurements on cables, and the
-    available processor counters."""
+    """The state that labs of one run share."""
 
     hosts: Hosts
     probes: Probes
     calibrations: Calibrations
     cable_latencies: CableLatencies
     counting: dict[Host, CountableEvents] = field(default_factory=dict)
+    """The processor counters of each host, once they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A path that is up for a test, and what was measured before its trials."""
+
+    running: RunningPath
+    basis: Basis
+    """The path, and what its figures depend on."""
+    noise: NoiseCertificate
+    """The noise of the host before the path was up."""
+    calibration: Calibration | NoCalibration | None
+    """The baseline rate; None if it is not measured."""
+    cable_latency: CableLatency | NoCableLatency | None
+    """The baseline latency; None if it is not measured."""
+    reused: bool
+    """Whether an earlier test built the path."""
 
 
 class Lab:
@@ -222,64 +240,13 @@ class Lab:
         return "\n".join((str(error), *self._not_undone))
 
     def _run(self, record: Record, visit: Visit) -> Record | None:
-        test = visit.test
-        location = self._move_to(test)
-        versions = location.versions()
-        if visit.among:
-            self._require_whole(test)
-        reused = self._goes_on_with(location, versions)
-        if not reused:
-            self.take_down()
-        running = self._up
-        self.unbuilt = running is None
-        path = running.path if running else self._drawn(location)
-        if not (visit.among and reused and self._noise_before and self._noise_before[0] == test):
-            self._noise_before = test, self._noise(path)
-        noise = self._noise_before[1]
-        basis = Basis(path, versions, *location.booted)
-        calibration, cable_latency = self._calibrations.of(basis), self._cable_latencies.of(basis)
-        before = time.monotonic()
-        running = running or self._bring_up(path)
-        if not reused:
-            running.built_for, running.setup_s = test, time.monotonic() - before
-        elif visit.among and running.frames_after is None:
-            self._prove_again(running)
-        reused = running.built_for is not test if visit.among else reused
-        judged = JudgedTrials(
-            self._host,
-            path,
-            read_cpus(self._host),
-            at_work=running.at_work,
-            there=running.host,
-            noise=noise,
-            calibration=calibration,
-            gate=running.gate,
-            capture=self._capture,
-            rerun=self._rerun,
-        )
-
-        def keep(trial: TrialResult) -> None:
-            visit.on_trial(trial)
-            self._calibrations.learn(basis, trial)
-            self._cable_latencies.learn(basis, trial)
-
-        down = not self._keep
-        estimate: Estimate | None = None
-        try:
-            with suppress(Paused):
-                estimate = self._estimate(running, judged, replace(visit, on_trial=keep))
-            comes_again = bool(visit.among) and estimate is None
-            down = down and not comes_again and not shares_path(test, visit.then)
-        finally:
-            before = time.monotonic()
-            if down:
-                self.take_down()
-            elif self._keep:
-                self.kept = entrances(running.path, self._workspace.run)
-        teardown_s = time.monotonic() - before if down else 0.0
+        location = self._move_to(visit.test)
+        ready = self._ready(location, visit)
+        running, judged = ready.running, self._judged(ready)
+        estimate, teardown_s = self._measured(ready, judged, visit)
         if estimate is None and not self._not_undone:
             return None
-        version = location.switch
+        version, lifetimes = location.switch, self._executor.lifetimes
         done = recorded(record, estimate or Estimate((), None), running, judged)
         return done.model_copy(
             update={
@@ -287,16 +254,86 @@ class Lab:
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
-                "noise": HostNoise(before=noise, after=self._noise(path)),
-                "calibration": calibration,
-                "floor": cable_latency,
-                "reused": reused,
-                "setup_s": 0.0 if reused else round(running.setup_s, 3),
-                "start_s": None if reused else self._executor.lifetimes.start_s(running.daemons),
+                "noise": HostNoise(before=ready.noise, after=self._noise(ready.basis.path)),
+                "calibration": ready.calibration,
+                "floor": ready.cable_latency,
+                "reused": ready.reused,
+                "setup_s": 0.0 if ready.reused else round(running.setup_s, 3),
+                "start_s": None if ready.reused else lifetimes.start_s(running.daemons),
                 "teardown_s": round(teardown_s, 3),
-                "stop_s": self._executor.lifetimes.stop_s(running.daemons),
+                "stop_s": lifetimes.stop_s(running.daemons),
             }
         )
+
+    def _ready(self, location: Location, visit: Visit) -> Ready:
+        """Bring the path of a test up, unless it is up. Before that, take down another path, and
+        measure the noise and what is missing on cables."""
+        test, versions = visit.test, location.versions()
+        if visit.among:
+            self._require_whole(test)
+        goes_on = self._goes_on_with(location, versions)
+        if not goes_on:
+            self.take_down()
+        running = self._up
+        self.unbuilt = running is None
+        path = running.path if running else self._drawn(location)
+        if not (visit.among and goes_on and self._noise_before and self._noise_before[0] == test):
+            self._noise_before = test, self._noise(path)
+        basis = Basis(path, versions, *location.booted)
+        calibration, cable_latency = self._calibrations.of(basis), self._cable_latencies.of(basis)
+        if running is None:
+            running = self._bring_up(path)
+        elif visit.among and running.frames_after is None:
+            self._prove_again(running)
+        return Ready(
+            running,
+            basis,
+            self._noise_before[1],
+            calibration,
+            cable_latency,
+            running.built_for is not test if visit.among else goes_on,
+        )
+
+    def _judged(self, ready: Ready) -> JudgedTrials:
+        return JudgedTrials(
+            self._host,
+            ready.basis.path,
+            read_cpus(self._host),
+            at_work=ready.running.at_work,
+            there=ready.running.host,
+            noise=ready.noise,
+            calibration=ready.calibration,
+            gate=ready.running.gate,
+            capture=self._capture,
+            rerun=self._rerun,
+        )
+
+    def _measured(
+        self, ready: Ready, judged: JudgedTrials, visit: Visit
+    ) -> tuple[Estimate | None, float]:
+        """Return the estimate of the test's search, and how many seconds it took to take the path
+        down. The estimate is None if the test needs another visit. The path stays up for this
+        visit, for a next test that shares it, and if the user keeps it."""
+
+        def keep(trial: TrialResult) -> None:
+            visit.on_trial(trial)
+            self._calibrations.learn(ready.basis, trial)
+            self._cable_latencies.learn(ready.basis, trial)
+
+        running, down = ready.running, not self._keep
+        estimate: Estimate | None = None
+        try:
+            with suppress(Paused):
+                estimate = self._estimate(running, judged, replace(visit, on_trial=keep))
+            comes_again = bool(visit.among) and estimate is None
+            down = down and not comes_again and not shares_path(visit.test, visit.then)
+        finally:
+            before = time.monotonic()
+            if down:
+                self.take_down()
+            elif self._keep:
+                self.kept = entrances(running.path, self._workspace.run)
+        return estimate, time.monotonic() - before if down else 0.0
 
     def _estimate(self, running: RunningPath, judged: JudgedTrials, visit: Visit) -> Estimate:
         """Return the estimate of the test's search on a path. Noise and captures end with the
@@ -374,7 +411,7 @@ class Lab:
 
     def _bring_up(self, path: Path) -> RunningPath:
         """Build a path and run its functional trial. If this fails, undo everything."""
-        mark = self._executor.mark()
+        mark, before = self._executor.mark(), time.monotonic()
         try:
             running = self._build(path)
             self.unbuilt = False
@@ -382,6 +419,7 @@ class Lab:
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
             raise
+        running.built_for, running.setup_s = path.test, time.monotonic() - before
         self._up = running
         return running
 

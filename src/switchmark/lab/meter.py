@@ -53,10 +53,6 @@ process, joined by `+`."""
 class Meter:
     """A meter for a path that is up.
 
-    `cpus` are the CPUs of the test. `playing` returns the processes of the traffic program,
-    `hosted` the other processes that work. `counting` are the processor's counters on this host.
-    perf writes to `folder`. `hosts` are the hosts of the processes, by place.
-
     Context switches are read from the kernel's own counts, which cost nothing extra. A perf event
     per thread costs 0.4 us per context switch, a third of a turn of two parts that yield to each
     other. A perf event per CPU costs 0.1 us (measured with Linux 6.18). For this reason, the
@@ -64,13 +60,21 @@ class Meter:
     """
 
     host: Host
+    """The host of the measurement."""
     executor: Executor
+    """Starts perf."""
     folder: str
+    """The folder that perf writes to."""
     cpus: Collection[int]
+    """The CPUs of the test."""
     playing: Callable[[], Pids]
+    """Returns the processes of the traffic program, by place."""
     hosted: Callable[[], Pids]
+    """Returns the other processes that work, by place."""
     counting: CountableEvents
+    """The processor's counters on this host."""
     hosts: Mapping[str, Host]
+    """The hosts of the processes, by place."""
 
     @contextmanager
     def armed(self, path: Path, hz: int | None) -> Iterator[Window]:

@@ -37,33 +37,39 @@ _NOT_COUNTED = CountableEvents(missing="perf counts on one host")
 
 @dataclass(slots=True)
 class RunningPath:
-    """A path that is up.
-
-    `mark` is the executor's mark from before the path was built. The path is dead if one of
-    `processes` has ended. `at_work` returns the processes that do the work of the switch, on its
-    `host` (with two hosts, the sender's). `nics` are the PCI NICs as found before the run, by
-    place. `gate` is the result of the functional trial, and `daemons` are the names of the switch's
-    processes. `alive` raises TrialFailed, with the given time in its message, if a working process
-    has died. `works` is true if processes other than the traffic program do work. `built_for` is
-    the test that the path was built for, and `setup_s` is the time that this took. `is_warm` is
-    true after a warm-up. `frames_after` is the frame count of the functional trial after a rest.
-    """
+    """A path that is up."""
 
     path: Path
+    """The path as it was resolved for the current test."""
     mark: int
+    """The executor's mark from before the path was built."""
     trials: Trials
+    """Runs trials on the path."""
     processes: Sequence[Process]
+    """The path is dead if one of these has ended."""
     at_work: Callable[[], Collection[int]]
+    """Returns the processes that do the work of the switch; with two hosts, of the sender's
+    host."""
     host: Host
+    """The host of these processes."""
     nics: Mapping[PortEnd, Device] = field(default_factory=dict)
+    """The PCI NICs as found before the run, by place."""
     gate: GateResult | None = None
+    """The result of the functional trial; None without one."""
     daemons: tuple[str, ...] = ()
+    """The names of the switch's processes."""
     alive: Callable[[str], None] = lambda when: None
+    """Raises TrialFailed, with the given time in its message, if a working process has died."""
     works: bool = False
+    """Whether processes other than the traffic program do work."""
     built_for: Test | None = None
+    """The test that the path was built for."""
     setup_s: float = 0.0
+    """The time that this took."""
     is_warm: bool = False
+    """Whether a warm-up has run."""
     frames_after: int | None = None
+    """The frame count of the functional trial after a rest; None before it."""
 
     def serves(self, test: Test) -> bool:
         """Return whether the path can measure a test. A dead path cannot."""

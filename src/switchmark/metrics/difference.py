@@ -70,25 +70,27 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The change of a figure, and whether it exceeds chance.
-
-    `change` is the ratio of `after` to `before`, or for shares the difference `after` minus
-    `before`. `interval` is its confidence interval, simultaneous with all other comparisons of the
-    family. `p` is the probability that chance alone makes at least one of these comparisons as
-    large. They are None if nothing can be computed, and `reason` says why. `margin` is the change
-    that counts as the same, and `of` the number of results or planned pairs that are tested
-    together.
-    """
+    """The change of a figure, and whether it exceeds chance."""
 
     figure: Figure
+    """The figure."""
     before: Repeats
+    """The values of the first side."""
     after: Repeats
+    """The values of the second side."""
     margin: float
+    """The change that counts as the same."""
     change: float | None = None
+    """The ratio of `after` to `before`, or for shares `after` minus `before`; None if it cannot be
+    computed, for which `reason` says why."""
     interval: tuple[float, float] | None = None
+    """Its confidence interval, simultaneous with all other comparisons of the family."""
     p: float | None = None
+    """The probability that chance alone makes at least one of these comparisons as large."""
     of: int = 1
+    """The number of results or planned pairs that are tested together."""
     reason: Reason = ""
+    """Why the difference is undecided, or what limits its claim."""
     _rounds: Callable[[], int | None] = field(default=lambda: None, repr=False, compare=False)
 
     @property

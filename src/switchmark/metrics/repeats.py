@@ -107,28 +107,25 @@ def _is_met(goal: Goal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The values of a figure on one side of a comparison: a result that was measured several times.
-
-    `rounds` is the round of the run in which each value was measured, or None if unknown. `best`
-    are the values corrected for the CPU time that other work took from each trial; only rates have
-    them. `of_runs` is the number of runs: one run with a value for each trial, or several runs with
-    one value each.
-
-    `bound` says that the traffic program was the limit of a rate, so the switch may be faster.
-    `lowered` and `raised` say that doubts may have made the figure worse, or better, than the
-    switch is. `error` is the clock error that all values share, in the figure's unit. `offered` is
-    the load of a rate in frames per second; None if a search found the rate.
-    """
+    """The values of a figure on one side of a comparison, which was measured several times."""
 
     values: Values
+    """A value for each trial of one run, or for each of several runs."""
     rounds: tuple[int | None, ...] = ()
+    """The round of the run in which each value was measured, or None if unknown."""
     best: Values = ()
-    of_runs: int = 1
+    """The values corrected for the CPU time that other work took from each trial; only rates have
+    them."""
     bound: bool = False
+    """Whether the traffic program was the limit of a rate, so that the switch may be faster."""
     lowered: bool = False
+    """Whether doubts may have made the figure worse than the switch is."""
     raised: bool = False
+    """Whether doubts may have made the figure better than the switch is."""
     error: float = 0.0
+    """The clock error that all values share, in the figure's unit."""
     offered: float | None = None
+    """The load of a rate in frames per second; None if a search found the rate."""
 
     @property
     def middle(self) -> float | None:
@@ -183,7 +180,6 @@ def repeats_of(
         tuple(values[0]),
         tuple(rounds[0]),
         tuple(best[0]) if of_rate and _is_all_taken(measured, excused) else (),
-        len(measured),
         bound=figure.more_is_better and any(map(_is_bound, measured)),
         lowered="lowers" in spoilt,
         raised="raises" in spoilt,

@@ -42,50 +42,53 @@ def _unjudged(trials: Sequence[TrialResult]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadBounds:
-    """The load and the repeats that the user asked for.
-
-    `rate_pps` is the rate per sender: the rate of the test, or the ceiling of a search (None: as
-    fast as possible). `duration_s` and `warmup_s` are those of a final trial. A search runs
-    `finals` final trials at the rate found, or at each load. `repeat` counts the trials of an
-    `independent` search, or the complete runs of any other search. `loss_ratio` is the loss that a
-    goal with loss allows. `precision` is the width of the final interval, relative to its upper
-    end. `loads` are shares of R+. `until_certain` makes a search repeat until the half width of the
-    95 % confidence interval, relative to the median, is below this value. The interval is that of
-    the median latency if `latency` is set, else of the rate. `senders` is the number of senders,
-    and `line_pps` is the line rate of the link of one sender. It caps the rate even if a sender is
-    to send as fast as possible. `judge` returns the verdict on some trials.
-    """
+    """The load and the repeats that the user asked for."""
 
     rate_pps: float | None
+    """The rate per sender: that of the test, or the ceiling of a search; None for as fast as
+    possible."""
     duration_s: float
+    """The duration of a final trial."""
     warmup_s: float
+    """The warm-up of a final trial."""
     repeat: int = 1
+    """The trials of an `independent` search, or the complete runs of any other search."""
     finals: int = 1
+    """The number of final trials at the rate found, or at each load."""
     loss_ratio: float = 0.005
+    """The loss that a goal with loss allows."""
     precision: float = 0.005
+    """The width of the final interval, relative to its upper end."""
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
+    """Loads as shares of R+."""
     until_certain: float | None = None
+    """Repeat until the half width of the 95 % confidence interval, relative to the median, is below
+    this value; None to repeat `repeat` times."""
     senders: int = 1
+    """The number of senders."""
     line_pps: float | None = None
+    """The line rate of the link of one sender, which caps the rate even if a sender is to send as
+    fast as possible."""
     latency: bool = False
+    """Whether `until_certain` is about the median latency, not the rate."""
     judge: Judge = _unjudged
+    """Returns the verdict on some trials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The result of a search.
-
-    `trials` are the trials behind the figure, in order. `summary` is the part of the record about
-    the search; for `fixed` it is None. `verdict` names the part that limits the figure; it is None
-    if the trials carry the verdict. `goal` is the goal behind the figure; it is None if no goal was
-    met. `finals` are the final trials by goal.
-    """
+    """The result of a search."""
 
     trials: tuple[TrialResult, ...]
+    """The trials behind the figure, in order."""
     summary: SearchResult | None
+    """The part of the record about the search; None for `fixed`."""
     verdict: str | None = None
+    """The part that limits the figure; None if the trials carry the verdict."""
     goal: str | None = None
+    """The goal behind the figure; None if no goal was met."""
     finals: Mapping[str, tuple[TrialResult, ...]] = field(default_factory=dict)
+    """The final trials by goal."""
 
 
 class Search(ABC):
