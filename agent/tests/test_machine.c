@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -35,6 +36,29 @@ struct visitor {
 	int in, out, err;
 };
 
+/* Returns true if a program accepts connections at the socket. Between bind() and listen() the
+ * socket exists, and refuses them. */
+static bool listens(void)
+{
+	FILE *sockets = fopen("/proc/net/unix", "r");
+	char line[512];
+	bool found = false;
+
+	while (sockets && !found && fgets(line, sizeof(line), sockets))
+		found = strstr(line, " 00010000 ") && strstr(line, socket_path);
+	if (sockets)
+		fclose(sockets);
+	return found;
+}
+
+static bool has_ended(pid_t pid)
+{
+	siginfo_t ended = { 0 };
+
+	return !waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) &&
+	       ended.si_pid == pid;
+}
+
 static pid_t machine_up_as(const char *guest, int *in)
 {
 	char *const argv[] = { (char *)self, (char *)guest, NULL };
@@ -51,7 +75,7 @@ static pid_t machine_up_as(const char *guest, int *in)
 	}
 	close(pair[0]);
 	machine_in = *in = pair[1];
-	for (int i = 0; i < 1000 && access(socket_path, F_OK); i++)
+	for (int i = 0; i < 15000 && !listens() && !has_ended(pid); i++)
 		usleep(2000);
 	return pid;
 }

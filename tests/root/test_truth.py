@@ -25,6 +25,7 @@ from switchmark.hosts.local import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
+from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
@@ -741,7 +742,7 @@ def test_repeats_that_end_before_they_are_certain(
 ) -> None:
     monkeypatch.setattr(searches, "_MAX_FACTOR", 1)
     record = attempt(**SATURATED, duration=0.05, warmup=0, until_certain="0.0001%")
-    assert len(record.trials) == 12  # as many as an interval takes
+    assert len(record.trials) == MIN_OF_INTERVAL
     assert "uncertain" in record.doubts
 
 
