@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmark.model.place import Place
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.searches import TABLE, back_to_back, ndr
 from switchmark.searches.base import (
@@ -287,7 +287,7 @@ def test_a_frame_that_was_not_sent_counts_as_lost(lost: int, unsent: int) -> Non
 
 
 RING = Place.ring("f1")
-SWITCH = Place("switch")
+SWITCH = Place(PlaceKind.INSIDE_SWITCH)
 
 
 @pytest.mark.parametrize(

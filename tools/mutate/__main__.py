@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import pytest
 from tools.mutate import cold
@@ -42,6 +44,7 @@ EQUIVALENT = REPOSITORY / "tests/equivalent-mutants.txt"
 RESULTS = BUILD / "results.jsonl"
 NOTICED = ("killed", "time", "error")
 
+_COLD_FILES = 5
 _COLD_TESTS_S = 60.0
 """Seconds of tests that a mutant at import is tried by at most; the quickest first."""
 
@@ -271,28 +274,38 @@ def in_cold(mutants: list[Mutant], jobs: int) -> None:
     note(f"{len(todo)} mutants of what is executed at import")
     slots = Slots(jobs)
     started = time.monotonic()
+    survivors: list[Mutant] = []
 
-    def all_jobs() -> Iterator[Job]:
-        for mutant in todo:
+    def all_jobs(mutants: Iterable[Mutant], most_files: float) -> Iterator[Job]:
+        for mutant in mutants:
             behind = tests.behind(mutant)
             if not behind:
                 results.add(mutant, {"result": "survived", "tests": 0, "digest": "", "cold": True})
                 continue
             ordered: list[str] = []
+            files: dict[str, None] = {}
             sum_s = 0.0
             for name in tests.in_order(behind, mutant):
+                files[name.split("::")[0]] = None
                 sum_s += tests.seconds[name]
-                if ordered and sum_s > _COLD_TESTS_S:
+                if ordered and (sum_s > _COLD_TESTS_S or len(files) > most_files):
                     break
                 ordered.append(name)
             cpu_s, wall_s = limits(min(sum_s, _COLD_TESTS_S))
             work = partial(cold.try_mutant, mutant, ordered, known)
-            yield Job((mutant, behind), work, 60 + cpu_s, 180 + wall_s)
+            whole = set(ordered) == behind
+            yield Job((mutant, behind, whole), work, 60 + cpu_s, 180 + wall_s)
 
     try:
-        for number, (job, answer, seconds) in enumerate(slots.run(all_jobs()), 1):
-            mutant, behind = job.about
+        # An import of a few files of tests takes a second, of all some ten.
+        few = slots.run(all_jobs(todo, _COLD_FILES))
+        many = slots.run(all_jobs(survivors, math.inf))
+        for number, (job, answer, seconds) in enumerate(chain(few, many), 1):
+            mutant, behind, whole = job.about
             answer |= {"tests": len(behind), "seconds": round(seconds, 2), "cold": True}
+            if answer["result"] == "survived" and not whole and mutant not in survivors:
+                survivors.append(mutant)
+                continue
             if answer["result"] == "killed" and "::" in answer["by"]:
                 tests.killers[mutant.path, mutant.function, answer["by"]] += 1
                 answer["digest"] = digest_of(answer["by"].split("::")[0])

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tools.mutate.generate import PACKAGE, Mutant
+from tools.mutate.generate import PACKAGE, Mutant, source_of
 from tools.mutate.slots import Answer
 from tools.mutate.warm import OPTIONS, Outcomes, Steady
 
@@ -49,9 +49,7 @@ class _Chosen:
 def try_mutant(mutant: Mutant, tests: Sequence[str], known: Collection[str]) -> Answer:
     """Import the package with a mutant, and run the tests until one fails."""
     file = str(PACKAGE / mutant.path)
-    code = compile(
-        mutant.apply((PACKAGE / mutant.path).read_bytes()), file, "exec", dont_inherit=True
-    )
+    code = compile(mutant.apply(source_of(mutant.path)), file, "exec", dont_inherit=True)
     loader = importlib.machinery.SourceFileLoader
     get_code = loader.get_code
 

@@ -16,7 +16,7 @@ import coverage
 import hypothesis
 import pytest
 from tools.mutate.covered import ALL_OF_FILE, FOLDERS, TESTS, Covered, digest_of
-from tools.mutate.generate import PACKAGE, REPOSITORY, Mutant
+from tools.mutate.generate import PACKAGE, REPOSITORY, Mutant, source_of
 from tools.mutate.slots import Answer, Job, Slots
 
 OPTIONS = [
@@ -201,7 +201,7 @@ class Warm:
         return {"result": "survived"}
 
     def _put(self, mutant: Mutant) -> bool:
-        source = (PACKAGE / mutant.path).read_bytes()
+        source = source_of(mutant.path)
         file = str(PACKAGE / mutant.path)
         old = compile(source, file, "exec", dont_inherit=True)
         new = compile(mutant.apply(source), file, "exec", dont_inherit=True)
