@@ -621,7 +621,7 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
         "cores",
         "  ✓ usable  8 (0-7)",
         "",
-        "✓ there   - missing, optional   ! makes figures unreliable   ✗ missing, required",
+        "✓ available   - missing, optional   ! makes figures unreliable   ✗ missing, required",
     ]
     assert json.loads(cli("doctor", "--json").out)[0]["mend"] == "apt-get install iproute2"
 
@@ -945,8 +945,8 @@ def test_a_folder_gets_every_chart_with_its_origin(cli, tmp_path: Path) -> None:
         (["-o", "x.svg", "--chart", "pie"], "no chart 'pie'"),
         (["-o", "x.html", "--chart", "figures"], "are for a picture"),
         (["--width", "3in"], "are for a picture"),
-        (["-o", "x.pdf", "--width", "wide"], "'wide' is no length"),
-        (["-o", "x.pdf", "--width", "3 miles"], "'3 miles' is no length"),
+        (["-o", "x.pdf", "--width", "wide"], "'wide' is not a length"),
+        (["-o", "x.pdf", "--width", "3 miles"], "'3 miles' is not a length"),
         (["-o", "x.pdf", "--width", "1in"], "120 to 4000 points"),
     ],
 )

@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "resume": ("measuring:resume", "Continue a run: unfinished and failed tests."),
     "paper": ("measuring:paper", "Run experiments from the literature and check their claims."),
     "report": ("exporting:report", "Show the results of runs, or write a report."),
-    "compare": ("comparing:compare", "Compare runs test by test, for a person or as a gate."),
+    "compare": ("comparing:compare", "Compare runs test by test; in CI, fail on a regression."),
     "gallery": ("gallery:gallery", "Draw all experiments from the literature on one page."),
     "export": ("exporting:export", "Write the tests of runs as CSV, Parquet, LaTeX, CSIT's JSON."),
     "query": ("exporting:query", "Query the records of runs with SQL."),

@@ -51,19 +51,19 @@ _Side = tuple[str, "list[list[Record]]"]
     "--base",
     metavar="NAME",
     help="compare everything with this value of an axis, such as a switch, or burst=32, "
-    "or with this run [each two]",
+    "or with this run [compare every pair]",
 )
 @click.option(
     "--same-within",
     metavar="SHARE",
-    help="what counts as the same [that of --fail-on, else 1%]",
+    help="the difference that counts as the same [that of --fail-on, else 1%]",
 )
 @click.option(
     "--until-decided",
     metavar="LIMIT",
     type=click.IntRange(3, 1000),
     help="measure more rounds of one run, up to LIMIT repeats, until its switches are "
-    "decided; exit with 6 if that did not do",
+    "decided; exit with 6 if they stay undecided",
 )
 @click.option("--junit", metavar="FILE", type=PATH, help="also write the result as JUnit XML")
 @click.option("--markdown", metavar="FILE", type=PATH, help="also write the result as Markdown")
@@ -83,8 +83,7 @@ def compare(
     """Compare runs test by test, or the tests of one run with each other.
 
     Exits with 1 if a test failed, was refused, or is not in the later run, and on the conditions of
-    --fail-on; with 6 if nobody can tell whether one of those holds, or after --until-decided if a
-    pair is still undecided.
+    --fail-on; with 6 if one of these is undecided, or after --until-decided if a pair still is.
     """
     from switchmark.errors import UsageError
     from switchmark.model.record import LOOKS
@@ -100,7 +99,7 @@ def compare(
 
     conditions = parse_conditions(fail_on)
     if undecided and not conditions:
-        raise UsageError("--undecided is about the conditions of --fail-on: there are none")
+        raise UsageError("--undecided needs a condition of --fail-on, and there is none")
     margin = None if same_within is None else parse_share(same_within)
     looks = _go_on(runs, until_decided) if until_decided is not None else 0
     read, facts = _read(runs)

@@ -43,7 +43,7 @@ _LINKS = {
 }
 """Kinds of link, with the end of the command that makes them."""
 
-_MARKS = "✓ there   - missing, optional   ! makes figures unreliable   ✗ missing, required"
+_MARKS = "✓ available   - missing, optional   ! makes figures unreliable   ✗ missing, required"
 
 _HOST = LocalHost()
 _AF_XDP = 44
@@ -134,7 +134,7 @@ def _tools(host: Host) -> Iterator[Finding]:
     for tool, (package, needed) in TOOLS.items():
         path = find_program(tool) if host is _HOST else _found(host, tool)
         mend = None if path else f"apt-get install {package}"
-        yield Finding("tools", tool, path is not None, path or "not there", mend, needed)
+        yield Finding("tools", tool, path is not None, path or "not installed", mend, needed)
 
 
 def _kernel(host: Host) -> Iterator[Finding]:
@@ -144,17 +144,19 @@ def _kernel(host: Host) -> Iterator[Finding]:
     if host is _HOST:
         yield _af_xdp()
     tun = host.exists("/dev/net/tun")
-    yield Finding("kernel", "tun", tun, "there" if tun else "no /dev/net/tun", "modprobe tun")
+    yield Finding("kernel", "tun", tun, "available" if tun else "no /dev/net/tun", "modprobe tun")
 
 
 def _af_xdp() -> Finding:
     try:
         socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
     except PermissionError:
-        return Finding("kernel", "AF_XDP", True, "there; needs root")
+        return Finding("kernel", "AF_XDP", True, "available; needs root")
     except OSError as error:
-        return Finding("kernel", "AF_XDP", False, str(error.strerror), "a kernel with XDP_SOCKETS")
-    return Finding("kernel", "AF_XDP", True, "there")
+        return Finding(
+            "kernel", "AF_XDP", False, str(error.strerror), "boot a kernel with XDP_SOCKETS"
+        )
+    return Finding("kernel", "AF_XDP", True, "available")
 
 
 def _found(host: Host, tool: str) -> str | None:
@@ -170,7 +172,7 @@ def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -
     except SwitchmarkError as error:
         return Finding(area, name, False, error.message, error.hint)
     if done.status == 0:
-        return Finding(area, name, True, "there")
+        return Finding(area, name, True, "available")
     return Finding(area, name, False, done.stderr.decode(errors="replace").strip(), mend)
 
 
@@ -183,7 +185,7 @@ def _cores(host: Host) -> Iterator[Finding]:
         "usable",
         enough,
         f"{len(cpus)} ({format_cpus([cpu.id for cpu in cpus])}), {facts['cpu_model'] or 'unknown'}",
-        None if enough else f"{NEEDED_CPUS} would do: one each for sender, receiver and switch",
+        None if enough else f"use a host with {NEEDED_CPUS} CPUs: for sender, receiver and switch",
     )
     isolated = [cpu.id for cpu in cpus if cpu.isolated]
     yield Finding(
@@ -210,11 +212,11 @@ def _cores(host: Host) -> Iterator[Finding]:
         "steal",
         stolen < _STEAL_LIMIT,
         f"{stolen:.1%} in {_STEAL_WINDOW_S} s",
-        None if stolen < _STEAL_LIMIT else "give this virtual machine cores of its own",
+        None if stolen < _STEAL_LIMIT else "give this virtual machine dedicated cores",
         spoils=True,
     )
     steady = len(facts["tsc"]) == 2
-    text = "constant, nonstop" if steady else "not steady"
+    text = "constant, nonstop" if steady else "not constant or not nonstop"
     yield Finding("cores", "TSC", steady, text, spoils=True)
     counting = probe_counters(host)
     events = ", ".join(counting.events) + (", outside of the kernel" if counting.user_only else "")
@@ -246,14 +248,14 @@ def _noise(host: Host) -> Iterator[Finding]:
             "noise",
             f"CPU {cpu}",
             quiet,
-            f"a busy loop lost {lost:.2%}, at most {longest:.3f} ms at once; "
+            f"other work took {lost:.2%} of a busy loop, at most {longest:.3f} ms at once; "
             f"{noise.interrupts_per_s.get(cpu, 0):g} device interrupts/s{skew}",
-            None if quiet else "end what else runs, or boot with isolcpus=",
+            None if quiet else "stop other programs, or boot with isolcpus=",
             spoils=lost > BUSY,
         )
     pressure = noise.pressure
     if pressure is not None:
-        text = f"somebody waited for a CPU {min(pressure, 1.0):.0%} of the time"
+        text = f"processes waited for a CPU {min(pressure, 1.0):.0%} of the time"
         yield Finding("noise", "pressure", pressure < _PRESSURE_LIMIT, text)
 
 
@@ -273,5 +275,5 @@ def _drivers(host: Host) -> Iterator[Finding]:
     for thing in (Thing.ENGINES, Thing.ENVIRONMENTS, Thing.SWITCHES):
         for entry in listed(thing, host=host):
             parts = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
-            text = ", ".join(filter(None, parts)) or "there"
+            text = ", ".join(filter(None, parts)) or "available"
             yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])

@@ -136,7 +136,7 @@ def _points(length: str) -> int:
         points = round(float(number) * _POINTS[unit.strip()])
     except (KeyError, ValueError):
         raise UsageError(
-            f"'{length}' is no length", hint="--width 3.3in, 84mm, 8.4cm or 240pt"
+            f"'{length}' is not a length", hint="--width 3.3in, 84mm, 8.4cm or 240pt"
         ) from None
     least, most = _WIDTHS
     if not least <= points <= most:
@@ -149,11 +149,11 @@ def _points(length: str) -> int:
 @click.option(
     "--format", "form", metavar="FORM", help="csv, parquet, latex or csit [from the suffix]"
 )
-@output()
+@output("the file, or for csit the folder [CSV and LaTeX: standard output]")
 def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int:
-    """Write the tests of runs for other programs: flat rows, a table of LaTeX, FD.io's JSON.
+    """Write the tests of runs for other programs: CSV, Parquet, a LaTeX table or FD.io's JSON.
 
-    Failed and refused tests have their rows too. csit makes a folder, with a file a test.
+    Failed and refused tests have rows, too. csit makes a folder with a file for each test.
     """
     from switchmark.errors import UsageError
 
@@ -249,7 +249,7 @@ def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
     help="records, trials (files of a run), or json",
 )
 def schema_(name: str) -> int:
-    """Print the JSON Schema of what a run folder holds, or of what --json prints."""
+    """Print the JSON Schema of a file of a run folder, or of the output of --json."""
     from switchmark.errors import UsageError
     from switchmark.report.schema import SCHEMAS, schema
 
@@ -311,7 +311,7 @@ def _tell_missing(folder: Path, records: int) -> None:
         print(f"note: {folder}: {records} of {tests} tests have a record", file=sys.stderr)
     path = folder / "records.jsonl"
     if path.is_file() and _last_byte(path) not in (b"", b"\n"):
-        print(f"note: {path}: its last line was cut off, and is left out", file=sys.stderr)
+        print(f"note: {path}: its incomplete last line is ignored", file=sys.stderr)
 
 
 def _last_byte(path: Path) -> bytes:

@@ -84,6 +84,8 @@ def _use_host_file(path: Path | None) -> None:
 def _option(axis: Axis) -> Decorator:
     """Return the option of an axis: its value is the text that the user typed, or None."""
     description = ": ".join(filter(None, (axis.help, ", ".join(axis.choices))))
+    if axis.table:
+        description += f" (switchmark list {axis.table})"
     if axis.field.default_factory is None:
         description += " [none]" if axis.default is None else f" [{axis.default}]"
     if axis.chosen:

@@ -469,9 +469,7 @@ class Test(BaseModel):
 
     flows_by: Annotated[
         Literal["mac", "ip", "port"],
-        Axis(
-            "path", "the header field that differs between the flows of a sender", asked_as="load"
-        ),
+        Axis("path", "the header field by which the flows of a sender differ", asked_as="load"),
     ] = "port"
     """The header field that differs between flows."""
 
@@ -488,7 +486,7 @@ class Test(BaseModel):
     """Receivers per frame; the switch makes the copies."""
 
     vlan: Annotated[
-        int | None, Axis("path", "VLAN id of every frame, or none", asked_as="load")
+        int | None, Axis("path", "VLAN ID of every frame, or none", asked_as="load")
     ] = Field(None, ge=1, le=4094)
     """The VLAN id of every frame; None for the usual id, or no tag."""
 
@@ -547,7 +545,14 @@ class Test(BaseModel):
     """The samples of `perf record` per second and CPU; None for no profile."""
 
     search: Annotated[
-        str, Axis("method", "the search for the rate", table="searches", left_out=1, used=2)
+        str,
+        Axis(
+            "method",
+            "how the rate is chosen: fixed, or a search",
+            table="searches",
+            left_out=1,
+            used=2,
+        ),
     ] = "fixed"
     """The name of the search, which picks the loads of the trials."""
 
@@ -636,7 +641,7 @@ class Test(BaseModel):
         int,
         Axis(
             "method",
-            "final trials of a search at the rate found or at a load; bursts for back-to-back",
+            "confirming trials of a search at its result or at each load; bursts for back-to-back",
             later=True,
             asked_as="statistics",
         ),
