@@ -62,13 +62,17 @@ soak-kills: setup ## as root: kill COUNT=20 runs at random, clean up, compare th
 	@.venv/bin/python tests/soak_kills.py --count $(or $(COUNT),20) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: check
-check: setup-all ## formats, lints and types, of Python and C; fuzzers, threads; the structure of the code
-	@$(MAKE) --keep-going check-python check-types check-c check-tidy check-fuzz check-threads check-structure fuzz
+check: setup-all ## formats, lints and types, of Python and C; spelling and links; fuzzers, threads; structure
+	@$(MAKE) --keep-going check-python check-docs check-types check-c check-tidy check-fuzz check-threads check-structure fuzz
 
-.PHONY: check-python check-types check-c check-tidy check-fuzz check-threads check-structure
+.PHONY: check-python check-docs check-types check-c check-tidy check-fuzz check-threads check-structure
 check-python:
 	ruff format --check --quiet $(PYTHON_DIRS)
 	ruff check --quiet $(PYTHON_DIRS)
+check-docs:
+	codespell *.md docs campaigns src tools bench traffic agent
+	codespell --ignore-words-list copyin,iif,nam,repport,runn,statuss,swich,switchs tests
+	.venv/bin/python -m pytest -q tests/unit/test_guide_pages.py
 check-types:
 	mypy
 check-c:

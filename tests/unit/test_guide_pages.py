@@ -26,3 +26,44 @@ def test_every_page_of_the_guide_is_reached_from_the_readme() -> None:
 def test_no_page_names_what_its_reader_does_not_have() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     assert [page.name for page in pages if re.search(r"\bDESIGN\b", page.read_text())] == []
+
+
+def test_every_link_of_the_pages_leads_to_a_file_and_a_heading() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    assert sum(len(links(page)) for page in pages) > 200
+    assert [broken for page in pages for broken in broken_links(page)] == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `word`, two\n[a](page.md) [b](#one-word-two) [c](#three) [d](none.md#one)\n"
+        "[e](https://example.org/x)\n```\n[f](in-code.md)\n```\n"
+    )
+    assert broken_links(page) == ["page.md: #three", "page.md: none.md#one"]
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of the links on a page that lead to files of the repository."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [target for target in targets if not target.startswith(("http:", "https:", "mailto:"))]
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the links on a page that lead to no file, or to no heading of one."""
+    broken = []
+    for target in links(page):
+        name, _, heading = target.partition("#")
+        path = page.parent / name if name else page
+        if not path.exists() or (heading and heading not in anchors(path)):
+            broken.append(f"{page.name}: {target}")
+    return broken
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") for text in plain}
