@@ -136,6 +136,11 @@ def _part(state: Snapshot, *, shared: bool) -> Snapshot:
     }
 
 
+def state_of_the_lane() -> Snapshot:
+    """Return what this lane alone could have changed."""
+    return _part(state_of_the_host(), shared=False)
+
+
 class Shared:
     """What the lanes share, as it is before the first test. `at_rest` waits until no other lane
     runs a test."""

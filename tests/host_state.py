@@ -39,7 +39,7 @@ def clean(base: Path = RUNS, *, dry_run: bool = False) -> list[Cleaned]:
     return [each for each in clean_all(base, dry_run=dry_run) if each.run in ours]
 
 
-def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 20) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 60) -> Any:
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         found = condition()

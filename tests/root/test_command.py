@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from host_snapshot import is_locked, state_of_the_host
+from host_snapshot import is_locked, state_of_the_lane
 from host_state import (
     COMMAND,
     marked,
@@ -276,10 +276,10 @@ def test_what_is_foreign_stays(switchmark: Run) -> None:
     subprocess.run(["ip", "netns", "add", namespace], check=True)
     subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
     try:
-        before = state_of_the_host()
+        before = state_of_the_lane()
         assert switchmark("run", *QUICK).returncode == 0
         assert switchmark("clean").returncode == 0
-        assert state_of_the_host() == before
+        assert state_of_the_lane() == before
     finally:
         subprocess.run(["ip", "link", "del", bridge], check=True)
         subprocess.run(["ip", "netns", "del", namespace], check=True)
@@ -393,7 +393,7 @@ def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path:
     # All that is kept of root's is to read everywhere: the checkout may be in /root.
     nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     nobody += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"]
-    before = state_of_the_host()
+    before = state_of_the_lane()
     for words in (["plan"], ["list", "switches", "--json"], ["doctor"]):
         done = subprocess.run(
             [*nobody, sys.executable, "-m", "switchmark", *words],
@@ -405,7 +405,7 @@ def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path:
         assert done.returncode in (0, 3), done.stderr
         assert done.stdout
         assert "Traceback" not in done.stderr
-    assert state_of_the_host() == before
+    assert state_of_the_lane() == before
 
 
 def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run) -> None:
