@@ -21,7 +21,7 @@ from switchmark.model.test import AXES
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
-BASE = {"", "errors", "model", "regular_file"}
+BASE = {"", "clock", "errors", "model", "regular_file"}
 DRIVERS = {
     *("engines", "environments", "functions", "noises", "scenarios", "searches", "switches"),
 }
@@ -31,6 +31,7 @@ MACHINE = {"hosts", "observe", "runs"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "": set(),
+    "clock": set(),
     "errors": set(),
     "plugins": {"errors"},
     "regular_file": set(),

@@ -192,6 +192,10 @@ class Host(ABC):
         """Signal the process with this number and start time, and send SIGKILL after `grace_s`;
         return whether it has ended. A process that is already gone has ended."""
 
+    def marked(self, run: str) -> tuple[tuple[int, int], ...]:
+        """Return pid and start time of every process that carries the mark of a run."""
+        raise NotImplementedError(f"{self.name} does not look for the processes of a run")
+
     def path_of(self, program: str) -> str:
         """Return the path on this host of a program of the local host; copy the program there if
         necessary."""

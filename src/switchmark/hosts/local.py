@@ -21,7 +21,7 @@ from typing import IO
 
 from switchmark.errors import CommandFailed, CommandTimedOut, SwitchmarkError, Unavailable
 from switchmark.hosts.base import Call, Completed, Host
-from switchmark.hosts.processes import end, open_process, start_time, wait_end
+from switchmark.hosts.processes import end, marked, open_process, start_time, wait_end
 from switchmark.hosts.signals import shielded
 from switchmark.model.cpus import listed_cpus
 from switchmark.model.printable import evidence, last_lines
@@ -118,6 +118,9 @@ class LocalHost(Host):
             return end(pidfd, number, grace_s)
         finally:
             os.close(pidfd)
+
+    def marked(self, run: str) -> tuple[tuple[int, int], ...]:
+        return marked(run)
 
     def allowed_cpus(self) -> frozenset[int]:
         """Return the CPUs that this process may be scheduled on, and the isolated CPUs."""

@@ -6,9 +6,9 @@ shortly before the test. Reports show it next to the latency of the test and nev
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
+from switchmark.clock import monotonic
 from switchmark.lab.cable import (
     ENDS,
     Basis,
@@ -48,7 +48,7 @@ class CableLatencies(OnCable[TrialResult]):
         self,
         wanted: bool,
         measure: MeasureOnCable,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(measure, clock)
         self._wanted = wanted

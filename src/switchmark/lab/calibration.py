@@ -9,13 +9,13 @@ boot of the hosts and the same versions. The trial with the median rate is the c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median_low
 from typing import Any, Literal
 
+from switchmark.clock import epoch_s
 from switchmark.engines import TABLE as ENGINES
 from switchmark.hosts.caches import cache_folder, read_cache, update_cache
 from switchmark.lab.cable import (
@@ -68,7 +68,7 @@ class Calibrations(OnCable[CableFigures]):
         mode: Mode,
         measure: MeasureOnCable,
         cache: Path | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = epoch_s,
     ) -> None:
         super().__init__(measure, clock)
         self._mode = mode

@@ -9,11 +9,11 @@ switch that does less, or more, is not measured.
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
 from ipaddress import IPv6Address
 from typing import Literal
 
+from switchmark import clock
 from switchmark.errors import HostTooBusy, NotEquivalent
 from switchmark.lab.trial import Trials
 from switchmark.metrics.balance import balanced
@@ -80,7 +80,7 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
             break
         if trial.lost:
             spec = _stretched(spec, _SLOWER)
-            time.sleep(_KEPT_S)
+            clock.sleep(_KEPT_S)
         spec = spec.model_copy(update=_WARMED_UP)  # a switch may count announcements late
         if Place(PlaceKind.LATE) in trial.lost_at:
             trials.quiet_ms *= _SLOWER

@@ -6,7 +6,6 @@ A path stays up for the next test if both share it (`path.path.path_key`) and no
 from __future__ import annotations
 
 import pathlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from itertools import chain, count
 from types import TracebackType
 from typing import Self
 
+from switchmark import clock
 from switchmark.environments import inside
 from switchmark.errors import SetupFailed, TrialFailed, Unavailable, UsageError
 from switchmark.hosts.base import Host
@@ -223,7 +223,7 @@ class Lab:
             error=None,
             test=visit.test,
             r_plus_pps=visit.r_plus_pps,
-            started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            started=clock.stamp(),
         )
         self._not_undone, self.unbuilt = (), False
         try:
@@ -328,12 +328,12 @@ class Lab:
             comes_again = bool(visit.among) and estimate is None
             down = down and not comes_again and not shares_path(visit.test, visit.then)
         finally:
-            before = time.monotonic()
+            before = clock.monotonic()
             if down:
                 self.take_down()
             elif self._keep:
                 self.kept = entrances(running.path, self._workspace.run)
-        return estimate, time.monotonic() - before if down else 0.0
+        return estimate, clock.monotonic() - before if down else 0.0
 
     def _estimate(self, running: RunningPath, judged: JudgedTrials, visit: Visit) -> Estimate:
         """Return the estimate of the test's search on a path. Noise and captures end with the
@@ -411,7 +411,7 @@ class Lab:
 
     def _bring_up(self, path: Path) -> RunningPath:
         """Build a path and run its functional trial. If this fails, undo everything."""
-        mark, before = self._executor.mark(), time.monotonic()
+        mark, before = self._executor.mark(), clock.monotonic()
         try:
             running = self._build(path)
             self.unbuilt = False
@@ -419,7 +419,7 @@ class Lab:
         except BaseException:
             self._not_undone += self._executor.unwind(to=mark)
             raise
-        running.built_for, running.setup_s = path.test, time.monotonic() - before
+        running.built_for, running.setup_s = path.test, clock.monotonic() - before
         self._up = running
         return running
 

@@ -4,13 +4,13 @@ interrupts on their CPUs, and the processor's counters."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from switchmark import clock
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import tool_program
@@ -127,7 +127,7 @@ class Window:
     def begin(self) -> None:
         """Start counting."""
         self._began = self._kernels_counts()
-        self._since_ns = time.monotonic_ns()
+        self._since_ns = clock.monotonic_ns()
         self._command("enable")
         self._profiler.begin()
 
@@ -135,7 +135,7 @@ class Window:
         """Stop counting."""
         self._command("disable")
         self._profiler.end()
-        self._elapsed_ns = time.monotonic_ns() - self._since_ns
+        self._elapsed_ns = clock.monotonic_ns() - self._since_ns
         self._stopped = self._kernels_counts()
 
     def cost(self, tsc_hz: int | None) -> TrialCost:

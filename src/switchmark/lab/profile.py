@@ -7,13 +7,13 @@ sample is measured: a busy loop shows the gaps that samples cause.
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from signal import SIGINT
 
+from switchmark import clock
 from switchmark.errors import SwitchmarkError, TrialFailed, Unavailable
 from switchmark.hosts.base import Host
 from switchmark.model.cost import Profile, Shares
@@ -261,11 +261,11 @@ class Profiler:
 
     def _report(self) -> str:
         # A signal may end perf before it has written all samples (perf 6.1).
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = clock.monotonic() + _ANSWER_S
         while self._executor.process(_NAME).poll() is None:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise TrialFailed("perf record does not end")
-            time.sleep(0.01)
+            clock.sleep(0.01)
         argv = ("perf", "report", "-i", self._file, "--stdio", "-t", ";", "-F", _FIELDS)
         done = self._host.run(argv, env={"DEBUGINFOD_URLS": ""}, timeout_s=_REPORT_S)
         self._host.run(("rm", "-f", self._file))

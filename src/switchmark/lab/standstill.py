@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from switchmark import clock
 from switchmark.model.counters import PathCounters
 
 _LIMIT_S = 2.0
@@ -40,14 +40,14 @@ class Standstill:
         return now
 
     def _still(self, apart_s: float) -> PathCounters:
-        deadline = time.monotonic() + _LIMIT_S
+        deadline = clock.monotonic() + _LIMIT_S
         now = self._read()
-        while apart_s and time.monotonic() < deadline:
-            time.sleep(apart_s)
+        while apart_s and clock.monotonic() < deadline:
+            clock.sleep(apart_s)
             before, now = now, self._read()
             if (now.links, now.functions) == (before.links, before.functions):
                 break
         return now
 
     def _read(self) -> PathCounters:
-        return replace(self.read(), read_ns=time.monotonic_ns())
+        return replace(self.read(), read_ns=clock.monotonic_ns())

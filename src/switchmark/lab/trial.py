@@ -7,11 +7,11 @@ the measured phase are therefore exact (docs/decisions/0003).
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from switchmark import clock
 from switchmark.errors import SetupFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
@@ -124,7 +124,7 @@ class Trials:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
         one_way = self._path.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
-        before_ns = time.monotonic_ns()
+        before_ns = clock.monotonic_ns()
         self._workers.send(
             "arm",
             lambda worker: {
@@ -144,7 +144,7 @@ class Trials:
                 ],
             },
         )
-        self._away_ns = time.monotonic_ns() - before_ns if self._path.is_away else 0
+        self._away_ns = clock.monotonic_ns() - before_ns if self._path.is_away else 0
         if spec.warmup_s > 0:
             self._phase("warmup", spec.warmup_s)
         self._alive()
@@ -172,7 +172,7 @@ class Trials:
         polling switch, `push` empties its queues, and in a chain the counters must also be
         stable."""
         if self.lag_s:
-            time.sleep(self.lag_s)
+            clock.sleep(self.lag_s)
         polls = self._path.dedicated_core
         apart_s = self._apart_ms() / 1000 if polls else 0
         try:
@@ -193,12 +193,12 @@ class Trials:
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
-        at_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + lead_ns
+        at_ns = clock.monotonic_ns() + lead_ns
         start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
         self._workers.send("start", lambda worker: start)
         if window:
-            wait_ns = at_ns - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            time.sleep(max(0, wait_ns) / 1e9)
+            wait_ns = at_ns - clock.monotonic_ns()
+            clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}

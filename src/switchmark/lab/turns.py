@@ -7,7 +7,6 @@ journal and set of names, so that paths do not collide.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -15,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from switchmark import clock
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
-from switchmark.hosts.local import LocalHost
-from switchmark.hosts.processes import marked
+from switchmark.hosts.base import Host
 from switchmark.lab.measure import Lab
 from switchmark.metrics.throughput import of_latency
+from switchmark.model.plan import HOST
 from switchmark.model.record import Kept, Record, TurnsRecord
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
@@ -122,9 +122,10 @@ class Turns:
             logs = f"turns/{self._opened}"
             lab = Lab(self._folder, beside=self._alone, logs=logs, **self._options)
             lab.__enter__()
-            slot = self._slots[key] = _Slot(lab)
+            host = lab.instruments.hosts[HOST.host]
+            slot = self._slots[key] = _Slot(lab, host)
             try:
-                slot.freezer = Freezer(lab.executor, LocalHost(), lab.workspace.run)
+                slot.freezer = Freezer(lab.executor, host, lab.workspace.run)
             except Unavailable as error:
                 slot.no_freezer = _first_line(str(error))
         return self._slots[key]
@@ -149,7 +150,7 @@ class Turns:
 
 @dataclass(slots=True)
 class _Slot:
-    """The lab of one path.
+    """The lab of one path, and the local host.
 
     `why` is the reason for setting the path up again in every round, or None if the path stays up.
     `rested_s` is the time that the path rested, `rested_cpu_s` the CPU time of its processes
@@ -157,6 +158,7 @@ class _Slot:
     """
 
     lab: Lab
+    host: Host
     why: str | None = None
     freezer: Freezer | None = None
     no_freezer: str = ""
@@ -187,7 +189,7 @@ class _Slot:
         except SetupFailed as error:
             self.stand_up(f"it cannot be frozen: {_first_line(str(error))}")
             return
-        self._resting_since = time.monotonic(), self._used_ns()
+        self._resting_since = clock.monotonic(), self._used_ns()
 
     def wake(self) -> None:
         """Resume a resting path."""
@@ -195,7 +197,7 @@ class _Slot:
             return
         since, used = self._resting_since
         self._resting_since = None
-        self.rested_s += time.monotonic() - since
+        self.rested_s += clock.monotonic() - since
         self.rested_cpu_s += (self._used_ns() - used) / 1e9
         if self.freezer is not None:
             self.freezer.thaw()
@@ -221,17 +223,17 @@ class _Slot:
         )
 
     def _processes(self) -> tuple[int, ...]:
-        return tuple(pid for pid, _ in marked(self.lab.workspace.run))
+        return tuple(pid for pid, _ in self.host.marked(self.lab.workspace.run))
 
     def _used_ns(self) -> int:
-        return cpu_ns(LocalHost(), self._pids)[0]
+        return cpu_ns(self.host, self._pids)[0]
 
     def _is_idle(self) -> bool:
         """Return whether the processes of the path are idle now."""
         if self._kept == "idle" and self.rested_s:
             return True
         before = self._used_ns()
-        time.sleep(_LOOK_S)
+        clock.sleep(_LOOK_S)
         return self._used_ns() - before < _IDLE * _LOOK_S * 1e9
 
 

@@ -3,10 +3,10 @@ kernels."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from switchmark import clock
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess
 from switchmark.lab.clocks import FarClock, Moment, moment_of
@@ -150,9 +150,9 @@ def _clock(worker: Worker) -> dict[str, int]:
 def _moment(worker: Worker, times: int) -> Moment:
     """Read the clock of a process several times."""
     exchanges: list[tuple[int, int, int]] = []
-    until = time.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
-    while not exchanges or (len(exchanges) < times and time.monotonic() < until):
-        asked = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    until = clock.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
+    while not exchanges or (len(exchanges) < times and clock.monotonic() < until):
+        asked = clock.monotonic_ns()
         ticks = _clock(worker)["ticks"]
-        exchanges.append((asked, ticks, time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
+        exchanges.append((asked, ticks, clock.monotonic_ns()))
     return moment_of(exchanges)

@@ -4,10 +4,10 @@ kernel's counts around each trial. Values that a host does not publish are None.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from switchmark import clock
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.model.cpus import format_cpus
@@ -37,7 +37,7 @@ def certificate(
     jitter = probe_jitter(host, program, cpus, ms)
     meanwhile = Snapshot.read(host, cpus).since(before)
     return NoiseCertificate(
-        at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        at=clock.stamp(),
         jitter=jitter,
         **dict(meanwhile),
         tsc=tuple(steady_tsc(host)),
@@ -100,7 +100,7 @@ class Snapshot:
         files = host.read_all(*snapshot_files(cpus))
         stat, interrupts, pressure = (files.get(path, b"") for path in _COUNTS)
         return cls(
-            time.monotonic(),
+            clock.monotonic(),
             parse_cpu_times(stat, cpus),
             _interrupts(interrupts, cpus),
             {

@@ -4,11 +4,11 @@ of that time that threads' CPU time already includes, so that it is counted exac
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from switchmark import clock
 from switchmark.hosts.base import Host
 from switchmark.model.cost import InterruptCost, InterruptTimes
 from switchmark.observe.facts import kernel_config
@@ -53,7 +53,7 @@ class SoftirqTimes:
         files = taken.read_all(*softirq_files(host, cpus))
         times = parse_cpu_times(files.get(STAT, b""), cpus)
         return cls(
-            time.monotonic(),
+            clock.monotonic(),
             {cpu: times[cpu] for cpu in cpus if cpu in times},
             {cpu: times[cpu][IRQ] / HZ for cpu in cpus if cpu in times},
             {cpu: times[cpu][SOFTIRQ] / HZ for cpu in cpus if cpu in times},

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from switchmark import clock
 from switchmark.errors import (
     CommandFailed,
     CommandTimedOut,
@@ -270,11 +270,11 @@ class Executor:
         argv = self._filled(command(step.check, self._inside), step.why)
         host = self.host(step.check.at)
         limit_s = step.timeout_s * host.patience
-        deadline = time.monotonic() + limit_s
+        deadline = clock.monotonic() + limit_s
         interval_s = _SHORTEST_S
         while True:
-            last_try = time.monotonic() >= deadline
-            left_s = max((deadline - time.monotonic()) / host.patience, _SHORTEST_CHECK_S)
+            last_try = clock.monotonic() >= deadline
+            left_s = max((deadline - clock.monotonic()) / host.patience, _SHORTEST_CHECK_S)
             try:
                 completed = completed or self._call(step.why, step.check.at, argv, None, left_s)
             except CommandTimedOut as error:
@@ -288,7 +288,7 @@ class Executor:
                     f"  {place_of(step.check.at)}: {shlex.join(argv)}{evidence(completed)}"
                     f"{self._last_words(step)}"
                 )
-            time.sleep(max(0.0, min(interval_s, deadline - time.monotonic())))
+            clock.sleep(max(0.0, min(interval_s, deadline - clock.monotonic())))
             interval_s, completed = min(1.5 * interval_s, _LONGEST_S * host.patience), None
 
     def _refuse_dead(self, step: Wait) -> None:

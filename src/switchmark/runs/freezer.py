@@ -8,16 +8,15 @@ version 1 a frozen process does not even die of SIGKILL.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from switchmark import clock
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import Host
-from switchmark.hosts.processes import marked
 from switchmark.model.plan import Plan, Run, Write
 
 _LONGEST_S = 5.0
@@ -153,12 +152,12 @@ class Freezer:
         except SetupFailed:
             self.thaw()
             raise
-        deadline = time.monotonic() + _LONGEST_S
+        deadline = clock.monotonic() + _LONGEST_S
         while not all(self._is_frozen(group) for group in self._gathered):
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 self.thaw()
                 raise SetupFailed(f"its processes do not stop within {_LONGEST_S:g} s")
-            time.sleep(0.0005)
+            clock.sleep(0.0005)
 
     def thaw(self) -> None:
         """Resume all frozen processes."""
@@ -175,7 +174,8 @@ class Freezer:
     def _gather(self) -> Iterator[str]:
         """Yield the groups that hold only the run's processes: its own groups, and the group into
         which this moves the run's other processes."""
-        listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid, _ in marked(self._run)))
+        pids = [pid for pid, _ in self._host.marked(self._run)]
+        listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid in pids))
         every = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
         yield self._folder
         groups = dict.fromkeys(group for group in every.values() if group is not None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from switchmark import clock
 
 
 class Lifetimes:
@@ -26,27 +27,27 @@ class Lifetimes:
         """Record the exec of a process, which happens in the block."""
         self._stop_s.pop(name, None)
         self._start_s[name] = 0.0
-        self._begun[name] = time.monotonic()
+        self._begun[name] = clock.monotonic()
         yield
 
     @contextmanager
     def waiting(self, name: str | None) -> Iterator[None]:
         """Record a Wait for a process, or for none, which happens in the block."""
-        begun = self._begun.pop(name, time.monotonic()) if name else 0.0
+        begun = self._begun.pop(name, clock.monotonic()) if name else 0.0
         try:
             yield
         finally:
             if name:
-                self._start_s[name] += time.monotonic() - begun
+                self._start_s[name] += clock.monotonic() - begun
 
     @contextmanager
     def stopping(self, name: str) -> Iterator[None]:
         """Record the end of a process, which the block waits for."""
-        begun = time.monotonic()
+        begun = clock.monotonic()
         try:
             yield
         finally:
-            self._stop_s[name] = time.monotonic() - begun
+            self._stop_s[name] = clock.monotonic() - begun
 
     def start_s(self, names: Iterable[str]) -> float | None:
         """Return the seconds that these processes took to start; None if they never started."""

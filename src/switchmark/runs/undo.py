@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import takewhile
 
+from switchmark import clock
 from switchmark.errors import CommandTimedOut, SetupFailed, SwitchmarkError, UsageError
 from switchmark.hosts.base import Call, Host
 from switchmark.model.printable import last_lines
@@ -97,12 +97,12 @@ def in_words(undo: Undo) -> str:
 
 
 def _run(undo: Command, host: Host) -> None:
-    deadline = time.monotonic() + _BUSY_S
+    deadline = clock.monotonic() + _BUSY_S
     while True:
         completed = host.run(undo.argv, stdin=undo.stdin, timeout_s=undo.timeout_s)
-        if not _BUSY.search(completed.stderr) or time.monotonic() > deadline:
+        if not _BUSY.search(completed.stderr) or clock.monotonic() > deadline:
             break
-        time.sleep(0.05)
+        clock.sleep(0.05)
     if completed.status != 0 and not _GONE.search(completed.stderr):
         raise SetupFailed(
             f"an undo ended with status {completed.status}: {shlex.join(undo.argv)}"
