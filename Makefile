@@ -113,7 +113,12 @@ fix: setup ## rewrite files as the formatters want them
 
 .PHONY: golden
 golden: setup ## rewrite the golden files; review the diff
-	.venv/bin/python -m pytest -q --golden-rewrite tests/golden
+	.venv/bin/python -m pytest -q --golden-rewrite tests/golden tests/replay
+
+.PHONY: record
+record: setup-all ## as root: record the runs anew that tests/replay replays; NAMES="gate vm" some of them
+	@.venv/bin/python tests/record.py $(NAMES)
+	@$(MAKE) golden
 
 .PHONY: soak-copies
 soak-copies: setup ## as root: compare copies of testpmd RUNS=40 times, and one made slower; on a quiet host

@@ -32,7 +32,15 @@ from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
 TESTS = Path(__file__).parent
 REPOSITORY = TESTS.parent
 
-BUDGET_S = {"unit": 60, "fuzz": 60, "contract": 60, "golden": 30, "netns": 180, "root": 480}
+BUDGET_S = {
+    "unit": 60,
+    "fuzz": 60,
+    "contract": 60,
+    "golden": 30,
+    "replay": 30,
+    "netns": 180,
+    "root": 480,
+}
 """Seconds that each folder may take on two cores. Printed, not asserted."""
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]

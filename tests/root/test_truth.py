@@ -36,11 +36,11 @@ from switchmark.observe import noise
 from switchmark.observe.cpus import read_cpus
 from switchmark.path import refusals
 from switchmark.plugins import load_plugins
-from switchmark.runs.cgroups import V1, cpu_root
 from switchmark.searches import base as searches
 from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches import TABLE
 from switchmark.switches.base import Switch
+from truths import FAULTS, found_in, hog, preferred, slow
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 PROGRAM = Path(__file__).parents[2] / "build/wheel/traffic/truth-switch"
@@ -111,30 +111,6 @@ def only(record: Record) -> TrialResult:
 
 
 TRIES = 3
-
-
-@contextmanager
-def preferred() -> Iterator[None]:
-    """Put what is started meanwhile before all else that this host has to do, where it has a cpu
-    controller. A nice value would not do: the kernel shares a CPU among sessions first."""
-    root = cpu_root(LocalHost())
-    file, most = ("cpu.shares", 262_144) if root == V1 else ("cpu.weight", 10_000)
-    group = Path(root) / f"sm-truth-{os.getpid()}"
-    lines = (line.split(":") for line in Path("/proc/self/cgroup").read_text().splitlines())
-    (home,) = (
-        path for _, names, path in lines if ("cpu" in names.split(",") if root == V1 else not names)
-    )
-    group.mkdir()
-    try:
-        if not (group / file).exists():
-            yield
-            return
-        (group / file).write_text(str(most))
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        yield
-    finally:
-        Path(f"{root}{home}/cgroup.procs").write_text(str(os.getpid()))
-        group.rmdir()
 
 
 def named_by(run: Callable[[], Record], verdict: str, *doubts: str) -> Record:
@@ -286,37 +262,6 @@ def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) ->
 
 
 # --- the same in frames of other kinds ---------------------------------------------------------
-
-FAULTS = {"--drop": 10, "--swap": 7, "--corrupt": 9, "--duplicate": 11}
-
-
-def found_in(sent: int) -> tuple[int, int, int, int]:
-    """Return what is lost, doubled, overtaken and corrupted of a flow's frames, by what the switch
-    does to each."""
-    arrived: list[tuple[int, bool]] = []
-    held: list[tuple[int, bool]] = []
-    chosen = {
-        fault: {n for n in range(sent) if n % every == every - 1} for fault, every in FAULTS.items()
-    }
-    for number in range(sent):
-        if number in chosen["--drop"]:
-            continue
-        if number in chosen["--swap"] and not held:
-            held = [(number, False)]
-            continue
-        arrived += [(number, number in chosen["--corrupt"])] * (
-            1 + (number in chosen["--duplicate"])
-        )
-        arrived += held
-        held = []
-    seen: set[int] = set()
-    doubled = overtaken = 0
-    for number, corrupt in arrived:
-        if not corrupt:
-            doubled += number in seen
-            overtaken += number not in seen and number < max(seen, default=0)
-            seen.add(number)
-    return sent - len(seen), doubled, overtaken, sum(corrupt for _, corrupt in arrived)
 
 
 @pytest.mark.parametrize(
@@ -478,15 +423,9 @@ def test_a_broken_switch_is_measured_with_a_doubt_if_asked(attempt: Try) -> None
 
 @contextmanager
 def slowed(role: Role, delay_ns: int) -> Iterator[None]:
-    """Make each frame cost that role so much more (a test option of the traffic program)."""
-    load = Trials._load
-
-    def slow(self: Trials, part: Any, job: Any, spec: Any) -> dict[str, Any]:
-        more = {"delay_ns": delay_ns} if job.role is role else {}
-        return {**load(self, part, job, spec), **more}
-
+    """Make each frame cost that role so much more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trials, "_load", slow)
+        slow(patch, role, delay_ns)
         yield
 
 
@@ -610,21 +549,6 @@ def test_a_switch_on_the_cpu_of_the_others(attempt: Try) -> None:
     (cpu, *_) = sorted(os.sched_getaffinity(0))
     axes = {"rate": "max", "burst": 32, "placement": str(cpu)}
     assert named(lambda: attempt(**axes), "switch") == []
-
-
-@contextmanager
-def hog(core: int, *, alone: bool = False) -> Iterator[None]:
-    """Keep a core busy by a process, from now on; or `alone`, but for the share of each second that
-    the kernel keeps from those of real time."""
-    first = "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)); " * alone
-    busy = f"import os; os.sched_setaffinity(0, [{core}]); {first}print(flush=True)\nwhile 1: pass"
-    with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            yield
-        finally:
-            process.kill()
 
 
 @pytest.mark.alone

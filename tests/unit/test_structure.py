@@ -235,6 +235,19 @@ def test_only_hosts_and_runs_start_processes() -> None:
     assert not starters
 
 
+def test_a_run_reads_the_time_by_one_clock() -> None:
+    """A replay of a recorded run sets that clock. Hosts, the journal of dead runs and the progress
+    of a campaign have the time of this host."""
+    of_this_host = {"switchmark.runs.journal"}
+    own = [
+        module
+        for module, tree in TREES.items()
+        if folder_of(module) in ("lab", "observe", "runs", "path", "searches", *DRIVERS)
+        and "time" in _roots_imported(tree)
+    ]
+    assert set(own) == of_this_host
+
+
 def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Return where a file below /proc or /sys is opened by its path, with its line: `Path` or
     `open` of such a name, and a path joined with one."""
