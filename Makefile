@@ -71,7 +71,7 @@ check-python:
 	ruff check --quiet $(PYTHON_DIRS)
 check-docs:
 	codespell *.md docs campaigns src tools bench traffic agent
-	codespell --ignore-words-list copyin,iif,nam,repport,runn,statuss,swich,switchs tests
+	codespell --ignore-words-list copyin,iif,nam,notin,repport,runn,statuss,swich,switchs tests
 	.venv/bin/python -m pytest -q tests/unit/test_guide_pages.py
 check-types:
 	mypy
