@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from switchmark.engines.base import KERNEL_PORTS
-from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.functions.base import Function, Hosted
 from switchmark.hosts.base import Host
 from switchmark.model.plan import Plan, Run
@@ -56,7 +55,6 @@ class SwitchFunction(Function):
             for index, (port, end) in enumerate(zip(hosted.ports, hosted.ends, strict=True))
         )
         ways = ((ports[0], ports[1]), (ports[1], ports[0]))
-        environment = ENVIRONMENTS[hosted.node.environment]
         wiring = replace(
             hosted.wiring,
             prefix=hosted.node.name,
@@ -69,13 +67,13 @@ class SwitchFunction(Function):
             kind=hosted.ends[0].kind,
             semantics=Semantics.STATIC if hosted.next_macs else self._switch.semantics[0],
             version=Version(""),
-            cores=_ONLY_CPU if environment.separate_kernel else hosted.cores,
+            cores=_ONLY_CPU if hosted.node.separate_kernel else hosted.cores,
             queues=1,
             # QEMU sets the ring length of a virtual machine's NICs.
-            descriptors=None if environment.separate_kernel else hosted.wiring.descriptors,
+            descriptors=None if hosted.node.separate_kernel else hosted.wiring.descriptors,
             tuning=Tuning(),
         )
-        if environment.separate_kernel:  # a VM has its own programs, under their usual names
+        if hosted.node.separate_kernel:  # a VM has its own programs, under their usual names
             return replace(wiring, version=Version("", program=PurePath(self._switch.program).name))
         found = {} if hosted.version is None else {(wiring.node.host, self.name): hosted.version}
         return with_program(wiring, self._switch, found)

@@ -35,6 +35,8 @@ class Node:
     """Whether it has a separate network stack."""
     reaches: frozenset[str] = frozenset()
     """The environments in whose nodes this node can create interfaces."""
+    separate_kernel: bool = False
+    """Whether it has a separate kernel."""
 
 
 HOST = Node("host", "host")

@@ -155,7 +155,16 @@ def resolve(
             letter, home = side_name(side), hosts[side]
             name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
         where = ENVIRONMENTS[environment]
-        return Node(name, environment, home, folder, image, where.isolated, where.reaches)
+        return Node(
+            name,
+            environment,
+            home,
+            folder,
+            image,
+            isolated=where.isolated,
+            reaches=where.reaches,
+            separate_kernel=where.separate_kernel,
+        )
 
     nodes = {
         part.id: node_on(sides.get(part.id), part.id, "netns")
