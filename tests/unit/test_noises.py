@@ -14,12 +14,13 @@ from switchmark.cli.steps import plan
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Completed
 from switchmark.hosts.local import LocalHost
+from switchmark.model.cgroups import V1, V2, limited_group
 from switchmark.model.plan import Spawn, Write
 from switchmark.model.test import Test
 from switchmark.noises import TABLE, parse_noise
 from switchmark.noises.base import Site
+from switchmark.observe.cgroups import check_cpu_limit, cpu_root
 from switchmark.observe.cpus import read_cpus
-from switchmark.runs.cgroups import V1, V2, check_cpu_limit, cpu_root, limited_group
 
 
 @pytest.mark.parametrize(

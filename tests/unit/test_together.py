@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from switchmark.model.plan import Check, Node, Run, Spawn, Wait
+from switchmark.model.plan import Check, Node, Run, Spawn, Wait, fenced
 from switchmark.runs.journal import Command, Restore
-from switchmark.runs.together import between, commands_together, steps_beside, steps_together
+from switchmark.runs.together import commands_together, steps_beside, steps_together
 
 A, B = (Node("host", "host", host=name) for name in "ab")
 IN_A = Node("sm-f0", "netns", host="a")
@@ -68,7 +68,7 @@ def test_what_is_waited_for_is_looked_at_side_by_side() -> None:
 
 def test_a_part_of_a_plan_waits_for_what_is_before_it_and_is_waited_for() -> None:
     one, other = (Run("a command", ("echo",), A, subject=name) for name in "xy")
-    parted = between((WAIT, one, other, one, WAIT))
+    parted = fenced((WAIT, one, other, one, WAIT))
     assert [step.subject for step in parted if isinstance(step, Run)] == ["", "y", ""]
-    assert between(()) == ()
-    assert between((WAIT,)) == (WAIT,)
+    assert fenced(()) == ()
+    assert fenced((WAIT,)) == (WAIT,)

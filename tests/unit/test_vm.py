@@ -12,8 +12,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Node, Spawn, Wait
-from switchmark.model.topology import Endpoint, PortKind
-from switchmark.runs.pci import guest_devices
+from switchmark.model.topology import Endpoint, PortKind, guest_devices
 
 SWITCH, NODE = Node("sm0000-sw", "netns"), Node("sm0000-f0", "vm", run_dir="/run/switchmark/sm0000")
 QEMU: dict[tuple[str, ...], bytes | Completed] = {

@@ -11,7 +11,7 @@ from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.engines.mbufs import HEADROOM_BYTES, pool_megabytes
 from switchmark.errors import UsageError
 from switchmark.model.plan import Node, Plan, Run
-from switchmark.model.topology import Endpoint, PortKind, Wiring
+from switchmark.model.topology import Endpoint, PortKind, Wiring, guest_devices
 from switchmark.runs import pci
 
 _BASE_MB = 32
@@ -44,7 +44,7 @@ class Dpdk(Engine):
     machine the guest's NICs have no IOMMU: memory is hugepages, and the driver is `pci.UIO`."""
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
-        guest = pci.guest_devices(endpoints)
+        guest = guest_devices(endpoints)
         megabytes = self._megabytes(wiring, len(endpoints), guest=bool(guest))
         if guest:
             count = f"vm.nr_hugepages={-(-megabytes // _PAGE_MB)}"
@@ -57,13 +57,13 @@ class Dpdk(Engine):
         return wiring.memory.reserve(f"memory for the frames of {node.name}", megabytes)
 
     def vm_megabytes(self, wiring: Wiring, endpoints: Sequence[Endpoint]) -> int:
-        guest = pci.guest_devices(endpoints)
+        guest = guest_devices(endpoints)
         return self._megabytes(wiring, len(guest), guest=True) if guest else 0
 
     def port_options(
         self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        guest = bool(pci.guest_devices(endpoints))
+        guest = bool(guest_devices(endpoints))
         return {
             "device": _device(wiring, endpoints[index], index, driver),
             "queues": wiring.queues,

@@ -21,9 +21,9 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.processes import MARK
 from switchmark.hosts.programs import probe_version
+from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.plan import Node, Plan, Run
 from switchmark.runs.anchor import privileges
-from switchmark.runs.cgroups import PERIOD_US
 
 ASLEEP = ("/usr/bin/sleep", "infinity")
 """The first process of a container, which keeps the container alive."""

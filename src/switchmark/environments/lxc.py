@@ -23,9 +23,9 @@ from switchmark.environments.netns import ENVIRONMENT as NETNS
 from switchmark.errors import UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.programs import require_programs
+from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.version import Version
-from switchmark.runs.cgroups import PERIOD_US
 
 # null, zero, full, random, urandom, tty, console, ptmx, pts: the devices that LXC creates in /dev.
 _DEVICES = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*")

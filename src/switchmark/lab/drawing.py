@@ -9,11 +9,11 @@ from switchmark.hosts.base import Host
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.probes import Location
 from switchmark.model.plan import Plan
+from switchmark.observe.cgroups import check_cpu_limit
 from switchmark.path.assembly import vm_megabytes
 from switchmark.path.background import check_capture
 from switchmark.path.path import Path
 from switchmark.runs.anchor import privileges
-from switchmark.runs.cgroups import check_cpu_limit
 from switchmark.runs.workspace import Workspace
 
 _RPS = "/sys/class/net/lo/queues/rx-0/rps_cpus"

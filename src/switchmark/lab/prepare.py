@@ -11,13 +11,13 @@ from switchmark.model.cpus import Cpu
 from switchmark.model.plan import Plan, Reserve
 from switchmark.model.test import Test
 from switchmark.model.topology import Findings
+from switchmark.observe.cgroups import cpu_root
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import construct
 from switchmark.path.path import Path
 from switchmark.path.placement import AUTO, Placement, place
 from switchmark.path.refusals import may_share_process
 from switchmark.path.resolving import resolve
-from switchmark.runs.cgroups import cpu_root
 from switchmark.runs.nics import numa_nodes
 
 PLAN_PREFIX = "smPLAN"

@@ -17,12 +17,12 @@ from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
+from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
-from switchmark.runs.cgroups import PERIOD_US
 
 _LEAD_NS = 5_000_000
 _LEAD_A_PROCESS_NS = 2_000_000

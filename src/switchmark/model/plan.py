@@ -192,3 +192,14 @@ def on_host(steps: Plan, host: str) -> Plan:
         else replace(step, at=there(step.at))
         for step in steps
     )
+
+
+def fenced(plan: Plan) -> Plan:
+    """Return a plan whose first and last commands have no subject, so that the whole plan runs
+    after all earlier commands and before all later commands."""
+    runs = [number for number, step in enumerate(plan) if isinstance(step, Run)]
+    ends = {*runs[:1], *runs[-1:]}
+    return tuple(
+        replace(step, subject="") if number in ends and isinstance(step, Run) else step
+        for number, step in enumerate(plan)
+    )

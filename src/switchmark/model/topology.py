@@ -6,7 +6,7 @@ or another function) is at its far end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -257,6 +257,12 @@ class Endpoint:
     """The PCI address of a NIC of the function's virtual machine."""
     mtu: int = 1500
     """The MTU of the port, in bytes."""
+
+
+def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+    """Return the addresses of the NICs that a program in a virtual machine opens directly; empty if
+    it runs on the host's kernel."""
+    return tuple(end.guest_device for end in endpoints if end.guest_device)
 
 
 @dataclass(frozen=True, slots=True)

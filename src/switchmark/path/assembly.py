@@ -12,6 +12,7 @@ from switchmark.environments import network_stack
 from switchmark.environments.base import Attachment, Environment, Needs, Neighbour
 from switchmark.hosts.programs import beside_python, installation_of, tool_program
 from switchmark.model.addresses import Addressing
+from switchmark.model.cgroups import limited_group
 from switchmark.model.cpus import cpu_mask, format_cpus
 from switchmark.model.plan import (
     HOST,
@@ -24,14 +25,12 @@ from switchmark.model.plan import (
     Step,
     Wait,
     Write,
+    fenced,
     on_host,
 )
-from switchmark.model.topology import Endpoint, Port, PortKind
+from switchmark.model.topology import Endpoint, Port, PortKind, guest_devices
 from switchmark.path.hosts import itself, mac_of_uplink, side_name
 from switchmark.path.path import Instance, Part, Path, awaits_switch
-from switchmark.runs.cgroups import limited_group
-from switchmark.runs.pci import guest_devices
-from switchmark.runs.together import between
 from switchmark.switches.links import READ_LINKS
 
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
@@ -50,7 +49,7 @@ def construct(path: Path) -> Plan:
     """Return the steps from nothing to programs that wait for commands."""
     steps = create_nodes(path)
     home = path.wiring.node
-    switch = between(start_switches(path))
+    switch = fenced(start_switches(path))
     steps += _limited(path, "switch", home, path.drivers.switch_environment, switch)
     steps += _spread(path)
     for part in path.in_vms:

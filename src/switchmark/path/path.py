@@ -28,7 +28,6 @@ from switchmark.model.units import mtu_for
 from switchmark.model.version import Version
 from switchmark.path.hosts import Uplink, lacking_cables
 from switchmark.path.placement import SHARED_PROCESS, CpuUser, Placement
-from switchmark.runs.nics import switch_nics
 from switchmark.scenarios.base import Scenario
 from switchmark.searches.base import Search
 from switchmark.switches.base import Counters, Switch
@@ -381,7 +380,7 @@ class Path:
                 self.dedicated_core,
                 cores=self.test.switch_core_count,
                 spread=self.is_spread,
-                nics=switch_nics(switch.wiring.ports),
+                nics=tuple(port.nic for port in switch.wiring.ports if port.nic),
             )
             for switch in self.switches
         ]

@@ -16,6 +16,7 @@ from switchmark.errors import UsageError
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
+from switchmark.model.cgroups import V2
 from switchmark.model.plan import HOST, Node
 from switchmark.model.refusal import Refusal, unknown_name
 from switchmark.model.test import AXES, Test
@@ -49,7 +50,6 @@ from switchmark.path.hosts import (
 from switchmark.path.path import AddressedFlow, Drivers, Instance, Job, Part, Path, Player
 from switchmark.path.placement import SHARED_PROCESS, Placement
 from switchmark.plugins import Table
-from switchmark.runs.cgroups import V2
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.switches import TABLE as SWITCHES

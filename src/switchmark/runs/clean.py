@@ -20,7 +20,7 @@ from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import end, marked, open_process, start_time
 from switchmark.hosts.signals import shielded
 from switchmark.hosts.socket_folders import sweep
-from switchmark.runs.cgroups import V2
+from switchmark.model.cgroups import V2
 from switchmark.runs.freezer import thaw_all
 from switchmark.runs.journal import Command, Journal, Lease, Undo
 from switchmark.runs.leases import Leases

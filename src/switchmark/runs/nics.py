@@ -26,11 +26,6 @@ _FEATURES = {
 -K`."""
 
 
-def switch_nics(ports: Iterable[Port]) -> tuple[str, ...]:
-    """Return the real NICs at the switch's side of ports, by the user's names."""
-    return tuple(port.nic for port in ports if port.nic)
-
-
 def numa_nodes(host: Host, ports: Iterable[Port]) -> Mapping[str, int]:
     """Return the NUMA nodes of the real NICs at ports and at the far ends of their cables, by the
     user's names. NICs whose node the kernel does not know (-1) are left out."""

@@ -8,14 +8,13 @@ Documentation/ABI/testing/sysfs-bus-pci and Documentation/driver-api/vfio.rst of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Step, Wait
-from switchmark.model.topology import Endpoint
 from switchmark.runs.nics import unused_link
 
 VFIO, UIO = "vfio-pci", "uio_pci_generic"
@@ -136,12 +135,6 @@ def bind(address: str, driver: str, node: Node = HOST, *, has_driver: bool = Tru
         _write(f"{driver} takes {address}", f"{_BUS}/drivers_probe", address, node=node),
         _bound(address, driver, node),
     )
-
-
-def guest_devices(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
-    """Return the addresses of the NICs that a program in a virtual machine opens directly; empty if
-    it runs on the host's kernel."""
-    return tuple(end.guest_device for end in endpoints if end.guest_device)
 
 
 def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Plan:

@@ -5,7 +5,6 @@ command that an operator could type."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 from switchmark.model.plan import Node, Plan, Run, Step, Wait
@@ -58,17 +57,6 @@ def steps_beside(plan: Plan) -> Plan:
     host = place_of_step(plan[0]).host
     taken = takewhile(lambda step: fits(step) and place_of_step(step).host == host, plan)
     return tuple(taken) or plan[:1]
-
-
-def between(plan: Plan) -> Plan:
-    """Return a plan whose first and last commands have no subject, so that the whole plan runs
-    after all earlier commands and before all later commands."""
-    runs = [number for number, step in enumerate(plan) if isinstance(step, Run)]
-    ends = {*runs[:1], *runs[-1:]}
-    return tuple(
-        replace(step, subject="") if number in ends and isinstance(step, Run) else step
-        for number, step in enumerate(plan)
-    )
 
 
 def commands_together(undos: Sequence[Undo]) -> list[Command]:

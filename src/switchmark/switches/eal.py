@@ -21,9 +21,10 @@ from switchmark.model.topology import (
     Port,
     PortKind,
     Wiring,
+    guest_devices,
 )
 from switchmark.model.version import Version
-from switchmark.runs.pci import UIO, bind, guest_devices
+from switchmark.runs.pci import UIO, bind
 from switchmark.switches.eal_ports import file_prefix, functions_listen, port_mac, socket_path
 from switchmark.switches.eal_telemetry import wait_listening
 

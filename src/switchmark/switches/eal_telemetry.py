@@ -9,9 +9,8 @@ from typing import Any
 from switchmark.hosts.programs import tool_program
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import HOST, Check, Node, Plan, Run, Wait
-from switchmark.model.topology import PortKind, Wiring
+from switchmark.model.topology import PortKind, Wiring, guest_devices
 from switchmark.runs.jsonl import parse_line
-from switchmark.runs.pci import guest_devices
 from switchmark.switches.base import Counters, Counting
 from switchmark.switches.eal_ports import device_ids, file_prefix, functions_listen, socket_path
 
