@@ -1,4 +1,4 @@
-"""This module opens a page in Debian's Chromium without a window, and asks what it did there."""
+"""Opens a page in headless Chromium, and returns what happened there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ new PerformanceObserver((list) => {
 
 
 def chromium() -> str:
-    """Return where the browser is; skip the test where it is not installed."""
+    """Return the path of the browser. Skip the test if it is not installed."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("chromium is not installed")
@@ -68,8 +68,8 @@ def asked(
     height: int = 4000,
     dark: bool = False,
 ) -> dict[str, Any]:
-    """Open a page, run a script in it that writes into `told`, and return that, with the messages
-    of its console and the addresses that it asked for."""
+    """Open a page and run a script in it that writes into `told`. Return that, with the messages of
+    its console and the addresses that it requested."""
     path = folder / "asked.html"
     # A page lets no script run but its own: this one stands before the page says so.
     policy = "<meta http-equiv="
@@ -90,8 +90,8 @@ def asked(
 
 
 def painted_ms(page: str, folder: Path) -> float:
-    """Open a page as a reader does, by the clock, and return how long it took until something could
-    be read, as the browser itself tells it."""
+    """Open a page in real time, and return the time until its first content was painted, as
+    reported by the browser."""
     path = folder / "painted.html"
     path.write_text(page.replace("<head>", f"<head>{_PAINT}", 1))
     flags = [flag for flag in _FLAGS if "virtual-time" not in flag]
@@ -130,8 +130,8 @@ def _run(path: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[s
 
 @contextmanager
 def _scratch() -> Iterator[dict[str, str]]:
-    """Return the environment of a browser whose temporary files go when it has ended: one that is
-    terminated leaves them."""
+    """Return the environment of a browser whose temporary files are removed at the end: a
+    terminated browser leaves them."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         yield {**os.environ, "TMPDIR": folder}
 

@@ -1,8 +1,9 @@
-"""This module says how every test is run: markers by folder, golden files, skips under CI, and what
-a test cost.
+"""The configuration of all tests: markers by folder, golden files, skips under CI, and the time of
+each test.
 
-A test's folder says what it needs: `unit`, `fuzz` and `golden` nothing (and warnings are errors in
-`unit`), `contract` the traffic program, `netns` namespaces, `root` the real root.
+The folder of a test defines its requirements: `unit`, `fuzz` and `golden` need nothing (and
+warnings are errors in `unit`), `contract` needs the traffic program, `netns` namespaces, `root`
+real root.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ BUDGET_S = {
     "netns": 180,
     "root": 480,
 }
-"""Seconds that each folder may take on two cores. Printed, not asserted."""
+"""The time in seconds that each folder may take on two cores. It is printed, not asserted."""
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
@@ -106,12 +107,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 # --- the user's environment ------------------------------------------------------------------
 
 OF_THE_TESTS = ("HOST_FILE", "MACHINE_LOCK", "TRAFFIC_BUILD", "AXE", "SOAK")
-"""Variables behind `SWITCHMARK_` that tests themselves are told things by."""
+"""Variables with the prefix `SWITCHMARK_` that configure the tests."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_program_of_the_user_is_known(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hide the variables that name a user's programs, but where real frames pass through those."""
+    """Hide the variables with a user's programs, except from tests with real frames."""
     with pytest.MonkeyPatch.context() as patch:
         if folder_of(request.node.nodeid) not in ("netns", "root"):
             kept = {f"SWITCHMARK_{name}" for name in OF_THE_TESTS}
@@ -128,7 +129,7 @@ SHARED = pytest.StashKey[Shared]()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test wait for its turn, and those of other lanes for one that runs alone."""
+    """Let a test wait for its turn, and other lanes for a test that runs alone."""
     turns = item.config.stash.get(TURNS, None)
     if turns is None:
         return (yield)
@@ -140,7 +141,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Look at what lanes share: no lane runs a test before all have found their tests."""
+    """Take a snapshot of the state that lanes share: no lane runs a test before all have collected
+    theirs."""
     config = session.config
     if hasattr(config, "workerinput"):
         config.stash[TURNS] = Turns(REPOSITORY / "build/lanes")
@@ -152,7 +154,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 # --- the host as it was ----------------------------------------------------------------------
 
 SEEN_LAST = pytest.StashKey[Snapshot | None]()
-"""What the host was like after the test before, of the same file."""
+"""The state of the host after the previous test of the same file."""
 
 
 def _touches_the_host(node: pytest.Item | pytest.Collector) -> bool:
@@ -161,7 +163,7 @@ def _touches_the_host(node: pytest.Item | pytest.Collector) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check that what the fixtures of a file make for all its tests is gone after the last."""
+    """Check that the objects of the module fixtures of a file are gone after its last test."""
     if not _touches_the_host(request.node):
         yield
         return
@@ -170,7 +172,7 @@ def _host_is_left_as_it_was_by_a_file(request: pytest.FixtureRequest) -> Iterato
 
 
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: SubRequest) -> None:
-    """Let the host be looked at anew where a fixture makes something for all tests of a file."""
+    """Take a new snapshot of the host after a fixture makes something for all tests of a file."""
     if fixturedef.scope == "module":
         request.node.stash[SEEN_LAST] = None
 
@@ -179,8 +181,8 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: SubRequ
 def _host_is_left_as_it_was(
     request: pytest.FixtureRequest, _host_is_left_as_it_was_by_a_file: None
 ) -> Iterator[None]:
-    """Check that the host is as it was before, whatever a test did, ended, failed or killed: what
-    takes long to be looked at only behind a file, or behind each test that is marked for it."""
+    """Check that the host is in the same state as before, whatever a test did. Slow areas are
+    checked only after a file, or after each test that is marked for it."""
     if not _touches_the_host(request.node):
         yield
         return
@@ -258,13 +260,13 @@ def ssh_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SshdHo
 
 
 REWRITTEN = pytest.StashKey[list[tuple[str, str, str]]]()
-"""The golden files that were rewritten: name, text before, text now."""
+"""The rewritten golden files: name, text before, text now."""
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Show what `make golden` changed: each hunk once, however many files it is in."""
+    """Print the changes of `make golden`: each hunk once, whatever the number of its files."""
     if config.getoption("--golden-rewrite"):
         terminalreporter.section("golden files")
         changes: list[tuple[str, str, str]] = config.stash.get(REWRITTEN, [])
@@ -299,8 +301,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 class SkipPolicy:
-    """This plug-in makes a skip a failure under CI=true, unless tests/allowed-skips.txt lists its
-    reason for its folder."""
+    """A plug-in that turns a skip into a failure under CI=true, unless tests/allowed-skips.txt
+    lists its reason for its folder."""
 
     def __init__(self) -> None:
         self.strict = os.environ.get("CI", "").lower() in ("1", "true")
@@ -338,8 +340,8 @@ class SkipPolicy:
 
 
 class Costs:
-    """This plug-in prints each test's seconds beside its outcome, each folder's against its budget,
-    and the counts."""
+    """A plug-in that prints the time of each test next to its outcome, the time of each folder next
+    to its budget, and the counts."""
 
     def __init__(self) -> None:
         self.of_test: dict[str, float] = defaultdict(float)

@@ -1,10 +1,9 @@
-"""This module tells what this host is like, as far as a run could change it: sets of lines,
-compared by area.
+"""A snapshot of the parts of this host that a run could change: sets of lines by area.
 
-Nothing here knows what a run does. An entry that changes by itself is named in `VOLATILE`, with its
-reason; everything else counts. What is in the namespaces of a lane (`lane.sh`) is its tests' alone.
-What the kernel has once is changed by other lanes too, and by others on the machine: it is compared
-while no other lane runs a test.
+This module does not know what a run does. Entries that change on their own are listed in `VOLATILE`
+with a reason; all others count. The namespaces of a lane (`lane.sh`) belong to its tests alone.
+Global state of the kernel is also changed by other lanes and other users of the machine, so it is
+compared while no other lane runs a test.
 """
 
 from __future__ import annotations
@@ -68,17 +67,17 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
 """Entries that change by themselves, by area: a pattern of their beginning, and the reason."""
 
 _DEPTH = 4
-"""Levels that are looked at below a folder: a docker of the user's has millions of files."""
+"""The levels of a folder that are searched: a user's docker has millions of files."""
 
 _LEFT_IN_TMP = (
     *("*switchmark*", "*sm[0-9a-f][0-9a-f][0-9a-f][0-9a-f]*", "*podman*", "*docker*", "*lxc*"),
     *("*containers*", "*ovs*", "*openvswitch*", "*dpdk*", "rte*", "*qemu*", "*nginx*"),
 )
-"""What runtimes and switches are known to leave in folders that are full of others' files."""
+"""Known leftovers of runtimes and switches in folders with many files of other programs."""
 
 
 def state_of_the_host(areas: Iterable[str] | None = None) -> Snapshot:
-    """Return all that a run could leave behind or change, or what is in some areas of it."""
+    """Return everything that a run could leave behind or change, or some areas of it."""
     asked = AREAS if areas is None else areas
     found = {area: frozenset(filter(None, AREAS[area]())) for area in asked}
     of_others = _any_of(run.name for run in RUNS.glob("sm*") if is_locked(run / "journal"))
@@ -92,10 +91,10 @@ def state_of_the_host(areas: Iterable[str] | None = None) -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
-    """Return what is gone and what is new, by area.
+    """Return the lines that are gone and the lines that are new, by area.
 
-    The host's own services begin and end beside a test: a control group that is gone was one of
-    theirs, and so is a new one that a process lives in, as what lives in a run's carries its mark.
+    Services of the host begin and end during a test. A missing control group belongs to one of
+    them, and so does a new one with a process, because processes of a run carry its mark.
     """
     found = {}
     for area, lines in before.items():
@@ -108,14 +107,15 @@ def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[s
 
 
 CHANGED = "the host is not as it was"
-"""How the failure of a test begins that left something behind."""
+"""The beginning of the failure message of a test that left something behind."""
 
 _LATER_S = 5.0
-"""How long what a test made may take to go: a namespace goes a moment after its last process."""
+"""The time for objects of a test to disappear: a namespace ends shortly after its last process."""
 
 
 def is_shared(area: str, line: str) -> bool:
-    """Return whether a line is of what the kernel or the file system has once, for all lanes."""
+    """Return whether a line is about global state of the kernel or the file system, shared by all
+    lanes."""
     match area:
         case "modules" | "devices" | "hugepages" | "control groups":
             return True
@@ -142,16 +142,16 @@ def state_of_the_lane() -> Snapshot:
 
 
 class Shared:
-    """What the lanes share, as it is before the first test. `at_rest` waits until no other lane
-    runs a test."""
+    """The state that lanes share, before the first test. `at_rest` waits until no other lane runs a
+    test."""
 
     def __init__(self, at_rest: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._at_rest = at_rest
         self._before = _part(state_of_the_host(), shared=True)
 
     def check(self, areas: Iterable[str]) -> None:
-        """Check that it is as it was: a failure under CI=true, where nobody else is on the machine,
-        else a warning."""
+        """Check that the state is unchanged: a change is a failure under CI=true, where nobody else
+        uses the machine, otherwise a warning."""
         areas = tuple(areas)
         if not self._changed(areas):
             return
@@ -175,8 +175,9 @@ def left_as_it_was(
     areas: Iterable[str] | None = None,
     shared: Shared | None = None,
 ) -> Iterator[list[Snapshot]]:
-    """Check that the host, or some areas of it, is after the block as it was before, or a moment
-    later: as `before`, where that is known. What it is like then is put into the list."""
+    """Check that the host, or some areas of it, is in the same state after the block as before, or
+    shortly afterwards. `before` is the earlier state, if known. The new state is put into the list.
+    """
     areas = tuple(AREAS if areas is None else areas)
     if left := [run.name for run in RUNS.glob("sm*") if RUN.fullmatch(run.name)]:
         clean(runs=left)
@@ -196,7 +197,7 @@ def left_as_it_was(
 def _settled(
     changed: Callable[[], dict[str, dict[str, list[str]]]],
 ) -> dict[str, dict[str, list[str]]]:
-    """Return what is changed in the end."""
+    """Return the remaining changes."""
     deadline = time.monotonic() + _LATER_S
     while (found := changed()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -266,14 +267,14 @@ def _network() -> Iterator[str]:
 
 
 def _mounts() -> Iterator[str]:
-    """Return each mount by its device, root and place; the numbers are drawn anew each time."""
+    """Return each mount by its device, root and place; their numbers change each time."""
     for line in _read("/proc/self/mountinfo").splitlines():
         words = line.split()
         yield f"{words[2]} {words[4]} {words[3]} {' '.join(words[5:])}"
 
 
 def _namespaces() -> Iterator[str]:
-    """Return the namespaces with a name, and those that a mount holds."""
+    """Return the named namespaces, and those that a mount holds."""
     for folder in ("/run/netns", "/run/docker/netns", "/var/run/utsns"):
         with suppress(OSError):
             yield from map(str, Path(folder).iterdir())
@@ -297,7 +298,7 @@ def run_of(process: Path) -> str:
 
 
 def hugepages() -> int:
-    """Return the count of this host's hugepages without those that runs have added."""
+    """Return the number of this host's hugepages without those that runs have added."""
     total = sum(int(path.read_text()) for path in _pools())
     if not RUNS.exists():  # nothing ran since the machine was started
         return total
@@ -306,7 +307,7 @@ def hugepages() -> int:
 
 
 def _leases() -> list[str]:
-    """Return the leases that runs of this folder of runs hold of the host's values."""
+    """Return the leases of this host's values that runs of this folder hold."""
     if not (RUNS.exists() and MACHINE_WIDE.exists()):
         return []
     leases = Leases(RUNS)
@@ -319,7 +320,7 @@ def _pools() -> list[Path]:
 
 
 def _files() -> Iterator[str]:
-    """Return the names of what is in the system's folders, but for those of runs."""
+    """Return the names of the files in system folders, except those of runs."""
     for folder in ("/run", "/var/lib", "/etc", "/opt", "/dev"):
         yield from _walk(f"{folder}/", depth=_DEPTH)
 
@@ -339,8 +340,8 @@ def _control_groups() -> Iterator[str]:
 
 
 def _is_lived_in(group: str) -> bool:
-    """Say whether a process is in a control group, or in one below it. Those of another namespace
-    of processes are not listed: of version 1 they show only in the memory that they have."""
+    """Return whether a control group, or one below it, has a process. Processes of another PID
+    namespace are not listed: in version 1 they are visible only by their memory."""
     signs = (
         ("cgroup.procs", re.compile(r"\d")),
         ("cgroup.events", re.compile("populated 1")),
@@ -355,7 +356,7 @@ def _is_lived_in(group: str) -> bool:
 
 
 def _sockets() -> Iterator[str]:
-    """Return the sockets with a name of a run's, or of a container of one."""
+    """Return the sockets with the name of a run or of its containers."""
     for line in _read("/proc/net/unix").splitlines():
         if found := re.search(r"\S*/switchmark/\S*|@\S*/lxc/sm\S*", line):
             yield found[0]
@@ -392,16 +393,15 @@ AREAS: Mapping[str, Callable[[], Iterator[str] | list[str]]] = {
     "runs": lambda: [path.name for path in RUNS.glob("sm*")],
     "tmp": _temporary,
 }
-"""What is looked at, by the name of its area."""
+"""The functions that read each area."""
 
 QUICK = tuple(AREAS.keys() - {"sysctls", "firewall", "files", "tmp"})
-"""Areas that are looked at in 20 ms: all of them take 100, which counts where each test is held to
-it."""
+"""The areas that are read in 20 ms. All areas take 100 ms, which is noticeable if each test is
+checked."""
 
 
 def _walk(top: str, *, depth: int) -> Iterator[str]:
-    """Yield the paths below a folder; those of folders end with a slash. Nothing of other
-    mounts."""
+    """Yield the paths below a folder; folders end with a slash. Other mounts are skipped."""
     folders = [(top, 1)]
     while folders:
         folder, level = folders.pop()
@@ -430,7 +430,7 @@ def _read(path: str) -> str:
 
 
 def _out(*argv: str, stdin: bytes = b"") -> list[str]:
-    """Return the lines that a program prints; none where it is missing or cannot work here."""
+    """Return the lines that a program prints; none if it is missing or does not work here."""
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True)
     except FileNotFoundError:
@@ -439,7 +439,7 @@ def _out(*argv: str, stdin: bytes = b"") -> list[str]:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process, this one included, holds a journal: its run is alive."""
+    """Return whether a process, including this one, holds a journal: its run is alive."""
     try:
         journal = path.open("rb")
     except OSError:

@@ -1,4 +1,4 @@
-"""This module measures tests on a real path, and checks what must hold of every trial on it."""
+"""Measures tests on a real path, and checks what must hold for every trial."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from switchmark.switches import TABLE as SWITCHES
 
 
 class Measure:
-    """This runs the test of some axes in a lab, short and slow unless they say otherwise. After it
-    the host has the interfaces that it had before."""
+    """Runs tests in a lab, short and slow by default. Afterwards, the host has the same interfaces
+    as before."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -32,7 +32,7 @@ class Measure:
         return record
 
     def each(self, *tests: Mapping[str, Any]) -> list[Record]:
-        """Run tests one after the other, on one path where they can share it."""
+        """Run tests one after the other, on a common path if they can share it."""
         usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
         asked = [Test(**{**usual, **axes}) for axes in tests]
         skip_unpackaged(asked[0].switch, asked[0].engine)
@@ -59,16 +59,16 @@ def measuring(folder: Path) -> Iterator[Measure]:
 
 
 def interfaces(lab: Lab) -> set[str]:
-    """Return the host's interfaces, but for what other runs have there beside this one's."""
+    """Return the interfaces of the host, except those of other runs."""
     names = {path.name for path in Path("/sys/class/net").iterdir()}
     own = f"{lab._workspace.run}-"
     return {name for name in names if name.startswith(own) or not re.match("sm[0-9a-f]{4}-", name)}
 
 
 def skip_unpackaged(switch: str, engine: str = "null") -> None:
-    """Skip a switch or an engine that is not here and that no package has: its users build it and
-    name it by a variable, the kernel was built without it or lacks its module, or no NIC has it.
-    CI allows these reasons (`allowed-skips.txt`)."""
+    """Skip a switch or an engine that is missing here and in all packages: its users build it and
+    configure it by a variable, the kernel was built without it or lacks its module, or no NIC
+    supports it. CI allows these reasons (`allowed-skips.txt`)."""
     try:
         SWITCHES[switch].probe(LocalHost())
         ENGINES[engine].probe(LocalHost())
@@ -81,7 +81,7 @@ def skip_unpackaged(switch: str, engine: str = "null") -> None:
 
 
 def skip_refused(**axes: Any) -> None:
-    """Skip what a switch cannot be asked for, with its reason."""
+    """Skip a combination that a switch does not support, with the reason."""
     if reasons := check(Test(**axes)):
         pytest.skip("; ".join(map(str, reasons)))
 
@@ -92,8 +92,8 @@ def only(record: Record) -> TrialResult:
 
 
 def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
-    """Check that what was sent arrived, once, in order and whole, or is placed where it was
-    lost."""
+    """Check that the sent frames arrived once, in order and intact, or that their place of loss is
+    known."""
     trial = only(record)
     assert trial.tx_frames > 0
     assert trial.rx_frames > 0
@@ -113,7 +113,7 @@ def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
 
 
 DISTURBED = {"host-busy", "cpu-stolen"}
-"""Doubts of a trial whose parts did not get the CPU time that they asked for."""
+"""Doubts of a trial whose processes did not get the CPU time that they needed."""
 
 MOST_LOST = 0.2
 """The largest share of frames that a path may lose at a low rate if nothing disturbs it."""

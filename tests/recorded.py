@@ -1,5 +1,5 @@
-"""This module makes run folders of stored records, of every version of the program, for tests of
-what reads them."""
+"""Makes run folders with stored records of every version of the program, for tests of their
+readers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FACTS = {"kernel": "6.1", "cpu_model": "a_cpu", "cores_usable": 2, "virtual": Fa
 
 
 def stored_lines() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the stored lines of records, each with a name."""
+    """Yield the stored lines of records with a name for each."""
     for path in sorted(DATA.glob("records-*.jsonl")):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             yield f"{path.stem}:{number}", json.loads(line)
 
 
 def fresh(number: int = 1, **changes: Any) -> Record:
-    """Return a record that this version has made, of three trials of a noisy switch."""
+    """Return a record of this version with three trials of a noisy switch."""
     switch = SyntheticSwitch(noise=0.01, seed=number)
     spec = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
     content: dict[str, Any] = {
@@ -44,7 +44,7 @@ def fresh(number: int = 1, **changes: Any) -> Record:
 
 
 def latency_trial(rate_pps: float, latencies_ns: Sequence[int]) -> TrialResult:
-    """Return a trial at a rate whose frames took so long each, below 1024 ns or not."""
+    """Return a trial at a rate with these latencies of its frames, which may be below 1024 ns."""
     from hdrh.histogram import HdrHistogram
 
     counts: dict[int, int] = {}
@@ -64,7 +64,7 @@ def latency_trial(rate_pps: float, latencies_ns: Sequence[int]) -> TrialResult:
 
 
 def kept(parent: Path, records: Sequence[Record], tests: int | None = None) -> Path:
-    """Make a run folder that holds these records, of a campaign of so many tests."""
+    """Make a run folder with these records, of a campaign with a number of tests."""
     sizes = [64 * (each + 1) for each in range(tests or len(records))]
     campaign = from_options({"frame_size": ",".join(map(str, sizes))}, lambda test: [])
     with RunFolder.create(parent, campaign, FACTS) as folder:
@@ -76,7 +76,7 @@ def kept(parent: Path, records: Sequence[Record], tests: int | None = None) -> P
 
 
 def written(parent: Path) -> Path:
-    """Make a run folder that holds all stored lines as they are, with numbers of their own."""
+    """Make a run folder with all stored lines unchanged, except for new numbers."""
     path = kept(parent, [], tests=len(list(stored_lines())))
     with (path / "records.jsonl").open("w") as file:
         for number, (_, line) in enumerate(stored_lines(), 1):

@@ -1,5 +1,5 @@
-"""This module starts Debian's Slurm on this host for a test: munge, a controller and one node, all
-in a folder of the test's and ended with it."""
+"""Starts Debian's Slurm on this host for a test: munge, a controller and one node, in a folder of
+the test. They end with the test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def missing() -> list[str]:
 
 @contextmanager
 def slurm(folder: Path) -> Iterator[Mapping[str, str]]:
-    """Hold a Slurm of one node; yield the environment in which its commands know it."""
+    """Run a Slurm with one node. Yield the environment for its commands."""
     host = socket.gethostname().partition(".")[0]
     for name in ("state", "spool"):
         (folder / name).mkdir()

@@ -1,9 +1,9 @@
-"""Test hosts: each is a network namespace of this machine with an sshd of its own, which has keys,
-processes, a /run and a home of its own. Nothing listens but at the addresses of the test.
+"""Test hosts: network namespaces of this machine, each with its own sshd, keys, processes, /run and
+home. They listen only on the addresses of the test.
 
 `two_hosts()` and `one_host()` make them; the fixtures `ssh_host` and `ssh_hosts` of conftest.py use
-these. `SshdHost.options` is what an ssh client needs to reach one, `write_host_file` what a user
-would say of several.
+these. `SshdHost.options` are the options of an ssh client for one of them, and `write_host_file`
+writes the host file of a user.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ exec /usr/sbin/sshd -D -e -f "$1"
 
 @dataclass
 class SshdHost:
-    """A test host: its name, the address of its sshd, and the namespace that it is. Its clocks show
-    `ahead_s` more than this machine's."""
+    """A test host: its name, the address of its sshd, and its network namespace. Its clocks are
+    `ahead_s` ahead of this machine's."""
 
     name: str
     address: str
@@ -71,15 +71,15 @@ class SshdHost:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """Return the way into its network namespace, and nothing else of it."""
+        """Return the command that enters its network namespace only."""
         return ("nsenter", f"--net=/run/netns/{self.netns}")
 
     def connect(self) -> SshHost:
-        """Return the host as switchmark reaches it; whoever asks closes it."""
+        """Return the host as switchmark reaches it. The caller closes it."""
         return SshHost(self.name, f"root@{self.address}", self.options)
 
     def boot(self) -> None:
-        """Start it: its sshd is the first of its own processes."""
+        """Start it: its sshd is the first process of its PID namespace."""
         config = self.folder / "sshd_config"
         config.write_text(_CONFIG.format(address=self.address, folder=self.folder, more=self.more))
         apart = (
@@ -109,7 +109,7 @@ class SshdHost:
             time.sleep(0.01)
 
     def die(self) -> None:
-        """End it as a power cut does: all of its processes at once. Its addresses stay."""
+        """End it like a power cut: all of its processes at once. Its addresses stay."""
         if self.sshd is None:
             return
         with suppress(ProcessLookupError):
@@ -119,11 +119,11 @@ class SshdHost:
         (self.folder / "sshd.log").write_bytes(b"")
 
     def drop_connections(self) -> None:
-        """End the connections that it has, as a broken link does in the end."""
+        """End its connections, as a broken link eventually does."""
         self.exec("sh", "-c", "ss -K state established sport = :22 >/dev/null")
 
     def exec(self, *argv: str) -> str:
-        """Run a command in its network namespace, beside its sshd; return what it printed."""
+        """Run a command in its network namespace, next to its sshd. Return its output."""
         return subprocess.run(
             (*self.enter, *argv), check=True, capture_output=True, text=True
         ).stdout
@@ -186,14 +186,13 @@ def one_host(folder: Path, name: str = "a", more: str = "", ahead_s: int = 0) ->
 
 @contextmanager
 def two_hosts(folder: Path, ahead_s: int = 0) -> Iterator[tuple[SshdHost, SshdHost]]:
-    """Make the test hosts `a` and `b`, whose clocks are ahead; nothing joins them yet but this
-    machine."""
+    """Make the test hosts `a` and `b`, whose clocks are ahead. Only this machine joins them."""
     with one_host(folder, "a") as a, one_host(folder, "b", ahead_s=ahead_s) as b:
         yield a, b
 
 
 def left_on(host: SshdHost) -> list[str]:
-    """Return what of a run is on a test host: namespaces, interfaces, files and processes."""
+    """Return the remains of a run on a test host: namespaces, interfaces, files and processes."""
     shown = host.exec("ip", "-o", "link")
     links = [line for line in shown.splitlines() if ": sm" in line]
     ssh = host.connect()
@@ -207,13 +206,13 @@ def left_on(host: SshdHost) -> list[str]:
 
 
 def know(folder: Path, address: str) -> None:
-    """Write the host's key into the file of known hosts, as its owner would hand it out."""
+    """Write the host's key into the file of known hosts, as its administrator would."""
     words = (folder / "host_key.pub").read_text().split()
     (folder / "known_hosts").write_text(f"{address} {words[0]} {words[1]}\n")
 
 
 def require() -> None:
-    """Skip where no test host can be made."""
+    """Skip the test if no test host can be made."""
     if os.geteuid() != 0:
         pytest.skip("test hosts are network namespaces, which are made as root")
     for program in (SSHD, "ssh", "ssh-keygen"):

@@ -1,5 +1,5 @@
-"""This module has a switch that is arithmetic: a capacity, a buffer, and the noise that searches
-must stand."""
+"""A switch that is simulated by arithmetic: a capacity, a buffer, and noise that searches must cope
+with."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _INTERVALS = 50
 
 @dataclass
 class SyntheticSwitch:
-    """This switch forwards `capacity_pps`, whose spread from trial to trial is `noise`. It loses
-    one frame in every `rare`-th trial, and one in 1000 above `lossless_pps`; changes by `drift`
-    each trial; works at one of two `bands` at random. Its sender reaches `sender_pps`, its buffer
-    holds `buffer` frames. Seeded: a spec asked in the same order gets the same answer."""
+    """A switch that forwards `capacity_pps`, with a spread of `noise` from trial to trial. It loses
+    one frame in every `rare`-th trial, and one in 1000 above `lossless_pps`. It changes by `drift`
+    per trial, and alternates between two `bands` at random. Its sender reaches `sender_pps`, its
+    buffer holds `buffer` frames. It is seeded: the same specs in the same order get the same
+    answers."""
 
     capacity_pps: float = 1e6
     sender_pps: float = 2e6
@@ -66,8 +67,7 @@ class SyntheticSwitch:
 
 
 def answers_of(trials: list[TrialResult], then: Measure) -> Measure:
-    """Return a `measure` that gives stored trials again, as a resumed run does, and measures
-    after."""
+    """Return a `measure` that first returns stored trials, like a resumed run, then measures."""
     stored = list(trials)
 
     def measure(spec: TrialSpec) -> TrialResult:

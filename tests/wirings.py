@@ -1,4 +1,4 @@
-"""This module makes the wiring that tests of a driver give it: pairs of functions on vhost-user."""
+"""Makes the wiring for tests of a driver: pairs of functions on vhost-user."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def wiring_of(
     given: Mapping[str, Endpoint] = MappingProxyType({}),
     **more: Any,
 ) -> Wiring:
-    """Return a wiring of so many functions with a port each, and a flow from the first to the
-    second of each pair, or `both_ways`. A probe has found its `program` and `mode`; `given` are the
-    ends that it opens as a function, by port; `more` are members that it has instead."""
+    """Return a wiring of functions with a port each, and a flow from the first to the second of
+    each pair, or in `both_ways`. A probe has found its `program` and `mode`. `given` are the ends
+    that it opens as a function, by port. `more` are members to replace."""
     topology = Topology()
     ends = [topology.function(f"f{i}")[0] for i in range(ports)]
     for source, sink in zip(ends[::2], ends[1::2], strict=False):

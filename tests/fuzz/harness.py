@@ -1,8 +1,8 @@
-"""This module runs commands of switchmark on input that nobody should have to expect, and says what
-is a fault: a bug's exit code, a traceback, death by a signal, no end, no bound to memory.
+"""Runs commands of switchmark on unexpected input, and detects faults: the exit code of a bug, a
+traceback, death by a signal, a hang, or unbounded memory.
 
-Each command runs in a child of this process, which has imported everything: so it takes
-milliseconds, and what it changes ends with it. What a seed makes is the same every time.
+Each command runs in a child of this process, which has imported everything. So it takes
+milliseconds, and its changes end with it. A seed always makes the same input.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from switchmark.cli import main
 from switchmark.errors import Exit
 
 HANG_S = 60.0
-"""No command on a small input takes as long, on a busy machine either."""
+"""The time limit of a command on a small input, even on a busy machine."""
 
 MOST_BYTES = 2 << 30
-"""Of memory, besides what its parent has; a report with pictures has a third of it."""
+"""The limit of its memory in addition to that of its parent. A report with pictures takes a third
+of it."""
 
 _POLL_MS = 100
 _KEPT_BYTES = 1 << 16
@@ -46,8 +47,8 @@ _STATUSES = {int(each) for each in Exit} - {int(Exit.BUG)}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command ended with this status (negative: the signal), or was killed for a reason.
-    `allowed` are further statuses that are right for it."""
+    """The end of a command: its status (negative: the signal), or the reason why it was killed.
+    `allowed` are further correct statuses."""
 
     argv: tuple[str, ...]
     status: int
@@ -57,7 +58,7 @@ class Ended:
 
     @property
     def fault(self) -> str:
-        """Return what is wrong with how it ended; nothing where nothing is."""
+        """Return the fault in how it ended; empty if there is none."""
         if self.killed:
             return self.killed
         if self.status in self.allowed:
@@ -70,13 +71,13 @@ class Ended:
 
 
 Target = Callable[[random.Random, Path], Iterator[Ended]]
-"""A target makes an input from what it draws, in an empty folder, and yields how each command on it
-ended."""
+"""A target makes an input from what it draws, in an empty folder, and yields the end of each
+command on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A fault was found by the input of a seed, which is kept in a folder."""
+    """A fault that the input of a seed found. The input is kept in a folder."""
 
     seed: int
     ended: Ended
@@ -85,7 +86,7 @@ class Found:
 
 @dataclass(slots=True)
 class Tally:
-    """These are the numbers of seeds and commands, the statuses, and the faults."""
+    """The numbers of seeds and commands, the statuses, and the faults."""
 
     seeds: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -97,7 +98,7 @@ class Tally:
 
 
 def seeds_of(first: int, count: int | None, seconds: float) -> Iterator[int]:
-    """Yield seeds from the first on, so many, or until the time is over."""
+    """Yield seeds from the first one, up to a number, or until the time is over."""
     end, seed = time.monotonic() + seconds, first
     while seed - first < count if count is not None else time.monotonic() < end:
         yield seed
@@ -105,7 +106,7 @@ def seeds_of(first: int, count: int | None, seconds: float) -> Iterator[int]:
 
 
 def hunt(name: str, target: Target, seeds: Iterator[int], kept: Path) -> Tally:
-    """Run a target with each seed; keep the folder of each that finds a fault below `kept`."""
+    """Run a target with each seed. Keep the folder of each fault below `kept`."""
     tally = Tally()
     for seed in seeds:
         tally.seeds += 1
@@ -132,7 +133,7 @@ def _keep(folder: Path, ended: Ended) -> Path:
 
 
 def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the environment of a command: this one, with changes; None takes a variable away."""
+    """Return the environment of a command: this one with changes; None removes a variable."""
     merged = {**os.environ, "SWITCHMARK_HOST_FILE": os.devnull, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -145,7 +146,7 @@ def command(
     run: Callable[[], object] = main,
     allowed: frozenset[int] = frozenset(),
 ) -> Ended:
-    """Run a command in a folder, in a child that calls `before` first; return how it ended."""
+    """Run a command in a folder, in a child that calls `before` first. Return how it ended."""
     _import_all()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         sys.stdout.flush()
@@ -193,7 +194,7 @@ def _child(
 
 
 def _watched(pid: int) -> tuple[int, str]:
-    """Wait for a child; kill it where it does not end, or takes too much memory."""
+    """Wait for a child. Kill it if it does not end, or uses too much memory."""
     deadline, killed = time.monotonic() + HANG_S, ""
     most = _resident(os.getpid()) + MOST_BYTES
     pidfd = os.pidfd_open(pid)
@@ -222,8 +223,8 @@ def _resident(pid: int) -> int:
 
 @cache
 def _import_all() -> None:
-    """Import the package and what it imports late, so that no child has to: one that is nobody may
-    not be able to read it."""
+    """Import the package and its late imports, so that no child has to: an unprivileged child may
+    be unable to read them."""
     for package in (switchmark, click):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not each.name.endswith(("__main__", "_winconsole")):
