@@ -88,7 +88,7 @@ def _compare(
     skipped: dict[str, str],
     broken: dict[str, str],
 ) -> None:
-    """Make one comparison in a run of its own; its logs stay only if it fails."""
+    """Run one comparison in a separate run; its logs stay only if it fails."""
     logs = Path(tempfile.mkdtemp(prefix="switchmark-bench-"))
 
     def say(text: str) -> None:
@@ -145,8 +145,8 @@ def _chosen(names: list[str]) -> list[Comparison]:
         exact = [one for one in COMPARISONS if one.name == name]
         family = [one for one in COMPARISONS if one.name.startswith(f"{name}-")]
         if not exact and not family:
-            known = ", ".join(one.name for one in COMPARISONS)
-            raise SystemExit(f"there is no comparison '{name}'; there are: {known}")
+            every_name = ", ".join(one.name for one in COMPARISONS)
+            raise SystemExit(f"there is no comparison '{name}'; there are: {every_name}")
         chosen += exact or family
     return [one for one in COMPARISONS if one in chosen]
 

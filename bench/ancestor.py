@@ -40,15 +40,15 @@ def parse_periods(output: str) -> list[int]:
 
 
 def _ancestor(session: Session, track: Track, program: str, mode: str) -> float:
-    """Return the frames a second that its receiver got; `mode` is named as switchmark's engines
-    are."""
+    """Return the rate in frames per second that its receiver got; `mode` has the name of one of
+    switchmark's engines."""
     periods = max(1, round(session.seconds))
     several = ("-m",) if mode.endswith("-mmsg") else ()
     common = ("-s", *several, "-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_RATE))
 
-    def argv(role: str, own: str, peer: str) -> tuple[str, ...]:
-        raw = ("-R", track.ifname(own)) if mode.startswith("raw") else ()
-        ends = (track.ip(own), track.mac(own), track.ip(peer), track.mac(peer))
+    def argv(role: str, address: str, peer: str) -> tuple[str, ...]:
+        raw = ("-R", track.ifname(address)) if mode.startswith("raw") else ()
+        ends = (track.ip(address), track.mac(address), track.ip(peer), track.mac(peer))
         return (program, role, *common, *raw, *ends)
 
     bed = session.bed

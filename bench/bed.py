@@ -37,7 +37,7 @@ class Track:
     layout: ResolvedPath
 
     def node(self, part: str) -> Node:
-        return next(each.node for each in self.layout.parts if each.id == part)
+        return next(placed.node for placed in self.layout.parts if placed.id == part)
 
     def cpu(self, part: str) -> int:
         return self.layout.placement.pins[part].cpus[0]
@@ -83,7 +83,7 @@ class Bed:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Undo at the end of the block what is done in it, the latest first."""
+        """Undo the actions of the block at its end, in reverse order."""
         mark = self.executor.mark()
         try:
             yield
@@ -114,7 +114,7 @@ class Bed:
         self,
         name: str,
         argv: tuple[str, ...],
-        at: Node,
+        node: Node,
         *,
         cpu: int | None = None,
         env: Mapping[str, str] = MappingProxyType({}),
@@ -122,7 +122,7 @@ class Bed:
         """Start a program that runs until the block that this is called in ends, on one CPU if
         asked; it is ended by SIGINT."""
         pinned = argv if cpu is None else ("taskset", "-c", str(cpu), *argv)
-        self.executor.execute((Spawn(f"{name} runs", name, pinned, at, env, stop=(SIGINT, 3.0)),))
+        self.executor.execute((Spawn(f"{name} runs", name, pinned, node, env, stop=(SIGINT, 3.0)),))
         return self.executor.process(name)
 
 
@@ -149,7 +149,7 @@ class RxCounter:
         raise ValueError(f"{self._file} has no interface {self._ifname}")
 
     def rate(self, seconds: float) -> float:
-        """Return the frames a second over the next so many seconds."""
+        """Return the rate in frames per second over the next seconds."""
         first, then = self.read(), time.monotonic()
         time.sleep(seconds)
         last, now = self.read(), time.monotonic()
@@ -157,7 +157,7 @@ class RxCounter:
 
 
 def _plan(track: Track) -> Plan:
-    """Return `path.assembly.build` without the functions, and without what awaits them."""
+    """Return `path.assembly.build` without the functions and the steps that wait for them."""
     layout = track.layout
     steps = create_nodes(layout) + start_switches(layout)
     for part in layout.parts:

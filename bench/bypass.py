@@ -40,7 +40,7 @@ def _track(bed: Bed, switch: str, port: str, driver: str = "auto", **axes: Any) 
 
 
 def _ours(session: Session, track: Track, **axes: Any) -> float:
-    """Return the frames a second that switchmark received, in millions."""
+    """Return the received rate of switchmark in million frames per second."""
     result = trial(
         session.bed,
         track,
@@ -54,7 +54,8 @@ def _ours(session: Session, track: Track, **axes: Any) -> float:
 
 
 def _counted(session: Session, track: Track, program: str) -> float:
-    """Return the frames that dpdk-testpmd receives at the track's end, a second and in millions."""
+    """Return the rate that dpdk-testpmd receives at the end of the track, in million frames per
+    second."""
     receiver = testpmd(session.bed, track, program, "rxonly", ("f1",), (f"--burst={_RX_BURST}",))
     with telemetry(session.bed, "testpmd-f1", receiver, (0,)) as counters:
         time.sleep(_SETTLE_S)
@@ -187,19 +188,21 @@ def _ancestor(session: Session, track: Track, program: str) -> float:
     """Return what the receiver of nfv-testperf counts by its DPDK sockets, a second and in
     millions."""
     bed, periods = session.bed, max(1, round(session.seconds))
-    words = ("-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_ANCESTOR_RATE))
+    load = ("-p", str(FRAME_BYTES - 4), "-b", str(_BURST), "-r", str(_ANCESTOR_RATE))
     addressing = track.layout.flows[0].addressing
     ends = {
         "f0": (addressing.source_ip, addressing.sent_src_mac),
         "f1": (addressing.sink_ip, addressing.sent_dst_mac),
     }
 
-    def start(role: str, own: str, peer: str) -> Process:
+    def start(role: str, address: str, peer: str) -> Process:
         name = f"ancestor-{role}"
-        options = eal(bed, name, track.cpu(own), devices(track, (own,)))
+        options = eal(bed, name, track.cpu(address), devices(track, (address,)))
         # Its loop runs on the main lcore; rings beyond what virtio-user offers are refused.
-        argv = (program, f"dpdk-{role}", *words, *ends[own], *ends[peer], "--", *options)
-        return bed.start(name, argv, track.node(own), env={"RUNTIME_DIRECTORY": str(bed.folder)})
+        argv = (program, f"dpdk-{role}", *load, *ends[address], *ends[peer], "--", *options)
+        return bed.start(
+            name, argv, track.node(address), env={"RUNTIME_DIRECTORY": str(bed.folder)}
+        )
 
     path = track.layout.endpoints["f0"].path
     remove = ("rm", "-f", path)

@@ -48,10 +48,10 @@ def _seconds(folder: Path, testbeds: int, name: str) -> float:
     """Return how long the campaign takes with as many testbeds."""
     lab = folder / f"{testbeds}.toml"
     lab.write_text(f"[local]\ntestbeds = {testbeds}\n")
-    words = ["run", "campaign.yaml", "--cluster", str(lab), "--share-machine", "--name", name]
+    argv = ["run", "campaign.yaml", "--cluster", str(lab), "--share-machine", "--name", name]
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "switchmark", *words, "--quiet", "--json"],
+        [sys.executable, "-m", "switchmark", *argv, "--quiet", "--json"],
         capture_output=True,
         text=True,
         cwd=folder,

@@ -35,7 +35,7 @@ _OPEN_S = 20.0
 
 
 class _Loaded(Trials):
-    """These are trials whose tasks are told more than a test says."""
+    """Trials with options of tasks that a test does not have."""
 
     def __init__(self, more: Mapping[str, Any], *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -73,8 +73,8 @@ def trial(
         drivers=replace(base.drivers, engine=ENGINES[sender], receiver=ENGINES[receiver]),
         parts=tuple(parts.values()),
         processes=tuple(
-            replace(each, parts=tuple(parts[part] for part in each.parts))
-            for each in base.processes
+            replace(process, parts=tuple(parts[part] for part in process.parts))
+            for process in base.processes
         ),
     )
     with bed.block():
@@ -121,7 +121,7 @@ class Sender:
         self._process = process
 
     def clock(self) -> dict[str, int]:
-        """Return one moment in ticks and in nanoseconds, and the ticks of a second."""
+        """Return a time in ticks and in nanoseconds, and the ticks per second."""
         return self._process.ask("clock")
 
     def open(self, port: dict[str, Any], roles: tuple[str, ...], cpu: int) -> None:
@@ -149,17 +149,17 @@ class Sender:
         self._process.ask("start", duration_ns=round(seconds * 1e9))
 
     def finish(self, seconds: float) -> dict[str, Any]:
-        """Wait for the end of the phase, at most so long, and return what was counted."""
+        """Wait for the end of the phase, up to a limit, and return the counts."""
         self._process.ask("wait", timeout_s=seconds + 5.0, timeout_ms=round(seconds * 1000))
         self._process.ask("drain", quiet_ms=_LEAD_MS, timeout_ms=1000)
         return self._process.ask("report")
 
 
 @contextmanager
-def sender(bed: Bed, at: Node) -> Iterator[Sender]:
+def sender(bed: Bed, node: Node) -> Iterator[Sender]:
     """Keep a traffic process running during the block."""
     with bed.block():
-        process = bed.start("ours", (traffic_program(), "serve"), at)
+        process = bed.start("ours", (traffic_program(), "serve"), node)
         yield Sender(TrafficProcess("the sender", process))
 
 

@@ -27,7 +27,7 @@ from switchmark.switches import TABLE as SWITCHES
 
 _BURST = 32
 _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
-"""Frames a second, and in bursts of how many: 32 would not divide 1000."""
+"""Frames per second, and the frames of a burst: 32 does not divide 1000."""
 
 _MILLION = {"count": 1_000_000, "by": "port"}
 _BOTH = ("sender", "receiver")
@@ -42,7 +42,7 @@ _WORK: dict[str, tuple[tuple[str, ...], dict[str, Any], float | None]] = {
     "send and receive, latency": (_BOTH, {"latency": True}, 12.0),
     "the same, 16384 flows": (_BOTH, {"latency": True, "flows": 16384, "vary": ["src_port"]}, None),
 }
-"""What is done: roles, loads and the most that a frame may cost, in nanoseconds of CPU time."""
+"""The work: roles, loads and the limit of the CPU time per frame, in nanoseconds."""
 
 _SCALE = "SWITCHMARK_BENCH_SCALE"
 """How much slower than that of the limits a machine is: there the first took 5.7 ns when they were
@@ -66,7 +66,7 @@ def _scale() -> float:
 
 
 def _null(session: Session) -> list[Row]:
-    """Measure the cost of a frame of each kind of work, in turn."""
+    """Measure the CPU time per frame of each kind of work, in turn."""
 
     def cost(roles: tuple[str, ...], load: Mapping[str, Any]) -> float:
         report, _ = run_alone(
@@ -191,7 +191,7 @@ def _setup(session: Session) -> list[Row]:
 
 
 def _setup_switches(session: Session) -> list[Row]:
-    """Measure every switch that is here: what setting up and taking down costs beyond its own."""
+    """Measure the set-up and tear-down of every available switch without its own start and stop."""
     require_root()
     rows = []
     for name, switch in SWITCHES.items():
@@ -208,15 +208,15 @@ def _setup_switches(session: Session) -> list[Row]:
 
 
 def _beyond_its_own(session: Session, test: Test) -> Row:
-    beyond, own = [], []
+    beyond, stretches = [], []
     for number in range(session.pairs):
         session.say(f"{number + 1}/{session.pairs} {test.switch}")
         with Lab(session.bed.logs / f"{test.switch}-{number}") as lab:
             record = lab.run(test)
         if record.status != "ok" or record.setup_s is None or record.teardown_s is None:
             raise RuntimeError(f"the test of {test.switch} {record.status}: {record.error}")
-        own.append((record.start_s or 0.0) + (record.stop_s or 0.0))
-        beyond.append(record.setup_s + record.teardown_s - own[-1])
+        stretches.append((record.start_s or 0.0) + (record.stop_s or 0.0))
+        beyond.append(record.setup_s + record.teardown_s - stretches[-1])
     return absolute(
         "setup-switches",
         f"v2v {test.switch}",
@@ -225,7 +225,7 @@ def _beyond_its_own(session: Session, test: Test) -> Row:
         Limit("at most", _BEYOND_S),
         (
             "setup_s + teardown_s, but for its own start and stop "
-            f"(start_s + stop_s: {median(own):.2f} s)",
+            f"(start_s + stop_s: {median(stretches):.2f} s)",
         ),
     )
 

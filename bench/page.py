@@ -23,8 +23,8 @@ def tests(count: int) -> Iterator[str]:
     """Yield so many lines of records of tests that all differ: in switch, frame size or pairs."""
     for number, line in enumerate(lines(count)):
         entry = json.loads(line)
-        at = {"switch": _SWITCHES[number % 4], "frame_size": 64 + 8 * (number // 4 % 25)}
-        entry["record"]["test"] |= {**at, "pairs": 1 + number // 100}
+        axes = {"switch": _SWITCHES[number % 4], "frame_size": 64 + 8 * (number // 4 % 25)}
+        entry["record"]["test"] |= {**axes, "pairs": 1 + number // 100}
         entry["record"]["key"] = f"{number:064x}"[::-1]
         yield json.dumps(entry, separators=(",", ":"))
 

@@ -29,7 +29,7 @@ _CHAIN, _CHAIN_S = 8, 6.0
 
 
 def _received(session: Session, environment: str) -> float:
-    """Return the frames a second received, in millions, through a bridge that is made anew."""
+    """Return the rate received through a new bridge, in million frames per second."""
     test = Test(environment=environment, duration=session.seconds)
     with Lab(session.bed.logs / environment) as lab:
         record = lab.run(test)

@@ -32,8 +32,8 @@ def lines(count: int, seed: int = 1) -> Iterator[str]:
     ones, with other switches, sizes and counts, as long as those of real runs are."""
     draw = random.Random(seed)
     stored = [json.loads(line) for line in _STORED.read_text().splitlines()]
-    ended = [each for each in stored if each["record"]["trials"]]
-    failed = next(each for each in stored if not each["record"]["trials"])
+    ended = [entry for entry in stored if entry["record"]["trials"]]
+    failed = next(entry for entry in stored if not entry["record"]["trials"])
     for number in range(1, count + 1):
         entry = copy.deepcopy(failed if number % 50 == 0 else ended[draw.randrange(len(ended))])
         record = entry["record"]
@@ -48,8 +48,10 @@ def lines(count: int, seed: int = 1) -> Iterator[str]:
 def _varied(trial: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     share = draw.uniform(0.9, 1.1)
     frames = {name: int(trial[name] * share) for name in ("tx_frames", "rx_frames")}
-    each = round(frames["rx_frames"] / _INTERVALS)
-    intervals = [max(round(draw.gauss(each, each / 50)), 0) for _ in range(_INTERVALS)]
+    per_interval = round(frames["rx_frames"] / _INTERVALS)
+    intervals = [
+        max(round(draw.gauss(per_interval, per_interval / 50)), 0) for _ in range(_INTERVALS)
+    ]
     return {**trial, **frames, "intervals": intervals}
 
 

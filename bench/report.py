@@ -119,7 +119,7 @@ class Machine:
 
 
 def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -> str:
-    """Return the rows as plain text, then what was skipped and why, then the host."""
+    """Return the rows as plain text, the skipped peers with their reasons, and the host."""
     headings = ("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")
     cells = [
         (

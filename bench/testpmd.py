@@ -57,7 +57,7 @@ class Telemetry:
         return sum(received(self._ask(f"/ethdev/stats,{port}")) for port in self._ports)
 
     def rate(self, seconds: float) -> float:
-        """Return the frames a second over the next so many seconds."""
+        """Return the rate in frames per second over the next seconds."""
         first, then = self.read(), time.monotonic()
         time.sleep(seconds)
         last, now = self.read(), time.monotonic()
@@ -108,7 +108,7 @@ def devices(track: Track, parts: Sequence[str]) -> list[str]:
         )
         for index, part in enumerate(parts)
     ]
-    return [str(each["device"]) for each in options]
+    return [str(option["device"]) for option in options]
 
 
 def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class _Process:
 
 
 def _received(session: Session, processes: Sequence[_Process]) -> float:
-    """Return the frames a second that processes which run side by side received, in millions."""
+    """Return the rate that concurrent processes received, in million frames per second."""
     bed = session.bed
     with bed.block():
         running = []
@@ -62,7 +62,7 @@ def _received(session: Session, processes: Sequence[_Process]) -> float:
 
 
 def _load(cores: int, **more: Any) -> dict[str, Any]:
-    """Return what each task is told: of one flow a core, as one core sends each."""
+    """Return the options of each task: one flow per core, as each core sends one."""
     return {
         "burst": _BURST,
         "frame_bytes": [FRAME_BYTES],

@@ -1,42 +1,41 @@
 #!/usr/bin/env bash
-# Runs commands of this project as on a machine that was installed a minute ago: a root of this
-# Debian or Ubuntu release with nothing in it but make, git and certificates, and a clone of HEAD.
-# What an older machine has by chance is not there, so an install step that is missing shows.
+# Runs commands of this project as on a fresh machine: a root file system of this Debian or Ubuntu
+# release with only make, git and certificates, and a clone of HEAD. It shows missing install steps
+# that an older machine would hide.
 #   tools/bare.sh [--root DIR] [COMMAND...]    by default `make demo`, then `make test`
-# Needs root, and mmdebstrap, which is installed where it is missing. DIR stays as it is when all
-# has ended, and is used again; without --root the root is removed. What it says is on stderr, its
-# status that of the first command that fails, or 3 where no such root can be made.
+# Needs root and mmdebstrap, which is installed if it is missing. DIR is kept and reused; without
+# --root, the root is removed at the end. Messages go to stderr. The exit code is that of the first
+# command that fails, or 3 if the root cannot be created.
 #
-# Apart from the host are files, mounts, processes, /run, /tmp, /dev/shm and System V memory. Not
-# apart is what the kernel has once: network interfaces of the host (packages come by them), its
-# hugepages, control groups and sysctls. A run takes back what it changes of those; control groups
-# and interfaces that a killed one leaves are removed here, and hugepages are named. So nothing else
-# should measure meanwhile.
+# Files, mounts, processes, /run, /tmp, /dev/shm and System V memory are separate from the host. The
+# network interfaces (for downloads), hugepages, control groups and sysctls are those of the host. A
+# run undoes its changes of these. This script removes control groups and interfaces that a killed
+# run leaves, and reports hugepages. Do not measure anything at the same time.
 set -euo pipefail
 
 say() { printf 'bare: %s\n' "$*" >&2; }
 die() { say "$1"; exit "${2:-3}"; }
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-place=/root/switchmark # in the root: a home that only its owner may enter, as is usual
+place=/root/switchmark # in the root: a home that only its owner may enter, as usual
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/switchmark/bare
 root=''
 if [ "${1:-}" = --root ]; then
 	[ $# -ge 2 ] || die 'usage: tools/bare.sh [--root DIR] [COMMAND...]' 2
 	root=$(realpath --canonicalize-missing "$2")
-	[ "$root" != / ] || die "that is this machine's own root: /" 2
+	[ "$root" != / ] || die "/ is the root of this machine" 2
 	shift 2
 fi
 [ $# -gt 0 ] || set -- 'make demo' 'make test'
 
 # --- the root --------------------------------------------------------------------------------
 
-ours_or_new() # Nothing is written into a folder that is not a root of this script's.
+ours_or_new() # Only an empty folder, or a root that this script made, is used.
 {
 	[ ! -e "$root" ] || [ -e "$root/etc/switchmark-bare" ] || [ -z "$(ls -A "$root")" ]
 }
 
-make_root() # What is half made does not count.
+make_root() # An incomplete root does not count.
 {
 	local settings=$1/etc/apt/apt.conf.d
 	say "a bare $PRETTY_NAME, in $1"

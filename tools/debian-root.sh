@@ -1,9 +1,9 @@
-# How a root file system of this Debian or Ubuntu release is made: sourced by what makes one. Whoever
-# sources it has `say` and `die`.
+# Functions that create a root file system of this Debian or Ubuntu release. Source this file after
+# defining `say` and `die`.
 
 . /etc/os-release
 
-debian_sources() # The host's, of its own release only, in one-line style.
+debian_sources() # The sources of the host for its release, in one-line style.
 {
 	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
 		awk -v name="$VERSION_CODENAME" '

@@ -1,8 +1,7 @@
-"""This tool runs the two campaigns of `make demo`, and says why where this host cannot run the
-second.
+"""Runs the two campaigns of `make demo`, and explains if this host cannot run the second one.
 
-campaigns/bypass.yaml needs DPDK, its switches and hugepages. Where all of them are there it must
-succeed; where one is missing, the first campaign alone is the demonstration.
+campaigns/bypass.yaml needs DPDK, its switches and hugepages. If all of them are available, it must
+succeed. Otherwise, the first campaign alone is the demonstration.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from switchmark.runs.hugepages import can_reserve, find_pool
 
 CAMPAIGNS = Path(__file__).resolve().parents[1] / "campaigns"
 NEEDED_MB = 1000
-"""Hugepages of the largest set-up of the second campaign, ovs-dpdk with both its ends: 904 MB."""
+"""The hugepages of the largest set-up of the second campaign: ovs-dpdk with both ends, 904 MB."""
 
 
 def missing(campaign: Path, host: Host) -> Iterator[str]:
-    """Return what the host lacks for a campaign that bypasses the kernel: a reason each, with its
-    cure."""
+    """Yield the reasons why the host cannot run a campaign that bypasses the kernel, with hints."""
     axes = yaml.safe_load(campaign.read_text())
     for thing, axis in ((Thing.ENGINES, "engine"), (Thing.SWITCHES, "switch")):
         names = [axes[axis]] if isinstance(axes[axis], str) else axes[axis]
@@ -39,7 +37,7 @@ def missing(campaign: Path, host: Host) -> Iterator[str]:
 
 
 def missing_memory(host: Host) -> Iterator[str]:
-    """Return why the hugepages cannot be had, where they cannot. Change nothing."""
+    """Yield the reason if hugepages are not available. Change nothing."""
     try:
         pool = find_pool(host, 0)
     except Unavailable as none:
@@ -49,14 +47,13 @@ def missing_memory(host: Host) -> Iterator[str]:
     may_grow = host.run(("test", "-w", pool.total)).status == 0
     free = reserved + (free_megabytes(host) if may_grow else 0)
     if not can_reserve(host, 0):
-        yield f"hugepages: none are free, and {pool.total} may not be written\n  hint: use sudo"
+        yield f"hugepages: none are free, and {pool.total} is not writable\n  hint: use sudo"
     elif free < NEEDED_MB:
         yield f"hugepages: {NEEDED_MB} MB are needed, {free} MB of memory are free"
 
 
 def free_megabytes(host: Host) -> int:
-    """Return the memory that may become hugepages, of 1024 KiB each, as /proc/meminfo estimates
-    it."""
+    """Return the memory in MiB that may become hugepages, by the estimate in /proc/meminfo."""
     for line in host.read("/proc/meminfo").decode().splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -76,7 +73,7 @@ def main() -> int:
         return status
     bypass = CAMPAIGNS / "bypass.yaml"
     if reasons := list(missing(bypass, LocalHost())):
-        print("\ndemo: nothing is measured past the kernel here (campaigns/bypass.yaml):")
+        print("\ndemo: this host cannot measure user-space switches (campaigns/bypass.yaml):")
         print("\n".join(f"  {line}" for reason in reasons for line in reason.splitlines()))
         return 0
     return run(bypass)

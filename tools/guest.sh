@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Puts the guest of the environment `vm` into the folder GUEST: `kernel`, that of Debian's
+# Builds the guest of the environment `vm` in the folder GUEST: `kernel`, from Debian's
 # linux-image-amd64, and `initramfs`, with busybox, ip, ethtool, the modules below, the traffic
-# program PROGRAM, the agent and what else is built beside it, and dpdk-testpmd where it is installed. The kernel's package is downloaded once for each version; the image is made
-# when one of its inputs changes. Nothing of the host's own kernel is used or changed.
-# Progress is on stdout, the tools' output on stderr; on failure, the last line is the reason.
+# program PROGRAM, the agent and the other programs of its folder, and dpdk-testpmd if it is
+# installed. The kernel's package is downloaded once per version; the image is rebuilt when one of
+# its inputs changes. The kernel of the host is neither used nor changed. Progress is on stdout, the
+# output of tools on stderr; on failure, the last line is the reason.
 set -euo pipefail
 
 [ $# -eq 2 ] || { printf 'usage: %s PROGRAM GUEST\n' "$0" >&2; exit 2; }
-export LC_ALL=C # what apt says is looked through
+export LC_ALL=C # the output of apt is parsed
 program=$(realpath "$1")
-# The agent, the tool, and those whose libraries were there to build them.
+# The agent, the tool, and the programs whose libraries were available.
 beside=("$(dirname "$program")"/{switchmark-agent,switchmark-tool,switchmark-pcap-bridge,dpdk-l2fwd,dpdk-skeleton})
 guest=$2
 modules=(virtio_pci virtio_net virtio_console bridge veth tun uio_pci_generic)
-drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, where the program has it
+drivers=(bus_pci bus_vdev mempool_ring net_virtio) # of DPDK, if the program has it
 
 source "$(dirname "$0")/messages.sh"
 source "$(dirname "$0")/kernel.sh"
@@ -21,7 +22,7 @@ die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # --- the kernel ------------------------------------------------------------------------------
 
-kernel_package() # The package that linux-image-amd64 stands for now.
+kernel_package() # The package that linux-image-amd64 currently depends on.
 {
 	{ apt-cache depends --no-recommends --no-suggests linux-image-amd64 2>"$work/apt.log" || true; } |
 		sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | head -n 1
@@ -43,7 +44,7 @@ unpack_kernel() # Of $package, into $kernel: all or nothing
 
 # --- the image -------------------------------------------------------------------------------
 
-copy_as() # PLACE FILE: into the image, with the libraries that it is linked with, if any
+copy_as() # PLACE FILE: copies a file with its libraries into the image
 {
 	local library
 	[ -e "$1" ] || install -D "$2" "$1"

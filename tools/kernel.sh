@@ -1,7 +1,7 @@
-# What tools/guest.sh and tools/lab-image.sh do with a kernel of Debian's: sourced. Whoever sources
-# it has `die`.
+# Functions of tools/guest.sh and tools/lab-image.sh for a Debian kernel. Source this file after
+# defining `die`.
 
-copy_modules() # ROOT FOLDER MODULE...: what lies under ROOT, in the order in which it is loaded
+copy_modules() # ROOT FOLDER MODULE...: copies modules from ROOT, in the order of loading
 {
 	local module release root=$1 folder=$2
 	shift 2

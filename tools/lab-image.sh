@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the Debian that machines of the host file boot ([hosts.NAME.vm]) into the folder IMAGE:
-# `root.img`, a file system of this release with sshd, Open vSwitch and a stock kernel's modules;
-# `kernel`, and `initramfs`, which mounts it; `user_key` and `known_hosts`, by which it is reached.
-# Both keys are made here and are this image's own. It is some 700 MB, and is read only: a machine
-# that runs writes beside it.
+# Builds the Debian that VMs of the host file ([hosts.NAME.vm]) boot, into the folder IMAGE:
+# `root.img`, a file system of this release with sshd, Open vSwitch and the modules of a stock
+# kernel; `kernel`, and `initramfs`, which mounts it; `user_key` and `known_hosts` for ssh. Both keys
+# are generated for this image. It has about 700 MB and is read-only: a running VM writes to a
+# separate overlay.
 #   tools/lab-image.sh [IMAGE]    by default ~/.cache/switchmark/lab-image
-# Needs root, and mmdebstrap, which is installed where it is missing. PACKAGES="..." adds packages
-# of Debian; SETUP=FILE is run in the new root last.
+# Needs root and mmdebstrap, which is installed if it is missing. PACKAGES="..." adds packages of
+# Debian. SETUP=FILE runs in the new root at the end.
 set -euo pipefail
 here=$(dirname "$0")
 image=$(realpath --canonicalize-missing \
@@ -24,7 +24,7 @@ packages=(
 	openvswitch-switch
 	nftables
 )
-first=(virtio_pci virtio_blk ext4) # what it takes to find root.img
+first=(virtio_pci virtio_blk ext4) # the modules that are needed to mount root.img
 left_out=(
 	'/usr/share/doc/*' '/usr/share/man/*' '/usr/share/locale/*' '/usr/share/info/*'
 	/etc/kernel/postinst.d/initramfs-tools # the initramfs is made here
@@ -35,7 +35,7 @@ left_out=(
 	'*/lib/modules/*/kernel/net/'{bluetooth,mac80211,wireless,can,nfc}/'*'
 )
 
-carried_needs() # The packages of what the traffic program is linked with: it is then carried as it is.
+carried_needs() # The packages of the libraries of the traffic program, so that it runs there unchanged.
 {
 	{ ldd "$here/../.venv/bin/switchmark-traffic" 2>/dev/null || true; } | grep -oE '/[^ ]+' |
 		xargs --no-run-if-empty realpath | xargs --no-run-if-empty dpkg --search 2>/dev/null |

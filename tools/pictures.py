@@ -1,7 +1,7 @@
-"""This tool measures what the pictures of the README and of the guide show, and draws them.
+"""Measures the data of the pictures of the README and the guide, and draws them.
 
-`make pictures` measures all anew; PICTURES="rates loads" some of them. With --redraw the runs of
-the last time, in build/pictures, are drawn again.
+`make pictures` measures all of them again, PICTURES="rates loads" some of them. --redraw draws the
+earlier runs in build/pictures again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RUNS = REPOSITORY / "build" / "pictures"
 PICTURES = REPOSITORY / "docs" / "pictures"
 
 _PAPER = {"background": "#ffffff", "padding": 16}
-"""A picture stands on white, so that it can be read on a dark page."""
+"""A white background, readable on a dark page."""
 
 
 class Picture(NamedTuple):
-    """A picture is one plot of one campaign."""
+    """One plot of one campaign."""
 
     plot: str
     title: str
@@ -43,7 +43,7 @@ class Picture(NamedTuple):
 ALL = {
     "rates": Picture(
         "figures",
-        "What a cable, two switches and a router in the kernel, and Open vSwitch carry",
+        "Received rate of two kernel switches, a router and Open vSwitch",
         (
             *("--switch", "direct,linux-bridge,ip-forward,ovs", "--search", "max"),
             *("--duration", "1", "--repeat", "5"),
@@ -51,7 +51,7 @@ ALL = {
     ),
     "sizes": Picture(
         "gbps-against-size",
-        "What is carried of frames of several sizes",
+        "Received rate in bits by frame size",
         (
             *("--switch", "linux-bridge,ip-forward,ovs", "--frame-size", "64,512,1024,1500"),
             *("--duration", "0.5", "--warmup", "0.2", "--repeat", "3"),
@@ -59,7 +59,7 @@ ALL = {
     ),
     "loads": Picture(
         "received-against-offered",
-        "What is received of what is offered",
+        "Received rate against offered load",
         (
             *("--switch", "linux-bridge,ovs", "--rate", "20%,40%,60%,80%,90%,100%,120%,150%"),
             *("--duration", "0.5", "--warmup", "0.2", "--repeat", "3"),
@@ -70,8 +70,7 @@ ALL = {
 
 
 def measure(name: str) -> None:
-    """Run the campaign of a picture into a folder of its name, in place of that of the last
-    time."""
+    """Run the campaign of a picture into a folder of its name. It replaces the earlier run."""
     shutil.rmtree(RUNS / name, ignore_errors=True)
     command = str(Path(sys.executable).with_name("switchmark"))
     options = ("--out", str(RUNS), "--name", name)
@@ -79,8 +78,8 @@ def measure(name: str) -> None:
 
 
 def chart_of(name: str, records: Sequence[Record]) -> Chart:
-    """Return the chart of a picture, which says where and when it was measured; ValueError where
-    the records do not show it."""
+    """Return the chart of a picture, with a note on where and when it was measured. ValueError if
+    the records do not have its data."""
     picture = ALL[name]
     drawn = TABLE[picture.plot].draw(records)
     if drawn is None:

@@ -71,8 +71,8 @@ def pages() -> Iterator[tuple[str, str]]:
     index.append(("[metrics](metrics.md)", "the named figures, with units"))
     for name, (title, _) in SCHEMAS.items():
         yield f"{name}.schema.json", json.dumps(schema(name), indent=1) + "\n"
-        about = f"JSON Schema of {title[:1].lower()}{title[1:]}: `switchmark schema {name}`"
-        index.append((f"[{name}.schema.json]({name}.schema.json)", about))
+        title_of_page = f"JSON Schema of {title[:1].lower()}{title[1:]}: `switchmark schema {name}`"
+        index.append((f"[{name}.schema.json]({name}.schema.json)", title_of_page))
     index.append(("[axes](axes.md)", "the settings of campaigns and options, with defaults"))
     yield (
         "README.md",
@@ -91,8 +91,8 @@ def metrics() -> Iterator[tuple[str, ...]]:
     yield ("name", "unit", "description")
     for name, metric in METRICS.items():
         yield (f"`{name}`", metric.unit or "1", metric.description)
-    for pattern, (unit, words) in PATTERNS.items():
-        yield (f"`{pattern}`", unit, words)
+    for pattern, (unit, description) in PATTERNS.items():
+        yield (f"`{pattern}`", unit, description)
 
 
 def record() -> str:
@@ -107,8 +107,8 @@ def record() -> str:
     for path, model in parts_of_record():
         lead = as_json(inspect.getdoc(model) or "")
         shown = [name for name, field in model.model_fields.items() if not field.exclude]
-        told = member_docstrings(model)
-        rows = [(f"`{name}`", as_json(told.get(name, ""))) for name in shown]
+        docstrings = member_docstrings(model)
+        rows = [(f"`{name}`", as_json(docstrings.get(name, ""))) for name in shown]
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "description"))]
         lines += ["|---|---|", *map(line, rows)]
     return "\n".join(lines) + "\n"
@@ -176,7 +176,7 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     yield ("name", *(COLUMNS[name] for name in columns), *more, "description")
     for name, entry in table.items():
         cells = [listed(getattr(entry, column, ())) for column in columns]
-        yield (f"`{name}`", *cells, *(told(entry) for told in more.values()), summary(entry))
+        yield (f"`{name}`", *cells, *(column(entry) for column in more.values()), summary(entry))
 
 
 def followed(switch: Any) -> str:
@@ -194,20 +194,20 @@ def written_macs(function: Any) -> str:
 
 
 def verified(switch: Any) -> str:
-    """Say how far each kind of a switch's ports was verified: with which version, and when."""
-    known = verifications().get(switch.name, {})
-    told: dict[str, list[str]] = {}
+    """Return how far each kind of the switch's ports was verified: with which version, and when."""
+    verification = verifications().get(switch.name, {})
+    kinds_by_state: dict[str, list[str]] = {}
     kinds = [*map(str, switch.port_kinds)]
-    for kind in (*kinds, *(each for each in known if each not in kinds)):
-        each = known.get(kind)
-        words = "not verified"
-        if each is not None:
-            version = f" with {each.version}" * bool(each.version)
-            failed = f" ({', '.join(each.failed)} failed)" * bool(each.failed)
-            why = f" ({each.why})" * bool(each.why)
-            words = f"{each.state}{version}{failed}{why}, {each.date}"
-        told.setdefault(words, []).append(f"`{kind}`")
-    return "; ".join(f"{', '.join(those)}: {words}" for words, those in told.items())
+    for kind in (*kinds, *(extra for extra in verification if extra not in kinds)):
+        of_kind = verification.get(kind)
+        state_text = "not verified"
+        if of_kind is not None:
+            version = f" with {of_kind.version}" * bool(of_kind.version)
+            failed = f" ({', '.join(of_kind.failed)} failed)" * bool(of_kind.failed)
+            why = f" ({of_kind.why})" * bool(of_kind.why)
+            state_text = f"{of_kind.state}{version}{failed}{why}, {of_kind.date}"
+        kinds_by_state.setdefault(state_text, []).append(f"`{kind}`")
+    return "; ".join(f"{', '.join(those)}: {state}" for state, those in kinds_by_state.items())
 
 
 def listed(values: str | Iterable[object]) -> str:
@@ -236,8 +236,8 @@ def doubts() -> Iterator[tuple[str, ...]]:
     for doubt in TABLE.values():
         passing = "yes" if doubt.passing else ""
         spoils = SPOILS[doubt.spoils] + (" (latency only)" if doubt.only_latency else "")
-        words = (doubt.severity, doubt.threshold, doubt.meaning, doubt.cure, passing, spoils)
-        yield (f"`{doubt.name}`", *words)
+        cells = (doubt.severity, doubt.threshold, doubt.meaning, doubt.cure, passing, spoils)
+        yield (f"`{doubt.name}`", *cells)
 
 
 def axes() -> Iterator[tuple[str, ...]]:
@@ -280,7 +280,7 @@ def written(axis: Axis) -> str:
 
 
 def chosen(axis: Axis) -> str:
-    """Say by which value switchmark chooses one itself, where it does."""
+    """Return the value by which switchmark chooses a value itself, if there is one."""
     if not axis.chosen:
         return ""
     return f", or `{axis.chosen}`: the default of `run` and `plan` without a campaign file"
@@ -295,7 +295,7 @@ def default(field: FieldInfo) -> str:
 
 
 def values(annotation: object, limits: Iterable[object]) -> str:
-    """Write what an axis takes: `patch, static`; `number, 1 to 64`; `text`."""
+    """Return the accepted values of an axis: `patch, static`; `number, 1 to 64`; `text`."""
     choices = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
     if typing.get_origin(annotation) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in choices)

@@ -1,34 +1,34 @@
 #!/usr/bin/env bash
-# Installs what switchmark needs and is missing, then switchmark itself into .venv:
+# Installs missing requirements, then switchmark itself into .venv:
 #   1. the Debian packages of tools/apt-packages.txt (sudo only if not root);
 #   2. the Python packages of requirements.lock, by hash;
 #   3. the project, built as `pip install .` builds it;
-#   4. two sample programs of DPDK, by tools/dpdk-samples.sh, where DPDK is installed;
-#   5. the guest of the environment vm, by tools/guest.sh, where that part is asked for;
-#   6. what tests look at a page with, by tools/axe.sh, where the part page is asked for.
-# Each part is skipped if the hash of its inputs is the one of the last time.
-# SWITCHMARK_NETMAP=FOLDER names netmap's source, or where its headers are: the traffic program then
-# has the engine netmap.
-#   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all` but for those of $seldom
-# A part that was asked for belongs to this tree until `make clean`.
+#   4. two sample programs of DPDK, by tools/dpdk-samples.sh, if DPDK is installed;
+#   5. the guest of the environment vm, by tools/guest.sh, if part vm is requested;
+#   6. axe-core for the tests of pages, by tools/axe.sh, if part page is requested.
+# Each step is skipped if the hash of its inputs has not changed.
+# SWITCHMARK_NETMAP=FOLDER is the folder of netmap's source or headers: the traffic program then has
+# the engine netmap.
+#   tools/setup.sh [PART...]     parts of tools/apt-packages.txt, or `all` except those in $seldom
+# A requested part belongs to this tree until `make clean`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/messages.sh
 
 venv=.venv
 always=(build engine switch)
-seldom=(page) # A browser is larger than all else: who wants it names it.
+seldom=(page) # A browser is the largest part, so it must be named.
 die() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf '\nhint: %s\n' "$2" >&2; exit "${3:-1}"; }
 
-# --- 0. What is asked for --------------------------------------------------------------------
+# --- 0. Requested parts ----------------------------------------------------------------------
 
-known_parts() # Those that are not always installed.
+known_parts() # Parts that are not always installed.
 {
 	awk -v always=" ${always[*]} " '!/^#/ && NF && !index(always, " " $1 " ") && !seen[$1]++ { print $1 }' \
 		tools/apt-packages.txt
 }
 
-choose_parts() # PART...: into $parts, with those of the last time
+choose_parts() # PART...: sets $parts, including the earlier ones
 {
 	local part known
 	mapfile -t known < <(known_parts)
@@ -53,7 +53,7 @@ packages_of() # PART...
 	awk -v parts=" $* " '!/^#/ && NF && index(parts, " " $1 " ") { print $2 }' tools/apt-packages.txt | sort -u
 }
 
-missing_packages() # PART...: those of their packages that are not installed
+missing_packages() # PART...: packages that are not installed
 {
 	packages_of "$@" >build/setup/wanted
 	xargs dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' <build/setup/wanted 2>/dev/null |

@@ -106,8 +106,8 @@ def stretches(share: float, noise: float) -> Draw:
         count = results * rounds
         lengths = draw.integers(1, 6, count)
         state = np.repeat(draw.random(count) < share, lengths)[:count]
-        at = state[times(draw, results, rounds)]
-        return at * STATES + noise * draw.standard_normal((results, rounds))
+        shift = state[times(draw, results, rounds)]
+        return shift * STATES + noise * draw.standard_normal((results, rounds))
 
     return one
 
@@ -153,7 +153,7 @@ POWERS = (
 def family(logs: Logs) -> Family:
     """Return the results of a run as those of records are."""
     rounds = tuple(range(logs.shape[1]))
-    results = (Repeats(tuple(np.exp(each).tolist()), rounds) for each in logs)
+    results = (Repeats(tuple(np.exp(values).tolist()), rounds) for values in logs)
     return Family(FIGURES["rate"], tuple(results))
 
 
@@ -163,9 +163,9 @@ def claims_any(logs: Logs) -> bool:
 
 
 def finds_all(logs: Logs) -> bool:
-    """Say whether the first result is found to be slower than each of the others."""
+    """Return whether the first result is found to be slower than all others."""
     judged = family(logs)
-    return all(judged.difference(at, 0).word == "slower" for at in range(1, len(logs)))
+    return all(judged.difference(index, 0).word == "slower" for index in range(1, len(logs)))
 
 
 def errors(shape: int, results: int, repeats: int, runs: int) -> float:
@@ -173,9 +173,9 @@ def errors(shape: int, results: int, repeats: int, runs: int) -> float:
     return sum(claims_any(SHAPES[shape].draw(draw, results, repeats)) for _ in range(runs)) / runs
 
 
-def power(at: int, runs: int) -> float:
-    results, repeats, slower, noise = POWERS[at]
-    draw, found = np.random.default_rng((_SEED, 99, at)), 0
+def power(number: int, runs: int) -> float:
+    results, repeats, slower, noise = POWERS[number]
+    draw, found = np.random.default_rng((_SEED, 99, number)), 0
     for _ in range(runs):
         logs = normal(noise)(draw, results, repeats)
         logs[0] += math.log(1 - slower)
@@ -189,7 +189,7 @@ def coverage(shape: int, results: int, repeats: int, runs: int) -> float:
     draw = np.random.default_rng((_SEED, 77, shape, results, repeats))
     # Where noise is not the same for all, each has the same median.
     many = [SHAPES[shape].draw(draw, 5, 100) for _ in range(1000)]
-    middle = math.exp(float(np.median(np.concatenate([each.ravel() for each in many]))))
+    middle = math.exp(float(np.median(np.concatenate([sample.ravel() for sample in many]))))
     covered = 0
     for _ in range(runs):
         low, high = median_interval(np.exp(SHAPES[shape].draw(draw, results, repeats)[0])) or (0, 0)
@@ -208,28 +208,28 @@ def tables(runs: int) -> Iterator[str]:
             for repeats in REPEATS
             for results in RESULTS
         }
-        right = [pool.submit(power, at, max(200, runs // 2)) for at in range(len(POWERS))]
+        right = [pool.submit(power, number, max(200, runs // 2)) for number in range(len(POWERS))]
         covers = {
             (shape, repeats, results): pool.submit(coverage, shape, results, repeats, 4 * runs)
-            for shape, each in enumerate(SHAPES)
+            for shape, named in enumerate(SHAPES)
             for repeats in OF_INTERVALS
             for results in (2, 5)
-            if not each.drifts
+            if not named.drifts
         }
         yield f"Share of {runs} runs of identical results ({runs // 4} runs of 30 results) with a"
         yield "false difference, in percent. It must not exceed 5 %."
         yield ""
         heads = [f"{k} results, {n} repeats" for n in REPEATS for k in RESULTS]
         yield from head(("noise", *heads))
-        for shape, each in enumerate(SHAPES):
+        for shape, named in enumerate(SHAPES):
             cells = [f"{100 * wrong[shape, k, n].result():.1f}" for n in REPEATS for k in RESULTS]
-            yield row((each.name, *cells))
+            yield row((named.name, *cells))
         yield ""
         yield "Share of runs that find all differences of a single slower result:"
         yield ""
         yield from head(("results", "repeats", "slower by", "noise", "found, percent"))
-        for (results, repeats, slower, noise), told in zip(POWERS, right, strict=True):
-            found = f"{100 * told.result():.1f}"
+        for (results, repeats, slower, noise), answers in zip(POWERS, right, strict=True):
+            found = f"{100 * answers.result():.1f}"
             yield row((f"{results}", f"{repeats}", f"{slower:.0%}", f"{noise:.0%}", found))
         yield ""
         yield f"Share of {4 * runs} intervals printed as `[95 %]` that contain the true median, in"
@@ -239,14 +239,14 @@ def tables(runs: int) -> Iterator[str]:
         yield from head(
             ("noise", *(f"{k} results, {n} repeats" for n in OF_INTERVALS for k in (2, 5)))
         )
-        for shape, each in enumerate(SHAPES):
-            if not each.drifts:
+        for shape, named in enumerate(SHAPES):
+            if not named.drifts:
                 cells = [
                     f"{100 * covers[shape, n, k].result():.1f}"
                     for n in OF_INTERVALS
                     for k in (2, 5)
                 ]
-                yield row((each.name, *cells))
+                yield row((named.name, *cells))
 
 
 def head(cells: tuple[str, ...]) -> Iterator[str]:

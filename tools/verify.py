@@ -1,20 +1,19 @@
-"""This tool tries a switch with real frames in a fixed matrix.
+"""Tests a switch with real frames in a fixed matrix.
 
-With `--write` it keeps what passed, for `switchmark list switches` and the reference.
+With `--write` it stores the passed tests for `switchmark list switches` and the reference.
 
 `python tools/verify.py [--host HOST [--host-file FILE]] [--more] [--write] NAME...` as root;
-`NAME.KIND` is one kind of the switch's ports. Every kind of port and
-every semantics of the switch meets every scenario, and of v2v both directions, long frames and
-round trips; the first semantics meet functions in containers (`v2v to docker`), and the switch is
-in one (`v2v in docker`), of the runtimes that are here. A test passes if the gate before it does,
-every frame is accounted for, and a switch that tells of its fast path used it. NICs by their kernel
-interfaces are veth pairs here; NICs by PCI address are left as the file has them. With `--more`
-what passed on that host with this version of the switch today or yesterday, as the file has it, is
-not tried again.
+`NAME.KIND` selects one kind of the switch's ports. Every kind of port and every semantics of the
+switch is tested in every scenario, and in v2v also with both directions, long frames and round
+trips. The first semantics is also tested with functions in containers (`v2v to docker`) and with
+the switch in a container (`v2v in docker`), for the installed runtimes. A test passes if its gate
+passes, every frame is accounted for, and a switch that reports on its fast path used it. NICs by
+interface are veth pairs here; entries for NICs by PCI address stay unchanged. With `--more`, tests
+that passed on this host with this version of the switch today or yesterday are skipped.
 
-With `--host` all this is done on a host of the host file, at a rate that an emulated processor
-bears where its processor is emulated. What was verified on this host stays: what another kernel
-shows is then kept apart, by the switch's mode or by that kernel.
+With `--host` the tests run on a host of the host file, at a rate that an emulated processor can
+sustain if its processor is emulated. The results of this host are kept: those of another kernel
+are stored separately, by the mode of the switch or by that kernel.
 """
 
 from __future__ import annotations
@@ -65,22 +64,22 @@ GOLDEN = Path(__file__).parents[1] / "tests/golden"
 
 USUAL = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
 EMULATED = {"duration": 0.4, "warmup": 0.1, "rate": "500"}
-"""What a processor that is emulated bears."""
+"""The rate that an emulated processor can sustain."""
 TRIES = 3
-"""Of each test: on a busy host a sender may have no turn."""
+"""The attempts per test: on a busy host, a sender may get no CPU time."""
 
 MORE: Mapping[str, dict[str, Any]] = {
     "v2v bi": {"scenario": "v2v", "direction": "bi"},
     "v2v 1500": {"scenario": "v2v", "frame_size": 1500},
     "v2v latency": {"scenario": "v2v", "dimension": "latency", "rate": "1000"},
 }
-"""What is tried besides each scenario one way with frames of 64 bytes."""
+"""The tests in addition to every scenario in one direction with frames of 64 bytes."""
 
 RUNTIMES = ("lxc", "docker", "podman")
 ENDS = ({"environment": "netns"}, {"environment": "vm"})
 ENGINES = ("raw-mmsg", "udp-mmsg", "dpdk", "netmap", "null")
-"""The first of each that joins a kind of port is taken: sockets are for DPDK's ends, and the IP
-stack is for switches that look at addresses of IP."""
+"""The first that supports a kind of port is used: sockets for DPDK's ends, the IP stack for
+switches that read IP addresses."""
 
 NICS = ("smver0", "smver1", "smver2", "smver3")
 OF_NICS = {"p2p": "a0=smver0:smver1,b0=smver2:smver3", "p2v": "a0=smver0:smver1"}
@@ -89,17 +88,17 @@ OF_NICS = {"p2p": "a0=smver0:smver1,b0=smver2:smver3", "p2v": "a0=smver0:smver1"
 
 @dataclass(frozen=True)
 class Place:
-    """A place is the host where switches are tried, and its name in the host file."""
+    """The host on which switches are tested, and its name in the host file."""
 
     name: str = LOCAL
     host: Host = field(default_factory=LocalHost)
     containers: Sequence[str] | None = None
-    """The runtimes that are tried: those that it has, none of them on an emulated processor, on
-    which a daemon of containers takes minutes."""
+    """The container runtimes to test: those of the host, or none on an emulated processor, on which
+    a container daemon takes minutes."""
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """Return the facts of the host."""
+        """Return the facts about the host."""
         return host_facts(self.host)
 
     @property
@@ -109,22 +108,22 @@ class Place:
 
     @property
     def emulated(self) -> bool:
-        """Say whether its processor is emulated."""
+        """Return whether its processor is emulated."""
         return bool(self.host.emulated)
 
     @property
     def axes(self) -> Mapping[str, Any]:
-        """Return what each test there has."""
+        """Return the axes of every test there."""
         where = {} if self.name == LOCAL else {"hosts": self.name}
         return {**where, **(EMULATED if self.emulated else {})}
 
     @property
     def words(self) -> str:
-        """Say what the host is."""
+        """Return a description of the host."""
         system = f"{self.kernel}, {self.facts['distribution']}"
         if self.host.is_machine:
-            told = LocalHost().run((qemu(), "--version")).stdout.decode(errors="replace")
-            version = re.search(r"version (\S+)", told)
+            output = LocalHost().run((qemu(), "--version")).stdout.decode(errors="replace")
+            version = re.search(r"version (\S+)", output)
             models = {nic.model for nic in host_entries()[self.name].nics.values() if nic.model}
             nics = f" ({', '.join(sorted(models))})" * bool(models)
             runs_on = f"{self.host.emulated or 'KVM'}, QEMU {version[1] if version else ''}{nics}"
@@ -133,7 +132,7 @@ class Place:
         return ", ".join((system, cores, *["virtual"] * bool(self.facts["virtual"])))
 
     def has(self, environment: str) -> bool:
-        """Say whether nodes of an environment can be made there."""
+        """Return whether nodes of an environment can be created there."""
         try:
             ENVIRONMENTS[environment].probe(self.host)
         except Unavailable:
@@ -142,19 +141,19 @@ class Place:
 
     @cached_property
     def runtimes(self) -> Sequence[str]:
-        """Return the runtimes of containers that are tried there."""
+        """Return the container runtimes to test there."""
         if self.containers is not None:
             return self.containers
         return [name for name in RUNTIMES if not self.emulated and self.has(name)]
 
     @cached_property
     def ends(self) -> Sequence[Mapping[str, Any]]:
-        """Return the ends of tests that it can have."""
+        """Return the ends that its tests can have."""
         return [end for end in ENDS if self.has(end["environment"])]
 
 
 def contained(runtimes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the tests of containers: those of the functions, and the switch's own."""
+    """Return the tests with containers: for the functions, and for the switch."""
     tests: dict[str, dict[str, Any]] = {}
     for name in runtimes:
         tests[f"v2v to {name}"] = {"scenario": "v2v", "environment": name}
@@ -169,8 +168,7 @@ def matrix(
     ends: Sequence[Mapping[str, Any]] = ENDS,
     there: Mapping[str, Any] = {},
 ) -> Iterator[tuple[str, Test]]:
-    """Yield the tests that a kind of port can be in, each with its name; each has the axes `there`,
-    whatever it has else."""
+    """Yield the possible tests of a kind of port with their names. All have the axes `there`."""
     scenarios = {name: {"scenario": name} for name in SCENARIOS}
     engines = ENGINES if kind in KERNEL_PORTS else ENGINES[2:]
     for number, semantics in enumerate(switch.semantics):
@@ -191,7 +189,7 @@ def matrix(
 
 
 def fault_of(record: Record) -> str | None:
-    """Return what a record shows that should not be; None if every frame is accounted for."""
+    """Return the fault that a record shows; None if every frame is accounted for."""
     if record.status != "ok":
         return (record.error or record.status).partition("\n")[0]
     nowhere = record.test.port == PortKind.NULL
@@ -211,14 +209,14 @@ def fault_of(record: Record) -> str | None:
 
 
 def tried(
-    switch: Switch, kind: PortKind, place: Place, known: Verification | None = None
+    switch: Switch, kind: PortKind, place: Place, earlier: Verification | None = None
 ) -> Iterator[tuple[str | None, Verification]]:
-    """Yield the switch's mode, and what the tests of a kind of port show, without those that are
-    known to pass: at the end, and where each takes minutes after each of them. Nothing where it can
-    be in none of them."""
+    """Yield the switch's mode and the results of the tests of a kind of port, except tests that are
+    known to pass: at the end, or after every test if each takes minutes. Yield nothing if no test
+    is possible."""
     passed: list[str] = []
     failed: list[str] = []
-    versions = {known.version} if known else set()
+    versions = {earlier.version} if earlier else set()
     mode = None
     hosts = Hosts(OwnRun, {place.name: place.host})
     best: Verified = "verified in a VM" if place.host.is_machine else "verified"
@@ -234,7 +232,7 @@ def tried(
         )
 
     tests = dict(matrix(switch, kind, place.runtimes, place.ends, place.axes))
-    passed += [name for name in tests if known and name in known.passed]
+    passed += [name for name in tests if earlier and name in earlier.passed]
     with tempfile.TemporaryDirectory() as folder, Lab(Path(folder), hosts=hosts) as lab:
         for name, test in tests.items():
             if name in passed:
@@ -260,7 +258,7 @@ def today() -> datetime.date:
 
 
 def own_words(text: str) -> str:
-    """Return a version without what only one builder of a kernel calls it."""
+    """Return a version without the part that is specific to one builder of a kernel."""
     return re.sub(r"^(\d+\.\d+\.\d+)-\S+", r"\1", text)
 
 
@@ -282,25 +280,25 @@ def nics(host: Host) -> Iterator[None]:
             host.run(("ip", "link", "del", one))
 
 
-def still_known(known: Verification | None, version: str, where: str) -> Verification | None:
+def still_known(earlier: Verification | None, version: str, where: str) -> Verification | None:
     """Return what is known if it is of this host, this version of the switch, and of today or
     yesterday: on an emulated processor it takes hours, some of them past midnight."""
-    if known is None or (known.version, known.host) != (version, where):
+    if earlier is None or (earlier.version, earlier.host) != (version, where):
         return None
-    return known if today() - known.date <= datetime.timedelta(days=1) else None
+    return earlier if today() - earlier.date <= datetime.timedelta(days=1) else None
 
 
 def verify(
     name: str, only: str, place: Place, *, more: bool
 ) -> Iterator[Mapping[str, Verification]]:
-    """Yield what is known anew of a switch by kind of port: what a host can try is tried, of one
-    kind only if one is named, and what is still known only unless `more` is asked for."""
+    """Yield the new results of a switch by kind of port. Only one kind is tested if it is named.
+    Results that are still valid are skipped with `more`."""
     switch = SWITCHES[name]
-    known = dict(verifications().get(name, {}))
+    stored = dict(verifications().get(name, {}))
     try:
         probed = probe_asked(switch, place.host)
     except Unavailable as error:
-        if switch.program or known or not golden_plans(name):
+        if switch.program or stored or not golden_plans(name):
             raise
         yield {str(kind): plan_only(error, place.words) for kind in switch.port_kinds}
         return
@@ -309,16 +307,16 @@ def verify(
         for kind in switch.port_kinds:
             if kind is PortKind.NIC_PCI or only not in ("", kind):
                 continue
-            key = key_there(known, kind, probed.mode, place)
-            before = still_known(known.get(key), version, place.words) if more else None
+            key = key_there(stored, kind, probed.mode, place)
+            before = still_known(stored.get(key), version, place.words) if more else None
             for mode, result in tried(switch, kind, place, before):
-                yield {key_there(known, kind, mode, place): result}
+                yield {key_there(stored, kind, mode, place): result}
 
 
-def key_there(known: Mapping[str, Verification], kind: str, mode: str | None, place: Place) -> str:
+def key_there(stored: Mapping[str, Verification], kind: str, mode: str | None, place: Place) -> str:
     """Return by which key what a VM shows of a kind of port is kept: beside what was verified on a
     host that is none."""
-    before = known.get(kind)
+    before = stored.get(kind)
     if before is None or before.state != "verified" or not place.host.is_machine:
         return str(kind)
     apart = mode if mode and not before.version.endswith(mode) else place.kernel
@@ -331,8 +329,8 @@ def golden_plans(name: str) -> list[Path]:
 
 
 def plan_only(error: Unavailable, where: str) -> Verification:
-    """Return what is known of a switch of the kernel that this one lacks: its plans, which golden
-    files hold."""
+    """Return the verification of a kernel switch that this kernel lacks: its plans in the golden
+    files."""
     why = re.sub(r"^the kernel (\S+)", lambda name: f"Linux {own_words(name[1])}", error.message)
     return Verification(
         state="plan-only", date=today(), version="", host=where, why=why.partition("\n")[0]
@@ -346,17 +344,17 @@ def text_of(content: Mapping[str, Mapping[str, Verification]]) -> str:
         "\n".join(
             [
                 f"[{name}.{_bare(kind)}]",
-                f'state = "{each.state}"',
-                f"date = {each.date}",
-                f'version = "{each.version}"',
-                f'host = "{each.host}"',
-                *_list("passed", each.passed),
-                *_list("failed", each.failed),
-                *([f'why = "{each.why}"'] if each.why else []),
+                f'state = "{verification.state}"',
+                f"date = {verification.date}",
+                f'version = "{verification.version}"',
+                f'host = "{verification.host}"',
+                *_list("passed", verification.passed),
+                *_list("failed", verification.failed),
+                *([f'why = "{verification.why}"'] if verification.why else []),
             ]
         )
         for name in order
-        for kind, each in content.get(name, {}).items()
+        for kind, verification in content.get(name, {}).items()
     ]
     return "\n\n".join((HEAD.rstrip("\n"), *tables)) + "\n"
 
@@ -365,8 +363,8 @@ def _bare(kind: str) -> str:
     return f'"{kind}"' if " " in kind else kind
 
 
-def _list(name: str, words: tuple[str, ...]) -> list[str]:
-    return [f"{name} = [", *(f'    "{word}",' for word in words), "]"] if words else []
+def _list(name: str, names: tuple[str, ...]) -> list[str]:
+    return [f"{name} = [", *(f'    "{word}",' for word in names), "]"] if names else []
 
 
 def asked(word: str) -> tuple[str, str]:
@@ -381,15 +379,15 @@ def asked(word: str) -> tuple[str, str]:
 
 
 def keep(name: str, found: Mapping[str, Verification]) -> None:
-    """Write what was found of a switch beside what others, that run meanwhile, have written."""
+    """Write the results of a switch next to those that concurrent commands have written."""
     verifications.cache_clear()
     every = verifications()
     FILE.write_text(text_of({**every, name: {**every.get(name, {}), **found}}))
 
 
 def main() -> None:
-    """Try the switches that are named, one after the other; say what was found of each, and keep it
-    at once where that is asked for."""
+    """Test the named switches one after the other, print the results, and store them at once if
+    requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="+", type=asked, metavar="NAME[.KIND]")
     parser.add_argument("--more", action="store_true", help="not what passed there since yesterday")
@@ -408,7 +406,7 @@ def main() -> None:
             try:
                 place = Place(given.host, hosts[given.host], given.containers)
                 for found in verify(name, kind, place, more=given.more):
-                    status |= any(each.failed for each in found.values())
+                    status |= any(verification.failed for verification in found.values())
                     if given.write:
                         keep(name, found)
                     else:
