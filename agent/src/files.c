@@ -83,10 +83,10 @@ void file_remove(struct reader *asked, struct writer *answer)
 	write_u32(answer, (uint32_t)error);
 }
 
-/* Calls `each` for every path that matches a pattern, pattern by pattern. A path without wildcards
+/* Calls `handle` for every path that matches a pattern, pattern by pattern. A path without wildcards
  * is used without a search. */
 static void paths_match(struct reader *asked, struct writer *answer,
-			void each(const char *path, struct writer *answer))
+			void handle(const char *path, struct writer *answer))
 {
 	while (asked->left) {
 		const char *pattern = read_text(asked);
@@ -95,10 +95,10 @@ static void paths_match(struct reader *asked, struct writer *answer,
 		if (asked->bad)
 			return;
 		if (!strpbrk(pattern, "*?[")) {
-			each(pattern, answer);
+			handle(pattern, answer);
 		} else if (!glob(pattern, GLOB_NOESCAPE, NULL, &found)) {
 			for (size_t i = 0; i < found.gl_pathc; i++)
-				each(found.gl_pathv[i], answer);
+				handle(found.gl_pathv[i], answer);
 			globfree(&found);
 		}
 	}

@@ -36,9 +36,9 @@ static bool folder_valid(const char *folder, const char *run)
 
 static struct hold *hold_of(const struct holds *h, const char *folder)
 {
-	for (struct hold *each = h->first; each; each = each->next)
-		if (!strcmp(each->folder, folder))
-			return each;
+	for (struct hold *hold = h->first; hold; hold = hold->next)
+		if (!strcmp(hold->folder, folder))
+			return hold;
 	return NULL;
 }
 

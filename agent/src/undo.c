@@ -241,13 +241,13 @@ static bool process_marked(const char *number, const char *mark)
 static bool marked_signal(const char *mark, int number)
 {
 	DIR *all = opendir("/proc");
-	struct dirent *each;
+	struct dirent *entry;
 	bool any = false;
 
-	while (all && (each = readdir(all))) {
-		const pid_t pid = (pid_t)strtol(each->d_name, NULL, 10);
+	while (all && (entry = readdir(all))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid < 2 || pid == getpid() || !process_marked(each->d_name, mark))
+		if (pid < 2 || pid == getpid() || !process_marked(entry->d_name, mark))
 			continue;
 		any = true;
 		if (number)

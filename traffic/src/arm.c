@@ -97,10 +97,10 @@ static void address_step(struct address *a, uint32_t vary, uint32_t by)
 /* Returns the addresses of flow number `flow` of `flows`; all zero if there are none. */
 static struct address address_of(const struct address_plan *plan, uint32_t flow, uint32_t flows)
 {
-	const uint32_t each = flows / (plan->count ? plan->count : 1);
-	struct address a = plan->list[flow / each];
+	const uint32_t per_address = flows / (plan->count ? plan->count : 1);
+	struct address a = plan->list[flow / per_address];
 
-	address_step(&a, plan->vary, flow % each);
+	address_step(&a, plan->vary, flow % per_address);
 	return a;
 }
 

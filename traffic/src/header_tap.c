@@ -72,7 +72,7 @@ bool header_tap_open(struct header_tap *t, const struct port *port)
 }
 
 uint64_t header_tap_read(struct header_tap *t,
-			 void (*each)(void *context, uint8_t *head, uint32_t len), void *context)
+			 void (*handle)(void *context, uint8_t *head, uint32_t len), void *context)
 {
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		uint8_t *slot = t->ring + (size_t)i * SLOT_BYTES;
@@ -82,7 +82,7 @@ uint64_t header_tap_read(struct header_tap *t,
 			break;
 		/* The kernel has removed a tag: not the frame of a payload engine. */
 		if (h->tp_snaplen >= FRAME_MIN && !(h->tp_status & TP_STATUS_VLAN_VALID))
-			each(context, slot + h->tp_mac, h->tp_len);
+			handle(context, slot + h->tp_mac, h->tp_len);
 	}
 	return packet_socket_drops(t->fd);
 }

@@ -20,10 +20,10 @@ struct header_tap {
  * `why` if the process lacks CAP_NET_RAW. */
 bool header_tap_open(struct header_tap *t, const struct port *port);
 
-/* Calls `each` with the first bytes of each stored frame, which it may modify, and the frame's
+/* Calls `handle` with the first bytes of each stored frame, which it may modify, and the frame's
  * length. Returns the number of frames dropped because the ring was full. */
 uint64_t header_tap_read(struct header_tap *t,
-			 void (*each)(void *context, uint8_t *head, uint32_t len), void *context);
+			 void (*handle)(void *context, uint8_t *head, uint32_t len), void *context);
 
 void header_tap_close(struct header_tap *t);
 

@@ -32,7 +32,8 @@ void messages_release(struct port *port, struct frame *f, uint32_t n);
 
 /* Returns the first `got` frames of the slots, except truncated ones. */
 always_inline uint32_t messages_take(struct messages *m, struct frame *f, uint32_t got,
-				     uint32_t (*each)(struct slots *s, uint32_t i, struct frame *f))
+				     uint32_t (*length_of)(struct slots *s, uint32_t i,
+							   struct frame *f))
 {
 	struct slots *s = &m->slots;
 	uint32_t whole = 0;
@@ -43,7 +44,7 @@ always_inline uint32_t messages_take(struct messages *m, struct frame *f, uint32
 			continue;
 		}
 		f[whole] = s->frames[i];
-		f[whole].len = each(s, i, &f[whole]);
+		f[whole].len = length_of(s, i, &f[whole]);
 		whole++;
 	}
 	slots_refill(s, got);

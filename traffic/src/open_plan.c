@@ -184,13 +184,13 @@ static bool thread_read(struct reader *r, json_t *object, struct open_plan *open
 static bool ports_take(struct reader *r, struct open_plan *open, const struct thread_plan *t,
 		       bool *used)
 {
-	bool own[PORTS_MAX] = { false };
+	bool is_own[PORTS_MAX] = { false };
 
 	for (uint32_t i = 0; i < t->task_count; i++)
 		for (uint32_t k = 0; k < t->tasks[i].port_count; k++)
-			own[t->tasks[i].ports[k]] = true;
+			is_own[t->tasks[i].ports[k]] = true;
 	for (uint32_t i = 0; i < PORTS_MAX; i++) {
-		if (!own[i])
+		if (!is_own[i])
 			continue;
 		if (used[i])
 			return refuse(r, "open: port %u is used by two threads", i);

@@ -54,10 +54,10 @@ static int attach_tc(int prog, uint32_t near)
 static int load(struct bpf_object *object, const char *name, uint32_t far)
 {
 	struct bpf_map *rodata = bpf_object__find_map_by_name(object, ".rodata");
-	struct bpf_program *each;
+	struct bpf_program *program;
 
-	bpf_object__for_each_program(each, object)
-		bpf_program__set_autoload(each, !strcmp(bpf_program__name(each), name));
+	bpf_object__for_each_program(program, object)
+		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
 	if (!rodata || bpf_map__set_initial_value(rodata, &far, sizeof(far)))
 		return -EINVAL;
 	return bpf_object__load(object);
