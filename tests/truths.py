@@ -22,10 +22,11 @@ from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import marked
 from switchmark.lab.trial import Trials
 from switchmark.model.cable import CABLE
+from switchmark.model.cgroups import V1
 from switchmark.model.plan import Plan, Run
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.topology import Role, Wiring
-from switchmark.runs.cgroups import V1, cpu_root
+from switchmark.observe.cgroups import cpu_root
 from switchmark.searches import base as searches
 from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches.linux_bridge import LinuxBridge

@@ -26,7 +26,6 @@ from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
-from switchmark.model.cgroups import V1
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
@@ -34,7 +33,6 @@ from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Role
 from switchmark.observe import noise
-from switchmark.observe.cgroups import cpu_root
 from switchmark.observe.cpus import read_cpus
 from switchmark.path import refusals
 from switchmark.plugins import load_plugins
