@@ -45,13 +45,27 @@ TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
 test-fast: setup ## tests of single parts, and a few with real frames: a minute or two
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" tests $(PYTEST)
 
+# Tests that build paths run one at a time, in a lane of their own; all others two at a time.
+BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
+ONE_BY_ONE = tests/netns tests/root
+PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
+# A selection by PYTEST= may match nothing of one half: status 5 of pytest.
+HALVES = status=0; \
+	$(TESTS) -v --durations=10 $(1) $(BESIDE) $(PYTEST) || [ $$? -eq 5 ] || status=1; \
+	$(PYTEST_ALONE) -v --durations=10 $(1) $(ONE_BY_ONE) $(PYTEST) || [ $$? -eq 5 ] || status=1; \
+	exit $$status
+
 .PHONY: test
-test: setup-all build/sanitize ## unit, contract, golden, netns, root: all but further combinations
-	$(TESTS) -v --durations=10 -m "not further" tests $(PYTEST)
+test: setup-all build/sanitize ## unit, contract, golden, replay, netns, root: all but further combinations
+	$(call HALVES,-m "not further")
 
 .PHONY: test-all
 test-all: setup-all build/sanitize ## every test, in every combination
-	$(TESTS) -v --durations=10 tests $(PYTEST) || [ $$? -eq 5 ] # a selection may be empty
+	$(call HALVES,)
+
+.PHONY: test-again
+test-again: setup-all build/sanitize ## the tests that failed last, one at a time
+	$(PYTEST_ALONE) -v --last-failed --last-failed-no-failures none tests $(PYTEST)
 
 .PHONY: soak
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host
