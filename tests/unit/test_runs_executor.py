@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from switchmark.clock import Clock, replaced_by
 from switchmark.errors import CommandFailed, Interrupted, NotReady, SetupFailed, Unavailable
 from switchmark.hosts import signals
 from switchmark.hosts.base import Completed
@@ -165,15 +166,28 @@ def test_a_wait_that_holds_at_once_does_not_sleep(
     executor.execute((Wait("it is so", Check(("true",))),))
 
 
-def test_a_wait_pauses_briefly_and_longer_each_time(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    monkeypatch.setattr(time, "sleep", pauses.append)
+class PausingClock(Clock):
+    """This clock notes each pause, and shows their sum."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def monotonic_ns(self) -> int:
+        return round(sum(self.pauses) * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def test_a_wait_pauses_briefly_and_longer_each_time(workspace: Workspace) -> None:
+    clock = PausingClock()
     host = RecordingHost({("check",): Completed(1, b"", b"not yet")})
-    with pytest.raises(NotReady, match="(?s)link up: still not so after 1 s.*not yet"):
+    with (
+        replaced_by(clock),
+        pytest.raises(NotReady, match="(?s)link up: still not so after 1 s.*not yet"),
+    ):
         recorded(host, workspace).execute((Wait("link up", Check(("check",)), 1.0),))
+    pauses = clock.pauses
     assert pauses[0] == 0.002
     assert max(pauses) == 0.05
     assert sum(pauses) == pytest.approx(1.0)  # the last check is at the limit, not beyond

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from switchmark.runs import lifetimes
+from switchmark.clock import Clock, replaced_by
 from switchmark.runs.lifetimes import Lifetimes
 
 
-class Clock:
+class ShownClock(Clock):
     """This clock says what it is told."""
 
     def __init__(self) -> None:
         self.now = 100.0
 
-    def monotonic(self) -> float:
-        return self.now
+    def monotonic_ns(self) -> int:
+        return round(self.now * 1e9)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(lifetimes, "time", clock)
-    return clock
+def clock() -> Iterator[ShownClock]:
+    shown = ShownClock()
+    with replaced_by(shown):
+        yield shown
 
 
-def test_a_start_is_what_is_waited_for(clock: Clock) -> None:
+def test_a_start_is_what_is_waited_for(clock: ShownClock) -> None:
     """From the exec to the first word, whatever is done meanwhile; and each further wait."""
     times = Lifetimes()
     with times.starting("sw"):
@@ -45,7 +47,7 @@ def test_a_start_is_what_is_waited_for(clock: Clock) -> None:
     assert times.stop_s(["sw"]) == 64
 
 
-def test_several_processes_are_summed_and_others_are_not(clock: Clock) -> None:
+def test_several_processes_are_summed_and_others_are_not(clock: ShownClock) -> None:
     times = Lifetimes()
     for number, name in enumerate(("db", "sw", "traffic"), 1):
         with times.starting(name):
@@ -57,7 +59,7 @@ def test_several_processes_are_summed_and_others_are_not(clock: Clock) -> None:
     assert times.start_s(["other"]) is None
 
 
-def test_one_that_nothing_waits_for_has_started_at_once(clock: Clock) -> None:
+def test_one_that_nothing_waits_for_has_started_at_once(clock: ShownClock) -> None:
     times = Lifetimes()
     with times.starting("sw"):
         clock.now += 1
@@ -65,7 +67,7 @@ def test_one_that_nothing_waits_for_has_started_at_once(clock: Clock) -> None:
     assert times.start_s(["sw"]) == 0
 
 
-def test_a_wait_that_fails_and_a_second_start_of_one_name_count(clock: Clock) -> None:
+def test_a_wait_that_fails_and_a_second_start_of_one_name_count(clock: ShownClock) -> None:
     times = Lifetimes()
     with times.starting("sw"):
         pass
