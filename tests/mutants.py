@@ -1,5 +1,6 @@
-"""This program breaks important lines of switchmark one at a time and runs the fast tests that are
-to notice: `make mutants`. It lists the mutants that no test noticed, and exits with their number.
+"""This program breaks important lines of switchmark one at a time, of the Python package and of the
+C program, and runs the fast tests that are to notice: `make mutants`. It lists the mutants that no
+test noticed, and exits with their number.
 
     python tests/mutants.py [NAME...]    all of them, or those whose name contains a word
 """
@@ -11,11 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-SOURCE = REPOSITORY / "src"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +27,40 @@ class Mutant:
     name: str
     """What is wrong then."""
     path: str
-    """The file, from `src/switchmark`."""
+    """The file, from `src/switchmark`; of the C program from the repository."""
     old: str
     """Text that occurs once in the file."""
     new: str
     """Text in place of it."""
     tests: tuple[str, ...]
-    """The files of tests that are to notice, from `tests`."""
+    """The files of tests that are to notice, from `tests`; of the C program the names of tests."""
+    more: tuple[tuple[str, str, str], ...] = ()
+    """Further files that are broken in the same way, with the old and the new text."""
+
+    @property
+    def is_c(self) -> bool:
+        return self.path.startswith("traffic/")
+
+    @contextmanager
+    def applied(self, tree: Path) -> Iterator[None]:
+        """Break the lines in a copy of the files, and restore them."""
+        before: dict[Path, str] = {}
+        for path, old, new in ((self.path, self.old, self.new), *self.more):
+            file = tree / path
+            text = before.setdefault(file, file.read_text())
+            assert text.count(old) == 1, f"{path} has no single {old!r}"
+            file.write_text(text.replace(old, new))
+        try:
+            yield
+        finally:
+            for file, text in before.items():
+                file.write_text(text)
 
 
 EXPORTS = ("contract/test_exports.py", "unit/test_export.py")
 OUTCOME, GATE = ("unit/test_outcome.py",), ("unit/test_gate.py",)
+C = ("core", "control", "loop", "merged", "order")
+"""The tests of the C program that make no namespaces."""
 
 MUTANTS = (
     Mutant(
@@ -157,8 +182,8 @@ MUTANTS = (
     Mutant(
         "the exported variation of latency is in microseconds",
         "report/rows.py",
-        'words, of("ipdv", name))',
-        'words, lambda row: (of("ipdv", name)(row) or 0) // 1000)',
+        'meaning, of("ipdv", name))',
+        'meaning, lambda row: (of("ipdv", name)(row) or 0) // 1000)',
         EXPORTS,
     ),
     Mutant(
@@ -175,46 +200,230 @@ MUTANTS = (
         "return Exit.FINE",
         ("unit/test_cli.py", "contract"),
     ),
+    Mutant(
+        "a percentile is of the rank below",
+        "metrics/latency.py",
+        "(-(-count * PERCENTILES[name] // _ALL), name)",
+        "(count * PERCENTILES[name] // _ALL, name)",
+        ("unit/test_metrics.py",),
+    ),
+    Mutant(
+        "a percentile is the lower end of its bin",
+        "metrics/latency.py",
+        "min(value_at(index + 1) - 1, highest)",
+        "min(value_at(index), highest)",
+        ("unit/test_metrics.py",),
+    ),
+    Mutant(
+        "a switch is slow where intervals overlap",
+        "metrics/verdict.py",
+        "return bool(middle < share * there and high < low)",
+        "return bool(middle < share * there)",
+        ("unit/test_judging.py",),
+    ),
+    Mutant(
+        "stolen time is never the limit",
+        "metrics/verdict.py",
+        "if (evidence.stolen or 0.0) > _STOLEN:",
+        "if False:",
+        ("unit/test_judging.py",),
+    ),
+    Mutant(
+        "no result is faster or slower",
+        "metrics/difference.py",
+        "if self.reason or not self.is_shown:",
+        "if True:",
+        ("unit/test_compare.py", "unit/test_difference.py"),
+    ),
+    Mutant(
+        "a folder that was made is not removed",
+        "runs/executor.py",
+        'removing = ("rmdir", "--ignore-fail-on-non-empty", *missing)',
+        'removing = ("true",)',
+        ("unit/test_runs_executor.py",),
+    ),
+    Mutant(
+        "the oldest undo is carried out first",
+        "runs/executor.py",
+        "            ][::-1]\n",
+        "            ]\n",
+        ("unit/test_runs_executor.py",),
+    ),
+    Mutant(
+        "the calibration is the fastest trial",
+        "lab/calibration.py",
+        "by_rate[median_low([dated.result.rate_pps[1] for dated in trials])]",
+        "by_rate[max(dated.result.rate_pps[1] for dated in trials)]",
+        ("unit/test_calibration.py",),
+    ),
+    Mutant(
+        "the rate of a core is in frames per second",
+        "metrics/cpu.py",
+        "pps / 1e6 / cores",
+        "pps / cores",
+        ("unit/test_cost.py", "unit/test_metrics.py"),
+    ),
+    Mutant(
+        "R+ holds the transient",
+        "metrics/throughput.py",
+        "    steady = steady[mser_start(steady) :]\n",
+        "",
+        ("unit/test_metrics.py",),
+    ),
+    Mutant(
+        "no trial is measured",
+        "lab/trial.py",
+        "        run = 2**28 + secrets",
+        "        raise ValueError\n        run = 2**28 + secrets",
+        ("unit/test_trial.py", "contract/test_wings.py"),
+    ),
+    Mutant(
+        "the checksum over IPv6 has no addresses",
+        "traffic/src/judge.c",
+        "sum += checksum_add(udp - 32, 32);",
+        "sum += 0;",
+        C,
+    ),
+    Mutant(
+        "no checksum has the protocol",
+        "traffic/src/judge.c",
+        "sum = net16(17) + (uint64_t)load16(udp + 4);",
+        "sum = (uint64_t)load16(udp + 4);",
+        C,
+        (
+            (
+                "traffic/src/template.c",
+                "checksum_add(udp - (t->v6 ? 32 : 8), t->v6 ? 32 : 8) + net16(17)",
+                "checksum_add(udp - (t->v6 ? 32 : 8), t->v6 ? 32 : 8)",
+            ),
+            ("traffic/src/predict.c", "load32(p - 12) + net16(17) +", "load32(p - 12) +"),
+        ),
+    ),
+    Mutant("no frame is reordered", "traffic/src/sequence.c", "s->reordered++;", "(void)0;", C),
+    Mutant(
+        "a frame is stamped with the time at which it leaves",
+        "traffic/src/send.c",
+        "s->lag_max = now - *due;",
+        "s->lag_max = now - *due;\n\t*due = now;",
+        C,
+    ),
+    Mutant(
+        "any TTL is right",
+        "traffic/src/judge.c",
+        "!memcmp(ip + 4, want + 4, 6) &&",
+        "!memcmp(ip + 4, want + 4, 4) && ip[9] == want[9] &&",
+        C,
+    ),
+    Mutant(
+        "any hop limit is right",
+        "traffic/src/judge.c",
+        "!memcmp(ip + 6, want + 6, IP6_BYTES - 6 + 4);",
+        "ip[6] == want[6] && !memcmp(ip + 8, want + 8, IP6_BYTES - 8 + 4);",
+        C,
+    ),
+    Mutant(
+        "a latency is in the next bin",
+        "traffic/src/histogram.h",
+        "h->counts[histogram_index(ns)] += times;",
+        "h->counts[histogram_index(ns) + 1] += times;",
+        C,
+    ),
+    Mutant(
+        "a frame older than the window is nothing",
+        "traffic/src/sequence.c",
+        "s->beyond++;",
+        "(void)0;",
+        C,
+    ),
+    Mutant(
+        "a sender is a hundredth too slow",
+        "traffic/src/send.c",
+        "s->period = (unsigned __int128)(period * unit);",
+        "s->period = (unsigned __int128)(period * 1.01L * unit);",
+        C,
+    ),
+    Mutant(
+        "no frame is stray",
+        "traffic/src/receive.c",
+        "if (unlikely(flow >= flows)) {\n\t\t\tr->stray++;",
+        "if (unlikely(flow >= flows)) {",
+        C,
+    ),
 )
 
 
-def is_noticed(mutant: Mutant) -> bool:
-    """Say whether a test fails where a line is broken."""
-    with tempfile.TemporaryDirectory(prefix="switchmark-mutant-") as name:
-        tree = Path(name) / "src"
-        shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("__pycache__"))
-        broken = tree / "switchmark" / mutant.path
-        text = broken.read_text()
-        assert text.count(mutant.old) == 1, f"{mutant.path} has no single {mutant.old!r}"
-        broken.write_text(text.replace(mutant.old, mutant.new))
-        tests = [str(REPOSITORY / "tests" / each) for each in mutant.tests]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-o",
-            f"pythonpath={tree} tests .",
-            *tests,
-        ]
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+def is_noticed(mutant: Mutant, tree: Path) -> bool:
+    """Say whether a test of the Python package fails where a line is broken in a copy."""
+    tests = [str(REPOSITORY / "tests" / each) for each in mutant.tests]
+    options = ["-q", "-x", "-o", f"pythonpath={tree.parent} tests ."]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    with mutant.applied(tree):
         done = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
     if done.returncode not in (0, 1):
         sys.exit(f"{mutant.name}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
     return done.returncode == 1
 
 
+def meson(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run meson."""
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def is_noticed_in_c(mutant: Mutant, tree: Path) -> bool:
+    """Say whether a test of the C program fails where a line is broken in a copy."""
+    build = str(tree / "build")
+    with mutant.applied(tree):
+        built = meson("compile", "-C", build)
+        if built.returncode:
+            sys.exit(f"{mutant.name}: it does not compile\n{built.stdout[-2000:]}")
+        return meson("test", "-C", build, "--no-rebuild", *mutant.tests).returncode != 0
+
+
+def copy_of_c(tree: Path) -> None:
+    """Make a copy of the C program whose tests pass."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z", "--", ":!tests", ":!docs"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, tracked.stdout.split("\0")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, tree / name)
+    build = str(tree / "build")
+    for words in (
+        ("setup", build, str(tree), "-Ddpdk=disabled", "-Dxdp=disabled"),
+        ("compile", "-C", build),
+        ("test", "-C", build, "--no-rebuild", *C),
+    ):
+        done = meson(*words)
+        if done.returncode:
+            sys.exit(f"meson {' '.join(words)}:\n{done.stdout[-2000:]}{done.stderr}")
+
+
 def main() -> None:
     words = sys.argv[1:]
     chosen = [each for each in MUTANTS if not words or any(word in each.name for word in words)]
     survivors = 0
-    for mutant in chosen:
-        noticed = is_noticed(mutant)
-        survivors += not noticed
-        print(f"{'noticed ' if noticed else 'SURVIVED'}  {mutant.name}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="switchmark-mutants-") as name:
+        python, c = Path(name, "src/switchmark"), Path(name, "c")
+        shutil.copytree(
+            REPOSITORY / "src/switchmark", python, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        if any(mutant.is_c for mutant in chosen):
+            copy_of_c(c)
+        for mutant in chosen:
+            noticed = is_noticed_in_c(mutant, c) if mutant.is_c else is_noticed(mutant, python)
+            survivors += not noticed
+            print(f"{'noticed ' if noticed else 'SURVIVED'}  {mutant.name}", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants were noticed")
     sys.exit(survivors)
 

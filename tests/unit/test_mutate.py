@@ -10,6 +10,8 @@ import pytest
 from tools.mutate import __main__ as mutate
 from tools.mutate import covered, generate
 
+import mutants as important
+
 SOURCE = '''"""A file."""
 
 from functools import cached_property
@@ -125,3 +127,14 @@ def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
         found = {(each.function, *each.change) for each in generate.mutants_of(path)}
         assert (function, old, new) in found, f"{path} {function}: {old!r} is no longer there"
         assert len(why.split()) > 3
+
+
+@pytest.mark.parametrize("mutant", important.MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_important_mutant_is_of_lines_and_tests_that_exist(mutant: important.Mutant) -> None:
+    repository = Path(important.REPOSITORY)
+    tree = repository if mutant.is_c else repository / "src/switchmark"
+    for path, old, new in ((mutant.path, mutant.old, mutant.new), *mutant.more):
+        assert (tree / path).read_text().count(old) == 1, f"{path}: {old}"
+        assert old != new
+    for name in () if mutant.is_c else mutant.tests:
+        assert (repository / "tests" / name).exists()

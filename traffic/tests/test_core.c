@@ -250,6 +250,36 @@ static void every_flipped_bit_of_the_headers_breaks_a_promise(void)
 	}
 }
 
+/* IPv6 has no checksum over its header: each of its bits is compared. */
+static void every_flipped_bit_of_ipv6_breaks_a_promise(void)
+{
+	struct address expected = address;
+	struct frame_template t;
+	uint8_t frame[96] = { 0 };
+
+	expected.v6 = true;
+	for (uint8_t i = 0; i < 16; i++) {
+		expected.src_ip6[i] = 3 * i;
+		expected.dst_ip6[i] = 5 * i + 1;
+	}
+	for (uint16_t vlan = 0; vlan <= 100; vlan += 100) {
+		const uint32_t ports = ETH_BYTES + (vlan ? VLAN_BYTES : 0) + IP6_BYTES + 4;
+
+		expected.vlan = vlan;
+		template_make(&t, &expected, 90, 1, 2, PHASE_MEASURED, false);
+		memcpy(frame, t.head, ports);
+		EXPECT(headers_agree(frame, 90, &t));
+		for (uint32_t byte = 0; byte < ports; byte++) {
+			for (int bit = 0; bit < 8; bit++) {
+				frame[byte] ^= (uint8_t)(1 << bit);
+				EXPECT(!headers_agree(frame, 90, &t));
+				frame[byte] ^= (uint8_t)(1 << bit);
+			}
+		}
+		EXPECT(!headers_agree(frame, 91, &t));
+	}
+}
+
 static void a_router_lowers_the_ttl_that_was_promised(void)
 {
 	struct address expected = address;
@@ -365,6 +395,8 @@ static void histogram_counts_what_is_beyond_it_as_the_highest(void)
 	EXPECT_EQ(h.count, 3);
 	EXPECT_EQ(h.min, 7);
 	EXPECT_EQ(h.max, HISTOGRAM_HIGHEST);
+	EXPECT_EQ(h.counts[7], 2);
+	EXPECT_EQ(h.counts[histogram_index(HISTOGRAM_HIGHEST)], 1);
 }
 
 /* A brute-force model: a list of all numbers in order of arrival. */
@@ -1047,6 +1079,7 @@ int main(void)
 	TEST(another_clock_is_followed_through_pauses_and_slews);
 	TEST(every_flipped_bit_of_the_headers_breaks_a_promise);
 	TEST(what_a_kernel_numbers_is_no_broken_promise);
+	TEST(every_flipped_bit_of_ipv6_breaks_a_promise);
 	TEST(a_router_lowers_the_ttl_that_was_promised);
 	TEST(frames_of_another_run_are_foreign);
 	TEST(a_reflected_frame_has_its_ends_swapped_and_its_checksum_right);
