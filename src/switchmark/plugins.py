@@ -164,7 +164,19 @@ def load_plugins(group: str, contract: type[_T], built_in: Iterable[_T]) -> Tabl
             unusable[point.name] = Unavailable(error.message, hint=f"mend it or remove it{remove}")
         else:
             table[loaded.name] = loaded
+    _NAMES[group] = tuple(table)
     return Table(table, unusable)
+
+
+_NAMES: dict[str, tuple[str, ...]] = {}
+
+
+def names_in(group: str) -> tuple[str, ...]:
+    """Return the names of a group's table in order, for callers that must not import its
+    implementations. Raise LookupError if nobody has loaded the table."""
+    if group not in _NAMES:
+        raise LookupError(f"the table {group} is not loaded")
+    return _NAMES[group]
 
 
 def _imported(point: EntryPoint, origin: str) -> Any:

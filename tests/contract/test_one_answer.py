@@ -29,7 +29,7 @@ from switchmark.model.test import Test
 from switchmark.papers.orders import Order
 from switchmark.papers.points import Point
 from switchmark.report.figures import BOUND_MARK
-from switchmark.report.paper import measured
+from switchmark.report.judged import measured
 from switchmark.report.sections import sections
 from switchmark.report.tuning import tuning_lines
 from synthetic import SyntheticSwitch

@@ -18,7 +18,7 @@ from switchmark.model.record import Record
 from switchmark.papers.claims import Claim
 from switchmark.papers.judging import ClaimAnswer
 from switchmark.papers.points import Point, meaning
-from switchmark.report.paper import measured
+from switchmark.report.judged import measured
 
 CLAIM: TypeAdapter[Any] = TypeAdapter(Claim)
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"

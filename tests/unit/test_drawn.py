@@ -21,9 +21,12 @@ from switchmark.papers.experiment import names, read
 from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
-from switchmark.report.drawn import check_drawing, experiment_charts, paper_page, write_papers
-from switchmark.report.gallery import gallery_page
-from switchmark.report.paper import ODDS, Judged, judged
+from switchmark.report.drawn import experiment_charts
+from switchmark.report.gallery import Shown, gallery_page
+from switchmark.report.judged import Judged, judged
+from switchmark.report.paper import ODDS
+from switchmark.report.paper_files import check_drawing, write_papers
+from switchmark.report.paper_page import paper_page
 
 
 @lru_cache(maxsize=1)
@@ -97,9 +100,11 @@ def test_papers_are_written_as_their_suffix_says(tmp_path: Path) -> None:
 
 
 def gallery_of(*names: str, measured: bool = False, still_marks: int = 2500) -> str:
-    results = [told(name, measured=measured) for name in names]
-    own = {name: [each.point for each in points_of(name)] for name in names}
-    return gallery_page(results, own, still_marks=still_marks)
+    shown = [
+        Shown({"": told(name, measured=measured)}, [each.point for each in points_of(name)])
+        for name in names
+    ]
+    return gallery_page(shown, still_marks=still_marks)
 
 
 def test_the_gallery_has_every_experiment_below_its_paper() -> None:

@@ -16,15 +16,8 @@ from switchmark.model.record import Origin, Record
 from switchmark.papers.experiment import Experiment, matching, read
 from switchmark.papers.points import Point
 from switchmark.path.refusals import check
-from switchmark.report.paper import (
-    ODDS,
-    as_object,
-    judged,
-    measured,
-    print_judged,
-    print_summary,
-    published_points,
-)
+from switchmark.report.judged import judged, measured, published_points
+from switchmark.report.paper import ODDS, as_object, print_judged, print_summary
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
@@ -292,10 +285,10 @@ def test_ours_stands_beside_the_published() -> None:
     print_judged(result, stream)
     lines = stream.getvalue().splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines[4:9] if line}
-    assert rows["udp"] == ["338", "676"]
-    assert rows["udp-mmsg"] == ["409", "-"]
-    assert rows["raw"] == ["360", "failed"]
-    assert rows["raw-mmsg"] == ["440", "!", ">=", "845"]
+    assert rows["udp"] == ["338", "676", "2"]
+    assert rows["udp-mmsg"] == ["409", "-", "-"]
+    assert rows["raw"] == ["360", "failed", "-"]
+    assert rows["raw-mmsg"] == ["440", "!", ">=", "845", "1.92"]
     assert lines[-1] == "! based on figures that may be wrong"
     assert ODDS in " ".join(lines)
     assert all(len(line) <= 100 for line in lines)

@@ -22,7 +22,7 @@ from switchmark.observe.facts import FIGURE_OPTIONS
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, names, read, source
 from switchmark.papers.points import At, Point
-from switchmark.report.paper import published_points
+from switchmark.report.judged import published_points
 
 FIGURES = {
     "ara-2021": 16,

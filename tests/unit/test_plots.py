@@ -21,7 +21,8 @@ from switchmark.model.units import gbps_l1
 from switchmark.plots import TABLE, charts
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, Scale
 from switchmark.plots.latency import thinned
-from switchmark.plots.layers import COLOURS, VALUES
+from switchmark.plots.layers import VALUES
+from switchmark.plots.looks import COLOURS
 from switchmark.plots.render import pdf, png, svg
 from switchmark.plots.scales import in_handy_units
 from switchmark.plots.vega import specification, specification_of_page, together

@@ -11,8 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from switchmark.campaign.asked import HOW_LONG
 from switchmark.campaign.experiments import PlannedPoint
 from switchmark.campaign.load import Campaign
+from switchmark.campaign.store import RunFolder
 from switchmark.cli.labs import LabBench, open_lab
 from switchmark.cli.running import Bench, HostBench, Shown, measure
 from switchmark.cluster.ability import OF_THE_PATH, Ability, ability
@@ -21,16 +23,11 @@ from switchmark.lab.probes import Probes
 from switchmark.model.plan import HOST
 from switchmark.model.record import Record
 from switchmark.model.refusal import Refusal
-from switchmark.model.test import AXES, Test
+from switchmark.model.test import Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
 from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
-
-HOW_LONG = {
-    name for name, axis in AXES.items() if axis.of == "method" and axis.left_out and not axis.table
-}
-"""The axes that do not affect whether a test can run."""
 
 
 class ThisHost:
@@ -77,11 +74,13 @@ class ThisHost:
         """Return the options that the kernel is known to have."""
         return self._known_options()
 
-    def measure(
-        self, campaign: Campaign, out: Path, show: Shown, options: dict[str, Any]
-    ) -> list[Record]:
-        """Run a campaign in a new run folder; return its records."""
-        return [*measure(self._bench, self._bench.new_run(campaign, out), show, options)]
+    def new_run(self, campaign: Campaign, out: Path) -> RunFolder:
+        """Return a new run folder for a campaign."""
+        return self._bench.new_run(campaign, out)
+
+    def measure(self, folder: RunFolder, show: Shown, options: dict[str, Any]) -> list[Record]:
+        """Measure the tests of a run folder; return its records."""
+        return [*measure(self._bench, folder, show, options)]
 
     def _learn(self, tests: Sequence[Test]) -> None:
         unknown = {_path_of(test): test for test in tests if _path_of(test) not in self._paths}

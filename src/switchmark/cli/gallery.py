@@ -6,9 +6,11 @@ It measures nothing and does not probe the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,12 +18,10 @@ from switchmark.cli.arguments import PATH
 from switchmark.cli.help import GroupedCommand
 
 if TYPE_CHECKING:
-    from switchmark.campaign.experiments import PlannedPoint
     from switchmark.model.record import Record
-    from switchmark.model.refusal import Refusal
-    from switchmark.model.test import Test
     from switchmark.papers.experiment import Experiment
-    from switchmark.papers.points import Point
+    from switchmark.report.judged import Judged
+    from switchmark.report.matrix import RunSide
 
 
 @click.command("gallery", cls=GroupedCommand)
@@ -44,79 +44,131 @@ if TYPE_CHECKING:
 def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     """Draw all experiments from the literature on one page, with the results of runs.
 
-    Each figure is drawn as its paper drew it, with the published values; its claims are answered.
+    Each figure is drawn as its paper drew it, with the published values and the results of every
+    run; its claims are answered by run. Three or more runs of the same tests on the same host with
+    the same versions are judged together.
     """
-    from switchmark.campaign.store import read_host, read_records
+    from switchmark.campaign.asked import paper_points
     from switchmark.papers.experiment import matching, read
-    from switchmark.report.gallery import check_gallery, write_gallery
-    from switchmark.report.paper import judged
+    from switchmark.report.gallery import Shown, check_gallery, write_gallery
 
     check_gallery(output)
-    by_run = [read_records(run) for run in runs]
-    records = {_meant(record.test): record for run in by_run for record in run}
-    kernel_options = _kernel_options([read_host(run) for run in runs])
-    results, own_options = [], {}
+    groups = _groups(runs)
+    shown = []
     for experiment in map(read, matching(only)):
-        points, published = _points(experiment, records)
-        results.append(judged(experiment, points, kernel_options, by_run))
-        own_options[experiment.name] = published
-    write_gallery(output, results, own_options, [run.resolve().name for run in runs])
-    measured = sum(any(record for record in result.records) for result in results)
-    print(f"{output}: {len(results)} experiments, {measured} of them measured")
+        results = {side.label: _judged(experiment, each) for side, each in groups}
+        measured = {label: result for label, result in results.items() if result.measured}
+        every = measured or {"": _judged(experiment, _Runs((), ()))}
+        shown.append(Shown(every, paper_points(experiment)))
+    write_gallery(output, shown, [side for side, _ in groups])
+    begun = sum(each.is_measured for each in shown)
+    print(f"{output}: {len(shown)} experiments, {begun} of them measured")
     return 0
 
 
-def _kernel_options(hosts: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
-    """Return the known kernel options of these hosts, as their runs recorded them; None if a run
-    has no record, or if the hosts differ."""
-    options = [host.get("kernel_options") for host in hosts]
-    if not options or None in options or any(other != options[0] for other in options):
-        return None
-    return frozenset(options[0] or ())
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of one column: those that repeat each other, or that have different tests of one
+    host."""
+
+    folders: tuple[Path, ...]
+    by_run: tuple[list[Record], ...]
+    repeated: bool = False
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for records in self.by_run for record in records]
+
+    @property
+    def started(self) -> str:
+        return min((record.started or "" for record in self.records), default="")
+
+    @cached_property
+    def tests(self) -> frozenset[str]:
+        """Return the identities of the tests, for any duration."""
+        from switchmark.campaign.asked import meant
+
+        return frozenset(meant(record.test) for record in self.records)
+
+    @cached_property
+    def side(self) -> RunSide:
+        from switchmark.campaign.asked import read_asked
+        from switchmark.campaign.store import read_host
+        from switchmark.report.matrix import RunSide
+
+        asked = [read_asked(folder) for folder in self.folders]
+        names = tuple(folder.resolve().name for folder in self.folders)
+        is_quick = any(each is not None and each.asked.quick for each in asked)
+        host = read_host(self.folders[0])
+        return RunSide("", names, host, self.records, is_quick, self.repeated)
+
+    def completes(self, other: _Runs) -> bool:
+        """Return whether the runs have other tests than these, of the same host with the same
+        versions."""
+        if self.repeated or other.repeated or self.tests & other.tests:
+            return False
+        mine, theirs = self.side.versions, other.side.versions
+        shared = mine.keys() & theirs.keys()
+        is_same = all(mine[name] == theirs[name] for name in shared)
+        return is_same and self.side.machine == other.side.machine
 
 
-def _points(
-    experiment: Experiment, records: Mapping[str, Record]
-) -> tuple[list[tuple[Point, Record | None]], list[Point]]:
-    """Return the points of an experiment with their records, and the points of the paper's
-    published values. The points have the paper's rates, unless more measurements exist at rates
-    relative to the host."""
-    from switchmark.campaign.experiments import planned
+def _groups(runs: Sequence[Path]) -> list[tuple[RunSide, _Runs]]:
+    """Return the columns in the order of time.
 
-    points_here = planned(experiment, _anything, {}, as_published=True)
-    published = [entry.point for entry in points_here]
-    matched = _matched(points_here, records)
-    if experiment.owner.scale:
-        relative = planned(experiment, _anything, {})
-        published += [entry.point for entry in relative]
-        other = _matched(relative, records)
-        if _count(other) > _count(matched):
-            matched = other
-    return matched, published
+    Runs that repeat each other are a column if they are enough for a judgement. Runs of other tests
+    on the same host with the same versions complete a column. All others have their own.
+    """
+    from switchmark.campaign.store import read_records
+    from switchmark.metrics.difference import MIN_REPEATS
+    from switchmark.report.pairing import identity
 
-
-def _count(matched: Sequence[tuple[Point, Record | None]]) -> int:
-    return sum(record is not None for _, record in matched)
-
-
-def _matched(
-    points: Sequence[PlannedPoint], records: Mapping[str, Record]
-) -> list[tuple[Point, Record | None]]:
-    return [
-        (point.point, records.get(_meant(point.test)) if point.test is not None else None)
-        for point in points
-    ]
-
-
-def _meant(test: Test) -> str:
-    """Return the identity of a test without its duration and repetition, so that quick trials match
-    the same point."""
-    from switchmark.cli.benches import HOW_LONG
-
-    return repr(test.model_dump(exclude=HOW_LONG))
+    alike: dict[str, list[_Runs]] = {}
+    for run in runs:
+        one = _Runs((run,), (read_records(run),))
+        tests = sorted(repr(identity(record.test)) for record in one.records)
+        alike.setdefault(repr((one.side.machine, one.side.versions, tests)), []).append(one)
+    columns: list[_Runs] = []
+    singles: list[_Runs] = []
+    for each in alike.values():
+        if len(each) >= MIN_REPEATS:
+            columns.append(_joined(each, repeated=True))
+        else:
+            singles += each
+    for single in sorted(singles, key=lambda one: one.started):
+        known = next((each for each in columns if single.completes(each)), None)
+        if known is not None:
+            columns[columns.index(known)] = _joined([known, single])
+        else:
+            columns.append(single)
+    columns.sort(key=lambda each: each.started)
+    return [(replace(each.side, label=_label(number)), each) for number, each in enumerate(columns)]
 
 
-def _anything(test: Test) -> Sequence[Refusal]:
-    """Return no refusal: a test that this build cannot run has no record."""
-    del test
-    return ()
+def _joined(runs: Sequence[_Runs], *, repeated: bool = False) -> _Runs:
+    return _Runs(
+        tuple(folder for each in runs for folder in each.folders),
+        tuple(records for each in runs for records in each.by_run),
+        repeated,
+    )
+
+
+def _label(number: int) -> str:
+    """Return A to Z, then A2 to Z2, and so on."""
+    letters = 26
+    turn = str(number // letters + 1) if number >= letters else ""
+    return chr(ord("A") + number % letters) + turn
+
+
+def _judged(experiment: Experiment, runs: _Runs) -> Judged:
+    """Return an experiment judged by the records of a column."""
+    from switchmark.campaign.asked import kernel_options_of, points_by_tests, read_asked
+    from switchmark.report.judged import judged
+
+    every = runs.by_run[:1] if runs.repeated else runs.by_run
+    points = points_by_tests(experiment, [record for records in every for record in records])
+    options = [kernel_options_of(folder) for folder in runs.folders]
+    known = options[0] if options and all(each == options[0] for each in options) else None
+    asked = (read_asked(folder) for folder in runs.folders)
+    own = next((a.asked for a in asked if a and experiment.name in a.asked.experiments), None)
+    return judged(experiment, points, known, runs.by_run, repeated=runs.repeated, asked=own)

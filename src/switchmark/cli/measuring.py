@@ -8,10 +8,12 @@ fast.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from switchmark.cli.arguments import (
+    PATH,
     Measuring,
     campaign_file,
     cluster,
@@ -38,6 +40,9 @@ from switchmark.cli.running import (
     status_of,
 )
 from switchmark.cli.tuning import go_on_tuning, search_settings
+
+if TYPE_CHECKING:
+    from switchmark.report.drawn import Mode
 
 
 @click.command("run", cls=GroupedCommand)
@@ -136,15 +141,30 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
 @click.command("paper", cls=GroupedCommand)
 @click.argument(
     "name",
-    metavar="NAME",
+    metavar="[NAME]",
+    default="",
     shell_complete=experiments,
     help="see: switchmark list papers; 'ara-2021/*' selects several",
+)
+@click.option(
+    "--from",
+    "runs",
+    metavar="RUN",
+    multiple=True,
+    type=PATH,
+    help="measure nothing: judge and draw a stored run again, by its own experiment or by NAME",
 )
 @click.option("--quick", is_flag=True, help="fewer points and shorter trials, about two minutes")
 @click.option(
     "--as-published", is_flag=True, help="the paper's rates, not shares of this host's R+"
 )
-@output("draw it: .html, .svg, .pdf or .png")
+@output("draw it: .html, .svg, .pdf or .png, or a folder with all of them, tables and BibTeX")
+@click.option(
+    "--values",
+    "mode",
+    type=click.Choice(["absolute", "relative"]),
+    help="the values in pictures [relative where only shapes are judged]",
+)
 @out
 @with_measuring
 @cluster
@@ -154,6 +174,8 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
 def paper(
     axes: dict[str, str],
     name: str,
+    runs: tuple[Path, ...],
+    mode: Mode | None,
     quick: bool,
     as_published: bool,
     output: Path | None,
@@ -166,8 +188,16 @@ def paper(
 
     Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
     """
-    from switchmark.cli.papers import run_papers
+    from switchmark.cli.papers import judge_runs, run_papers
+    from switchmark.errors import UsageError
 
+    if runs:
+        if axes or quick or as_published or cluster or spread:
+            raise UsageError("--from measures nothing: it takes no axes, no --quick and no lab")
+        show, _ = checked_options(how)
+        return judge_runs(runs, name, show, strict=how.strict, output=output, mode=mode)
+    if not name:
+        raise UsageError("no experiment is named", hint="switchmark list papers")
     check_cluster(cluster, spread, keep=False, capture=how.capture, tune=None)
     show, lab = checked_options(how)
     return run_papers(
@@ -180,6 +210,7 @@ def paper(
         as_published=as_published,
         strict=how.strict,
         output=output,
+        mode=mode,
         cluster=cluster,
         spread=spread,
     )

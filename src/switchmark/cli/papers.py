@@ -10,19 +10,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from switchmark.campaign.asked import keep, with_records
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.campaign.store import read_records
 from switchmark.cli.benches import ThisHost, bench_of_papers
+from switchmark.cli.judging import judged_run
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
-from switchmark.errors import UsageError
+from switchmark.errors import Exit, UsageError
 from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
+from switchmark.papers.asked import Asked
 from switchmark.papers.experiment import Experiment, matching, names, read
-from switchmark.papers.points import Point
-from switchmark.report.drawn import check_drawing, write_papers
-from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
+from switchmark.report.drawn import Mode
+from switchmark.report.files import write_file
+from switchmark.report.judged import Judged, judged
+from switchmark.report.paper import as_object, print_judged, print_summary
+from switchmark.report.paper_files import check_drawing, write_papers
+from switchmark.report.paper_page import paper_page
 from switchmark.runs.jsonl import to_line
 from switchmark.runs.own_run import OwnRun
 
@@ -40,6 +47,7 @@ def run_papers(
     as_published: bool,
     strict: bool,
     output: Path | None = None,
+    mode: Mode | None = None,
     cluster: str | None = None,
     spread: bool = False,
 ) -> int:
@@ -53,68 +61,110 @@ def run_papers(
             f"the engine that it names, or {engine.default}",
             hint=f"{engine.option} with the name of an engine: switchmark list engines",
         )
-    results, statuses = [], []
+    results: list[Judged] = []
     chosen = [read(name) for name in matching(pattern)]
     shared = lab["share_machine"]
+    options = {"quick": quick, "as_published": as_published, "axes": dict(axes)}
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
-            sharing = [experiment for experiment in chosen if experiment.owner.name == owner]
-            points = {
-                experiment.name: there.points(
-                    planned(experiment, there.check, axes, quick=quick, as_published=as_published)
+            sharing = [each for each in chosen if each.owner.name == owner]
+            points = [
+                (
+                    each,
+                    there.points(
+                        planned(each, there.check, axes, quick=quick, as_published=as_published)
+                    ),
                 )
-                for experiment in sharing
-            }
-            records = _measured(owner, [*_all(points)], out, show, lab, there)
-            statuses.append(status_of(records, strict))
-            for paper_experiment in sharing:
-                measured = _with_records(points[paper_experiment.name], records)
-                result = judged(
-                    paper_experiment,
-                    measured,
+                for each in sharing
+            ]
+            folder, records = _measured(owner, points, options, out, show, lab, there)
+            asked = Asked.model_validate({"schema": 1, "experiments": (), "files": {}, **options})
+            made = [
+                judged(
+                    each,
+                    with_records(of_each, records),
                     there.kernel_options or None,
                     [records] if records else [],
+                    asked=asked,
                 )
-                results.append(result)
+                for each, of_each in points
+            ]
+            for result in made:
                 _print(result, show)
+            if folder is not None and not (show.as_json or show.quiet):
+                write_file(folder / "report.html", paper_page(made))
+                print(f"report: {folder / 'report.html'}", file=sys.stderr)
+            results += made
+    return _finish(results, show, strict, output, mode)
+
+
+def judge_runs(
+    folders: Sequence[Path],
+    pattern: str,
+    show: Shown,
+    *,
+    strict: bool,
+    output: Path | None,
+    mode: Mode | None,
+) -> int:
+    """Judge stored runs again, by their own experiments, or by those of this build that match a
+    pattern. Print the results, and draw them into a file if `output` is set."""
+    check_drawing(output)
+    names = matching(pattern) if pattern else []
+    results = []
+    for folder in folders:
+        made = judged_run(folder, read_records(folder), names)
+        if not made:
+            raise UsageError(
+                f"{folder} does not know an experiment: it was not made by 'switchmark paper'",
+                hint=f"name one: switchmark paper --from {folder} ara-2021/fig4a",
+            )
+        for result in made:
+            _print(result, show)
+        results += made
+    return _finish(results, show, strict, output, mode)
+
+
+def _finish(
+    results: Sequence[Judged], show: Shown, strict: bool, output: Path | None, mode: Mode | None
+) -> int:
+    """Print a summary of several experiments, draw them, and return the exit code."""
     if len(results) > 1 and not show.as_json:
         print()
         print_summary(results, sys.stdout)
     if output is not None:
-        write_papers(output, results)
+        write_papers(output, results, mode)
         if not show.quiet:
             print(f"drawn: {output}", file=sys.stderr)
-    return max(statuses)
-
-
-def _all(points: Mapping[str, Sequence[PlannedPoint]]) -> list[PlannedPoint]:
-    return [point for group in points.values() for point in group]
+    records = [record for result in results for record in result.records if record is not None]
+    if not any(result.measured for result in results):
+        if not show.quiet:
+            print("nothing could be measured: see the reasons above", file=sys.stderr)
+        return status_of(records, strict) or Exit.UNAVAILABLE
+    return status_of(records, strict)
 
 
 def _measured(
     name: str,
-    points: Sequence[PlannedPoint],
+    points: Sequence[tuple[Experiment, Sequence[PlannedPoint]]],
+    asked: Mapping[str, Any],
     out: Path,
     show: Shown,
     lab: dict[str, Any],
     there: ThisHost,
-) -> list[Record]:
-    """Run the tests of some points; return their records."""
-    campaign = campaign_of(name.replace("/", "-"), points)
+) -> tuple[Path | None, list[Record]]:
+    """Run the tests of some points; return the run folder and its records. No folder is made if no
+    test can run."""
+    campaign = campaign_of(name.replace("/", "-"), [each for _, of in points for each in of])
     if not campaign.tests:
-        return []
+        return None, []
     if not show.quiet:
         message = f"{name}: {len(campaign.tests)} tests, about {clock(expected_s(campaign.tests))}"
         print(message, file=sys.stderr)
     shown = replace(show, only_progress=not (show.wide or show.as_json))
-    return there.measure(campaign, out, shown, lab)
-
-
-def _with_records(
-    points: Sequence[PlannedPoint], records: Sequence[Record]
-) -> list[tuple[Point, Record | None]]:
-    by_test = {record.test: record for record in records}
-    return [(point.point, by_test.get(point.test) if point.test else None) for point in points]
+    folder = there.new_run(campaign, out)
+    keep(folder.path, points, asked)
+    return folder.path, there.measure(folder, shown, lab)
 
 
 def _print(result: Judged, show: Shown) -> None:

@@ -113,10 +113,13 @@ class Question:
         )
 
     def values(self, point: Point) -> list[float]:
-        """Return the values of a point's trials in the unit of the metric, or the single published
-        value."""
+        """Return the values of a point's trials in the unit of the metric, or of its runs if they
+        repeat each other, or the single published value."""
         if point.measured is None:
             return [point.figures[self.metric].value]
+        if len(point.measured.repeats) > 1:
+            of_runs = map(metric(self.metric).of, point.measured.repeats)
+            return [value for value in of_runs if value is not None]
         return metric(self.metric).samples(point.measured.record)
 
     def spoiled(self, point: Point) -> str:

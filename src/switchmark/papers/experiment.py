@@ -6,14 +6,15 @@ the paper. This module does not run campaigns.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
@@ -129,6 +130,13 @@ class Drawn(BaseModel):
     diagonal: bool = False
     """Whether to draw the line on which the received rate equals the offered load."""
 
+    title: str = ""
+    """The title in words; derived from the axes if empty."""
+
+    relative: At | Literal["first", "r-plus", "largest"] = "largest"
+    """The figure that the relative mode shows as 100 %: that of the first switch at each position,
+    the R+ of each result, the largest one, or the one at these values of some axes."""
+
     among: At = Field(default_factory=dict)
     """The points in the figure; all if empty."""
 
@@ -171,6 +179,9 @@ class Experiment(BaseModel):
     figures: tuple[Drawn, ...] = ()
     claims: tuple[Claim, ...] = ()
 
+    _owner: Experiment | None = PrivateAttr(None)
+    _source: Source | None = PrivateAttr(None)
+
     @model_validator(mode="after")
     def _fits(self) -> Experiment:
         if bool(self.campaign) == bool(self.same_runs_as):
@@ -180,6 +191,7 @@ class Experiment(BaseModel):
             raise ValueError(f"two claims have one id: {', '.join(ids)}")
         ats = [row.at for row in self.published] + [claim.among for claim in self.claims]
         ats += [self.shows, *(figure.among for figure in self.figures)]
+        ats += [figure.relative for figure in self.figures if isinstance(figure.relative, dict)]
         for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
             if field_name(axis) not in AXES:
                 raise ValueError(f"there is no axis named '{axis}'")
@@ -206,7 +218,35 @@ class Experiment(BaseModel):
     @property
     def owner(self) -> Experiment:
         """Return the experiment whose campaign provides its runs."""
-        return read(self.same_runs_as) if self.same_runs_as else self
+        if self.same_runs_as:
+            return self._owner or read(self.same_runs_as)
+        return self
+
+    @property
+    def source(self) -> Source:
+        """Return the description of its paper."""
+        return self._source or source(self.paper)
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """Return the assumptions of its campaign and its own, by axis."""
+        return {**self.owner.assumed, **self.assumed}
+
+    def with_own(self, source: Source, owner: Experiment | None) -> Self:
+        """Return the experiment with this description of its paper and this owner of its campaign,
+        in place of those of the package."""
+        own = self.model_copy()
+        own.__pydantic_private__ = {"_source": source, "_owner": owner}
+        return own
+
+
+def files_of(experiments: Iterable[Experiment]) -> dict[str, str]:
+    """Return the contents of the files that describe some experiments, by path below the folder of
+    experiments."""
+    every = {each.name: each for one in experiments for each in (one, one.owner)}
+    paths = {f"{name}.yaml" for name in every}
+    paths |= {f"{each.paper}/{_SOURCE}.yaml" for each in every.values()}
+    return {path: (_FOLDER / path).read_text() for path in sorted(paths)}
 
 
 @cache
@@ -241,17 +281,17 @@ def read(name: str) -> Experiment:
     none."""
     if name not in names():
         matching(name)
-    content = _content(_FOLDER / f"{name}.yaml")
+    content = content_of((_FOLDER / f"{name}.yaml").read_text())
     return Experiment.model_validate({"name": name, **content})
 
 
 @cache
 def source(paper: str) -> Source:
     """Return the description of a paper."""
-    return Source.model_validate(_content(_FOLDER / paper / f"{_SOURCE}.yaml"))
+    return Source.model_validate(content_of((_FOLDER / paper / f"{_SOURCE}.yaml").read_text()))
 
 
-def _content(path: Path) -> Any:
+def content_of(text: str) -> Any:
     """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
     time."""
-    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))

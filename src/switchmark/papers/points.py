@@ -33,10 +33,12 @@ or the traffic program was the limit."""
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The record of a measured point, and all results of its run."""
+    """The record of a measured point, and all results of its run. If several runs repeat each
+    other, `repeats` has one record for each run, and `record` is the first."""
 
     record: Record
     results: Results
+    repeats: tuple[Record, ...] = ()
 
     @property
     def is_relative(self) -> bool:

@@ -84,6 +84,7 @@ def mark_of(
         ranged=ranged,
         doubted=is_doubtful(record.doubts),
         bounded=bounded,
+        switch=record.test.switch,
         note=f"limit: {record.verdict}{doubts}",
         key=record.key[:16],
     )

@@ -4,7 +4,7 @@ report and the figures for papers are drawn from the same chart."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,8 +17,10 @@ values of the trials; bars stacked by series; a heat map."""
 class Mark:
     """One figure in a chart, with the ends of its interval.
 
-    `series` determines the colour, and `panel` the panel. A `doubted` mark is hollow, a `bounded`
-    mark has an arrow up, and a `published` mark is a cross.
+    `series` determines the colour, and `panel` the panel. A `doubted` mark is hollow, and a
+    `bounded` mark has an arrow up. A `published` mark is a cross, a bar from `low` to `high` if
+    these differ, or an arrow: up if it is `bounded`, down if it is `at_most`. An `uncertain`
+    published mark is pale and has a question mark.
     """
 
     x: float | str
@@ -33,6 +35,10 @@ class Mark:
     doubted: bool = False
     bounded: bool = False
     published: bool = False
+    at_most: bool = False
+    uncertain: bool = False
+    switch: str = ""
+    """The switch that it is about; empty if it is about several, or none."""
     note: str = ""
     """Further text about the mark: verdict and doubts."""
     key: str = ""
@@ -53,6 +59,12 @@ class Scale:
     tail: bool = False
     """Whether a position n is the percentile with one later value in n, such as 100 for p99."""
 
+    @property
+    def unit(self) -> str:
+        """Return the unit at the end of the title; empty if there is none."""
+        words, _, unit = self.title.rpartition(" (")
+        return unit.rstrip(")") if words else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -65,11 +77,17 @@ class Reference:
     x: float | str | None = None
     low: float | None = None
     high: float | None = None
+    unit: str = ""
+    """The unit of `y`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart: a title, an alternative text (`says`), and marks in the order of the series."""
+    """A chart: a title, an alternative text (`says`), and marks in the order of the series.
+
+    Raises ValueError for a reference in another unit than the y axis, and for a diagonal between
+    axes with different units: such a line would show nothing.
+    """
 
     name: str
     title: str
@@ -95,20 +113,47 @@ class Chart:
     """A further remark on the marks."""
     along: bool = False
     """Whether it shows a metric along a numeric axis."""
+    order: tuple[str, ...] = ()
+    """The names of series and panels in order; those that are missing follow in natural order."""
+
+    def __post_init__(self) -> None:
+        for reference in self.references:
+            if reference.unit != self.y.unit:
+                raise ValueError(
+                    f"{self.name}: the reference {reference.name} is in {reference.unit or 'none'},"
+                    f" and the y axis in {self.y.unit or 'none'}"
+                )
+        if self.diagonal and (self.x.categories or self.x.unit != self.y.unit):
+            raise ValueError(
+                f"{self.name}: a diagonal needs the same unit on both axes, not"
+                f" {self.x.unit or 'none'} and {self.y.unit or 'none'}"
+            )
 
     def series_names(self) -> list[str]:
-        """Return the distinct names of the series in natural order."""
-        return sorted(dict.fromkeys(mark.series for mark in self.marks), key=_natural)
+        """Return the distinct names of the series in order."""
+        return self._in_order(mark.series for mark in self.marks)
 
     def panel_names(self) -> list[str]:
-        """Return the distinct names of the panels in natural order."""
-        return sorted(dict.fromkeys(mark.panel for mark in self.marks), key=_natural)
+        """Return the distinct names of the panels in order."""
+        return self._in_order(mark.panel for mark in self.marks)
+
+    def _in_order(self, names: Iterable[str]) -> list[str]:
+        ranks = {name: rank for rank, name in enumerate(self.order)}
+        return sorted(
+            dict.fromkeys(names), key=lambda name: (ranks.get(name, len(ranks)), _natural(name))
+        )
 
 
 def _natural(text: str) -> list[tuple[float, str]]:
     """Return a sort key that puts `pairs 2` before `pairs 10`."""
     parts = re.split(r"([0-9.]*[0-9])", text)
     return [(float(word), "") if number % 2 else (-1.0, word) for number, word in enumerate(parts)]
+
+
+def is_range(mark: Mark) -> bool:
+    """Return whether a published mark is a range."""
+    is_bound = mark.bounded or mark.at_most
+    return mark.published and not is_bound and mark.low is not None and mark.low != mark.high
 
 
 def spans(marks: Sequence[Mark]) -> bool:

@@ -66,6 +66,7 @@ def _curves(records: Sequence[Record], placed: object) -> list[Mark]:
                         position[1],
                         *labels,
                         doubted=is_doubtful(record.doubts),
+                        switch=record.test.switch,
                         note=note,
                         key=record.key[:16],
                     )

@@ -1,7 +1,4 @@
-"""The Vega-Lite layers for the marks of a chart.
-
-Colours and shapes are distinguishable for colour-blind readers (Okabe and Ito, 2008) and in print.
-"""
+"""The Vega-Lite layers for the marks of a chart."""
 
 from __future__ import annotations
 
@@ -10,13 +7,9 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any
 
-from switchmark.plots.chart import Chart, Mark, Scale, spans
+from switchmark.plots.chart import Chart, Mark, Scale, is_range, spans
+from switchmark.plots.looks import COLOURS, GREY, INK, look_of_switch, looks_of
 
-COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8B6F00", "#666666"),
-    *("#7A3E9D", "#A6761D"),
-)
-GREY, INK = "#767676", "#333333"
 _TICKS = 12
 _LETTERS = 44
 """The number of letters that fit on a line of a vertical axis title."""
@@ -49,7 +42,16 @@ def row_of(mark: Mark) -> Spec:
     row: Spec = {"x": mark.x, "y": mark.y, "low": low, "high": high, "series": mark.series}
     row["spread"] = _spread(mark)
     row |= {"panel": mark.panel, "row": mark.row, "kind": kind, "bounded": mark.bounded}
+    if mark.published:
+        row |= {"as": _published_as(mark), "uncertain": mark.uncertain}
     return {**row, "note": title, "key": mark.key}
+
+
+def _published_as(mark: Mark) -> str:
+    """Return how a published mark is drawn."""
+    if mark.bounded or mark.at_most:
+        return "least" if mark.bounded else "most"
+    return "range" if is_range(mark) else "value"
 
 
 def _spread(mark: Mark) -> str:
@@ -129,6 +131,8 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
     if chart.kind == "bars" and not chart.y.log and not chart.second and not apart:
         highest = max([*ends, *(reference.high or reference.y for reference in chart.references)])
         y = {**y, "scale": {**y["scale"], "domainMax": _HEADROOM * highest}}
+    elif chart.kind in ("lines", "points") and not chart.y.log and not apart and _arrows(chart):
+        y = {**y, "scale": {**y["scale"], "domainMax": _HEADROOM * max(ends)}}
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
@@ -146,11 +150,16 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
     }[chart.kind](base)
     if chart.kind in ("lines", "points") and not chart.x.categories and spans(chart.marks):
         layers = _dodged(layers, chart.series_names())
-    layers += [_published(base)] if any(mark.published for mark in chart.marks) else []
+    layers += _published(base) if any(mark.published for mark in chart.marks) else []
     layers += _references(chart, x)
     if chart.second and chart.y2:
         return [{"layer": layers}, _second(chart, {"x": x, **offset}, chart.y2)]
     return layers
+
+
+def _arrows(chart: Chart) -> bool:
+    """Return whether a chart has marks with arrows or question marks."""
+    return any(mark.bounded or mark.at_most or mark.uncertain for mark in chart.marks)
 
 
 def _beside_each_other(chart: Chart) -> bool:
@@ -161,14 +170,37 @@ def _beside_each_other(chart: Chart) -> bool:
 
 
 def _colour(chart: Chart) -> Spec:
-    names = [name for name in chart.series_names() if name]
-    if not names:
-        return {"color": {"value": COLOURS[0]}}
-    channel: Spec = {"field": "series", "type": "nominal", "scale": {"domain": names}}
-    legend = {"title": chart.series or None}
-    channel |= {"legend": legend, "title": chart.series or None}
-    without_shape = chart.kind in ("bars", "stacks", "boxes", "curves")
-    return {"color": channel} if without_shape else {"color": channel, "shape": channel}
+    looks = looks_of(chart)
+    if not looks:
+        return {"color": _of_places(chart)}
+    title = chart.series or None
+    legend = {"title": title}
+    common: Spec = {"field": "series", "type": "nominal", "title": title, "legend": legend}
+
+    def scaled(values: Sequence[object]) -> Spec:
+        return {**common, "scale": {"domain": list(looks), "range": list(values)}}
+
+    colour = scaled([look.colour for look in looks.values()])
+    if chart.kind in ("bars", "stacks", "boxes"):
+        return {"color": colour}
+    dash = {**scaled([list(look.dash) for look in looks.values()]), "legend": None}
+    dashes = {"strokeDash": dash} if len({look.dash for look in looks.values()}) > 1 else {}
+    if chart.kind == "curves":
+        return {"color": colour, **dashes}
+    return {"color": colour, "shape": scaled([look.shape for look in looks.values()]), **dashes}
+
+
+def _of_places(chart: Chart) -> Spec:
+    """Return the colour of a chart without series: that of the switch at each position."""
+    switches = {mark.x: mark.switch for mark in chart.marks if isinstance(mark.x, str)}
+    every = {mark.switch for mark in chart.marks}
+    if len(every) == 1 and (only := min(every)):
+        return {"value": look_of_switch(only).colour}
+    if "" in every or not switches or len(every) != len(switches):
+        return {"value": COLOURS[0]}
+    colours = [look_of_switch(switch).colour for switch in switches.values()]
+    scale = {"domain": list(switches), "range": colours}
+    return {"field": "x", "type": "nominal", "scale": scale, "legend": None}
 
 
 _MEASURED = {"filter": "datum.kind == 'sure' || datum.kind == 'doubted'"}
@@ -201,8 +233,13 @@ def _tooltip(base: Spec) -> list[Spec]:
     ]
 
 
+def _plain(base: Spec, *others: str) -> Spec:
+    """Return an encoding without shapes and dashes, and without `others`."""
+    return {k: v for k, v in base.items() if k not in ("shape", "strokeDash", *others)}
+
+
 def _interval(base: Spec) -> Spec:
-    encoding = {name: value for name, value in base.items() if name != "shape"}
+    encoding = _plain(base)
     encoding |= {"y": {**base["y"], "field": "low"}, "y2": {"field": "high"}}
     return {"transform": [_MEASURED], "mark": {"type": "rule", "size": 1.5}, "encoding": encoding}
 
@@ -211,7 +248,8 @@ def _dots(base: Spec) -> list[Spec]:
     """Return filled points, hollow points for doubted marks, and arrows for bounded marks."""
     sure = [_MEASURED, {"filter": "datum.kind == 'sure'"}]
     doubted = [_MEASURED, {"filter": "datum.kind == 'doubted'"}]
-    encoding = {**base, "tooltip": _tooltip(base)}
+    encoding = {**_plain(base), "tooltip": _tooltip(base)}
+    encoding |= {"shape": base["shape"]} if "shape" in base else {}
     return [
         {
             "transform": sure,
@@ -227,16 +265,17 @@ def _dots(base: Spec) -> list[Spec]:
     ]
 
 
+_ARROW_DOWN = "M0,1L0.62,0.3L0.22,0.3L0.22,-1L-0.22,-1L-0.22,0.3L-0.62,0.3Z"
 _ARROW = "M0,-1L0.62,-0.3L0.22,-0.3L0.22,1L-0.22,1L-0.22,-0.3L-0.62,-0.3Z"
 
 
 def _arrow(base: Spec) -> Spec:
     """Return the up arrows for bounded marks, above the interval so that it does not cross them."""
-    encoding = {name: value for name, value in base.items() if name != "shape"}
+    encoding = _plain(base)
     encoding |= {"y": {**base["y"], "field": "high"}}
     mark = {"type": "point", "shape": _ARROW, "size": 330, "filled": True, "opacity": 1}
     return {
-        "transform": [{"filter": "datum.bounded"}],
+        "transform": [_MEASURED, {"filter": "datum.bounded"}],
         "mark": {**mark, "yOffset": -16},
         "encoding": encoding,
     }
@@ -293,9 +332,12 @@ def _bars(base: Spec) -> list[Spec]:
 
 def _values(base: Spec) -> list[Spec]:
     """Return the values of bars as text above their intervals and arrows."""
-    encoding = {name: value for name, value in base.items() if name not in ("color", "shape")}
+    encoding = {
+        name: value for name, value in base.items() if name not in ("color", "shape", "strokeDash")
+    }
     encoding |= {"y": {**base["y"], "field": "high"}}
-    encoding["text"] = {"field": "y", "format": ".3~r", "type": "quantitative"}
+    written = base["y"].get("axis", {}).get("format", ".3~r")
+    encoding["text"] = {"field": "y", "format": written, "type": "quantitative"}
     return [
         {
             "name": f"{VALUES}{number}",
@@ -318,14 +360,50 @@ def _stacks(base: Spec) -> list[Spec]:
     return [{"mark": mark, "encoding": {**base, "y": y, "tooltip": _tooltip(base)}}]
 
 
-def _published(base: Spec) -> Spec:
-    """Return the published values as crosses in the colour of their series."""
-    encoding = {key: value for key, value in base.items() if key != "shape"}
-    return {
-        "transform": [{"filter": "datum.kind == 'published'"}],
-        "mark": {"type": "point", "shape": "cross", "filled": False, "size": 90, "strokeWidth": 2},
-        "encoding": {**encoding, "tooltip": _tooltip(base)},
-    }
+_UNCERTAIN_OPACITY = 0.45
+_DISTANCE = 13
+"""The distance of an arrow from its tick, in pixels."""
+
+
+def _published(base: Spec) -> list[Spec]:
+    """Return the published values in the colour of their series: crosses, bars for ranges, and
+    ticks with arrows for bounds. Uncertain ones are pale and have a question mark."""
+    plain = _plain(base)
+    faint = {"condition": {"test": "datum.uncertain", "value": _UNCERTAIN_OPACITY}, "value": 1}
+    encoding = {**plain, "opacity": faint, "tooltip": _tooltip(base)}
+
+    def layer(where: str, mark: Spec, **others: Spec) -> Spec:
+        chosen = f"datum.kind == 'published' && ({where})"
+        return {
+            "transform": [{"filter": chosen}],
+            "mark": mark,
+            "encoding": {**encoding, **others},
+        }
+
+    low, high = ({**base["y"], "field": field} for field in ("low", "high"))
+    arrow = {"type": "point", "size": 260, "filled": True}
+    tick = {"type": "tick", "thickness": 2.5, "size": 13, "orient": "horizontal", "opacity": 1}
+    cross = {"type": "point", "shape": "cross", "filled": False, "size": 90, "strokeWidth": 2}
+    mark = {"type": "text", "text": "?", "dx": 11, "fontWeight": "bold", "fontSize": 13}
+    halo = {"value": "white"}
+    return [
+        layer("datum.as == 'value'", {**cross, "strokeWidth": 5.5, "opacity": 0.9}, color=halo),
+        layer("datum.as == 'value'", cross),
+        layer(
+            "datum.as == 'range'",
+            {"type": "rule", "size": 5.5},
+            y=low,
+            y2={"field": "high"},
+            color=halo,
+        ),
+        layer("datum.as == 'range'", {"type": "rule", "size": 2.5}, y=low, y2={"field": "high"}),
+        layer("datum.as == 'range'", tick, y=low),
+        layer("datum.as == 'range'", tick, y=high),
+        layer("datum.as == 'least' || datum.as == 'most'", tick),
+        layer("datum.as == 'least'", {**arrow, "shape": _ARROW, "yOffset": -_DISTANCE}),
+        layer("datum.as == 'most'", {**arrow, "shape": _ARROW_DOWN, "yOffset": _DISTANCE}),
+        layer("datum.uncertain", mark),
+    ]
 
 
 _DASHED = {"strokeDash": [5, 4], "color": INK}

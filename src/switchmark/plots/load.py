@@ -79,6 +79,7 @@ def _loads_of(record: Record, series: str, panel: str) -> list[Mark]:
             series,
             panel,
             doubted=is_doubtful(record.doubts),
+            switch=record.test.switch,
             note=f"limit: {goal.verdict or record.verdict}",
             key=record.key[:16],
         )

@@ -104,7 +104,7 @@ class _Boxes:
         few = min(len(record.trials) for record in chosen) < _FEWEST_IN_A_BOX
         marks = [
             Mark(words_of(record.test, axes or ("switch",)), value, "",
-                 words_of(record.test, panels))
+                 words_of(record.test, panels), switch=record.test.switch)
             for record in chosen[:_MOST_BARS]
             for value in metric(name).samples(record)
         ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from switchmark.metrics.named import Metric, metric
@@ -59,12 +60,17 @@ def references(
         made += _lines(BASELINE, _lines_of(cables, figures, placed), greatest)
     scaled = _UNITS.get(metric_name)
     if scaled is None:
-        return tuple(made)
+        return _in_units(made, metric_name)
     measured = cables or [record for record in records if record.test.switch == CABLE]
     drawn = [] if measured else [(BASELINE, _calibrated)]
     for name, rates in (*drawn, (LINE, _line_rate)):
         made += _lines(name, _lines_of(records, partial(_in_unit, rates, scaled), placed), greatest)
-    return tuple(made)
+    return _in_units(made, metric_name)
+
+
+def _in_units(lines: Sequence[Reference], metric_name: str) -> tuple[Reference, ...]:
+    unit = metric(metric_name).unit
+    return tuple(replace(reference, unit=unit) for reference in lines)
 
 
 def _figure(chosen: Metric, record: Record) -> _Ends | None:

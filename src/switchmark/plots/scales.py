@@ -36,7 +36,9 @@ def in_handy_units(chart: Chart) -> Chart:
     if x_factor == y_factor == 1:
         return chart
     marks = tuple(_mark(mark, x_factor, y_factor) for mark in chart.marks)
-    held = tuple(_reference(reference, x_factor, y_factor) for reference in chart.references)
+    held = tuple(
+        replace(_reference(each, x_factor, y_factor), unit=y.unit) for each in chart.references
+    )
     return replace(chart, marks=marks, references=held, x=x, y=y, says=says)
 
 
@@ -45,21 +47,16 @@ def _values(chart: Chart) -> Iterator[tuple[str, list[float]]]:
     if chart.kind == "curves":
         return
     if not chart.x.categories:
-        yield _unit(chart.x), [mark.x for mark in chart.marks if not isinstance(mark.x, str)]
+        yield chart.x.unit, [mark.x for mark in chart.marks if not isinstance(mark.x, str)]
     stacked: dict[tuple[object, str], float] = {}
     for mark in chart.marks:
         key = (mark.x if chart.kind == "stacks" else len(stacked), mark.panel)
         stacked[key] = stacked.get(key, 0.0) + mark.y
-    yield _unit(chart.y), list(stacked.values())
-
-
-def _unit(scale: Scale) -> str:
-    title, _, unit = scale.title.rpartition(" (")
-    return unit.rstrip(")") if title else ""
+    yield chart.y.unit, list(stacked.values())
 
 
 def _scaled(scale: Scale, factors: dict[str, tuple[float, str]]) -> tuple[float, Scale]:
-    unit = _unit(scale)
+    unit = scale.unit
     factor, other = factors.get(unit, (1.0, unit))
     if factor == 1:
         return 1.0, scale

@@ -6,10 +6,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from switchmark.plots.chart import Chart, Reference
-from switchmark.plots.layers import COLOURS, GREY, VALUES, Spec, layers_of, row_of
+from switchmark.plots.chart import Chart, Mark, Reference, is_range
+from switchmark.plots.layers import VALUES, Spec, layers_of, row_of
+from switchmark.plots.looks import COLOURS, GREY, SHAPES
 
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 _APART = {"scale": {"color": "independent", "shape": "independent"}}
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _PANEL_WIDTH, _HEIGHT = 260, 300
@@ -186,7 +186,7 @@ def _notes(chart: Chart) -> list[str]:
     """Return the legend of the marks in this chart."""
     marks = (*chart.marks, *chart.second)
     notes = []
-    spread = [mark for mark in marks if mark.low is not None and mark.low != mark.high]
+    spread = [m for m in marks if not m.published and m.low is not None and m.low != m.high]
     if spread and chart.kind not in ("stacks", "heat"):
         kinds = {mark.ranged for mark in spread}
         names = [_SPREADS[ranged] for ranged in (False, True) if ranged in kinds]
@@ -196,9 +196,7 @@ def _notes(chart: Chart) -> list[str]:
     bounded = [mark for mark in marks if mark.bounded and chart.kind not in _NEVER_HOLLOW]
     if any(not mark.published for mark in bounded):
         notes.append("arrow up: the traffic generator was the limit")
-    if any(mark.published for mark in marks):
-        at_least = ", with an arrow: at least" if any(mark.published for mark in bounded) else ""
-        notes.append(f"cross: published{at_least}")
+    notes += _of_published([mark for mark in marks if mark.published])
     if chart.second and chart.y2:
         notes.append(f"white squares: {chart.y2.title}, at the right")
     if chart.kind == "bars":
@@ -221,13 +219,31 @@ def _notes_on_lines(references: Sequence[Reference]) -> list[str]:
     return notes
 
 
+def _of_published(marks: Sequence[Mark]) -> list[str]:
+    """Return the legend of published marks."""
+    found = {
+        "cross": any(not (m.bounded or m.at_most or is_range(m)) for m in marks),
+        "bar with two ends": any(is_range(m) for m in marks),
+        "arrow up": any(m.bounded for m in marks),
+        "arrow down": any(m.at_most for m in marks),
+    }
+    words = {
+        "cross": "published",
+        "bar with two ends": "published as a range",
+        "arrow up": "published as at least",
+        "arrow down": "published as at most",
+    }
+    notes = [f"{mark}: {words[mark]}" for mark, is_there in found.items() if is_there]
+    return notes + ["?: uncertain"] * any(mark.uncertain for mark in marks)
+
+
 def _config() -> Spec:
     return {
         "axisXDiscrete": {"labelAngle": 0, "labelLimit": 160},
         "font": "system-ui, sans-serif",
         "view": {"stroke": None},
         "axis": {"gridColor": "#8883", "domainColor": GREY, "tickColor": GREY},
-        "range": {"category": list(COLOURS), "symbol": list(_SHAPES)},
+        "range": {"category": list(COLOURS), "symbol": list(SHAPES)},
         "title": {"subtitleColor": GREY, "fontSize": 14, "subtitleFontSize": 11, "offset": 14},
         "legend": {"symbolStrokeWidth": 2, "labelLimit": 320, "orient": "bottom"},
     }

@@ -1,29 +1,36 @@
 """Charts of experiments in the design of their papers: measured values, and published values as
-separate marks."""
+separate marks.
+
+A chart has two modes: absolute values, and values relative to a base that the paper and the run
+have in common, in which shapes can be compared although the hardware differs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from html import escape
-from pathlib import Path
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
 
 from switchmark.errors import UsageError
-from switchmark.metrics.distribution import cdf
+from switchmark.metrics.distribution import cdf, percentile_ns
 from switchmark.metrics.doubts import is_doubtful
-from switchmark.model.axis import field_name
+from switchmark.metrics.latency import merged
+from switchmark.metrics.named import metric
 from switchmark.model.record import Record
-from switchmark.model.test import AXES
-from switchmark.papers.experiment import Drawn, Experiment, source
-from switchmark.papers.points import Point, number
+from switchmark.papers.experiment import Drawn, Experiment, Published
+from switchmark.papers.points import At, Point, PointFigure, meaning, number
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.latency import thinned
-from switchmark.report.files import picture_of, write_file
-from switchmark.report.page import figure_of_page, page_of
-from switchmark.report.paper import ODDS, Judged, published_points
+from switchmark.plots.scales import in_handy_units
+from switchmark.report.judged import Judged
+from switchmark.report.paper_method import departures_of_modes, measured_how, missing_metric
+from switchmark.report.paper_words import axis_title, cited, title_of, value_text, value_words
 
-_SUFFIXES = (".html", ".htm", ".svg", ".pdf", ".png")
+Mode = Literal["absolute", "relative"]
 
 _KINDS: dict[str, Kind] = {
     "bars": "bars",
@@ -35,227 +42,596 @@ _KINDS: dict[str, Kind] = {
     "box": "boxes",
 }
 
+_ABSOLUTE = ("within", "saturates", "differs-by")
+"""The kinds of claims about absolute values."""
 
-def experiment_charts(result: Judged) -> list[Chart]:
-    """Return a chart for each figure of an experiment that has values."""
-    drawn = [
-        _chart(result, figure, index) for index, figure in enumerate(result.experiment.figures)
-    ]
-    return [chart for chart in drawn if chart.marks]
+_OFF_SCALE = 3
+"""The ratio to the largest measured value above which published bounds and ranges would flatten the
+measured values."""
 
-
-def paper_page(results: Sequence[Judged]) -> str:
-    """Return an HTML page of experiments, with their figures and the answers to their claims."""
-    drawn: list[Chart] = []
-    parts = ["<main id='main'>", _contents(results)]
-    for result in results:
-        parts.append(_head(result))
-        charts = experiment_charts(result)
-        parts += [figure_of_page(chart, len(drawn) + index) for index, chart in enumerate(charts)]
-        drawn += charts
-        parts += [_claims(result), "</section>"]
-    names = ", ".join(result.experiment.name for result in results[:3])
-    more = f" and {len(results) - 3} more" if len(results) > 3 else ""
-    return page_of(f"switchmark: {names}{more}", [*parts, "</main>"], drawn)
+_PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
 
 
-def check_drawing(output: Path | None) -> None:
-    """Raise UsageError for a file with an unknown suffix, before anything is measured."""
-    if output is not None and output.suffix.lower() not in _SUFFIXES:
-        raise UsageError(
-            f"'{output.name}' has no suffix of a page or a picture",
-            hint=f"-o {output.stem or 'paper'}.html, .svg, .pdf or .png",
-        )
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The results of an experiment in one run, or in runs that repeat each other. The label
+    distinguishes them in a chart of several sides; it is empty for a single side."""
+
+    label: str
+    result: Judged
 
 
-def write_papers(output: Path, results: Sequence[Judged]) -> None:
-    """Write experiments to an HTML page, or their figures to one picture."""
-    if output.suffix.lower() in (".html", ".htm"):
-        write_file(output, paper_page(results))
-        return
-    drawn = [chart for result in results for chart in experiment_charts(result)]
-    write_file(output, picture_of(output, drawn))
+@dataclass(frozen=True, slots=True)
+class PaperChart:
+    """A figure of a paper in both modes; None for a mode without marks. `missing` says why metrics
+    of the figure are not in it."""
+
+    absolute: Chart | None
+    relative: Chart | None
+    prefers_relative: bool
+    missing: tuple[str, ...]
+
+    def chart(self, mode: Mode | None = None) -> Chart | None:
+        """Return the chart in this mode, or in the preferred mode; in the other mode if there is no
+        such chart."""
+        is_relative = self.prefers_relative if mode is None else mode == "relative"
+        first, second = (self.absolute, self.relative)[:: -1 if is_relative else 1]
+        return first or second
+
+    @property
+    def other(self) -> Chart | None:
+        """Return the chart in the mode that is not preferred, if there are two."""
+        if self.absolute is None or self.relative is None:
+            return None
+        return self.absolute if self.prefers_relative else self.relative
 
 
-def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
-    experiment = result.experiment
-    marks = _curves(result, figure) if figure.kind in ("cdf", "percentiles") else []
-    if not marks:
-        marks = _marks(result, figure, figure.y)
-    scales = _x_scale(result, figure, marks), scale_of_metric(figure.y, log="y" in figure.log)
-    if figure.kind == "cdf":
-        scales = Scale("latency (us)", log="x" in figure.log), Scale("share", percent=True)
-    paper = source(experiment.paper)
-    return Chart(
-        f"{experiment.name}-{index}",
-        f"{experiment.name}: {experiment.summary}",
-        f"{experiment.summary}, as drawn by {paper.authors} ({paper.year}), {experiment.place}: "
-        f"{len(marks)} marks.",
-        _KINDS[figure.kind],
-        *scales,
-        tuple(marks),
-        series=", ".join(map(axis_title, figure.by)),
-        panels=", ".join(map(axis_title, figure.panels)),
-        diagonal=figure.diagonal,
-        second=tuple(_marks(result, figure, figure.y2)) if figure.y2 else (),
-        y2=scale_of_metric(figure.y2) if figure.y2 else None,
-    )
-
-
-def axis_title(axis: str) -> str:
-    """Return the title of an axis or a metric."""
-    name = field_name(axis)
-    return AXES[name].label if name in AXES else scale_of_metric(axis).title
-
-
-def _marks(result: Judged, figure: Drawn, metric: str) -> list[Mark]:
-    """Return the marks of a metric: published values first, then measured values."""
-    marks = []
-    published = published_points(result.experiment, result.points)
-    for point in published:
-        marks += _mark(point, None, figure, metric, published=True)
-    for point, record in zip(result.points, result.records, strict=True):
-        marks += _mark(point, record, figure, metric, published=False)
-    if figure.kind == "lines":
-        marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x)
-                                     if isinstance(mark.x, str) else mark.x))  # fmt: skip
-    return marks
-
-
-def _mark(
-    point: Point, record: Record | None, figure: Drawn, metric: str, *, published: bool
-) -> list[Mark]:
-    value = point.figures.get(metric)
-    x = _place(point, figure)
-    if value is None or x is None or not point.is_at(figure.among):
-        return []
-    ends = [end for end in (value.low, value.high) if abs(end) < float("inf")]
-    if not ends:
-        return []
-    if len(ends) == 1:  # published as a lower or an upper bound
-        value = replace(value, value=ends[0], low=ends[0], high=ends[0],
-                        bounded=ends[0] == value.low)  # fmt: skip
-    doubted = record is not None and is_doubtful(record.doubts)
-    tooltip = "published" if published else f"limit: {record.verdict}" if record else ""
+def paper_charts(sides: Sequence[Side]) -> list[PaperChart]:
+    """Return a chart for each figure of an experiment, with the results of all sides."""
+    experiment = sides[0].result.experiment
     return [
-        Mark(
-            x,
-            value.value,
-            _label_of(point, figure.by),
-            _label_of(point, figure.panels),
-            "",
-            value.low,
-            value.high,
-            doubted=doubted,
-            bounded=value.bounded,
-            published=published,
-            note=tooltip,
-        )
+        _Drawing(sides, figure, index).chart() for index, figure in enumerate(experiment.figures)
     ]
 
 
-def _place(point: Point, figure: Drawn) -> float | str | None:
-    """Return the x position of a point, on an axis or by a metric."""
-    if figure.x in point.axes:
-        value = point.axes[figure.x]
-        if figure.kind == "lines" and _is_number(value):
-            return number(value)
-        return "none" if value is None else str(value)
-    x = point.figures.get(figure.x)
-    return None if x is None else x.value
+def experiment_charts(result: Judged, mode: Mode | None = None) -> list[Chart]:
+    """Return the charts of an experiment that have values, in a mode or in the preferred one."""
+    charts = [figure.chart(mode) for figure in paper_charts([Side("", result)])]
+    return [chart for chart in charts if chart is not None]
 
 
-def _is_number(value: object) -> bool:
-    return not isinstance(value, str) and value is not None
+# --- marks -----------------------------------------------------------------------------------
 
 
-def _label_of(point: Point, axes: Sequence[str]) -> str:
-    return ", ".join(str(point.axes.get(axis)) for axis in axes)
+@dataclass(frozen=True)
+class _Drawing:
+    """The drawing of one figure of an experiment."""
 
+    sides: Sequence[Side]
+    figure: Drawn
+    index: int
 
-def _x_scale(result: Judged, figure: Drawn, marks: Sequence[Mark]) -> Scale:
-    title = axis_title(figure.x) if figure.x in result.experiment.axes else figure.x
-    if any(isinstance(mark.x, str) for mark in marks):
-        positions = (_place(point, figure) for point in result.points)
-        places = tuple(dict.fromkeys(str(place) for place in positions if place is not None))
-        return Scale(title, categories=places)
-    metric = scale_of_metric(figure.x).title if figure.x not in result.experiment.axes else title
-    return Scale(metric, log="x" in figure.log, zero=False)
+    @property
+    def experiment(self) -> Experiment:
+        return self.sides[0].result.experiment
 
+    @property
+    def is_cdf(self) -> bool:
+        return self.figure.kind in ("cdf", "percentiles")
 
-def _curves(result: Judged, figure: Drawn) -> list[Mark]:
-    """Return the CDFs of the measured points."""
-    marks = []
-    for point, record in zip(result.points, result.records, strict=True):
-        if record is None or not point.is_at(figure.among) or not point.figures:
-            continue
-        names = _label_of(point, figure.by), _label_of(point, figure.panels)
-        for late, share in thinned(cdf(record)):
-            marks.append(Mark(late, share, *names, doubted=is_doubtful(record.doubts)))
-    return marks
+    def chart(self) -> PaperChart:
+        """Return the figure in both modes."""
+        absolute = self._chart("absolute")
+        relative = self._chart("relative") if self._has_relative else None
+        return PaperChart(absolute, relative, self._prefers_relative(relative), self.missing)
 
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Return a sentence for each metric of the figure that no measured point has."""
+        if self.is_cdf:
+            return ()
+        records = [record for _, record in self.measured()]
+        wanted = [self.figure.y, *filter(None, [self.figure.y2])]
+        gone = [name for name in wanted if not any(name in p.figures for p, _ in self.measured())]
+        return tuple(missing_metric(name, records) for name in gone) if records else ()
 
-def _contents(results: Sequence[Judged]) -> str:
-    if len(results) < 2:
-        return ""
-    rows = "".join(
-        f"<li><a href='#{escape(experiment_id(result))}'>{escape(result.experiment.name)}</a>: "
-        f"{escape(result.experiment.summary)}; {result.count('holds')} claims hold, "
-        f"{result.count('does not hold')} do not, {result.count('cannot be told')} "
-        "cannot be told</li>"
-        for result in results
-    )
-    return f"<nav aria-label='experiments'><ul>{rows}</ul></nav>"
+    @property
+    def y(self) -> str:
+        """Return the metric on the left: that on the right if the former has no values at all."""
+        if self.figure.y2 and not self._values(self.figure.y) and self._values(self.figure.y2):
+            return self.figure.y2
+        return self.figure.y
 
+    @property
+    def y2(self) -> str:
+        return self.figure.y2 if self.y == self.figure.y else ""
 
-def experiment_id(result: Judged) -> str:
-    """Return the id of an experiment in links of a page."""
-    return result.experiment.name.replace("/", "-")
+    @property
+    def _has_relative(self) -> bool:
+        return self.is_cdf or bool(_unit_of(self.y))
 
-
-def _head(result: Judged) -> str:
-    experiment, paper = result.experiment, source(result.experiment.paper)
-    measured = sum(bool(point.figures) for point in result.points)
-    return (
-        f"<section aria-labelledby='{experiment_id(result)}'><h2 id='{experiment_id(result)}'>"
-        f"{escape(experiment.name)}: {escape(experiment.summary)}</h2>"
-        f"<p>{escape(paper.authors)}: {escape(paper.title)}, {paper.year}, "
-        f"{escape(experiment.place)}. {measured} of {len(result.points)} points measured here.</p>"
-        f"{assumptions(experiment)}"
-    )
-
-
-def assumptions(experiment: Experiment) -> str:
-    """Return the assumptions where the paper is silent, as HTML."""
-    rows = "".join(
-        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
-    )
-    return f"<details><summary>Assumptions</summary><ul>{rows}</ul></details>" if rows else ""
-
-
-def odds(result: Judged) -> str:
-    """Return the error rate of the answers as HTML, if points were measured."""
-    return f"<p>{escape(ODDS)}</p>" if any(point.measured for point in result.points) else ""
-
-
-def _claims(result: Judged) -> str:
-    if not result.answers:
-        return ""
-    rows = []
-    for claim, answer in result.answers:
-        says = escape(claim.says) + ("" if claim.said else " (deduced from its values)")
-        against = (
-            f"<br>contradicted by the paper's own values: {escape(claim.contradicted)}"
-            if claim.contradicted
-            else ""
+    def _prefers_relative(self, relative: Chart | None) -> bool:
+        """Return whether only the shape is judged: both sides have values, and no claim about
+        absolute values of the metric was decided."""
+        if relative is None or not self.exact(self.y):
+            return False
+        both = {mark.published for mark in relative.marks}
+        decided = (
+            claim.kind in _ABSOLUTE
+            and claim.metric == self.y
+            and answer.verdict != "cannot be told"
+            for side in self.sides
+            for claim, answer in side.result.answers
         )
-        rows.append(
-            f"<tr><td>{says}{against}</td><td>{answer.verdict}</td>"
-            f"<td class='words'>{escape(answer.why)}</td></tr>"
+        return both == {True, False} and not any(decided)
+
+    def _chart(self, mode: Mode) -> Chart | None:
+        figure, experiment = self.figure, self.experiment
+        base = self._base(self.y) if mode == "relative" else None
+        marks = self._curves(base) if self.is_cdf else self._marks(self.y, base)
+        notes = [base.note] if base else []
+        if mode == "absolute" and not self.is_cdf:
+            marks, off_scale = _on_scale(marks, exact=bool(self.exact(self.y)))
+            notes += [self._off_scale_note(off_scale)] if off_scale else []
+        if not marks:
+            return None
+        notes += [note for side in self.sides for note in departures_of_modes(side.result)]
+        second = tuple(self._marks(self.y2, None)) if self.y2 else ()
+        points = [point for side in self.sides for point in side.result.points]
+        chart = Chart(
+            f"{experiment.name}-{self.index}" + "-relative" * (mode == "relative"),
+            title_of(experiment, figure),
+            " ".join(self._caption(base)),
+            _KINDS[figure.kind],
+            self._x_scale(marks, base),
+            self._y_scale(base),
+            tuple(marks),
+            series=", ".join(map(axis_title, figure.by)),
+            panels=", ".join(map(axis_title, figure.panels)),
+            diagonal=figure.diagonal,
+            second=second,
+            y2=scale_of_metric(self.y2) if second else None,
+            note="; ".join(dict.fromkeys(notes)),
+            order=tuple(dict.fromkeys(
+                [self._series(point, side.label) for point in points for side in self.sides]
+                + [_words(point, figure.panels) for point in points]
+            )),
+        )  # fmt: skip
+        of_here = all(not mark.published for mark in chart.marks)
+        return in_handy_units(chart) if of_here and base is None and not second else chart
+
+    def measured(self) -> list[tuple[Point, Record]]:
+        """Return the measured points of the figure on all sides."""
+        return [
+            (point, record)
+            for side in self.sides
+            for point, record in zip(side.result.points, side.result.records, strict=True)
+            if record is not None and point.figures and point.is_at(self.figure.among)
+        ]
+
+    def _values(self, name: str) -> bool:
+        """Return whether the figure has a measured or published value of a metric."""
+        rows = (row.metric == name for row, _ in self._published())
+        return any(rows) or any(name in point.figures for point, _ in self.measured())
+
+    def _published(self) -> list[tuple[Published, Point]]:
+        """Return the published rows with the points of the figure that they are about."""
+        points = {repr(point.axes): point for side in self.sides for point in side.result.points}
+        return [
+            (row, point)
+            for point in points.values()
+            if point.is_at(self.figure.among)
+            for row in self.experiment.published
+            if point.is_at(row.at)
+        ]
+
+    def exact(self, name: str) -> dict[str, float]:
+        """Return the exact published values of a metric, by the axes of their points."""
+        return {
+            repr(point.axes): row.ends[0]
+            for row, point in self._published()
+            if row.metric == name and row.ends[0] == row.ends[1]
+        }
+
+    def _series(self, point: Point, label: str) -> str:
+        words = _words(point, self.figure.by)
+        return " · ".join(filter(None, (words, label)))
+
+    def _marks(self, name: str, base: _Base | None) -> list[Mark]:
+        """Return the marks of a metric: published values first, then measured values."""
+        marks = []
+        for row, point in self._published():
+            x, divisor = self._place(point, None), base.published(point) if base else 1.0
+            if row.metric == name and x is not None and divisor:
+                marks.append(self._published_mark(row, point, x, divisor))
+        for side in self.sides:
+            for point, record in zip(side.result.points, side.result.records, strict=True):
+                value, x = point.figures.get(name), self._place(point, base)
+                divisor = base.measured(side, point, record) if base else 1.0
+                if record is None or value is None or x is None or not divisor:
+                    continue
+                if point.is_at(self.figure.among):
+                    marks.append(self._measured_mark(side, point, record, value, x, divisor))
+        if self.figure.kind == "lines":
+            marks.sort(key=lambda mark: (mark.series, mark.panel, str(mark.x)
+                                         if isinstance(mark.x, str) else mark.x))  # fmt: skip
+        return marks
+
+    def _published_mark(self, row: Published, point: Point, x: float | str, divisor: float) -> Mark:
+        low, high = row.ends
+        at_most, bounded = low == float("-inf"), high == float("inf")
+        low, high = high if at_most else low, low if bounded else high
+        told = f"published: {row}" + (f"; {row.place}" if row.place else "")
+        told += f"; uncertain: {row.uncertain}" if row.uncertain else ""
+        return Mark(
+            x,
+            (low + high) / 2 / divisor,
+            self._series(point, ""),
+            _words(point, self.figure.panels),
+            "",
+            low / divisor,
+            high / divisor,
+            bounded=bounded,
+            published=True,
+            at_most=at_most,
+            uncertain=bool(row.uncertain),
+            switch=_switch(point),
+            note=told,
         )
-    head = "<tr><th scope='col'>claim</th><th scope='col'>here</th><th scope='col'>why</th></tr>"
-    return (
-        "<div class='scroll' tabindex='0' role='region' aria-label='claims'>"
-        f"<table><caption>The paper's claims</caption><thead>{head}</thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>{odds(result)}"
-    )
+
+    def _measured_mark(
+        self,
+        side: Side,
+        point: Point,
+        record: Record,
+        value: PointFigure,
+        x: float | str,
+        divisor: float,
+    ) -> Mark:
+        doubts = f"; doubts: {', '.join(record.doubts)}" if record.doubts else ""
+        return Mark(
+            x,
+            value.value / divisor,
+            self._series(point, side.label),
+            _words(point, self.figure.panels),
+            "",
+            value.low / divisor,
+            value.high / divisor,
+            doubted=is_doubtful(record.doubts),
+            bounded=value.bounded,
+            switch=_switch(point),
+            note=f"limit: {record.verdict}{doubts}",
+        )
+
+    def _place(self, point: Point, base: _Base | None) -> float | str | None:
+        """Return the x position of a point, on an axis or by a metric."""
+        name = self.figure.x
+        if name in point.axes:
+            value = point.axes[name]
+            if self.figure.kind == "lines" and not isinstance(value, str) and value is not None:
+                return number(value)
+            return value_text(name, value)
+        x = point.figures.get(name)
+        if x is None:
+            return None
+        divisor = base.of_x(point) if base is not None and name.startswith("offered.") else 1.0
+        return x.value / divisor if divisor else None
+
+    def _curves(self, base: _Base | None) -> list[Mark]:
+        """Return the distributions of the measured points, and the published percentiles."""
+        marks = []
+        for row, point in self._published():
+            found = _PERCENTILE.fullmatch(row.metric)
+            divisor = base.published(point) if base else 1.0
+            low, high = row.ends
+            if found and low == high and divisor:
+                mark = self._published_mark(row, point, low / divisor, 1.0)
+                share = float(found[1]) / 100
+                marks.append(replace(mark, y=share, low=share, high=share))
+        for side in self.sides:
+            for point, record in zip(side.result.points, side.result.records, strict=True):
+                if record is None or not point.figures or not point.is_at(self.figure.among):
+                    continue
+                divisor = base.measured(side, point, record) if base else 1.0
+                names = self._series(point, side.label), _words(point, self.figure.panels)
+                marks += [
+                    Mark(
+                        late / divisor,
+                        share,
+                        *names,
+                        doubted=is_doubtful(record.doubts),
+                        switch=_switch(point),
+                    )
+                    for late, share in thinned(cdf(record))
+                    if divisor
+                ]
+        return marks
+
+    # --- scales and words --------------------------------------------------------------------
+
+    def _x_scale(self, marks: Sequence[Mark], base: _Base | None) -> Scale:
+        if self.is_cdf:
+            log = "x" in self.figure.log
+            title = f"latency, {base.words}" if base else "latency (us)"
+            return Scale(title, log=log, zero=not log, percent=base is not None)
+        if any(isinstance(mark.x, str) for mark in marks):
+            points = (point for side in self.sides for point in side.result.points)
+            places = (self._place(point, base) for point in points)
+            words = tuple(dict.fromkeys(str(place) for place in places if place is not None))
+            return Scale(axis_title(self.figure.x), categories=words)
+        if base is not None and self.figure.x.startswith("offered."):
+            return Scale(f"offered, {base.words}", percent=True, zero=False)
+        title = axis_title(self.figure.x)
+        if self.figure.x.startswith("offered."):
+            title = f"offered by all senders ({scale_of_metric(self.figure.x).unit})"
+        return Scale(title, log="x" in self.figure.log, zero=False)
+
+    def _y_scale(self, base: _Base | None) -> Scale:
+        if self.is_cdf:
+            return Scale("share of the frames", percent=True)
+        scale = scale_of_metric(self.y, log="y" in self.figure.log)
+        if base is None:
+            return scale
+        words = scale.title.partition(" (")[0]
+        return replace(scale, title=f"{words}, {base.words}", percent=True)
+
+    def _caption(self, base: _Base | None) -> list[str]:
+        """Return the sentences of the caption."""
+        experiment = self.experiment
+        told = [
+            f"{cited(experiment.source, experiment.paper)}, {experiment.place}: "
+            f"{experiment.summary}."
+        ]
+        told += [
+            f"{side.label or 'Here'}: {how}."
+            for side in self.sides
+            if (how := measured_how(side.result, self.figure.among))
+        ]
+        told += [f"{base.note[:1].upper()}{base.note[1:]}."] if base else []
+        absent = self._absent()
+        told += [f"Not measured here: {', '.join(absent)}."] if absent else []
+        return [*told, *self.missing]
+
+    def _absent(self) -> list[str]:
+        """Return the switches of the figure that no side measured, if it measured others."""
+        points = [point for side in self.sides for point in side.result.points]
+        every = dict.fromkeys(_switch(p) for p in points if p.is_at(self.figure.among))
+        found = {_switch(point) for point, _ in self.measured()}
+        return [name for name in every if name and name not in found] if found else []
+
+    def _off_scale_note(self, marks: Sequence[Mark]) -> str:
+        unit = _unit_of(self.y)
+        every = []
+        for mark in marks:
+            bound = "at least " * mark.bounded + "at most " * mark.at_most
+            low, high = mark.low or 0.0, mark.high or 0.0
+            value = f"{mark.y:g}" if bound or low == high else f"{low:g} to {high:g}"
+            every.append(f"{bound}{value} {unit}" + " (uncertain)" * mark.uncertain)
+        return f"published, off the scale: {', '.join(dict.fromkeys(every))}"
+
+    # --- bases of the relative mode ----------------------------------------------------------
+
+    def _base(self, name: str) -> _Base:
+        relative = self.figure.relative
+        if self.is_cdf:
+            return _MedianBase(self)
+        measured = self.measured()
+        if self.figure.x.startswith("offered.") and relative == "largest":
+            relative = "r-plus"
+        if relative == "r-plus" and all(record.r_plus_pps for _, record in measured) and measured:
+            return _RPlusBase(self)
+        if relative == "first":
+            switches = dict.fromkeys(_switch(p) for s in self.sides for p in s.result.points)
+            relative = {"switch": next(iter(switches))}
+        if isinstance(relative, dict):
+            return _AtBase(self, name, relative)
+        return _LargestBase(self, name)
+
+
+def _unit_of(name: str) -> str:
+    """Return the unit of a metric; empty for a share, and for an unknown metric."""
+    try:
+        unit = metric(name).unit
+    except UsageError:
+        return ""
+    return "" if unit == "1" else unit
+
+
+def _on_scale(marks: Sequence[Mark], *, exact: bool) -> tuple[list[Mark], list[Mark]]:
+    """Return the marks to draw, and the published bounds and ranges that would flatten the measured
+    values. With `exact` published values, everything is drawn."""
+    measured = [mark.y for mark in marks if not mark.published]
+    if exact or not measured:
+        return [*marks], []
+    most = _OFF_SCALE * max(measured)
+    off = [mark for mark in marks if mark.published and (mark.low or mark.y) > most]
+    return [mark for mark in marks if mark not in off], off
+
+
+def _words(point: Point, axes: Iterable[str]) -> str:
+    return ", ".join(value_words(axis, point.axes.get(axis)) for axis in axes)
+
+
+def _switch(point: Point) -> str:
+    return str(point.axes.get("switch", "")) if "switch" in point.axes else ""
+
+
+# --- bases -----------------------------------------------------------------------------------
+
+
+class _Base:
+    """The figures that the relative mode shows as 100 %, for measured and for published points.
+
+    `words` follow the quantity in the title of an axis; `note` says what 100 % is.
+    """
+
+    words = "relative"
+    note = ""
+
+    def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
+        """Return the base of a measured point; None if it is unknown."""
+        raise NotImplementedError
+
+    def published(self, point: Point) -> float | None:
+        """Return the base of a published point; None if it is unknown."""
+        raise NotImplementedError
+
+    def of_x(self, point: Point) -> float | None:
+        """Return the base of a measured point on the x axis."""
+        raise NotImplementedError
+
+
+class _LargestBase(_Base):
+    """The largest published value that all sides measured, too; else the largest value of each
+    side and of the paper."""
+
+    def __init__(self, drawing: _Drawing, name: str) -> None:
+        self._exact = drawing.exact(name)
+        own = [_by_axes(side, drawing.figure.among, name) for side in drawing.sides]
+        shared = [key for key in self._exact if all(values.get(key) for values in own)]
+        key = max(shared, key=lambda each: self._exact[each], default=None)
+        self._paper = self._exact.get(key or "", max(self._exact.values(), default=None))
+        self._sides = {
+            id(side): values[key] if key else max(values.values(), default=None)
+            for side, values in zip(drawing.sides, own, strict=True)
+        }
+        unit = _unit_of(name)
+        here = [
+            f"{_short(value)} {side.label or 'here'}"
+            for side in drawing.sides
+            if (value := self._sides[id(side)])
+        ]
+        here += [f"{_short(self._paper)} in the paper"] if self._paper else []
+        place = "the largest value"
+        if key:
+            points = (p for side in drawing.sides for p in side.result.points)
+            place = next(_point_words(point) for point in points if repr(point.axes) == key)
+        self.words = "relative"
+        self.note = f"100 % is {place}: {', '.join(here)} ({unit})"
+
+    def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
+        del point, record
+        return self._sides[id(side)]
+
+    def published(self, point: Point) -> float | None:
+        del point
+        return self._paper
+
+    def of_x(self, point: Point) -> float | None:
+        del point
+        return next(iter(self._sides.values()))
+
+
+class _AtBase(_Base):
+    """The value at given values of some axes, with the same values of all other axes."""
+
+    def __init__(self, drawing: _Drawing, name: str, at: At) -> None:
+        self._at, self._exact = at, drawing.exact(name)
+        among = drawing.figure.among
+        self._sides = {id(side): _by_axes(side, among, name) for side in drawing.sides}
+        words = ", ".join(value_words(axis, value) for axis, value in at.items())
+        self.note = f"100 % is the value of {words}, in the paper and here"
+        self.words = f"share of that of {words}"
+
+    def _key(self, point: Point) -> str:
+        axes: dict[str, Any] = dict(point.axes)
+        for axis, word in self._at.items():
+            axes[axis] = meaning(axis, word if not isinstance(word, list) else word[0])
+        return repr(axes)
+
+    def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
+        del record
+        return self._sides[id(side)].get(self._key(point))
+
+    def published(self, point: Point) -> float | None:
+        return self._exact.get(self._key(point))
+
+
+class _RPlusBase(_Base):
+    """The R+ of each result: the highest rate that its switch received."""
+
+    words = "share of R+"
+    note = "100 % is R+, the highest rate that each switch received at the maximum load"
+
+    def __init__(self, drawing: _Drawing) -> None:
+        self._y = drawing.y
+        self._records = {id(point): record for point, record in drawing.measured()}
+
+    def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
+        del side, record
+        return self._of(point, self._y, "rx.pps")
+
+    def published(self, point: Point) -> float | None:
+        del point
+        return None
+
+    def of_x(self, point: Point) -> float | None:
+        return self._of(point, "offered.mpps", "offered.pps")
+
+    def _of(self, point: Point, name: str, in_pps: str) -> float | None:
+        """Return R+ in the unit of a metric that is proportional to frames per second."""
+        record = self._records.get(id(point))
+        value, pps = point.figures.get(name), record and metric(in_pps).of(record)
+        if record is None or value is None or not pps or not record.r_plus_pps:
+            return None
+        return value.value * record.r_plus_pps / pps
+
+
+class _MedianBase(_Base):
+    """The median of a distribution that the paper published and all sides measured, else that of
+    the first distribution."""
+
+    words = "relative"
+
+    def __init__(self, drawing: _Drawing) -> None:
+        self._exact = drawing.exact("latency.p50_us")
+        own = [
+            {
+                repr(point.axes): median
+                for point, record in zip(side.result.points, side.result.records, strict=True)
+                if record and point.is_at(drawing.figure.among) and (median := _median_us(record))
+            }
+            for side in drawing.sides
+        ]
+        key = next((key for key in self._exact if all(key in medians for medians in own)), None)
+        self._paper = self._exact.get(key or "", next(iter(self._exact.values()), None))
+        self._sides: dict[int, float | None] = {
+            id(side): medians[key] if key else next(iter(medians.values()), None)
+            for side, medians in zip(drawing.sides, own, strict=True)
+        }
+        points = [point for side in drawing.sides for point in side.result.points]
+        wanted = key or next((each for medians in own for each in medians), "")
+        place = next((_point_words(p) for p in points if repr(p.axes) == wanted), "the first")
+        self.note = f"100 % is the median of {place}"
+
+    def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
+        del point, record
+        return self._sides[id(side)]
+
+    def published(self, point: Point) -> float | None:
+        del point
+        return self._paper
+
+
+def _by_axes(side: Side, among: At, name: str) -> dict[str, float]:
+    """Return the measured values of a metric by the axes of their points."""
+    points: Mapping[str, PointFigure | None] = {
+        repr(point.axes): point.figures.get(name)
+        for point in side.result.points
+        if point.measured and point.is_at(among)
+    }
+    return {key: figure.value for key, figure in points.items() if figure is not None}
+
+
+def _median_us(record: Record) -> float | None:
+    whole = merged([trial.latency for trial in record.trials if trial.latency])
+    ns = None if whole is None else percentile_ns(whole, Fraction(50))
+    return None if ns is None else ns / 1e3
+
+
+def _point_words(point: Point) -> str:
+    return ", ".join(value_words(axis, value) for axis, value in point.axes.items())
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,26 +1,69 @@
 """The HTML page of all experiments from the literature: their figures with measured values, and the
-outcome of the papers' claims."""
+outcome of the papers' claims by run.
+
+Each figure has the results of all sides: of each run, or of runs that repeat each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
 from switchmark.errors import UsageError
-from switchmark.papers.experiment import Drawn, Published, source
+from switchmark.papers.experiment import Drawn, Experiment, Published
 from switchmark.papers.points import Point
 from switchmark.plots.base import scale_of_metric
-from switchmark.plots.chart import Chart
-from switchmark.report.drawn import assumptions, axis_title, experiment_charts, experiment_id, odds
+from switchmark.report.drawn import Side, paper_charts
 from switchmark.report.files import write_file
-from switchmark.report.page import figure_of_page, page_of
-from switchmark.report.paper import Judged, published_points
+from switchmark.report.judged import Judged, published_points
+from switchmark.report.matrix import RunSide, matrix
+from switchmark.report.page import page_of
+from switchmark.report.paper import claim_mark
+from switchmark.report.paper_page import (
+    Figures,
+    citation,
+    experiment_id,
+    method_of,
+    odds,
+    values_table,
+)
+from switchmark.report.paper_words import axis_title
 
 _STILL_MARKS = 2500
 """The number of marks up to which charts have static pictures for readers without scripts. The
 page's script draws later charts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An experiment of the gallery: its results by label of the side, and the points of the paper's
+    values, by which the claims are judged, too. An experiment that no run measured has the results
+    of an empty run."""
+
+    results: Mapping[str, Judged]
+    paper_points: Sequence[Point]
+
+    @property
+    def first(self) -> Judged:
+        return next(iter(self.results.values()))
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.first.experiment
+
+    @property
+    def is_measured(self) -> bool:
+        return any(result.measured for result in self.results.values())
+
+    def count(self, verdict: str) -> int:
+        """Return the number of claims with this answer on all sides that measured any point."""
+        every = [result for result in self.results.values() if result.measured]
+        answers = [{c.id: a.verdict for c, a in result.answers} for result in every]
+        ids = [claim.id for claim in self.experiment.claims]
+        return sum(bool(answers) and all(a[each] == verdict for a in answers) for each in ids)
 
 
 def check_gallery(output: Path) -> None:
@@ -29,72 +72,71 @@ def check_gallery(output: Path) -> None:
         raise UsageError(
             f"the gallery is an HTML page, and '{output.name}' has another suffix",
             hint=f"-o {output.stem or 'gallery'}.html; one experiment as a picture: "
-            "switchmark paper NAME -o FILE.svg",
+            "switchmark paper --from RUN -o FILE.svg",
         )
 
 
-def write_gallery(
-    output: Path,
-    results: Sequence[Judged],
-    paper_points: Mapping[str, Sequence[Point]],
-    runs: Sequence[str],
-) -> None:
+def write_gallery(output: Path, experiments: Sequence[Shown], sides: Sequence[RunSide]) -> None:
     """Write the page of these experiments, with the arguments of `gallery_page`."""
-    write_file(output, gallery_page(results, paper_points, runs))
+    write_file(output, gallery_page(experiments, sides))
 
 
 def gallery_page(
-    results: Sequence[Judged],
-    paper_points: Mapping[str, Sequence[Point]],
-    runs: Sequence[str] = (),
+    experiments: Sequence[Shown],
+    sides: Sequence[RunSide] = (),
     *,
     still_marks: int = _STILL_MARKS,
 ) -> str:
     """Return the page of experiments, sorted by paper.
 
-    `paper_points` are the points of the experiments at the paper's values, by which the claims are
-    judged too. `runs` are the names of the measured runs. Charts have static pictures up to a total
-    of `still_marks` marks.
+    `sides` are the runs, or groups of runs that repeat each other, in the order of time. Charts
+    have static pictures up to a total of `still_marks` marks.
     """
-    drawn: list[Chart] = []
-    parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
+    figures = Figures()
+    parts = ["<main id='main'>", *_lead(experiments), _contents(experiments)]
+    parts.append(matrix(sides, [shown.results for shown in experiments]))
     marks = 0
-    for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
-        publication = source(paper)
-        name, of_what = (
-            escape(paper),
-            f"{publication.title}. {publication.venue}, {publication.year}.",
-        )
+    for paper, of_paper in groupby(experiments, lambda shown: shown.experiment.paper):
+        chosen = list(of_paper)
+        publication, name = chosen[0].experiment.source, escape(paper)
+        of_what = f"{publication.title}. {publication.venue}, {publication.year}."
         parts.append(
             f"<section aria-labelledby='{name}'><h2 id='{name}'>{name}</h2>"
             f"<p>{escape(publication.authors)}: {escape(of_what)}</p>"
-            f"<p>Their testbed: {escape(publication.bed)}.</p>"
+            f"<p>Their testbed: {escape(publication.bed)}.</p>{citation(chosen[0].first)}"
         )
-        for result in of_paper:
-            parts.append(_head(result))
-            charts = experiment_charts(result)
-            for chart in charts:
-                marks += len(chart.marks)
-                still = marks <= still_marks
-                parts.append(figure_of_page(chart, len(drawn), still=still))
-                drawn.append(chart)
-            parts += ["" if charts else _undrawn(result)]
-            parts += [_claims(result, paper_points[result.experiment.name]), "</section>"]
+        for shown in chosen:
+            parts.append(_head(shown))
+            measured = {name: each for name, each in shown.results.items() if each.measured}
+            results = measured or shown.results
+            labels = results if len(results) > 1 else [""]
+            drawn = paper_charts([*map(Side, labels, results.values())])
+            for figure in drawn:
+                chart = figure.chart()
+                marks += len(chart.marks) if chart else 0
+                parts.append(figures.add(figure, still=marks <= still_marks))
+            parts += [] if any(figure.chart() for figure in drawn) else [_undrawn(shown)]
+            parts.append(_claims(shown, measured))
+            for label, result in measured.items():
+                parts += [f"<h4>{escape(label)}</h4>"] * (len(measured) > 1)
+                parts += [values_table(result), method_of(result)]
+            parts.append("</section>")
         parts.append("</section>")
-    return page_of("switchmark: experiments of the literature", [*parts, "</main>"], drawn)
+    title = "switchmark: experiments of the literature"
+    return page_of(title, [*parts, "</main>"], figures.charts)
 
 
-def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
+def _lead(experiments: Sequence[Shown]) -> list[str]:
     """Return the first sentences of the page."""
-    papers = len({result.experiment.paper for result in results})
-    values = sum(len(result.experiment.published) for result in results)
-    claims = sum(len(result.answers) for result in results)
-    sentences = [f"{_number(len(results), 'result')} of {_number(papers, 'paper')}, with "
+    papers = len({shown.experiment.paper for shown in experiments})
+    values = sum(len(shown.experiment.published) for shown in experiments)
+    claims = sum(len(shown.experiment.claims) for shown in experiments)
+    sentences = [f"{_number(len(experiments), 'result')} of {_number(papers, 'paper')}, with "
             f"{_number(values, 'published value')} and {_number(claims, 'claim')}."]  # fmt: skip
-    begun = [result for result in results if _is_measured(result)]
+    begun = [shown for shown in experiments if shown.is_measured]
     if begun:
         counts = ", ".join(
-            f"{sum(result.count(verdict) for result in begun)} {label}"
+            f"{sum(shown.count(verdict) for shown in begun)} {label}"
             for verdict, label in (
                 ("holds", "hold"),
                 ("does not hold", "do not hold"),
@@ -102,34 +144,34 @@ def _lead(results: Sequence[Judged], runs: Sequence[str]) -> list[str]:
             )
         )
         some = _number(len(begun), "result")
-        sentences.append(f"Measured here, at least in part: {some}. Of their claims {counts}.")
+        several = any(len(shown.results) > 1 for shown in begun)
+        where = " in all runs" if several else ""
+        sentences.append(
+            f"Measured here, at least in part: {some}. Of their claims {counts}{where}."
+        )
     else:
         sentences.append(
             "None of them was measured for this page. The charts show published values only."
         )
-    lead = [f"<p class='answer'>{escape(sentence)}</p>" for sentence in sentences]
-    return [*lead, f"<p>Runs: {escape(', '.join(runs))}.</p>" if runs else ""]
+    return [f"<p class='answer'>{escape(sentence)}</p>" for sentence in sentences]
 
 
 def _number(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-def _is_measured(result: Judged) -> bool:
-    return any(record is not None for record in result.records)
-
-
-def _contents(results: Sequence[Judged]) -> str:
+def _contents(experiments: Sequence[Shown]) -> str:
     """Return links to all experiments, in a collapsible list for each paper."""
     lists = []
-    for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
+    for paper, of_paper in groupby(experiments, lambda shown: shown.experiment.paper):
         chosen = list(of_paper)
         rows = "".join(
-            f"<li><a href='#{escape(experiment_id(result))}'>{escape(result.experiment.name)}</a>: "
-            f"{escape(result.experiment.summary)}{escape(_counts(result))}</li>"
-            for result in chosen
+            f"<li><a href='#{escape(experiment_id(shown.first))}'>"
+            f"{escape(shown.experiment.name)}</a>: "
+            f"{escape(shown.experiment.summary)}{escape(_counts(shown))}</li>"
+            for shown in chosen
         )
-        begun = sum(map(_is_measured, chosen))
+        begun = sum(shown.is_measured for shown in chosen)
         summary = f"{paper}: {_number(len(chosen), 'result')}" + (
             f", {begun} measured here" if begun else ""
         )
@@ -137,35 +179,36 @@ def _contents(results: Sequence[Judged]) -> str:
     return f"<nav aria-label='experiments'>{''.join(lists)}</nav>"
 
 
-def _counts(result: Judged) -> str:
-    if not _is_measured(result) or not result.answers:
+def _counts(shown: Shown) -> str:
+    if not shown.is_measured or not shown.experiment.claims:
         return ""
-    held, against = result.count("holds"), result.count("does not hold")
-    return f" ({len(result.answers)} claims: {held} hold here, {against} do not)"
+    held, against = shown.count("holds"), shown.count("does not hold")
+    return f" ({len(shown.experiment.claims)} claims: {held} hold here, {against} do not)"
 
 
-def _head(result: Judged) -> str:
-    experiment, name = result.experiment, escape(experiment_id(result))
-    measured = sum(bool(point.figures) for point in result.points)
+def _head(shown: Shown) -> str:
+    experiment, name = shown.experiment, escape(experiment_id(shown.first))
     place = f"{experiment.place}."
-    place += f" {measured} of {len(result.points)} points measured here." if measured else ""
+    for label, result in shown.results.items():
+        measured = sum(bool(point.figures) for point in result.points)
+        where = f" in {label}" if len(shown.results) > 1 else " here"
+        place += f" {measured} of {len(result.points)} points measured{where}." * bool(measured)
     place += f" It shares the runs of {experiment.same_runs_as}." if experiment.same_runs_as else ""
     return (
         f"<section aria-labelledby='{name}'><h3 id='{name}'>{escape(experiment.name)}: "
         f"{escape(experiment.summary)}</h3><p>{escape(place)} "
-        f"<code>switchmark paper {escape(experiment.name)}</code></p>{assumptions(experiment)}"
+        f"<code>switchmark paper {escape(experiment.name)}</code></p>"
+        + ("" if shown.is_measured else method_of(shown.first))
     )
 
 
-def _undrawn(result: Judged) -> str:
+def _undrawn(shown: Shown) -> str:
     """Return the published values as text for an experiment without a chart, or the quantities that
     the paper shows."""
-    rows = "".join(
-        f"<li>{escape(_published_text(row))}</li>" for row in result.experiment.published
-    )
+    rows = "".join(f"<li>{escape(_published_text(row))}</li>" for row in shown.experiment.published)
     if rows:
         return f"<p>Published:</p><ul>{rows}</ul>"
-    drawn = ", ".join(dict.fromkeys(map(_axes_of, result.experiment.figures)))
+    drawn = ", ".join(dict.fromkeys(map(_axes_of, shown.experiment.figures)))
     return f"<p>The paper gives no numeric values. It shows {escape(drawn)}.</p>"
 
 
@@ -178,29 +221,32 @@ def _published_text(row: Published) -> str:
     return f"{row.metric}{' at ' if place else ''}{place}: {row}"
 
 
-def _claims(result: Judged, points: Sequence[Point]) -> str:
+def _claims(shown: Shown, measured: Mapping[str, Judged]) -> str:
     """Return the claims with their answers by the paper's values and by measured values."""
-    if not result.answers:
+    if not shown.experiment.claims:
         return ""
-    published = published_points(result.experiment, points)
-    begun = _is_measured(result)
+    published = published_points(shown.experiment, shown.paper_points)
     rows = []
-    for claim, answer in result.answers:
+    for number, claim in enumerate(shown.experiment.claims):
         says = escape(claim.says) + ("" if claim.said else " (deduced from its values)")
         by_paper = claim.judge(published).verdict
         in_paper = {"cannot be told": "too few values"}.get(by_paper, by_paper)
         in_paper += f": {claim.contradicted}" if claim.contradicted else ""
-        here = (
-            f"<td>{answer.verdict}</td><td class='words'>{escape(answer.why)}</td>" if begun else ""
-        )
+        here = ""
+        for result in measured.values():
+            answer, mark = result.answers[number][1], claim_mark(result.doubts_of(claim))
+            here += f"<td>{mark}{answer.verdict}</td><td class='words'>{escape(answer.why)}</td>"
         rows.append(
             f"<tr><td class='words'>{says}</td><td class='words'>{escape(in_paper)}</td>{here}</tr>"
         )
-    names = ("claim", "in the paper's values", *(("here", "why") if begun else ()))
-    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
-    label = f"claims of {escape(result.experiment.name)}"
+    names = ["claim", "in the paper's values"]
+    for label in measured:
+        names += [f"{label}" if len(measured) > 1 else "here", "why"]
+    head = "".join(f"<th scope='col'>{escape(name, quote=False)}</th>" for name in names)
+    label = f"claims of {escape(shown.experiment.name)}"
+    below = odds(next(iter(measured.values()))) if measured else ""
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
         f"<table><caption>The paper's claims</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>{odds(result)}"
+        f"<tbody>{''.join(rows)}</tbody></table></div>{below}"
     )

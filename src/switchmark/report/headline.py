@@ -26,7 +26,7 @@ def headline(records: Sequence[Record]) -> str:
 
 def circumstances(records: Sequence[Record]) -> str:
     """Return one line with the host, the date and the number of tests and trials."""
-    return _SEPARATOR.join(filter(None, (*_host(records), _day(records), _counted(records))))
+    return _SEPARATOR.join(filter(None, (*host_words(records), days(records), _counted(records))))
 
 
 def provenance(records: Sequence[Record], *, brief: bool = False) -> list[str]:
@@ -43,9 +43,9 @@ def method(records: Sequence[Record]) -> str:
         return ""
     durations = sorted({record.test.duration for record in measured})
     warmups = sorted({record.test.warmup for record in measured})
-    where = f" on one host ({', '.join(_host(records))})" if _host(records) else ""
+    where = f" on one host ({', '.join(host_words(records))})" if host_words(records) else ""
     sentences = [
-        f"switchmark {__version__} measured {_counted(measured)} on {_day(measured)}{where}.",
+        f"switchmark {__version__} measured {_counted(measured)} on {days(measured)}{where}.",
         f"A trial took {_range(durations)} s after {_range(warmups)} s of warm-up.",
     ]
     if any(record.turns and record.turns.kept for record in measured):
@@ -76,7 +76,8 @@ def bibtex(records: Sequence[Record]) -> str:
     )
 
 
-def _host(records: Sequence[Record]) -> list[str]:
+def host_words(records: Sequence[Record]) -> list[str]:
+    """Return the processor, the CPUs, whether it is a virtual machine, and the kernel."""
     origin = next((record.origin for record in records if record.origin), None)
     host = origin.host if origin else {}
     cpus = host.get("cores_usable")
@@ -89,7 +90,7 @@ def _host(records: Sequence[Record]) -> list[str]:
     return [str(part) for part in parts if part]
 
 
-def _day(records: Sequence[Record]) -> str:
+def days(records: Sequence[Record]) -> str:
     """Return the dates of the first and the last test, for example 24 November 2026."""
     days = sorted({record.started[:10] for record in records if record.started})
     dates = [f"{datetime.fromisoformat(day):%-d %B %Y}" for day in days]

@@ -47,16 +47,23 @@ def host_differences(runs: Sequence[RunFacts]) -> list[HostDifference]:
     return [difference for difference in differing if len(set(difference.values)) > 1]
 
 
-def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
+def versions_of(run: RunFacts) -> dict[str, str]:
+    """Return the versions in the records of a run; that of a switch as `switch NAME`."""
     versions: dict[str, dict[str, None]] = {}
     for record in run.records:
         for name, version in (record.origin.versions if record.origin else {}).items():
             versions.setdefault(name, {})[version] = None
         if version := version_text(record):
             versions.setdefault(f"switch {record.test.switch}", {})[version] = None
-    for name in sorted(versions, key=lambda name: name != "switchmark"):
+    names = sorted(versions, key=lambda name: name != "switchmark")
+    return {name: ", ".join(versions[name]) for name in names}
+
+
+def _facts(run: RunFacts) -> Iterator[tuple[str, str]]:
+    versions = versions_of(run)
+    for name, version in versions.items():
         if name != "placement":  # an axis, so it is compared as such
-            yield name, ", ".join(versions[name])
+            yield name, version
     for name, value in _flat(run.host):
         if name not in _CHANGES_BY_ITSELF and name.removeprefix("versions.") not in versions:
             yield name.removeprefix("versions."), value

@@ -17,14 +17,8 @@
   document.documentElement.classList.add("scripted");
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  // The colours of the charts, as bright as a dark page needs them.
-  const bright = {
-    "#0072B2": "#4FA9E8", "#D55E00": "#FF8A3D", "#009E73": "#2CC99A", "#CC79A7": "#EBA3CC", "#E69F00": "#F5BD3D",
-    "#56B4E9": "#A5DBFF", "#8B6F00": "#CDB04B", "#666666": "#B5B5B5", "#7A3E9D": "#BE8ADD", "#A6761D": "#DBA95B",
-    "#767676": "#A0A0A0", "#333333": "#E8E8E8",
-  };
   const seenWell = (spec) => dark.matches
-    ? JSON.parse(JSON.stringify(spec, (_, value) => bright[value] ?? value)) : structuredClone(spec);
+    ? JSON.parse(JSON.stringify(spec, (_, value) => data.bright[value] ?? value)) : structuredClone(spec);
   const coloured = (config) => {
     const ink = dark.matches ? "#e8e8e8" : "#1b1b1b";
     const text = { labelColor: ink, titleColor: ink };
@@ -98,6 +92,19 @@
     figure.querySelector(".chart").setAttribute("role", "group"); // what can be pressed is no image
     return draw(figure.querySelector(".chart"), data.charts[Number(figure.dataset.chart)], true);
   };
+  for (const figure of figures) {
+    const button = figure.querySelector("button.mode");
+    button?.addEventListener("click", () => {
+      const { chart, other } = figure.dataset;
+      [figure.dataset.chart, figure.dataset.other] = [other, chart];
+      const words = { "absolute values": "relative values", "relative values": "absolute values" };
+      button.textContent = words[button.textContent];
+      drawOne(figure);
+      const says = data.charts[Number(other)].description;
+      figure.querySelector("figcaption").textContent = says;
+      figure.querySelector(".chart").setAttribute("aria-label", says);
+    });
+  }
   const drawn = new Set();
   const drawOnce = (figure) => {
     if (drawn.has(figure)) return null;
@@ -166,13 +173,21 @@
       if (node.field === "x" && "title" in node) node.title = x;
       if (node.field === "series" && "title" in node) node.title = by || null;
       if (node.field === "series" && node.legend) node.legend.title = by || null;
-      if (node.field === "series" && node.scale) node.scale.domain = names; // one legend for colour and shape
+      if (node.field === "series" && node.scale) node.scale = { domain: names }; // one legend for colour and shape
       const upright = node.type && ["y", "low", "high"].includes(node.field); // else it is of a tooltip
       if (upright && "title" in node) node.title = wrapped(data.metrics[y], 44);
       else if (node.field === "y" && "title" in node) node.title = data.metrics[y];
       Object.values(node).forEach(titled);
     };
     titled(spec.layer);
+    const looked = (node) => { // a switch looks the same in every chart
+      if (!node || typeof node !== "object") return;
+      for (const [channel, at] of [["color", 0], ["shape", 1]])
+        if (node[channel]?.field === "series")
+          node[channel].scale = { domain: names, range: names.map((name) => data.switches[name][at]) };
+      Object.values(node).forEach(looked);
+    };
+    if (by === "switch") looked(spec.layer);
     draw(document.getElementById("explored"), spec, false);
   };
   chooser?.addEventListener("change", explore);

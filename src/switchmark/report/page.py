@@ -26,6 +26,7 @@ from switchmark.model.record import Record
 from switchmark.plots import charts
 from switchmark.plots.base import figure_of
 from switchmark.plots.chart import Chart, Mark, Scale
+from switchmark.plots.looks import look_of_switch, on_dark
 from switchmark.plots.render import script, svg
 from switchmark.plots.vega import specification, specification_of_page
 from switchmark.report.answer import answer, brief_answer
@@ -153,6 +154,8 @@ def page_of(
         "metrics": {name: _title(name) for name in _CHOSEN},
         "numeric": _numeric(tests or {}),
         "template": {"numbers": _template(()), "words": _template(("x",))},
+        "bright": on_dark(),
+        "switches": _switches(tests or {}),
     }
     heading, line = top or (title, "")
     below = f"<p class='host'>{escape(line)}</p>" if line else ""
@@ -186,14 +189,29 @@ def _pictured(drawn: Sequence[Chart]) -> set[int]:
     return {number for number, total in zip(few, sums, strict=True) if total <= 2 * _STILL_MARKS}
 
 
-def figure_of_page(chart: Chart, number: int, *, still: bool = True) -> str:
-    """Return a chart as a figure with its static picture, which the script replaces."""
+def figure_of_page(
+    chart: Chart,
+    number: int,
+    *,
+    still: bool = True,
+    caption: bool = False,
+    other: int | None = None,
+    other_words: str = "",
+) -> str:
+    """Return a chart as a figure with its static picture, which the script replaces, and with its
+    text as a `caption`. With `other`, a button switches to the chart of that number."""
     few = still and len(chart.marks) <= _STILL_MARKS
     says = escape(chart.says, quote=True)
     picture = _still(chart) if few else "<p>This chart needs JavaScript.</p>"
+    button, also = "", ""
+    if other is not None:
+        also = f" data-other='{other}'"
+        button = f"<button type='button' class='mode js-only'>{escape(other_words)}</button>"
+    below = f"<figcaption>{_said(chart.says)}</figcaption>" if caption else ""
     return (
-        f"<figure class='still' data-chart='{number}'>"
-        f"<div class='chart' role='img' aria-label='{says}'>{picture}</div></figure>"
+        f"<figure class='still' data-chart='{number}'{also}>"
+        f"<div class='chart' role='img' aria-label='{says}'>{picture}</div>"
+        f"{button}{below}</figure>"
     )
 
 
@@ -268,6 +286,12 @@ def _title(name: str) -> str:
     quantity = metric(name)
     unit = f" ({quantity.unit})" if quantity.unit else ""
     return f"{quantity.description}{unit}"
+
+
+def _switches(tests: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the colour and the shape of each switch."""
+    names = sorted({test["axes"]["switch"] for test in tests.values()})
+    return {name: [(look := look_of_switch(name)).colour, look.shape] for name in names}
 
 
 def _template(x_values: tuple[str, ...]) -> dict[str, Any]:

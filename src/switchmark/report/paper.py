@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import IO
 
-from switchmark.errors import UsageError
 from switchmark.metrics.difference import MIN_REPEATS
 from switchmark.metrics.doubts import is_doubtful
-from switchmark.metrics.family import Results
-from switchmark.metrics.named import metric
-from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.objects import Printed
-from switchmark.model.record import Record
-from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
-from switchmark.papers.experiment import Experiment, Published, source
-from switchmark.papers.judging import ClaimAnswer, Facts
-from switchmark.papers.points import Measured, Point, PointFigure
 from switchmark.report.figures import MARKS, doubt_mark
+from switchmark.report.judged import Judged
+from switchmark.report.paper_method import departures
+from switchmark.report.paper_values import (
+    ValueRow,
+    figure_object,
+    published_words,
+    value_rows,
+    values_as_objects,
+)
+from switchmark.report.paper_words import value_text
 from switchmark.report.table import columns_of, drawn
 
 _WIDTH = 100
@@ -37,123 +38,73 @@ ODDS = (
 """The error rate of the answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """An experiment with its measured points, their records, and the answers to its claims."""
-
-    experiment: Experiment
-    points: tuple[Point, ...]
-    records: tuple[Record | None, ...]
-    answers: tuple[tuple[Claim, ClaimAnswer], ...]
-
-    def count(self, verdict: str) -> int:
-        """Return the number of claims with this answer."""
-        return sum(answer.verdict == verdict for _, answer in self.answers)
-
-
-def judged(
-    experiment: Experiment,
-    results: Sequence[tuple[Point, Record | None]],
-    kernel_options: frozenset[str] | None = frozenset(),
-    runs: Sequence[Sequence[Record]] = (),
-) -> Judged:
-    """Return an experiment judged by its points, with their records if they were run.
-
-    `kernel_options` are the known options of the host's kernel, or None. `runs` have all records of
-    the runs that the records belong to, because all results of a run are tested together. The
-    default is the experiment's records.
-    """
-    of_experiment = [record for _, record in results if record is not None]
-    together = {
-        id(record): results
-        for run in runs or [of_experiment]
-        for results in [Results.of(run)]
-        for record in run
-    }
-    points = tuple(
-        measured(point, record, experiment.metrics, together.get(id(record)))
-        for point, record in results
-    )
-    records = tuple(record for _, record in results)
-    by_point = {id(point): record for point, record in zip(points, records, strict=True)}
-    answers = []
-    for claim in experiment.claims:
-        of_claim = (by_point[id(point)] for point in claim.members(points))
-        facts = _facts([record for record in of_claim if record], kernel_options)
-        unmet = claim.needs.unmet(facts)
-        answer = ClaimAnswer("cannot be told", unmet) if unmet else claim.judge(points)
-        answers.append((claim, answer))
-    return Judged(experiment, points, records, tuple(answers))
-
-
-def measured(
-    point: Point, record: Record | None, metrics: Sequence[str], results: Results | None = None
-) -> Point:
-    """Return a point with the figures of its record. `results` are all results of the run; the
-    default is the record alone."""
-    if record is None or record.status != "ok":
-        why = "not run" if record is None else f"{record.status}: {_first_line(record.error)}"
-        return replace(point, untold=point.untold or why)
-    figures = {}
-    for name in metrics:
-        if (figure := _figure(record, name)) is not None:
-            figures[name] = figure
-    size = mean_frame_bytes(record.test.frame_size)
-    if record.test.line_pps is not None:
-        line = gbps_l1(record.test.line_pps, size) * record.test.pairs
-        line *= 2 if record.test.direction == "bi" else 1
-        figures["line.gbps_l1"] = PointFigure(line, line, line)
-    cores = record.origin.host.get("cores_usable") if record.origin else None
-    if cores:
-        figures["host.cores"] = PointFigure(cores, cores, cores)
-    return replace(
-        point, figures=figures, measured=Measured(record, results or Results.of([record]))
-    )
-
-
-def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
-    """Return the points with the published values as their figures, for the same tests of
-    claims."""
-    published = []
-    for point in points:
-        rows = [row for row in experiment.published if point.is_at(row.at)]
-        figures = {}
-        for row in rows:
-            low, high = row.ends
-            figures[row.metric] = PointFigure((low + high) / 2, low, high)
-        published.append(Point(point.axes, figures, "" if figures else "no value was published"))
-    return published
-
-
 def as_object(result: Judged) -> Printed:
-    """Return the outcome of an experiment as JSON."""
+    """Return the outcome of an experiment as JSON, with all values that the answers are about."""
+    records = result.measured
     return {
         "experiment": result.experiment.name,
+        "runs": list(dict.fromkeys(r.origin.run for r in records if r.origin)),
+        "options": result.asked
+        and {
+            "quick": result.asked.quick,
+            "as_published": result.asked.as_published,
+            "axes": dict(result.asked.axes),
+        },
         "points": len(result.points),
         "measured": sum(bool(point.figures) for point in result.points),
         "waiting": dict(Counter(point.untold for point in result.points if point.untold)),
+        "assumed": result.experiment.assumptions,
+        "departures": departures(result),
+        "doubts": sorted({doubt for record in records for doubt in record.doubts}),
+        "values": values_as_objects(result),
         "claims": [
             {
                 "id": claim.id,
+                "kind": claim.kind,
+                "metric": claim.metric,
                 "says": claim.says,
                 "said": claim.said,
+                "place": claim.place or None,
                 "answer": answer.verdict,
                 "why": answer.why,
                 "rounds_needed": answer.needed,
                 "contradicted": claim.contradicted or None,
+                "doubts": result.doubts_of(claim),
+                "compared": _compared(claim, result),
             }
             for claim, answer in result.answers
         ],
     }
 
 
+def _compared(claim: Claim, result: Judged) -> list[Printed]:
+    """Return the measured figures that a claim compares, by point and metric."""
+    metrics = [claim.metric, *([claim.other] if claim.kind == "exceeds" else [])]
+    metrics += [claim.x] if claim.kind == "knee" else []
+    by_point = {id(p): r for p, r in zip(result.points, result.records, strict=True)}
+    return [
+        {
+            "point": point.name,
+            "metric": name,
+            **figure_object(point.figures.get(name)),
+            "repeats": len(record.trials) if (record := by_point[id(point)]) else 0,
+            "verdict": record.verdict if record else None,
+            "doubts": list(record.doubts) if record else [],
+        }
+        for point in claim.members(result.points)
+        for name in metrics
+        if name in point.figures
+    ]
+
+
 def print_judged(result: Judged, stream: IO[str]) -> None:
-    """Print measured and published values, then the answers to the claims."""
-    experiment, paper = result.experiment, source(result.experiment.paper)
-    assumed = {**experiment.owner.assumed, **experiment.assumed}
+    """Print what differs from the paper, measured and published values, then the answers to the
+    claims."""
+    experiment, paper = result.experiment, result.experiment.source
     head = [f"{experiment.name}: {experiment.summary}"]
     head += [f"{paper.authors}, {paper.year}, {experiment.place}"]
-    head += [f"assumed: {axis}: {why}" for axis, why in assumed.items()]
+    head += [f"assumed: {axis}: {why}" for axis, why in experiment.assumptions.items()]
+    head += [f"differs from the paper: {what}" for what in departures(result)]
     for text in head:
         print(*_folded(text, ""), sep="\n", file=stream)
     print(file=stream)
@@ -164,10 +115,21 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
         print(
             *_folded(f"{count} of {len(result.points)} points: {why}", "  "), sep="\n", file=stream
         )
+    print_claims(result, stream)
+
+
+def claim_mark(doubts: Collection[str]) -> str:
+    """Return the mark before an answer that is based on figures with these doubts; empty if they
+    falsify none. It is never a cross, which would look like a refutation."""
+    return f"{MARKS['caution']} " if is_doubtful(doubts) else ""
+
+
+def print_claims(result: Judged, stream: IO[str]) -> None:
+    """Print the claims of the paper with their answers."""
     if result.answers:
         print("\nthe paper's claims, here:", file=stream)
     for claim, answer in result.answers:
-        doubted = MARKS["caution"] if _is_doubted(claim, result) else " "
+        doubted = claim_mark(result.doubts_of(claim)).strip() or " "
         deduced = "" if claim.said else " (deduced from its values)"
         lines = [*_folded(claim.says + deduced, _BESIDE), *_folded(answer.why, _BESIDE + "  ")]
         if claim.contradicted:
@@ -175,9 +137,9 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
             lines += _folded(note, _BESIDE + "  ")
         lines[0] = f"{doubted} {answer.verdict:14}  {lines[0].lstrip()}"
         print(*lines, sep="\n", file=stream)
-    if result.answers and any(point.measured for point in result.points):
+    if result.answers and result.measured:
         print("", *_folded(ODDS, ""), sep="\n", file=stream)
-    if any(_is_doubted(claim, result) for claim, _ in result.answers):
+    if any(is_doubtful(result.doubts_of(claim)) for claim, _ in result.answers):
         print(f"\n{MARKS['caution']} based on figures that may be wrong", file=stream)
 
 
@@ -196,90 +158,51 @@ def print_summary(results: Sequence[Judged], stream: IO[str]) -> None:
     print(*drawn(columns_of(headings, rows, left=1), rule=False), sep="\n", file=stream)
 
 
-def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> Facts:
-    origins = [record.origin for record in records if record.origin]
-    return Facts(
-        origins[0].host.get("cores_usable") if origins else None,
-        bool(records) and all(record.test.line_rate for record in records),
-        frozenset(record.switch_mode for record in records),
-        kernel_options,
-    )
-
-
-def _figure(record: Record, name: str) -> PointFigure | None:
-    """Return a metric of a record with its interval; None if it is unknown or this build lacks the
-    metric."""
-    try:
-        quantity = metric(name)
-    except UsageError:
-        return None
-    value = quantity.of(record)
-    if value is None:
-        return None
-    low, high = quantity.interval(record) or (value, value)
-    return PointFigure(value, low, high, name.startswith("rx.") and is_lower_bound(record.verdict))
-
-
 def _tables(result: Judged) -> list[str]:
     """Return the lines of one table of all metrics, or of a table for each metric if that is too
     wide."""
-    experiment = result.experiment
-    metrics = list(dict.fromkeys(row.metric for row in experiment.published))
-    metrics = metrics or [figure.y for figure in experiment.figures][:1]
-    together = _table(result, metrics)
-    if len(metrics) == 1 or max(map(len, together), default=0) <= _WIDTH:
+    rows = value_rows(result)
+    metrics = list(dict.fromkeys(row.metric for row in rows))
+    together = _table(result, rows)
+    if len(metrics) < 2 or max(map(len, together), default=0) <= _WIDTH:
         return together
-    return [line for name in metrics for line in _table(result, [name])]
+    each = groupby(rows, key=lambda row: row.metric)
+    return [line for _, of_metric in each for line in _table(result, [*of_metric])]
 
 
-def _table(result: Judged, metrics: Sequence[str]) -> list[str]:
+def _table(result: Judged, rows: Sequence[ValueRow]) -> list[str]:
     """Return a line for each point with a measured or published metric: its position, then the
-    published and the measured value of each metric."""
-    experiment = result.experiment
-    published = [row for row in experiment.published if row.metric in metrics]
-    heads = [*experiment.axes]
+    published value, the measured value and their ratio for each metric."""
+    metrics = list(dict.fromkeys(row.metric for row in rows))
+    published = {name for name in metrics if any(r.published for r in rows if r.metric == name)}
+    ratios = {name for name in metrics if any(r.ratio for r in rows if r.metric == name)}
+    heads = [*result.experiment.axes]
     for name in metrics:
-        heads += [f"published {name}"] if published else []
-        heads += [f"here {name}"]
-    rows = []
-    for point, record in zip(result.points, result.records, strict=True):
-        near = [row for row in published if point.is_at(row.at)]
-        is_open = not point.figures and (record is None or record.status == "ok")
-        if is_open and all(set(row.at) < set(experiment.axes) for row in near):
-            continue  # no value was published for exactly this point
-        cells = ["none" if value is None else str(value) for value in point.axes.values()]
+        heads += [f"published {name}"] if name in published else []
+        heads += [f"here {name}"] + (["ratio"] if name in ratios else [])
+    by_point: dict[int, dict[str, ValueRow]] = {}
+    for row in rows:
+        by_point.setdefault(id(row.point), {})[row.metric] = row
+    lines = []
+    for of_point in (by_point[id(p)] for p in result.points if id(p) in by_point):
+        point = next(iter(of_point.values())).point
+        cells = [value_text(axis, value) for axis, value in point.axes.items()]
         for name in metrics:
-            cells += [_published(name, near)] if published else []
-            cells += [_here(point, record, name)]
-        rows.append(cells)
-    return [*drawn(columns_of(heads, rows), rule=False), ""] if rows else []
+            found = of_point.get(name)
+            cells += [published_words(found.published if found else ())] * (name in published)
+            cells += [_here(found)]
+            ratio = found.ratio if found else None
+            cells += ["-" if ratio is None else f"{ratio:.3g}"] * (name in ratios)
+        lines.append(cells)
+    return [*drawn(columns_of(heads, lines), rule=False), ""] if lines else []
 
 
-def _published(name: str, rows: Sequence[Published]) -> str:
-    marks = (f"{row}{' ?' if row.uncertain else ''}" for row in rows if row.metric == name)
-    return "; ".join(marks) or "-"
-
-
-def _here(point: Point, record: Record | None, name: str) -> str:
-    if name not in point.figures:
-        return "-" if record is None or record.status == "ok" else record.status
-    mark = doubt_mark(record.doubts) if record else ""
-    return f"{mark}{point.figures[name]}"
-
-
-def _is_doubted(claim: Claim, result: Judged) -> bool:
-    """Return whether a claim uses a record whose figures may be wrong."""
-    by_point = {
-        id(point): record for point, record in zip(result.points, result.records, strict=True)
-    }
-    members = (by_point[id(point)] for point in claim.members(result.points))
-    return any(record is not None and is_doubtful(record.doubts) for record in members)
+def _here(row: ValueRow | None) -> str:
+    if row is None or row.here is None:
+        return "-" if row is None or row.status in ("", "ok") else row.status
+    return f"{doubt_mark(row.doubts)}{row.here}"
 
 
 def _folded(text: str, indent: str) -> list[str]:
     wrapped = textwrap.wrap(text, _WIDTH - len(indent), break_long_words=False)
     return [indent + line for line in wrapped]
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "unknown reason").partition("\n")[0]

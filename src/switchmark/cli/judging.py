@@ -1,0 +1,49 @@
+"""The claims of stored runs: every command that reads a run gets them here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from switchmark.model.record import Record
+    from switchmark.report.judged import Judged
+
+
+def judged_run(folder: Path, records: Sequence[Record], names: Sequence[str] = ()) -> list[Judged]:
+    """Return the experiments of a run, judged by its records; empty for a run that was not made by
+    `paper`.
+
+    With `names`, judge these experiments of this build, whatever the run was made for. Raise
+    UsageError if the run has no points of one of them.
+    """
+    from switchmark.campaign.asked import kernel_options_of, points_by_tests, read_asked
+    from switchmark.errors import UsageError
+    from switchmark.papers.experiment import read
+    from switchmark.report.judged import judged
+
+    asked = read_asked(folder)
+    options = kernel_options_of(folder)
+    results = []
+    for experiment in map(read, names):
+        points = points_by_tests(experiment, records)
+        if not any(record for _, record in points):
+            raise UsageError(
+                f"{folder} has no points of {experiment.name}",
+                hint=f"switchmark paper {experiment.name} measures them",
+            )
+        own = asked.asked if asked and experiment.name in asked.asked.experiments else None
+        results.append(judged(experiment, points, options, [records], asked=own))
+    if names or asked is None:
+        return results
+    return [
+        judged(
+            experiment,
+            asked.points_of(experiment, records),
+            options,
+            [records],
+            asked=asked.asked,
+        )
+        for experiment in asked.experiments
+    ]

@@ -1,0 +1,191 @@
+"""Answers of several runs side by side: a matrix of claims by host, version and date, and the
+claims whose answers changed from one version of a switch to the next."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from switchmark.model.record import Record
+from switchmark.papers.claims import Claim
+from switchmark.papers.judging import ClaimAnswer
+from switchmark.report.headline import days
+from switchmark.report.host_differences import RunFacts, host_differences, versions_of
+from switchmark.report.judged import Judged
+from switchmark.report.paper import claim_mark
+
+_WORDS: Mapping[str, str] = {
+    "holds": "✓ holds",
+    "does not hold": "✗ does not hold",
+    "cannot be told": "? cannot be told",
+}
+
+_MACHINE = ("cpu_model", "cores_usable", "virtual", "machine")
+"""The facts that identify a host whose software changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """A run, or runs that repeat each other: its label, the names of its runs, the facts of their
+    host, and all their records."""
+
+    label: str
+    runs: tuple[str, ...]
+    host: Mapping[str, Any]
+    records: Sequence[Record]
+    is_quick: bool = False
+    repeated: bool = False
+    """Whether its runs repeat each other; otherwise each has other tests."""
+
+    @property
+    def facts(self) -> RunFacts:
+        return RunFacts(self.label, self.host, self.records)
+
+    @property
+    def machine(self) -> tuple[Any, ...]:
+        """Return what identifies the machine."""
+        return tuple(self.host.get(name) for name in _MACHINE)
+
+    @property
+    def host_words(self) -> str:
+        """Return the host in a few words."""
+        cpus = self.host.get("cores_usable")
+        told = [self.host.get("cpu_model"), f"{cpus} CPUs" if cpus else None]
+        told += ["virtual machine"] if self.host.get("virtual") else []
+        return ", ".join(str(each) for each in told if each) or "unknown host"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the kernel and of the switches."""
+        own = {name: text for name, text in versions_of(self.facts).items() if "switch " in name}
+        kernel = {"kernel": str(self.host["kernel"])} if self.host.get("kernel") else {}
+        return {**kernel, **{name.removeprefix("switch "): text for name, text in own.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A claim whose answer differs between two sides."""
+
+    experiment: str
+    claim: Claim
+    before: ClaimAnswer
+    after: ClaimAnswer
+
+
+def changes(before: Mapping[str, Judged], after: Mapping[str, Judged]) -> list[Change]:
+    """Return the claims whose answers differ between two sides, by name of the experiment."""
+    found = []
+    for name, earlier in before.items():
+        later = {claim.id: answer for claim, answer in after[name].answers} if name in after else {}
+        found += [
+            Change(name, claim, answer, later[claim.id])
+            for claim, answer in earlier.answers
+            if claim.id in later and later[claim.id].verdict != answer.verdict
+        ]
+    return found
+
+
+def matrix(sides: Sequence[RunSide], experiments: Sequence[Mapping[str, Judged]]) -> str:
+    """Return the runs with their hosts, the matrix of claims, and the changed claims as HTML.
+    `experiments` have the results of an experiment by label of the side."""
+    if not sides:
+        return ""
+    by_side = {
+        side.label: {
+            results[side.label].experiment.name: results[side.label]
+            for results in experiments
+            if side.label in results and results[side.label].measured
+        }
+        for side in sides
+    }
+    parts = [_runs(sides)]
+    if len(sides) > 1:
+        parts += [_answers(sides, by_side), *_changed(sides, by_side)]
+    return f"<section aria-labelledby='runs'><h2 id='runs'>Runs</h2>{''.join(parts)}</section>"
+
+
+def _runs(sides: Sequence[RunSide]) -> str:
+    rows = []
+    for side in sides:
+        pooled = f" ({len(side.runs)} repeats, judged together)" if side.repeated else ""
+        versions = ", ".join(f"{name} {text}" for name, text in side.versions.items())
+        cells = (
+            side.label,
+            ", ".join(side.runs) + pooled,
+            side.host_words,
+            versions,
+            days(side.records),
+            "--quick" if side.is_quick else "",
+        )
+        rows.append("".join(f"<td class='words'>{escape(cell)}</td>" for cell in cells))
+    names = ("", "runs", "host", "versions", "date", "options")
+    return _table("runs", names, rows, "")
+
+
+def _answers(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged]]) -> str:
+    """Return the matrix of claims by side."""
+    rows = []
+    every = dict.fromkeys(name for results in by_side.values() for name in results)
+    for name in every:
+        experiment = next(r[name] for r in by_side.values() if name in r).experiment
+        for claim in experiment.claims:
+            cells = [escape(name), escape(claim.says)]
+            for side in sides:
+                result = by_side[side.label].get(name)
+                cells.append(_cell(result, claim) if result else "-")
+            rows.append("".join(f"<td class='words'>{cell}</td>" for cell in cells))
+    names = ["experiment", "claim"]
+    names += [f"{side.label}: {side.host_words}, {days(side.records)}" for side in sides]
+    return _table("claims by run", names, rows, "Claims by host, version and date") if rows else ""
+
+
+def _cell(result: Judged, claim: Claim) -> str:
+    answer = next(answer for each, answer in result.answers if each.id == claim.id)
+    mark = claim_mark(result.doubts_of(claim))
+    return f"<span title='{escape(answer.why, quote=True)}'>{mark}{_WORDS[answer.verdict]}</span>"
+
+
+def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged]]) -> list[str]:
+    """Return the claims that changed from each side to the next one on the same machine, with what
+    differs between them."""
+    parts = []
+    for one, other in _successive(sides):
+        differing = host_differences([one.facts, other.facts])
+        told = "; ".join(
+            f"{each.what}: {each.values[0]}, then {each.values[1]}" for each in differing
+        )
+        found = changes(by_side[one.label], by_side[other.label])
+        rows = "".join(
+            f"<li>{escape(change.experiment)}: {escape(change.claim.says)}: "
+            f"{change.before.verdict}, then {change.after.verdict}</li>"
+            for change in found
+        )
+        shared = by_side[one.label].keys() & by_side[other.label].keys()
+        what = f"<ul>{rows}</ul>" if rows else "<p>No answer changed.</p>"
+        what = what if shared else "<p>They have no experiment in common.</p>"
+        parts.append(
+            f"<h3>From {escape(one.label)} to {escape(other.label)}</h3>"
+            f"<p>{escape(told or 'Nothing is known to differ')}.</p>{what}"
+        )
+    return parts
+
+
+def _successive(sides: Sequence[RunSide]) -> list[tuple[RunSide, RunSide]]:
+    """Return the pairs of successive sides on the same machine."""
+    machines: dict[tuple[Any, ...], list[RunSide]] = {}
+    for side in sides:
+        machines.setdefault(side.machine, []).append(side)
+    return [pair for each in machines.values() for pair in itertools.pairwise(each)]
+
+
+def _table(label: str, names: Sequence[str], rows: Sequence[str], caption: str) -> str:
+    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(label)}'>"
+        f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
