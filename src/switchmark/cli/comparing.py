@@ -88,6 +88,7 @@ def compare(
     from switchmark.errors import UsageError
     from switchmark.model.record import LOOKS
     from switchmark.model.units import parse_share
+    from switchmark.report.cells import in_markdown
     from switchmark.report.compare import as_object, compared
     from switchmark.report.compare_markdown import compare_markdown
     from switchmark.report.compare_table import compare_lines, result_line
@@ -117,9 +118,14 @@ def compare(
     else:
         columns = shutil.get_terminal_size((0, 0)).columns or None  # a pipe has no width limit
         print(*compare_lines(result, hosts, names, columns), sep="\n")
+    claims = _claims(runs) if markdown is not None or not as_json else []
+    if claims and not as_json:
+        print("", *claims, sep="\n")
     for path, write in ((junit, junit_xml), (markdown, compare_markdown)):
         if path is not None:
-            write_file(path, write(result, hosts, names))
+            listed = [f"- {line.strip()}" for line in claims] if path is markdown else []
+            below = "\n".join(["", *map(in_markdown, listed), ""]) if listed else ""
+            write_file(path, write(result, hosts, names) + below)
     if result.failures:
         return Exit.FAILED
     is_open = looks > 0 and any(pair.is_undecided for pair in result.pairs)
@@ -163,8 +169,7 @@ def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
 
     sides, facts = [], []
     for text in runs:
-        # The name of a folder may contain a comma.
-        folders = [Path(text)] if Path(text).is_dir() else [Path(one) for one in text.split(",")]
+        folders = _folders(text)
         records = [read_records(folder) for folder in folders]
         sides.append((text, records))
         facts += [
@@ -172,6 +177,22 @@ def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
             for folder, run in zip(folders, records, strict=True)
         ]
     return sides, facts
+
+
+def _claims(runs: Sequence[str]) -> list[str]:
+    """Return the answers to the claims of runs that know their experiment."""
+    from switchmark.campaign.store import read_records
+    from switchmark.cli.judging import judged_run
+    from switchmark.report.matrix import claim_lines
+
+    folders = [folder for text in runs for folder in _folders(text)]
+    judged = [(f.resolve().name, judged_run(f, read_records(f))) for f in folders]
+    return claim_lines(judged)
+
+
+def _folders(text: str) -> list[Path]:
+    """Return the run folders of a side. The name of a folder may contain a comma."""
+    return [Path(text)] if Path(text).is_dir() else [Path(name) for name in text.split(",")]
 
 
 def _axes(written: str | None) -> tuple[str, ...]:

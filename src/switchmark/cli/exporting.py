@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,7 @@ from switchmark.cli.tuning import print_tuning
 
 if TYPE_CHECKING:
     from switchmark.model.record import Record
+    from switchmark.report.judged import Judged
     from switchmark.report.rows import Tables
 
 _FORMS = {".csv": "csv", ".parquet": "parquet", ".tex": "latex", "": "csit"}
@@ -66,8 +67,10 @@ def report(
     """Show the results of runs from their records."""
     from switchmark.campaign.store import read_records
     from switchmark.campaign.tuning import folders_of
+    from switchmark.cli.judging import judged_run
     from switchmark.errors import UsageError
     from switchmark.report.files import PICTURES, writer_of
+    from switchmark.report.paper import print_judged
 
     path = None if output is None else Path(output)
     in_folder = path is not None and (str(output).endswith("/") or path.is_dir())
@@ -86,13 +89,17 @@ def report(
         names = chart.split(",") if chart else ["all"] if in_folder else []
         _draw(path, results, names, points, in_folder=in_folder)
     elif write is not None:
-        write(results, {name: steps_of(folder) for folder, name in folders.items()})
-    for name, records in results:
+        steps = {name: steps_of(folder) for folder, name in folders.items()}
+        write(results, steps, [result for run in folders for result in _judged(run)])
+    for folder, (name, records) in zip(folders, results, strict=True):
         if as_json:
             print_records(records)
         elif path is None:
             print(f"{name}\n")
             print_report(records, wide=wide, explain=explain)
+            for result in judged_run(folder, records):
+                print()
+                print_judged(result, sys.stdout)
     for run in runs if path is None and not as_json else ():
         print_tuning(run, sys.stdout)
     return 0
@@ -149,8 +156,15 @@ def _points(length: str) -> int:
 @click.option(
     "--format", "form", metavar="FORM", help="csv, parquet, latex or csit [from the suffix]"
 )
+@click.option(
+    "--table",
+    metavar="TABLE",
+    type=click.Choice(["tests", "claims", "figures"]),
+    default="tests",
+    help="tests, or the claims or the figures of the experiments of `paper`",
+)
 @output("the file, or for csit the folder [CSV and LaTeX: standard output]")
-def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int:
+def export(runs: tuple[Path, ...], form: str | None, table: str, output: Path | None) -> int:
     """Write the tests of runs for other programs: CSV, Parquet, a LaTeX table or FD.io's JSON.
 
     Failed and refused tests have rows, too. csit makes a folder with a file for each test.
@@ -165,8 +179,16 @@ def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int
         )
     if output is None and form in ("parquet", "csit"):
         raise UsageError(f"{form} cannot be written to standard output", hint=f"-o tests.{form}")
+    if form == "csit" and table != "tests":
+        raise UsageError(f"csit has no table of {table}", hint="--format csv")
     if form == "csit":
         _write_csit(_read(runs), output or Path())
+    elif form == "latex" and table != "tests":
+        if table == "claims":
+            raise UsageError("latex has no table of claims", hint="--table figures")
+        from switchmark.report.paper_values import values_as_latex
+
+        _write(values_as_latex([result for run in runs for result in _judged(run)]), output)
     else:
         from switchmark.report.export import rows_as_csv, write_parquet
         from switchmark.report.latex import as_latex
@@ -175,9 +197,10 @@ def export(runs: tuple[Path, ...], form: str | None, output: Path | None) -> int
         with _tables(runs) as tables:
             if form == "parquet" and output is not None:
                 with opened(tables) as database:
-                    write_parquet(database, output)
+                    write_parquet(database, output, table)
             else:
-                _write(as_latex(tables) if form == "latex" else rows_as_csv(tables), output)
+                rows = as_latex(tables) if form == "latex" else rows_as_csv(tables, table)
+                _write(rows, output)
     return 0
 
 
@@ -189,12 +212,14 @@ def bundle(folder: Path, output: Path | None) -> int:
 
     The same run makes the same archive, byte by byte.
     """
+    from switchmark.cli.judging import judged_run
     from switchmark.report.bundle import packed, time_of, write_bundle
     from switchmark.report.export import rows_as_csv
     from switchmark.report.rows import Tables
 
     ((name, records),) = _read([folder])
-    files = packed(folder, records, rows_as_csv(Tables([folder])))
+    experiments = judged_run(folder, records)
+    files = packed(folder, records, rows_as_csv(Tables([folder])), experiments)
     path = output or Path(f"{name}.tar.gz")
     write_bundle(path, name, files, time_of(records))
     print(f"{path}: {len(files)} files of run {name}")
@@ -214,7 +239,8 @@ def bundle(folder: Path, output: Path | None) -> int:
 def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
     """Query the records of runs with SQL.
 
-    The tables are tests, trials, flows, goals, searches, records and all_trials.
+    The tables are tests, trials, flows, goals, searches, records and all_trials; for runs of
+    `paper` claims and figures, too.
     Without a query it lists the columns of each table.
     """
     from switchmark.errors import UsageError
@@ -246,7 +272,7 @@ def query(arguments: tuple[str, ...], as_json: bool, as_csv: bool) -> int:
     "name",
     metavar="[NAME]",
     default="records",
-    help="records, trials (files of a run), or json",
+    help="records, trials (files of a run), json, or paper",
 )
 def schema_(name: str) -> int:
     """Print the JSON Schema of a file of a run folder, or of the output of --json."""
@@ -287,7 +313,7 @@ def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
         read_campaign(folder)
     gc.disable()  # garbage collection of millions of objects would take longer than reading
     try:
-        tables = Tables(folders)
+        tables = Tables(folders, _outcomes)
         gc.freeze()
         gc.enable()
         for folder in folders:
@@ -300,6 +326,20 @@ def _tables(folders: Sequence[Path]) -> Iterator[Tables]:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+def _outcomes(folder: Path) -> list[dict[str, Any]]:
+    """Return the outcomes of the experiments of a run."""
+    from switchmark.report.paper import as_object
+
+    return [as_object(result) for result in _judged(folder)]
+
+
+def _judged(folder: Path) -> list[Judged]:
+    from switchmark.campaign.store import read_records
+    from switchmark.cli.judging import judged_run
+
+    return judged_run(folder, read_records(folder))
 
 
 def _tell_missing(folder: Path, records: int) -> None:

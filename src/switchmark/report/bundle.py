@@ -15,18 +15,27 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.metrics.throughput import confidence
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.model.test import AXES
+from switchmark.plots.render import svg
+from switchmark.plots.vega import specification
 from switchmark.regular_file import read_within
 from switchmark.report.cells import in_markdown
+from switchmark.report.drawn import Side, paper_charts
 from switchmark.report.figures import sure_rate
 from switchmark.report.files import write_file
 from switchmark.report.json import to_object
+from switchmark.report.judged import Judged
 from switchmark.report.page import page
+from switchmark.report.paper import as_object, claims_in_markdown
+from switchmark.report.paper_page import sections_of
+from switchmark.report.paper_values import values_as_csv
 from switchmark.report.remarks import semantics
 from switchmark.report.schema import SCHEMAS, schema
 
@@ -35,9 +44,12 @@ _LINES = ("records.jsonl", "trials.jsonl")
 _EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # the earliest time in a zip file
 
 
-def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, bytes]:
+def packed(
+    folder: Path, records: Sequence[Record], rows: str, experiments: Sequence[Judged] = ()
+) -> dict[str, bytes]:
     """Return the files of a bundle by name: the files of the run folder, with complete lines only,
-    and the files generated from them. `rows` are its tests as CSV."""
+    and the files generated from them. `rows` are its tests as CSV, and `experiments` the results of
+    the experiments that the run was made for."""
     name = folder.resolve().name
     held = sorted(folder.rglob("*"))
     if links := [path for path in held if path.is_symlink()]:
@@ -61,8 +73,13 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         str(record.number): record.origin.versions if record.origin else {} for record in records
     }
     made = {
-        "README.md": _readme(name, records, files),
-        "report.html": page([(name, records)], {name: _steps(files)}),
+        "README.md": _readme(name, records, files, experiments),
+        "report.html": page(
+            [(name, records)],
+            {name: _steps(files)},
+            sections_of=partial(sections_of, experiments) if experiments else None,
+        ),
+        **_of_experiments(experiments),
         "tests.csv": rows,
         "versions.json": json.dumps(versions, indent=2) + "\n",
         **{
@@ -77,6 +94,28 @@ def packed(folder: Path, records: Sequence[Record], rows: str) -> dict[str, byte
         if path != _SUMS
     ).encode()
     return dict(sorted(files.items()))
+
+
+def _of_experiments(experiments: Sequence[Judged]) -> dict[str, str]:
+    """Return the claims and figures of experiments as JSON and CSV, and their charts as SVG."""
+    if not experiments:
+        return {}
+    charts = (
+        chart
+        for result in experiments
+        for figure in paper_charts([Side("", result)])
+        for chart in (figure.absolute, figure.relative)
+        if chart is not None
+    )
+    claims = [as_object(result) for result in experiments]
+    return {
+        "claims.json": json.dumps(claims, indent=1) + "\n",
+        "figures.csv": values_as_csv(experiments),
+        **{
+            f"figures/{chart.name.replace('/', '-')}.svg": svg(specification(chart))
+            for chart in charts
+        },
+    }
 
 
 def _steps(files: Mapping[str, bytes]) -> str:
@@ -141,12 +180,25 @@ _FILES = {
     "logs/": "the standard error of the programs",
     "tests.csv": "one row per test",
     "report.html": "the report",
+    "experiment.json": "the experiments that the run was made for, and the options of `paper`",
+    "experiment/": "the files of these experiments, with the paper's values and claims",
+    "claims.json": "the answers to the paper's claims, with the figures that they compare",
+    "figures.csv": "measured and published figures, and their ratios",
+    "figures/": "the paper's figures",
     "schemas/": "JSON Schemas of the lines of these files",
     _SUMS: "checksums of all other files",
 }
 
 
-def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) -> str:
+_EXPERIMENT_FILES = ("experiment.json", "experiment/", "claims.json", "figures.csv", "figures/")
+
+
+def _readme(
+    name: str,
+    records: Sequence[Record],
+    files: Mapping[str, bytes],
+    experiments: Sequence[Judged],
+) -> str:
     """Return the README: the files, the results, and how to repeat the run."""
     statuses = Counter(record.status for record in records)
     outcome = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "none"
@@ -160,6 +212,7 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         for path, content in _FILES.items()
         if path not in ("campaign.yaml", "host.json", *_LINES, "logs/steps.sh", "logs/")
         or any(file.startswith(path) for file in files)
+        if experiments or path not in _EXPERIMENT_FILES
     }
     lines = [
         f"# {in_markdown(name)}",
@@ -181,12 +234,13 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         "explains why. `>=` marks a lower bound: the traffic generator was the limit.",
         *map(in_markdown, semantics(records)),
         "",
+        *claims_in_markdown(experiments),
         "## How to verify the results",
         "",
         "```sh",
         "sha256sum --check SHA256SUMS        # the files are unchanged",
         "switchmark report .                 # the tables from the records",
-        "switchmark run campaign.yaml        # the same tests on your host",
+        *_repeat(experiments),
         "switchmark compare . runs/NEW       # compare both runs",
         "```",
         "",
@@ -194,6 +248,21 @@ def _readme(name: str, records: Sequence[Record], files: Mapping[str, bytes]) ->
         "the host. A repeated run should show the same significant differences and limits.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _repeat(experiments: Sequence[Judged]) -> list[str]:
+    """Return the commands that judge the run again, and that repeat it."""
+    if not experiments:
+        return ["switchmark run campaign.yaml        # the same tests on your host"]
+    asked = experiments[0].asked
+    options = " --quick" * bool(asked and asked.quick)
+    options += " --as-published" * bool(asked and asked.as_published)
+    options += "".join(f" {AXES[n].option} {v}" for n, v in asked.axes.items()) if asked else ""
+    return [
+        "switchmark paper --from .           # the claims and the tables again",
+        "switchmark paper --from . -o again/ # the figures again, for a publication",
+        *(f"switchmark paper {result.experiment.name}{options}" for result in experiments),
+    ]
 
 
 def _results(records: Sequence[Record]) -> list[str]:

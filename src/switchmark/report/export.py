@@ -38,19 +38,19 @@ def as_objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterato
         yield json.dumps(content, default=str, allow_nan=False)
 
 
-def rows_as_csv(runs: Tables) -> str:
-    """Return all tests as CSV."""
-    columns = TABLES["tests"].columns
-    rows = [[column.value(result) for column in columns] for result in runs.results]
+def rows_as_csv(runs: Tables, table: str = "tests") -> str:
+    """Return all rows of a table as CSV."""
+    columns = TABLES[table].columns
+    rows = [[column.value(row) for column in columns] for row in runs.rows(table)]
     return as_csv([column.name for column in columns], rows)
 
 
-def write_parquet(database: DuckDBPyConnection, path: Path) -> None:
-    """Write all tests to a Parquet file."""
+def write_parquet(database: DuckDBPyConnection, path: Path, table: str = "tests") -> None:
+    """Write all rows of a table to a Parquet file."""
     import duckdb
 
     try:
-        database.execute("copy tests to ? (format parquet, compression zstd)", [str(path)])
+        database.execute(f"copy {table} to ? (format parquet, compression zstd)", [str(path)])
     except duckdb.IOException as error:
         raise RecordFailed(f"{path} cannot be written: {error}") from error
 

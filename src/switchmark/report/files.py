@@ -24,7 +24,10 @@ from switchmark.report.answer import answer
 from switchmark.report.cells import in_csv, in_markdown
 from switchmark.report.headline import provenance
 from switchmark.report.json import to_object
+from switchmark.report.judged import Judged
 from switchmark.report.page import page
+from switchmark.report.paper import claims_in_markdown
+from switchmark.report.paper_page import sections_of
 from switchmark.report.sections import sections
 
 _WIDTH = 640
@@ -84,9 +87,10 @@ def as_markdown(runs: Runs) -> str:
     return "\n".join(lines)
 
 
-def writer_of(path: Path) -> Callable[[Runs, Mapping[str, str]], None]:
-    """Return a function that writes a report to a file of this name, with the steps of the runs if
-    the format has them. Raise UsageError for an unknown suffix."""
+def writer_of(path: Path) -> Callable[..., None]:
+    """Return a function that writes a report of runs to a file of this name, with the steps of the
+    runs and the results of their experiments if the format has them. Raise UsageError for an
+    unknown suffix."""
     form = _FORMS.get(path.suffix.lower())
     if form is None:
         raise UsageError(
@@ -177,9 +181,20 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def _write(
-    path: Path, form: Callable[[Runs], str | bytes], runs: Runs, steps: Mapping[str, str]
+    path: Path,
+    form: Callable[[Runs], str | bytes],
+    runs: Runs,
+    steps: Mapping[str, str],
+    experiments: Sequence[Judged] = (),
 ) -> None:
-    write_file(path, page(runs, steps) if form is page else form(runs))
+    if form is page:
+        more = partial(sections_of, experiments) if experiments else None
+        content: str | bytes = page(runs, steps, sections_of=more)
+    elif form is as_markdown:
+        content = "\n".join([as_markdown(runs), *claims_in_markdown(experiments)])
+    else:
+        content = form(runs)
+    write_file(path, content)
 
 
 def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -88,6 +88,34 @@ def changes(before: Mapping[str, Judged], after: Mapping[str, Judged]) -> list[C
     return found
 
 
+def claim_lines(runs: Sequence[tuple[str, Sequence[Judged]]]) -> list[str]:
+    """Return the answers to the claims of some runs in sentences: a count for each experiment of
+    each run, then the answers that changed from each run to the next one."""
+    lines = [
+        f"{name}: {result.experiment.name}: {result.count('holds')} claims hold, "
+        f"{result.count('does not hold')} do not hold, "
+        f"{result.count('cannot be told')} cannot be told"
+        for name, results in runs
+        for result in results
+    ]
+    for (one, before), (other, after) in itertools.pairwise(runs):
+        earlier, later = ({r.experiment.name: r for r in results} for results in (before, after))
+        shared = [name for name in earlier if name in later]
+        found = changes(earlier, later)
+        if shared:
+            lines.append(f"claims from {one} to {other}: {_count(len(found))} changed")
+        lines += [
+            f"  {change.experiment}: {change.claim.says}: {change.before.verdict}, "
+            f"then {change.after.verdict} ({change.after.why})"
+            for change in found
+        ]
+    return lines
+
+
+def _count(number: int) -> str:
+    return f"{number or 'no'} answer{'s' * (number != 1)}"
+
+
 def matrix(sides: Sequence[RunSide], experiments: Sequence[Mapping[str, Judged]]) -> str:
     """Return the runs with their hosts, the matrix of claims, and the changed claims as HTML.
     `experiments` have the results of an experiment by label of the side."""

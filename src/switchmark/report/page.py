@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import accumulate
@@ -75,9 +75,11 @@ def page(
     steps: Mapping[str, str] | None = None,
     *,
     stills: int = _STILLS,
+    sections_of: Callable[[list[Chart]], str] | None = None,
 ) -> str:
     """Return the page of these runs with their names. `steps` are the commands by name of the run.
-    The first `stills` charts have static pictures for readers without scripts."""
+    The first `stills` charts have static pictures for readers without scripts. `sections_of`
+    returns further sections, and appends their charts to those of the page."""
     records = [record for _, of_run in runs for record in of_run]
     drawn = charts(records)
     first, others = drawn[:1], drawn[1:]
@@ -87,6 +89,7 @@ def page(
         *(f"<p class='answer'>{_as_html(sentence)}</p>" for sentence in _answers(runs)),
         *(figure_of_page(chart, 0, still=0 in pictured) for chart in first),
         _brief(records),
+        sections_of(drawn) if sections_of else "",
         _filter(records),
         "<section aria-labelledby='plots'><h2 id='plots'>Charts</h2>" if others else "",
         *(

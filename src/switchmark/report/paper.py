@@ -15,6 +15,7 @@ from switchmark.metrics.difference import MIN_REPEATS
 from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.objects import Printed
 from switchmark.papers.claims import Claim
+from switchmark.report.cells import in_markdown
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.judged import Judged
 from switchmark.report.paper_method import departures
@@ -95,6 +96,22 @@ def _compared(claim: Claim, result: Judged) -> list[Printed]:
         for name in metrics
         if name in point.figures
     ]
+
+
+def claims_in_markdown(results: Sequence[Judged]) -> list[str]:
+    """Return what differs from the papers and the answers to their claims, as lines of Markdown."""
+    lines = []
+    for result in results:
+        title = f"{result.experiment.name}: {result.experiment.summary}"
+        lines += [f"## {in_markdown(title)}", ""]
+        lines += [f"- {in_markdown(text)}" for text in departures(result)]
+        lines += ["", "| claim | here | why |", "|---|---|---|"]
+        for claim, answer in result.answers:
+            mark = doubt_mark(result.doubts_of(claim))
+            cells = (claim.says, f"{mark}{answer.verdict}", answer.why)
+            lines.append(f"| {' | '.join(map(in_markdown, cells))} |")
+        lines.append("")
+    return lines
 
 
 def print_judged(result: Judged, stream: IO[str]) -> None:

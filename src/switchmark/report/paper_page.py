@@ -24,8 +24,8 @@ _FEW_ROWS = 40
 class Figures:
     """The charts of a page, which its script draws by their numbers."""
 
-    def __init__(self) -> None:
-        self.charts: list[Chart] = []
+    def __init__(self, charts: list[Chart] | None = None) -> None:
+        self.charts = [] if charts is None else charts
 
     def add(self, figure: PaperChart, *, still: bool = True) -> str:
         """Return a figure as HTML: the chart in its preferred mode, the other mode for the script,
@@ -54,6 +54,13 @@ def paper_page(results: Sequence[Judged]) -> str:
     more = f" and {len(results) - 3} more" if len(results) > 3 else ""
     page = [*parts, "</main>"]
     return page_of(f"switchmark: {names}{more}", page, figures.charts)
+
+
+def sections_of(results: Sequence[Judged], charts: list[Chart]) -> str:
+    """Return the sections of experiments for another page, and append their charts to those of the
+    page."""
+    figures = Figures(charts)
+    return "".join(section_of(result, figures) for result in results)
 
 
 def section_of(result: Judged, figures: Figures) -> str:

@@ -288,12 +288,27 @@ class GoalRow:
     repeat: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ExperimentRow:
+    """A member of the outcome of an experiment: a claim, or a figure with its published values."""
+
+    run: str
+    experiment: str
+    content: Mapping[str, Any]
+
+
 class Tables:
     """The recorded data of runs as tables. Rows are read, and columns are computed, on first
     use."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        """Read the records. Raise Unreadable if that fails."""
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        outcomes: Callable[[Path], Sequence[Mapping[str, Any]]] = lambda folder: (),
+    ) -> None:
+        """Read the records. Raise Unreadable if that fails. `outcomes` returns the objects of a
+        run's experiments (`report.paper.as_object`), which are judged when a query needs them."""
+        self._outcomes = outcomes
         self._folders = list({folder.resolve(): None for folder in folders})
         for folder in self._folders:
             _open(folder / "trials.jsonl").close()  # checked now, read when a query needs it
@@ -333,6 +348,13 @@ class Tables:
     def of_run(self, name: str) -> list[TestRow]:
         """Return the finished tests of a run by number."""
         return [result for result in self.results if result.run == name]
+
+    def of_experiments(self, member: str) -> Iterator[ExperimentRow]:
+        """Yield the entries of a member of the outcomes: `claims` or `values`."""
+        for folder in self._folders:
+            for outcome in self._outcomes(folder):
+                for entry in outcome[member]:
+                    yield ExperimentRow(self.name(folder), outcome["experiment"], entry)
 
     def finished_trials(self) -> Iterator[TrialRow]:
         """Yield all finished trials, including the intermediate trials of searches."""
@@ -751,6 +773,55 @@ def _of_searches(runs: Tables) -> Iterator[tuple[TestRow, SearchResult]]:
             yield result, result.record.search
 
 
+# --- experiments -----------------------------------------------------------------------------
+
+
+def _of_entry(name: str) -> Callable[[ExperimentRow], Any]:
+    """Return a function that reads a member of a claim or of a figure."""
+    return lambda row: row.content[_MEMBERS.get(name, name)]
+
+
+def _experiment_columns(members: Iterable[tuple[str, str, str]]) -> Iterable[FlatColumn]:
+    """Yield the columns of a table of experiments, from names, types and descriptions."""
+    yield FlatColumn("run", "VARCHAR", _RUN, lambda row: row.run)
+    name = "the experiment, such as ara-2021/fig4b"
+    yield FlatColumn("experiment", "VARCHAR", name, lambda row: row.experiment)
+    for member, kind, meaning in members:
+        yield FlatColumn(member, kind, meaning, _of_entry(member))
+
+
+_CLAIMS = (
+    ("id", "VARCHAR", "the name of the claim in its experiment"),
+    ("kind", "VARCHAR", "the kind of the claim, such as order"),
+    ("metric", "VARCHAR", "the metric that the claim compares"),
+    ("says", "VARCHAR", "the claim in words"),
+    ("said", "BOOLEAN", "whether the paper states the claim; otherwise its values imply it"),
+    ("place", "VARCHAR", "the place of the claim in the paper"),
+    ("answer", "VARCHAR", "holds, does not hold, or cannot be told"),
+    ("why", "VARCHAR", "the reason for the answer"),
+    ("rounds_needed", "BIGINT", "rounds that would probably decide the claim"),
+    ("contradicted", "VARCHAR", "the contradiction in the paper's own values"),
+    ("doubts", "VARCHAR[]", "the doubts about the figures that the claim compares"),
+    ("compared", "JSON", "the figures that the claim compares"),
+)
+
+_FIGURES = (
+    ("point", "JSON", "the axes of the point"),
+    ("metric", "VARCHAR", "the metric"),
+    ("unit", "VARCHAR", "the unit of the metric"),
+    ("published", "JSON", "the published values, with their place and why they are uncertain"),
+    ("value", "DOUBLE", "the measured figure"),
+    ("low", "DOUBLE", "the lower end of its 95 % interval; the figure itself without one"),
+    ("high", "DOUBLE", "the upper end of that interval"),
+    ("lower_bound", "BOOLEAN", "the traffic generator was the limit"),
+    ("ratio", "DOUBLE", "the measured figure divided by the published value, if that is exact"),
+    ("doubts", "VARCHAR[]", "the doubts about the measured figure"),
+)
+
+_MEMBERS = {"point": "at"}
+"""The members of outcomes whose columns have another name."""
+
+
 def _tables() -> Iterable[tuple[str, FlatTable]]:
     number = "the test's number in its run"
 
@@ -780,6 +851,13 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
     repeat = FlatColumn("repeat", "BIGINT", meaning, lambda row: row.repeat)
     columns = (*named(lambda row: row.result), repeat, *_of_found())
     yield "searches", FlatTable("the result of one repeat of a search", columns, _search_repeats)
+    columns = tuple(_experiment_columns(_CLAIMS))
+    of_claims = partial(Tables.of_experiments, member="claims")
+    yield "claims", FlatTable("a claim of an experiment, with its answer", columns, of_claims)
+    columns = tuple(_experiment_columns(_FIGURES))
+    of_values = partial(Tables.of_experiments, member="values")
+    meaning = "a figure of an experiment, with its published values"
+    yield "figures", FlatTable(meaning, columns, of_values)
     columns = (*named(lambda row: row), *_of_trial(finished=True))
     trials = FlatTable(
         "a finished trial, including trials of searches", columns, Tables.finished_trials

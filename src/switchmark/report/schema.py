@@ -303,9 +303,114 @@ def _reachable(root: object, parts: Mapping[str, Schema]) -> Schema:
     return dict(sorted(reached.items()))
 
 
+# --- outcomes of experiments -----------------------------------------------------------------
+
+_Members = dict[str, tuple[Schema, str]]
+"""Members with their schemas and descriptions."""
+
+_TRUTH: Schema = {"type": "boolean"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+
+_FIGURE: _Members = {
+    "value": ({"anyOf": [_NUMBER, {"type": "null"}]}, "The measured figure; null without one."),
+    "low": ({"anyOf": [_NUMBER, {"type": "null"}]}, "The lower end of its interval."),
+    "high": ({"anyOf": [_NUMBER, {"type": "null"}]}, "The upper end of its interval."),
+    "lower_bound": (_TRUTH, "The traffic generator was the limit; the switch may be faster."),
+}
+
+
+def _outcomes() -> Schema:
+    """Return the schema of an object of `paper --json`."""
+    optional_text: Schema = {"anyOf": [_TEXT, {"type": "null"}]}
+    optional_number: Schema = {"anyOf": [_NUMBER, {"type": "null"}]}
+
+    def listed(name: str) -> Schema:
+        return {"type": "array", "items": {"$ref": f"#/$defs/{name}"}}
+
+    published: _Members = {
+        "text": (_TEXT, "The value as text, such as `>= 2`."),
+        "low": (optional_number, "The lowest possible value; null if it is open."),
+        "high": (optional_number, "The highest possible value; null if it is open."),
+        "place": (optional_text, "The place in the paper."),
+        "uncertain": (optional_text, "Why it may apply to other points, or mean something else."),
+    }
+    values: _Members = {
+        "at": ({"type": "object"}, "The position of the point: values by axis."),
+        "metric": (_TEXT, "The metric."),
+        "unit": (_TEXT, "The unit of the metric."),
+        "published": (listed("Published"), "The published values."),
+        **_FIGURE,
+        "doubts": (_TEXTS, "The doubts about the measured figure."),
+        "ratio": (optional_number, "The figure divided by the published value, if it is exact."),
+    }
+    compared: _Members = {
+        "point": (_TEXT, "The values of the point."),
+        "metric": (_TEXT, "The metric."),
+        **_FIGURE,
+        "repeats": (_COUNT, "The number of trials."),
+        "verdict": (optional_text, "The bottleneck."),
+        "doubts": (_TEXTS, "The doubts about the figure."),
+    }
+    claims: _Members = {
+        "id": (_TEXT, "The name of the claim, unique in its experiment."),
+        "kind": (_TEXT, "The kind of the claim."),
+        "metric": (_TEXT, "The metric that it compares."),
+        "says": (_TEXT, "The claim in words."),
+        "said": (_TRUTH, "Whether the paper states it; otherwise its values imply it."),
+        "place": (optional_text, "The place in the paper."),
+        "answer": ({"enum": ["holds", "does not hold", "cannot be told"]}, "The answer."),
+        "why": (_TEXT, "The reason for the answer."),
+        "rounds_needed": (
+            {"anyOf": [_COUNT, {"type": "null"}]},
+            "Rounds that would probably decide the claim.",
+        ),
+        "contradicted": (optional_text, "The contradiction in the paper's own values."),
+        "doubts": (_TEXTS, "The doubts about the figures that it compares."),
+        "compared": (listed("Compared"), "The measured figures that it compares."),
+    }
+    options: _Members = {
+        "quick": (_TRUTH, "Whether the run was asked for with --quick."),
+        "as_published": (_TRUTH, "Whether the run was asked for with --as-published."),
+        "axes": (_mapping(_TEXT), "The axes of the command line."),
+    }
+    members: _Members = {
+        "experiment": (_TEXT, "The name of the experiment."),
+        "runs": (_TEXTS, "The runs of its records."),
+        "options": (
+            {"anyOf": [{"$ref": "#/$defs/Options"}, {"type": "null"}]},
+            "The options of `paper`; null for a run that was not made for the experiment.",
+        ),
+        "points": (_COUNT, "The number of points."),
+        "measured": (_COUNT, "The number of measured points."),
+        "waiting": (_mapping(_COUNT), "The number of other points, by reason."),
+        "assumed": (_mapping(_TEXT), "The assumptions where the paper is silent, by axis."),
+        "departures": (_TEXTS, "What differs from the paper's experiment."),
+        "doubts": (_TEXTS, "The doubts about the measured points."),
+        "values": (listed("Value"), "Measured and published figures."),
+        "claims": (listed("Claim"), "The claims of the paper, with their answers."),
+    }
+    return {
+        **_described_object(members),
+        "$defs": {
+            "Claim": _described_object(claims),
+            "Compared": _described_object(compared),
+            "Options": _described_object(options),
+            "Published": _described_object(published),
+            "Value": _described_object(values),
+        },
+    }
+
+
+def _described_object(members: Mapping[str, tuple[Schema, str]]) -> Schema:
+    return _object(
+        **{name: {**kind, "description": as_json(text)} for name, (kind, text) in members.items()}
+    )
+
+
 SCHEMAS: Mapping[str, tuple[str, Callable[[], Schema]]] = {
     "records": ("A line of records.jsonl", _records),
     "trials": ("A line of trials.jsonl", _trials),
     "json": ("An object of --json", _printed),
+    "paper": ("An object of `paper --json`", _outcomes),
 }
 """Titles and generators of the schemas, by name."""
