@@ -1,0 +1,296 @@
+"""These tests hold runs that know their experiment: what they keep, and what every command that
+reads runs says of it."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from recorded import FACTS, fresh
+from switchmark.campaign.asked import keep, read_asked
+from switchmark.campaign.experiments import PlannedPoint, planned
+from switchmark.campaign.load import Campaign
+from switchmark.campaign.store import RunFolder, read_records
+from switchmark.cli.app import app
+from switchmark.cli.judging import judged_run
+from switchmark.errors import Exit, UsageError
+from switchmark.model.record import TrialSpec
+from switchmark.papers.experiment import read
+from switchmark.papers.points import Point
+from switchmark.path.refusals import check
+from switchmark.report.paper import as_object
+from switchmark.report.schema import schema
+from synthetic import SyntheticSwitch
+
+TABLE2 = "ara-2021/table2"
+
+
+def made_run(
+    parent: Path,
+    name: str = "x",
+    experiment: str = TABLE2,
+    rates: Sequence[float] = (3e5, 4e5, 5e5, 6e5),
+    *,
+    without: int = 0,
+    measured: bool = True,
+    facts: dict[str, Any] | None = None,
+    day: int = 22,
+    version: str = "6.1.0",
+) -> Path:
+    """Make the folder of a quick run of an experiment, whose tests have these rates in turn. The
+    last `without` tests wait."""
+    of = read(experiment)
+    points = planned(of, check, {}, quick=True)
+    runnable = [each for each in points if each.test is not None]
+    chosen = runnable[: len(runnable) - without]
+    left = [
+        PlannedPoint(Point(each.point.axes, untold="waiting for a wonder"), None)
+        for each in runnable[len(chosen) :]
+    ]
+    tests = tuple(each.test for each in chosen if each.test is not None)
+    campaign = Campaign("x", tests)
+    with RunFolder.create(parent, campaign, FACTS if facts is None else facts, name) as folder:
+        keep(
+            folder.path,
+            [(of, [*chosen, *left])],
+            {"quick": True, "as_published": False, "axes": {}},
+        )
+        for number, test in enumerate(tests if measured else (), 1):
+            switch = SyntheticSwitch(rates[(number - 1) % len(rates)], noise=0.001, seed=number)
+            spec = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
+            trials = tuple(switch(spec) for _ in range(3))
+            record = fresh(
+                number,
+                test=test,
+                trials=trials,
+                verdict="switch",
+                switch_version=version,
+                started=f"2026-11-{day}T01:02:03+0100",
+            )
+            folder.append_record(record, {"switchmark": "0.1.0"})
+    return folder.path
+
+
+def ran(*argv: object) -> int:
+    """Run a command as a user does; return its exit status."""
+    status: int = app([str(each) for each in argv], standalone_mode=False) or 0
+    return status
+
+
+def test_a_run_keeps_its_experiment_with_the_file_its_hash_and_the_options(tmp_path: Path) -> None:
+    run = made_run(tmp_path, without=1)
+    asked = read_asked(run)
+    assert asked is not None
+    assert asked.asked.experiments == (TABLE2,)
+    assert asked.asked.quick
+    assert set(asked.asked.files) == {f"{TABLE2}.yaml", "ara-2021/source.yaml"}
+    (kept,) = asked.experiments
+    assert kept.model_dump() == read(TABLE2).model_dump()
+    assert kept.source == read(TABLE2).source
+    (result,) = judged_run(run, read_records(run))
+    assert [point.untold for point in result.points if point.untold] == ["waiting for a wonder"]
+
+
+def test_a_shared_run_is_kept_with_the_experiment_that_owns_its_campaign(tmp_path: Path) -> None:
+    run = made_run(tmp_path, experiment="ara-2021/fig4c")
+    asked = read_asked(run)
+    assert asked is not None
+    (kept,) = asked.experiments
+    assert "ara-2021/fig4b.yaml" in asked.asked.files
+    assert kept.owner.model_dump() == read("ara-2021/fig4b").model_dump()
+    assert kept.owner is not read("ara-2021/fig4b")
+
+
+def test_another_file_than_that_of_the_run_is_refused(tmp_path: Path) -> None:
+    run = made_run(tmp_path)
+    file = run / "experiment" / f"{TABLE2}.yaml"
+    file.write_text(file.read_text().replace("raw sockets", "other sockets"))
+    with pytest.raises(UsageError, match="not the file of the run") as raised:
+        judged_run(run, read_records(run))
+    assert "--from" in str(raised.value)
+    file.unlink()
+    file.symlink_to("/etc/hostname")
+    with pytest.raises(UsageError, match="symbolic link"):
+        judged_run(run, read_records(run))
+
+
+@pytest.mark.parametrize("text", ['{"schema": 9}', '{"schema": 1, "experiments": 3, "files": {}}'])
+def test_an_invalid_file_is_told_with_the_wrong_member(tmp_path: Path, text: str) -> None:
+    run = made_run(tmp_path)
+    (run / "experiment.json").write_text(text)
+    with pytest.raises(UsageError, match=r"experiment.json: not readable: (schema|experiments)"):
+        read_asked(run)
+
+
+def test_a_run_of_another_campaign_has_no_experiment(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, Campaign("x", (fresh().test,)), {}, "y") as folder:
+        folder.append_record(fresh(), {})
+    assert judged_run(folder.path, read_records(folder.path)) == []
+    with pytest.raises(UsageError, match="does not know an experiment"):
+        ran("paper", "--from", folder.path)
+    with pytest.raises(UsageError, match="has no points of"):
+        ran("paper", "--from", folder.path, "zhang-2021/fig10")
+
+
+def test_a_stored_run_is_judged_and_drawn_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path)
+    assert ran("paper", "--from", run, "-o", tmp_path / "again.html", "--json") == Exit.FINE
+    content = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema("paper")).validate(content)
+    assert content["options"] == {"quick": True, "as_published": False, "axes": {}}
+    assert content["measured"] == 4
+    claim = content["claims"][0]
+    assert claim["answer"] in ("holds", "does not hold")
+    assert {each["value"] for each in claim["compared"]} == {
+        row["value"] for row in content["values"]
+    }
+    assert "instead of" in " ".join(content["departures"])
+    page = (tmp_path / "again.html").read_text()
+    for words in ("What differs from the paper", "--quick", "@misc{ara-2021", "here ÷ published"):
+        assert words in page
+    assert ran("paper", "--from", run, TABLE2) == Exit.FINE
+    assert "the paper's claims, here:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [["--quick"], ["--switch", "ovs"], ["--as-published"]])
+def test_from_takes_nothing_that_would_measure(tmp_path: Path, option: list[str]) -> None:
+    with pytest.raises(UsageError, match="measures nothing"):
+        ran("paper", "--from", made_run(tmp_path), *option)
+
+
+def test_where_nothing_was_measured_the_command_ends_with_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path, measured=False)
+    assert ran("paper", "--from", run) == Exit.UNAVAILABLE
+    assert "nothing could be measured" in capsys.readouterr().err
+    assert ran("paper", "--from", made_run(tmp_path, "y", without=3)) == Exit.FINE
+    # All its points wait for a second host.
+    assert ran("paper", "ara-2021/fig4g", "--out", tmp_path / "runs") == Exit.UNAVAILABLE
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_report_of_the_run_has_its_claims(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path)
+    assert ran("report", run) == 0
+    told = capsys.readouterr().out
+    assert "the paper's claims, here:" in told
+    assert "differs from the paper: duration" in told
+    for suffix in (".html", ".md"):
+        assert ran("report", run, "-o", tmp_path / f"r{suffix}") == 0
+        text = (tmp_path / f"r{suffix}").read_text()
+        assert read(TABLE2).claims[0].says in text
+
+
+def test_claims_and_published_values_are_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path)
+    outcome = as_object(judged_run(run, read_records(run))[0])
+    assert ran("query", run, "select id, answer from claims", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == [{"id": c["id"], "answer": c["answer"]} for c in outcome["claims"]]
+    sql = "select value, ratio, published->>'$[0].low' as low from figures"
+    assert ran("query", run, sql, "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["value"] for row in rows] == [row["value"] for row in outcome["values"]]
+    assert all(row["ratio"] == pytest.approx(row["value"] / float(row["low"])) for row in rows)
+    assert ran("export", run, "--table", "claims", "-o", tmp_path / "c.csv") == 0
+    assert len((tmp_path / "c.csv").read_text().splitlines()) == len(outcome["claims"]) + 1
+    assert ran("export", run, "--table", "figures", "-o", tmp_path / "f.parquet") == 0
+    assert ran("export", run, "--table", "figures", "-o", tmp_path / "f.tex") == 0
+    latex = (tmp_path / "f.tex").read_text()
+    assert "received (kpps), published & received (kpps), here & ratio" in latex
+    assert "338 & " in latex
+
+
+def test_the_bundle_has_the_claims_and_rebuilds_the_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made_run(tmp_path)
+    for name in ("one", "two"):
+        assert ran("bundle", run, "-o", tmp_path / f"{name}.tar.gz") == 0
+    assert (tmp_path / "one.tar.gz").read_bytes() == (tmp_path / "two.tar.gz").read_bytes()
+    with tarfile.open(tmp_path / "one.tar.gz") as archive:
+        archive.extractall(tmp_path / "unpacked")
+    copy = tmp_path / "unpacked" / "x"
+    (outcome,) = json.loads((copy / "claims.json").read_text())
+    assert outcome["experiment"] == TABLE2
+    readme = (copy / "README.md").read_text()
+    assert "switchmark paper --from ." in readme
+    assert f"switchmark paper {TABLE2} --quick" in readme
+    for folder in (run, copy):
+        assert ran("paper", "--from", folder, "-o", folder / "figure.svg") == 0
+    figure = (run / "figure.svg").read_text()
+    assert figure == (copy / "figure.svg").read_text()
+    assert figure in {path.read_text() for path in (copy / "figures").iterdir()}
+    capsys.readouterr()
+
+
+def test_compare_names_the_answers_that_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = made_run(tmp_path, "before")
+    after = made_run(tmp_path, "after", rates=(6e5, 5e5, 4e5, 3e5))
+    ran("compare", before, after, "--markdown", tmp_path / "c.md")
+    told = capsys.readouterr().out
+    assert "claims from before to after: " in told
+    assert "holds, then does not hold" in told
+    assert "holds, then does not hold" in (tmp_path / "c.md").read_text()
+    ran("compare", before, before)
+    assert "no answers changed" in capsys.readouterr().out
+
+
+# --- many runs -------------------------------------------------------------------------------
+
+
+def gallery_of(tmp_path: Path, *runs: Path) -> str:
+    assert ran("gallery", *runs, "-o", tmp_path / "g.html", "--only", "ara-2021/*") == 0
+    return (tmp_path / "g.html").read_text()
+
+
+def test_a_gallery_of_two_versions_keeps_both_and_says_which_claims_changed(
+    tmp_path: Path,
+) -> None:
+    old = made_run(tmp_path, "old", version="6.0")
+    new = made_run(tmp_path, "new", rates=(6e5, 5e5, 4e5, 3e5), version="6.1", day=23)
+    page = gallery_of(tmp_path, new, old)
+    assert "Claims by host, version and date" in page
+    assert "a_cpu, 2 CPUs, 22 November 2026" in page
+    assert "<h3>From A to B</h3>" in page
+    assert "switch linux-bridge: 6.0, then 6.1" in page
+    assert "holds, then does not hold" in page
+    assert page.index("<td class='words'>old</td>") < page.index("<td class='words'>new</td>")
+
+
+def test_runs_of_two_hosts_are_columns_and_no_change_is_told_between_them(tmp_path: Path) -> None:
+    here = made_run(tmp_path, "here")
+    there = made_run(tmp_path, "there", facts={**FACTS, "cpu_model": "another"}, day=23)
+    page = gallery_of(tmp_path, here, there)
+    assert "A: a_cpu, 2 CPUs" in page
+    assert "B: another, 2 CPUs" in page
+    assert "From A to B" not in page
+
+
+def test_three_runs_of_one_host_are_judged_together(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, f"r{day}", day=day) for day in (22, 23, 24)]
+    assert "r22, r23, r24 (3 repeats, judged together)" in gallery_of(tmp_path, *runs)
+    assert "judged together" not in gallery_of(tmp_path, *runs[:2])
+
+
+def test_runs_of_other_experiments_of_one_host_are_one_column(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one")
+    other = made_run(tmp_path, "other", experiment="ara-2021/fig4b")
+    page = gallery_of(tmp_path, one, other)
+    assert "<td class='words'>one, other</td>" in page
+    assert "Claims by host" not in page
