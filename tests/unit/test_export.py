@@ -612,7 +612,7 @@ def test_records_are_of_the_model(mixed: Path) -> None:
 def test_a_bundle_has_what_a_reviewer_asks_for(cli: Any, mixed: Path, tmp_path: Path) -> None:
     (mixed / "logs" / "steps.sh").write_text("# a reason\nip link add\n")
     status, out, err = cli("bundle", mixed)
-    assert (status, out) == (0, f"{mixed.name}.tar.gz: 13 files of run {mixed.name}\n")
+    assert (status, out) == (0, f"{mixed.name}.tar.gz: 14 files of run {mixed.name}\n")
     assert err.count("4 of 6 tests have a record") == 1
     with tarfile.open(tmp_path / f"{mixed.name}.tar.gz") as archive:
         archive.extractall(tmp_path)

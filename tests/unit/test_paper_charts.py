@@ -330,14 +330,15 @@ def test_what_a_quick_run_and_the_scale_change_is_said() -> None:
 
 
 def test_what_the_host_has_not_is_said() -> None:
-    ran = {"port": "vhost-user", "switch_mode": "userspace", "doubts": ("cores-overcommitted",)}
+    ran: dict[str, Any] = {"port": "vhost-user", "switch_mode": "userspace"}
+    ran |= {"doubts": ("cores-overcommitted",)}
     told = departures(result_of("dissertation-2017/baseline", lambda test: 3e5, **ran))
     assert "ports of kind vhost-user instead of NICs" in told
     assert "ovs ran in mode userspace, and the paper is about mode kernel" in told
     assert any(each.startswith("too few CPUs, so that parts of") for each in told)
     chart = experiment_charts(result_of("dissertation-2017/baseline", lambda test: 3e5, **ran))[0]
     assert "ovs ran in mode userspace" in chart.note
-    remote = {"port": "vhost-user", "cables": {"c": "made for the test"}}
+    remote: dict[str, Any] = {"port": "vhost-user", "cables": {"c": "made for the test"}}
     result = result_of("ara-2021/fig4d", lambda test: 3e5, **remote)
     assert not [each for each in departures(result) if "AF_PACKET" in each]  # none was remote
     far = result.measured[0].test.model_copy(update={"locality": "remote", "hosts": "a,b"})
