@@ -344,7 +344,8 @@ def test_loads_are_held_against_the_cable() -> None:
 def test_rates_of_less_than_one_mpps_are_in_kpps_on_both_scales_alike() -> None:
     marks = (Mark(0.2, 0.1, low=0.05, high=0.15), Mark(0.5, 0.4))
     chart = of_kind("lines", *marks, x=Scale("offered (Mpps)"), y=Scale("received (Mpps)"))
-    chart = replace(chart, references=(Reference(0.6, "bare cable", "", None, 0.5, 0.7),))
+    cable = Reference(0.6, "bare cable", "", None, 0.5, 0.7, unit="Mpps")
+    chart = replace(chart, references=(cable,))
     handy = in_handy_units(chart)
     assert (handy.x.title, handy.y.title) == ("offered (kpps)", "received (kpps)")
     assert (handy.marks[0].x, handy.marks[0].low) == (200.0, 50.0)

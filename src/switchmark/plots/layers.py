@@ -70,7 +70,7 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
     spec: Spec = {"field": field, "type": "quantitative", "title": scale.title}
     if not scale.log:
-        axis: Spec = {"format": ".0%"} if scale.percent else {}
+        axis: Spec = {"tickCount": _TICKS} | ({"format": ".0%"} if scale.percent else {})
         if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
             axis = {"values": sorted(set(places)), "format": "d"}
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
@@ -370,7 +370,9 @@ def _published(base: Spec) -> list[Spec]:
     ticks with arrows for bounds. Uncertain ones are pale and have a question mark."""
     plain = _plain(base)
     faint = {"condition": {"test": "datum.uncertain", "value": _UNCERTAIN_OPACITY}, "value": 1}
-    encoding = {**plain, "opacity": faint, "tooltip": _tooltip(base)}
+    of_all = {"test": "datum.series === ''", "value": GREY}
+    colour = {**base["color"], "condition": of_all} if "field" in base["color"] else base["color"]
+    encoding = {**plain, "color": colour, "opacity": faint, "tooltip": _tooltip(base)}
 
     def layer(where: str, mark: Spec, **others: Spec) -> Spec:
         chosen = f"datum.kind == 'published' && ({where})"

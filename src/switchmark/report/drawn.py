@@ -244,6 +244,7 @@ class _Drawing:
             x, divisor = self._place(point, None), base.published(point) if base else 1.0
             if row.metric == name and x is not None and divisor:
                 marks.append(self._published_mark(row, point, x, divisor))
+        marks = list(dict.fromkeys(marks))
         for side in self.sides:
             for point, record in zip(side.result.points, side.result.records, strict=True):
                 value, x = point.figures.get(name), self._place(point, base)
@@ -261,12 +262,14 @@ class _Drawing:
         low, high = row.ends
         at_most, bounded = low == float("-inf"), high == float("inf")
         low, high = high if at_most else low, low if bounded else high
-        told = f"published: {row}" + (f"; {row.place}" if row.place else "")
-        told += f"; uncertain: {row.uncertain}" if row.uncertain else ""
+        note = f"published: {row}" + (f"; {row.place}" if row.place else "")
+        note += f"; uncertain: {row.uncertain}" if row.uncertain else ""
+        # On a line chart, a row about all series is one mark.
+        is_of_all = self.figure.kind in ("lines", "points") and not {*self.figure.by} & {*row.at}
         return Mark(
             x,
             (low + high) / 2 / divisor,
-            self._series(point, ""),
+            "" if is_of_all else self._series(point, ""),
             _words(point, self.figure.panels),
             "",
             low / divisor,
@@ -275,8 +278,8 @@ class _Drawing:
             published=True,
             at_most=at_most,
             uncertain=bool(row.uncertain),
-            switch=_switch(point),
-            note=told,
+            switch="" if is_of_all else _switch(point),
+            note=note,
         )
 
     def _measured_mark(

@@ -32,7 +32,7 @@ def circumstances(records: Sequence[Record]) -> str:
 def provenance(records: Sequence[Record], *, brief: bool = False) -> list[str]:
     """Return the lines below the title of a picture: where and when it was measured, and unless
     `brief`, what was measured and by which version."""
-    where = _SEPARATOR.join(filter(None, (*_host(records), _day(records))))
+    where = _SEPARATOR.join(filter(None, (*host_words(records), days(records))))
     return [where] if brief else [caption(records), f"{where}{_SEPARATOR}switchmark {__version__}"]
 
 

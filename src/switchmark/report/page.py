@@ -210,7 +210,7 @@ def figure_of_page(
     if other is not None:
         also = f" data-other='{other}'"
         button = f"<button type='button' class='mode js-only'>{escape(other_words)}</button>"
-    below = f"<figcaption>{_said(chart.says)}</figcaption>" if caption else ""
+    below = f"<figcaption>{_as_html(chart.says)}</figcaption>" if caption else ""
     return (
         f"<figure class='still' data-chart='{number}'{also}>"
         f"<div class='chart' role='img' aria-label='{says}'>{picture}</div>"
