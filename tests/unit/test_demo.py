@@ -52,9 +52,7 @@ def test_memory_that_cannot_be_had_is_named(demo: ModuleType) -> None:
     (reason,) = demo.missing_memory(host(free_pages=100, available_mb=300))
     assert reason == "hugepages: 1000 MB are needed, 500 MB of memory are free"
     (reason,) = demo.missing_memory(host(free_pages=0, available_mb=9000, writable=False))
-    assert reason.startswith(
-        f"hugepages: none are free, and {POOL}/nr_hugepages is not writable"
-    )
+    assert reason.startswith(f"hugepages: none are free, and {POOL}/nr_hugepages is not writable")
     (reason,) = demo.missing_memory(RecordingHost())
     assert reason.startswith("the kernel of local has no hugepages")
 

@@ -126,7 +126,7 @@ def test_what_is_carried_may_lack_a_thousandth(
 def test_the_host_comes_before_the_baseline(
     changes: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
-    lost = {"tx_unsent": 2000} if "spec" in changes else {}
+    lost: dict[str, Any] = {"tx_unsent": 2000} if "spec" in changes else {}
     assert judged(trial(800_000, **lost, **changes)) == wanted
 
 
@@ -491,7 +491,7 @@ def test_the_widths_of_stamps_are_in_the_record() -> None:
         "f1>f0": {},
         "f2>f3": {"stamps": {"by": "device", "noted": 0, "width": {**width, "count": 0}}},
     }
-    stamps = stamps_of(received)  # type: ignore[arg-type]
+    stamps = stamps_of(received)
     assert list(stamps) == ["f0>f1"]
     one = stamps["f0>f1"]
     assert (one.by, one.noted, one.p50, one.p99, one.max) == ("device", 1000, 10, 500, 900)
