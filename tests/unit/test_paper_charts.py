@@ -127,6 +127,21 @@ def test_the_diagonal_of_what_is_offered_passes_through_what_was_offered() -> No
     assert {round(mark.y, 2) for mark in here(figure.relative)} == {1.0}
 
 
+def test_bars_on_a_logarithmic_scale_begin_at_its_end() -> None:
+    (figure,) = figures(result_of("zhang-2021/fig6", of_zhang))
+    for chart, ticks in (
+        (figure.absolute, (">0.1<", ">10<")),
+        (figure.relative, (">10%<", ">100%<")),
+    ):
+        assert chart is not None
+        assert chart.y.log
+        picture = svg(specification(chart))
+        for tick in ticks:
+            assert tick in picture
+        bars = re.findall(r'"bar" d="M[\d.]+,[\d.]+h[\d.]+v([\d.]+)h', picture)
+        assert len({round(float(height)) for height in bars}) > 1
+
+
 # --- what was published ----------------------------------------------------------------------
 
 

@@ -70,7 +70,8 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         return {"field": field, "type": "nominal", "sort": sort, "title": scale.title}
     spec: Spec = {"field": field, "type": "quantitative", "title": scale.title}
     if not scale.log:
-        axis: Spec = {"tickCount": _TICKS} | ({"format": ".0%"} if scale.percent else {})
+        axis: Spec = {"format": ".0%"} if scale.percent else {}
+        axis |= {"tickCount": _TICKS} if field == "x" else {}
         if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
             axis = {"values": sorted(set(places)), "format": "d"}
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
@@ -78,6 +79,8 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
     few = len(numbers) <= _TICKS and all(number.is_integer() for number in numbers)
     ticks = sorted(numbers) if few else _ticks([*numbers])
     written = {"format": "d"} if few else {"labelExpr": _NUMBERS}
+    if scale.percent:
+        written = {"format": "~%"}
     if scale.tail:
         written = {"labelExpr": _PERCENTILES}
     axis = {"values": ticks, **written}
@@ -131,6 +134,10 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
     if chart.kind == "bars" and not chart.y.log and not chart.second and not apart:
         highest = max([*ends, *(reference.high or reference.y for reference in chart.references)])
         y = {**y, "scale": {**y["scale"], "domainMax": _HEADROOM * highest}}
+    elif chart.kind == "bars" and chart.y.log:
+        # Bars begin at 0, which a logarithmic scale does not have.
+        least = 10.0 ** floor(log10(min(end for end in ends if end > 0) / _AROUND_ONE))
+        y = {**y, "scale": {**y["scale"], "domain": [least, _AROUND_ONE * max(ends)]}}
     elif chart.kind in ("lines", "points") and not chart.y.log and not apart and _arrows(chart):
         y = {**y, "scale": {**y["scale"], "domainMax": _HEADROOM * max(ends)}}
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
@@ -321,6 +328,11 @@ def _bars(base: Spec) -> list[Spec]:
     hollow = {"condition": {"test": "datum.kind == 'doubted'", "value": 0.25}, "value": 0.9}
     outline = {"stroke": base["color"], "fillOpacity": hollow, "tooltip": _tooltip(base)}
     bar = {"type": "bar", "strokeWidth": 1.5}
+    if "domain" in base["y"].get("scale", {}):
+        outline |= {
+            "y": {**base["y"], "stack": None},
+            "y2": {"datum": base["y"]["scale"]["domain"][0]},
+        }
     interval = _interval({**base, "color": {"value": INK}})
     return [
         {"transform": [_MEASURED], "mark": bar, "encoding": {**base, **outline}},
@@ -336,8 +348,12 @@ def _values(base: Spec) -> list[Spec]:
         name: value for name, value in base.items() if name not in ("color", "shape", "strokeDash")
     }
     encoding |= {"y": {**base["y"], "field": "high"}}
-    written = base["y"].get("axis", {}).get("format", ".3~r")
-    encoding["text"] = {"field": "y", "format": written, "type": "quantitative"}
+    written = str(base["y"].get("axis", {}).get("format", ".3~r"))
+    encoding["text"] = {
+        "field": "y",
+        "format": ".0%" if "%" in written else written,
+        "type": "quantitative",
+    }
     return [
         {
             "name": f"{VALUES}{number}",
