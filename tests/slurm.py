@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue")
@@ -91,6 +91,17 @@ def slurm(folder: Path) -> Iterator[Mapping[str, str]]:
         for process in reversed(started):
             process.terminate()
             process.wait(timeout=20)
+        # Processes of a job end after it has left the queue, and then remove their semaphores.
+        _wait_for(lambda: not _has_processes(config), folder)
+
+
+def _has_processes(config: Path) -> bool:
+    """Return whether a process that was started with this configuration is alive."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"SLURM_CONF={config}".encode() in environ.read_bytes():
+                return True
+    return False
 
 
 def _path() -> str:
