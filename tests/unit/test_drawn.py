@@ -17,7 +17,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
-from switchmark.papers.experiment import names, read
+from switchmark.papers.library import names, read
 from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification

@@ -13,8 +13,10 @@ from pydantic import ValidationError
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
 from switchmark.errors import UsageError
 from switchmark.model.record import Origin, Record
-from switchmark.papers.experiment import Experiment, matching, read
-from switchmark.papers.points import Point
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.library import library, read
+from switchmark.papers.points import UNABLE, Point
+from switchmark.papers.published import published_points
 from switchmark.path.refusals import check
 from switchmark.report.paper import (
     ODDS,
@@ -23,7 +25,6 @@ from switchmark.report.paper import (
     measured,
     print_judged,
     print_summary,
-    published_points,
 )
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -69,16 +70,16 @@ def test_a_switch_that_this_build_lacks_makes_points_that_wait() -> None:
         "lagopus 1500",
     ]
     assert told["linux-bridge 64"][0] == ""
-    assert told["lagopus 64"] == ("waiting for switch lagopus", None)
+    assert told["lagopus 64"] == ("waiting: switch lagopus is not known here", None)
 
 
 @pytest.mark.parametrize(
     ("axes", "waits"),
     [
-        ({"locality": "remote"}, "waiting for --hosts, two for locality remote"),
-        ({"engine": "pf-ring"}, "waiting for engine pf-ring"),
-        ({"switch": "linux-bridge@1"}, "waiting for switch linux-bridge@1"),
-        ({"scenario": "p2p", "environment": "vmm"}, "waiting for environment vmm"),
+        ({"locality": "remote"}, "waiting: two hosts are needed (--hosts A,B)"),
+        ({"engine": "pf-ring"}, "waiting: engine pf-ring is not known here"),
+        ({"switch": "linux-bridge@1"}, "waiting: switch linux-bridge@1 is not known here"),
+        ({"scenario": "p2p", "environment": "vmm"}, "waiting: environment vmm is not known here"),
     ],
 )
 def test_whatever_cannot_be_expressed_is_waited_for(axes: dict[str, object], waits: str) -> None:
@@ -96,7 +97,7 @@ def test_a_combination_that_is_refused_waits_with_its_reason() -> None:
 def test_a_reason_of_several_lines_is_told_in_one() -> None:
     made_of = {"switch": "linux-bridge", "engine": "null"}
     (only,) = points(made(axes=["switch"], campaign=made_of))
-    joined = "waiting for scenario v2v cannot join linux-bridge to netns with engine null; "
+    joined = f"{UNABLE}scenario v2v cannot join linux-bridge to netns with engine null; "
     assert only.point.untold.startswith(joined)
     assert "\n" not in only.point.untold
 
@@ -184,14 +185,14 @@ def test_an_unknown_experiment_is_refused_with_the_nearest() -> None:
 
 
 def test_a_pattern_means_many_experiments() -> None:
-    assert "ara-2021/table2" in matching("ara-2021/*")
+    assert "ara-2021/table2" in library().matching("ara-2021/*")
     with pytest.raises(UsageError, match="there is no experiment named 'x/"):
-        matching("x/*")
+        library().matching("x/*")
     with pytest.raises(UsageError, match="'ara-2021' is a paper of [0-9]+ experiments") as caught:
-        matching("ara-2021")
+        library().matching("ara-2021")
     assert str(caught.value.hint).startswith("switchmark paper 'ara-2021/*', or ")
     known = caught.value.message.partition("known: ")[2].split(", ")
-    assert known == matching("ara-2021/*")
+    assert known == library().matching("ara-2021/*")
 
 
 # --- from records to answers -------------------------------------------------------------------

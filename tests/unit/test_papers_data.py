@@ -20,9 +20,10 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import Test
 from switchmark.observe.facts import FIGURE_OPTIONS
 from switchmark.papers.claims import Claim
-from switchmark.papers.experiment import Experiment, names, read, source
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.library import names, read
 from switchmark.papers.points import At, Point
-from switchmark.report.paper import published_points
+from switchmark.papers.published import published_points
 
 FIGURES = {
     "ara-2021": 16,
@@ -112,7 +113,7 @@ def test_a_file_says_what_it_measures_and_of_whom(name: str) -> None:
     assert experiment.place
     assert experiment.summary
     assert experiment.figures
-    assert source(experiment.paper).authors
+    assert experiment.source.authors
 
 
 @every

@@ -1,5 +1,5 @@
 """The tests of a paper's experiment. A point that this build cannot express waits for the missing
-feature; that is no error.
+feature; that is no error. A point that no host can measure says so first.
 
 This module reads nothing from a host: other modules decide whether this host can run a test.
 """
@@ -20,9 +20,20 @@ from switchmark.errors import UsageError
 from switchmark.model.axis import field_name
 from switchmark.model.test import AXES, Test
 from switchmark.papers.experiment import Experiment
-from switchmark.papers.points import At, Point, Scalar, meaning
+from switchmark.papers.points import (
+    IMPOSSIBLE,
+    UNABLE,
+    WAITING,
+    At,
+    Point,
+    Scalar,
+    meaning,
+)
 
 _OF_A_FILE = ("name", "tests")
+
+_HOSTS = "a,b"
+"""The names of two hosts, to find out whether a test between hosts can ever work."""
 
 _value = cache(read_value)
 """Experiments have few distinct words, each many times."""
@@ -68,7 +79,7 @@ def planned(
             asked = dict(zip(values_by_axis, combination, strict=True))
             if asked.get("locality", "local") == "local" and "," in asked.get("hosts", ""):
                 del asked["hosts"]  # they belong to the points between hosts
-            made = _planned(experiment, asked, check)
+            made = _planned(experiment, asked, check, options)
             kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
             if kept and made.point.is_at(experiment.shows):
                 points.setdefault(repr(made.point.axes), made)
@@ -111,40 +122,50 @@ def _on(at: At, axes: Sequence[str]) -> At:
     return {axis: values for axis, values in at.items() if axis in axes}
 
 
-def _planned(experiment: Experiment, asked: Mapping[str, str], check: Check) -> PlannedPoint:
-    """Return the point for a set of words."""
-    waits = [experiment.waits] if experiment.waits else list(_unknown(asked))
-    if not waits and asked.get("locality") == "remote" and "hosts" not in asked:
-        waits = ["--hosts, two for locality remote"]
-    test, values = None, {}
-    if not waits:
-        try:
-            values = {name: _value(name, word) for name, word in asked.items()}
-            test = next(iter(product({name: [value] for name, value in values.items()})))
-            waits = [refusal.why for refusal in check(test)]
-        except UsageError as error:
-            waits = [error.message]
-    axes = {axis: _place(axis, test, asked) for axis in experiment.axes}
-    untold = f"waiting for {'; '.join(map(str.strip, waits[0].splitlines()))}" if waits else ""
-    return PlannedPoint(Point(axes, untold=untold), None if waits else test)
+def _planned(
+    experiment: Experiment, asked: Mapping[str, str], check: Check, options: Mapping[str, str]
+) -> PlannedPoint:
+    """Return the point for a set of words, with its test or the reason why it has none. Axes of
+    the command line are tried even where the experiment says that it is impossible."""
+    axes = {axis: meaning(axis, _asked(axis, asked)) for axis in experiment.axes}
+    for row in (*experiment.impossible, *experiment.owner.impossible):
+        chosen = {field_name(axis) for axis in row.at} & {*options}
+        if not chosen and {*row.at} <= {*axes} and Point(axes).is_at(row.at):
+            return PlannedPoint(Point(axes, untold=IMPOSSIBLE + row.why), None)
+    if unknown := next(_unknown(asked), ""):
+        return PlannedPoint(Point(axes, untold=f"{WAITING}{unknown}"), None)
+    lacks_hosts = asked.get("locality") == "remote" and "hosts" not in asked
+    named = {**asked, "hosts": _HOSTS} if lacks_hosts else asked
+    try:
+        values = {name: _value(name, word) for name, word in named.items()}
+        test = next(iter(product({name: [value] for name, value in values.items()})))
+        refusals = [refusal.why for refusal in check(test)]
+    except UsageError as error:
+        refusals = [error.message]
+    if refusals:
+        why = "; ".join(map(str.strip, refusals[0].splitlines()))
+        return PlannedPoint(Point(axes, untold=UNABLE + why), None)
+    if lacks_hosts:
+        untold = f"{WAITING}two hosts are needed (--hosts A,B)"
+        return PlannedPoint(Point(axes, untold=untold), None)
+    own = {axis: AXES[field_name(axis)].meaning(getattr(test, field_name(axis))) for axis in axes}
+    return PlannedPoint(Point(own), test)
 
 
 def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
-    """Yield the words that are no value of their axis in this build, with the axis."""
+    """Yield what this build lacks: the words that are no value of their axis."""
     for name, word in asked.items():
         table = AXES[name].table
         if table and word not in importlib.import_module(f"switchmark.{table}").TABLE:
-            yield f"{AXES[name].label} {word}"
+            yield f"{AXES[name].label} {word} is not known here"
             continue
         try:
             _value(name, word)
         except UsageError:
-            yield f"{AXES[name].label} {word}"
+            yield f"{AXES[name].label} {word} is not known here"
 
 
-def _place(axis: str, test: Test | None, asked: Mapping[str, str]) -> Any:
-    """Return the position of a point on an axis, from its test or else from the word."""
+def _asked(axis: str, asked: Mapping[str, str]) -> Any:
+    """Return the word of an axis, or its default."""
     name = field_name(axis)
-    if test is not None:
-        return AXES[name].meaning(getattr(test, name))
-    return meaning(axis, asked.get(name, AXES[name].default))
+    return asked.get(name, AXES[name].default)

@@ -47,7 +47,7 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     Each figure is drawn as its paper drew it, with the published values; its claims are answered.
     """
     from switchmark.campaign.store import read_host, read_records
-    from switchmark.papers.experiment import matching, read
+    from switchmark.papers.library import located
     from switchmark.report.gallery import check_gallery, write_gallery
     from switchmark.report.paper import judged
 
@@ -56,7 +56,8 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     records = {_meant(record.test): record for run in by_run for record in run}
     kernel_options = _kernel_options([read_host(run) for run in runs])
     results, own_options = [], {}
-    for experiment in map(read, matching(only)):
+    library, chosen = located(only)
+    for experiment in map(library.read, chosen):
         points, published = _points(experiment, records)
         results.append(judged(experiment, points, kernel_options, by_run))
         own_options[experiment.name] = published

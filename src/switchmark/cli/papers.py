@@ -19,8 +19,9 @@ from switchmark.errors import UsageError
 from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
-from switchmark.papers.experiment import Experiment, matching, names, read
-from switchmark.papers.points import Point
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.library import located, names, read
+from switchmark.papers.points import WAITING, Point
 from switchmark.report.drawn import check_drawing, write_papers
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 from switchmark.runs.jsonl import to_line
@@ -54,7 +55,8 @@ def run_papers(
             hint=f"{engine.option} with the name of an engine: switchmark list engines",
         )
     results, statuses = [], []
-    chosen = [read(name) for name in matching(pattern)]
+    library, meant = located(pattern)
+    chosen = [library.read(name) for name in meant]
     shared = lab["share_machine"]
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
@@ -140,9 +142,9 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
     points = host.points(planned(experiment, host.check, {}))
     quick = host.points(planned(experiment, host.check, {}, quick=True))
     tests = [point.test for point in points if point.test is not None]
-    waiting = Counter(
-        point.point.untold.removeprefix("waiting for ") for point in points if point.test is None
-    )
+    reasons = Counter(point.point.untold for point in points if point.test is None)
+    waiting = {why: n for why, n in reasons.most_common() if why.startswith(WAITING)}
+    unable = {why: n for why, n in reasons.most_common() if not why.startswith(WAITING)}
     return {
         "name": experiment.name,
         "summary": experiment.summary,
@@ -150,7 +152,8 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
         "place": experiment.place,
         "points": len(points),
         "points_here": len(tests),
-        "waiting": dict(waiting.most_common()),
+        "impossible": unable,
+        "waiting": {why.removeprefix(WAITING): count for why, count in waiting.items()},
         "claims": len(experiment.claims),
         "claims_here": _decidable_here(experiment, points, host),
         "published_values": len(experiment.published),
@@ -190,9 +193,11 @@ def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
         shared = f", the runs of {entry['same_runs_as']}" if entry["same_runs_as"] else ""
         print(f"    here: {here}, {claims}; {times}{shared}", file=stream)
         waiting = list(entry["waiting"].items())
-        for reason, count in waiting[:_SHOWN_REASONS]:
-            print(*textwrap.wrap(f"{count} wait for {reason}", _WIDTH, initial_indent=" " * 4,
-                                 subsequent_indent=" " * 6), sep="\n", file=stream)  # fmt: skip
+        told = [f"{count}: {reason}" for reason, count in entry["impossible"].items()]
+        told += [f"{count} wait: {reason}" for reason, count in waiting[:_SHOWN_REASONS]]
+        for line in told:
+            print(*textwrap.wrap(line, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6),
+                  sep="\n", file=stream)  # fmt: skip
         if rest := sum(count for _, count in waiting[_SHOWN_REASONS:]):
-            print(f"    {rest} wait for something else (--json tells all)", file=stream)
+            print(f"    {rest} wait for other reasons (--json has all)", file=stream)
     print("\n✓ all points can be measured here   · some of them   ✗ none", file=stream)

@@ -99,10 +99,10 @@ class Question:
         together, or the reason for no interval."""
         figure = point.figures[self.metric]
         if point.measured is None:
-            return figure
-        family, place = self._place(point.measured)
-        side = family.results[place]
-        ends = family.level(place, of)
+            return f"what was published is relative to {figure.of}" if figure.of else figure
+        family, at = self._place(point.measured)
+        side = family.results[at]
+        ends = family.level(at, of)
         if ends is None:
             return f"{point.name}: {_WHY['few' if len(side.values) < MIN_REPEATS else 'zero']}"
         scale = scale_of(self.metric)
@@ -253,7 +253,10 @@ class Question:
     # --- published points --------------------------------------------------------------------
 
     def _published(self, one: Point, other: Point, *, less: bool) -> Compared:
-        figures = (point.figures[self.metric] for point in (one, other))
+        figures = [point.figures[self.metric] for point in (one, other)]
+        if figures[0].of != figures[1].of:
+            why = "what was published of them is relative to different points"
+            return Compared("", Figure(1.0, 0.0, math.inf), why)
         return _by_ends(*figures, less=less)
 
 

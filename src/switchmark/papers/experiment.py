@@ -1,28 +1,23 @@
 """Experiments of papers: a campaign, the published values, and the claims.
 
-An experiment is a file `PAPER/EXPERIMENT.yaml` in this folder, and `PAPER/source.yaml` describes
-the paper. This module does not run campaigns.
+An experiment is a file `PAPER/EXPERIMENT.yaml`, and `PAPER/source.yaml` describes the paper.
+`papers.library` finds the files. This module does not run campaigns.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from functools import cache
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.test import AXES
 from switchmark.papers.claims import Claim
 from switchmark.papers.points import At, Scalar
 
-_FOLDER = Path(__file__).parent
-_SOURCE = "source"
 _FORM = ConfigDict(
     frozen=True, extra="forbid", alias_generator=lambda name: key_of(name.rstrip("_"))
 )
@@ -44,10 +39,21 @@ class Source(BaseModel):
     link_gbps: float | None = None
     """The capacity of its links; None if frames never left a host."""
 
+    cores: int | None = None
+    """The number of CPUs of the host under test, hyperthreads included if they were in use."""
+
+    artifacts: dict[str, str] = Field(default_factory=dict)
+    """What the paper names for repeating it, such as its scripts, by kind."""
+
+
+Origin = Literal["text", "digitised", "authors", "own"]
+"""Where a published value comes from: the text of the paper, a figure that somebody read, data of
+the authors, or another run."""
+
 
 class Published(BaseModel):
     """A published value for some points: a number, or a statement such as about, at least, at most
-    or between two numbers."""
+    or between two numbers. With `relative_to` it is a ratio."""
 
     model_config = _FORM
 
@@ -58,6 +64,12 @@ class Published(BaseModel):
     min: float | None = None
     max: float | None = None
     between: tuple[float, float] | None = None
+    error: float | None = None
+    """The error of `value` or `about`, in the same unit, such as that of reading a figure."""
+    relative_to: At = Field(default_factory=dict)
+    """The point that the value is a ratio to: it is at these values, and otherwise where the point
+    itself is. Empty for an absolute value."""
+    origin: Origin = "text"
     place: str = ""
     uncertain: str = ""
     """Why it may apply to other points, or mean something different."""
@@ -67,28 +79,45 @@ class Published(BaseModel):
         given = (self.value, self.about, self.min, self.max, self.between)
         if sum(value is not None for value in given) != 1:
             raise ValueError("a published value is one of value, about, min, max, between")
+        if self.error is not None and self.exact is None:
+            raise ValueError("an error belongs to a value, or to about")
+        if self.is_ratio and min(end for end in self.ends if math.isfinite(end)) <= 0:
+            raise ValueError("a ratio is above 0")
         return self
 
     @property
+    def is_ratio(self) -> bool:
+        """Return whether it is a ratio of two figures."""
+        return bool(self.relative_to)
+
+    @property
+    def exact(self) -> float | None:
+        """Return the number of `value` or `about`; None for a bound or a range."""
+        return self.value if self.value is not None else self.about
+
+    @property
     def ends(self) -> tuple[float, float]:
-        """Return the lowest and the highest possible value."""
+        """Return the lowest and the highest possible value; infinite where it is open."""
         if self.between is not None:
             return self.between
-        exact = self.value if self.value is not None else self.about
-        if exact is not None:
-            return exact, exact
+        if self.exact is not None:
+            error = self.error or 0.0
+            return self.exact - error, self.exact + error
         return (
-            self.min if self.min is not None else float("-inf"),
-            self.max if self.max is not None else float("inf"),
+            self.min if self.min is not None else -math.inf,
+            self.max if self.max is not None else math.inf,
         )
 
     def __str__(self) -> str:
+        return f"{self._number}{' times' if self.is_ratio else ''}"
+
+    @property
+    def _number(self) -> str:
         if self.between is not None:
             return f"{self.between[0]:g} to {self.between[1]:g}"
-        if self.value is not None:
-            return f"{self.value:g}"
-        if self.about is not None:
-            return f"about {self.about:g}"
+        if self.exact is not None:
+            error = f" ± {self.error:g}" if self.error else ""
+            return f"{'about ' if self.value is None else ''}{self.exact:g}{error}"
         return f">= {self.min:g}" if self.min is not None else f"<= {self.max:g}"
 
 
@@ -133,6 +162,15 @@ class Drawn(BaseModel):
     """The points in the figure; all if empty."""
 
 
+class Impossible(BaseModel):
+    """Points that no build can measure, on any host, and why."""
+
+    model_config = _FORM
+
+    at: At
+    why: str
+
+
 class Experiment(BaseModel):
     """A campaign whose results are compared with published values.
 
@@ -152,13 +190,17 @@ class Experiment(BaseModel):
     axes: tuple[str, ...]
     campaign: dict[str, Any] = Field(default_factory=dict)
     same_runs_as: str = ""
-    """The experiment whose runs it shares, including the campaign, quick run and scale."""
+    """The experiment whose runs it shares, including the campaign, quick run and scale. In a file,
+    a name without a paper is of the same paper."""
 
     shows: At = Field(default_factory=dict)
     """The points of those runs that it uses; all if empty."""
 
-    waits: str = ""
-    """The requirement that all of its points wait for, if no axis expresses it."""
+    impossible: tuple[Impossible, ...] = ()
+    """The points that no build can measure."""
+
+    data: tuple[str, ...] = ()
+    """CSV files with further published values (`papers.overlay`), beside the experiment's file."""
 
     assumed: dict[str, str] = Field(default_factory=dict)
     """The assumptions where the paper is silent, by axis."""
@@ -171,6 +213,10 @@ class Experiment(BaseModel):
     figures: tuple[Drawn, ...] = ()
     claims: tuple[Claim, ...] = ()
 
+    _file: Path | None = PrivateAttr(None)
+    _source: Source | None = PrivateAttr(None)
+    _read: Callable[[str], Experiment] | None = PrivateAttr(None)
+
     @model_validator(mode="after")
     def _fits(self) -> Experiment:
         if bool(self.campaign) == bool(self.same_runs_as):
@@ -179,7 +225,9 @@ class Experiment(BaseModel):
         if len(set(ids)) < len(ids):
             raise ValueError(f"two claims have one id: {', '.join(ids)}")
         ats = [row.at for row in self.published] + [claim.among for claim in self.claims]
+        ats += [row.relative_to for row in self.published]
         ats += [self.shows, *(figure.among for figure in self.figures)]
+        ats += [row.at for row in self.impossible]
         for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
             if field_name(axis) not in AXES:
                 raise ValueError(f"there is no axis named '{axis}'")
@@ -206,52 +254,25 @@ class Experiment(BaseModel):
     @property
     def owner(self) -> Experiment:
         """Return the experiment whose campaign provides its runs."""
-        return read(self.same_runs_as) if self.same_runs_as else self
+        if not self.same_runs_as:
+            return self
+        assert self._read is not None
+        return self._read(self.same_runs_as)
 
+    @property
+    def file(self) -> Path:
+        """Return the file that it was read from."""
+        assert self._file is not None
+        return self._file
 
-@cache
-def names() -> tuple[str, ...]:
-    """Return the names of all experiments, as accepted by `paper`."""
-    files = (path for path in _FOLDER.glob("*/*.yaml") if path.stem != _SOURCE)
-    return tuple(sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in files))
+    @property
+    def source(self) -> Source:
+        """Return the description of its paper."""
+        assert self._source is not None
+        return self._source
 
-
-def matching(pattern: str) -> list[str]:
-    """Return the experiments that match a pattern such as `ara-2021/*`. Raise UsageError with the
-    closest name if there are none."""
-    meant = [name for name in names() if fnmatchcase(name, pattern)]
-    if whole_paper := [name for name in names() if name.startswith(f"{pattern}/")]:
-        listed = ", ".join(whole_paper)
-        raise UsageError(
-            f"'{pattern}' is a paper of {len(whole_paper)} experiments\n  known: {listed}",
-            hint=f"switchmark paper '{pattern}/*', or one of them: {whole_paper[0]}",
-        )
-    if not meant:
-        near = get_close_matches(pattern, names(), n=1, cutoff=0.3)
-        raise UsageError(
-            f"there is no experiment named '{pattern}'\n  known: {', '.join(names())}",
-            hint=f"switchmark paper {near[0]}" if near else "switchmark list papers",
-        )
-    return meant
-
-
-@cache
-def read(name: str) -> Experiment:
-    """Return the experiment of that name. Raise UsageError with the closest name if there is
-    none."""
-    if name not in names():
-        matching(name)
-    content = _content(_FOLDER / f"{name}.yaml")
-    return Experiment.model_validate({"name": name, **content})
-
-
-@cache
-def source(paper: str) -> Source:
-    """Return the description of a paper."""
-    return Source.model_validate(_content(_FOLDER / paper / f"{_SOURCE}.yaml"))
-
-
-def _content(path: Path) -> Any:
-    """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
-    time."""
-    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    def found(self, file: Path, source: Source, read: Callable[[str], Experiment]) -> Experiment:
+        """Return the experiment with the file and the paper that it was read from, and the way to
+        read other experiments by name."""
+        self._file, self._source, self._read = file, source, read
+        return self

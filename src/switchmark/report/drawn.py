@@ -14,14 +14,15 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.model.axis import field_name
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
-from switchmark.papers.experiment import Drawn, Experiment, source
+from switchmark.papers.experiment import Drawn, Experiment
 from switchmark.papers.points import Point, number
+from switchmark.papers.published import published_points
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.latency import thinned
 from switchmark.report.files import picture_of, write_file
 from switchmark.report.page import figure_of_page, page_of
-from switchmark.report.paper import ODDS, Judged, published_points
+from switchmark.report.paper import ODDS, Judged
 
 _SUFFIXES = (".html", ".htm", ".svg", ".pdf", ".png")
 
@@ -85,7 +86,7 @@ def _chart(result: Judged, figure: Drawn, index: int) -> Chart:
     scales = _x_scale(result, figure, marks), scale_of_metric(figure.y, log="y" in figure.log)
     if figure.kind == "cdf":
         scales = Scale("latency (us)", log="x" in figure.log), Scale("share", percent=True)
-    paper = source(experiment.paper)
+    paper = experiment.source
     return Chart(
         f"{experiment.name}-{index}",
         f"{experiment.name}: {experiment.summary}",
@@ -214,7 +215,7 @@ def experiment_id(result: Judged) -> str:
 
 
 def _head(result: Judged) -> str:
-    experiment, paper = result.experiment, source(result.experiment.paper)
+    experiment, paper = result.experiment, result.experiment.source
     measured = sum(bool(point.figures) for point in result.points)
     return (
         f"<section aria-labelledby='{experiment_id(result)}'><h2 id='{experiment_id(result)}'>"

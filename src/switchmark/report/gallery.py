@@ -9,14 +9,15 @@ from itertools import groupby
 from pathlib import Path
 
 from switchmark.errors import UsageError
-from switchmark.papers.experiment import Drawn, Published, source
+from switchmark.papers.experiment import Drawn, Published
 from switchmark.papers.points import Point
+from switchmark.papers.published import published_points
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart
 from switchmark.report.drawn import assumptions, axis_title, experiment_charts, experiment_id, odds
 from switchmark.report.files import write_file
 from switchmark.report.page import figure_of_page, page_of
-from switchmark.report.paper import Judged, published_points
+from switchmark.report.paper import Judged
 
 _STILL_MARKS = 2500
 """The number of marks up to which charts have static pictures for readers without scripts. The
@@ -59,8 +60,9 @@ def gallery_page(
     drawn: list[Chart] = []
     parts = ["<main id='main'>", *_lead(results, runs), _contents(results)]
     marks = 0
-    for paper, of_paper in groupby(results, lambda result: result.experiment.paper):
-        publication = source(paper)
+    for paper, group in groupby(results, lambda result: result.experiment.paper):
+        of_paper = list(group)
+        publication = of_paper[0].experiment.source
         name, of_what = (
             escape(paper),
             f"{publication.title}. {publication.venue}, {publication.year}.",

@@ -21,9 +21,9 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
-from switchmark.papers.experiment import Experiment, Published, source
-from switchmark.papers.judging import ClaimAnswer, Facts
-from switchmark.papers.points import Measured, Point, PointFigure
+from switchmark.papers.experiment import Experiment, Published
+from switchmark.papers.judging import Answer, Facts
+from switchmark.papers.points import Figure, Measured, Point
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.table import columns_of, drawn
 
@@ -111,20 +111,6 @@ def measured(
     )
 
 
-def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
-    """Return the points with the published values as their figures, for the same tests of
-    claims."""
-    published = []
-    for point in points:
-        rows = [row for row in experiment.published if point.is_at(row.at)]
-        figures = {}
-        for row in rows:
-            low, high = row.ends
-            figures[row.metric] = PointFigure((low + high) / 2, low, high)
-        published.append(Point(point.axes, figures, "" if figures else "no value was published"))
-    return published
-
-
 def as_object(result: Judged) -> Printed:
     """Return the outcome of an experiment as JSON."""
     return {
@@ -149,7 +135,7 @@ def as_object(result: Judged) -> Printed:
 
 def print_judged(result: Judged, stream: IO[str]) -> None:
     """Print measured and published values, then the answers to the claims."""
-    experiment, paper = result.experiment, source(result.experiment.paper)
+    experiment, paper = result.experiment, result.experiment.source
     assumed = {**experiment.owner.assumed, **experiment.assumed}
     head = [f"{experiment.name}: {experiment.summary}"]
     head += [f"{paper.authors}, {paper.year}, {experiment.place}"]

@@ -1,0 +1,226 @@
+"""The library of experiments: those of this package, of installed packages, and of one's own.
+
+A folder of experiments has a folder for each paper, with `source.yaml` and a file for each
+experiment. An installed package offers a folder by an entry point of the group `switchmark.papers`,
+whose object is the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from re import fullmatch
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from switchmark.errors import UsageError
+from switchmark.papers.experiment import Experiment, Source
+from switchmark.papers.overlay import read_overlay
+from switchmark.regular_file import read_regular
+
+ENTRY_POINTS = "switchmark.papers"
+"""The entry-point group for folders of experiments."""
+
+_OWN = Path(__file__).parent
+_SOURCE = "source"
+_SUFFIX = ".yaml"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Library:
+    """The experiments of this package, of installed packages, and of further folders.
+
+    `unusable` maps the entry points that give no folder to the reasons.
+    """
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        installed, self.unusable = _installed()
+        self._files: dict[str, Path] = {}
+        for folder in (_OWN, *installed, *folders):
+            for file in _experiments(folder):
+                name = _name(file)
+                taken = self._files.setdefault(name, file)
+                if not taken.samefile(file):
+                    raise UsageError(
+                        f"there are two experiments named '{name}'\n  {taken}\n  {file}",
+                        hint=f"rename the folder {file.parent.name}",
+                    )
+        self._read: dict[str, Experiment] = {}
+        self._sources: dict[Path, Source] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all experiments, as accepted by `paper`."""
+        return tuple(sorted(self._files))
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the experiments that match a pattern such as `ara-2021/*`. Raise UsageError with
+        the closest name if there are none."""
+        names = self.names
+        meant = [name for name in names if fnmatchcase(name, pattern)]
+        if own := [name for name in names if name.startswith(f"{pattern}/")]:
+            raise UsageError(
+                f"'{pattern}' is a paper of {len(own)} experiments\n  known: {', '.join(own)}",
+                hint=f"switchmark paper '{pattern}/*', or one of them: {own[0]}",
+            )
+        if not meant:
+            near = get_close_matches(pattern, names, n=1, cutoff=0.3)
+            lacking = "".join(f"\n  {name}: {why}" for name, why in self.unusable.items())
+            raise UsageError(
+                f"there is no experiment named '{pattern}'\n  known: {', '.join(names)}{lacking}",
+                hint=f"switchmark paper {near[0]}" if near else "switchmark list papers",
+            )
+        return meant
+
+    def read(self, name: str) -> Experiment:
+        """Return the experiment of that name. Raise UsageError with the closest name if there is
+        none, or with the mistakes in its file."""
+        if name not in self._read:
+            if name not in self._files:
+                self.matching(name)
+            self._read[name] = self._experiment(name, self._files[name])
+        return self._read[name]
+
+    def source(self, paper: str) -> Source:
+        """Return the description of a paper."""
+        folders = (file.parent for name, file in self._files.items() if _paper(name) == paper)
+        return self._source(next(folders))
+
+    def _experiment(self, name: str, file: Path) -> Experiment:
+        content = _content(file)
+        if not isinstance(content, Mapping):
+            raise UsageError(f"{file} has no members of an experiment")
+        shared = str(content.get("same-runs-as", ""))
+        whole = {"same-runs-as": shared if "/" in shared else f"{_paper(name)}/{shared}"}
+        known = _valid(Experiment, {"name": name, **content, **(whole if shared else {})}, file)
+        rows = [row for each in known.data for row in read_overlay(file.parent / each, known.axes)]
+        experiment = known.model_copy(update={"published": (*known.published, *rows)})
+        return experiment.found(file, self._source(file.parent), self.read)
+
+    def _source(self, folder: Path) -> Source:
+        if folder not in self._sources:
+            file = folder / f"{_SOURCE}{_SUFFIX}"
+            self._sources[folder] = _valid(Source, _content(file), file)
+        return self._sources[folder]
+
+
+@cache
+def library(*folders: Path) -> Library:
+    """Return the library of this package, of installed packages, and of further folders."""
+    return Library(folders)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all installed experiments."""
+    return library().names
+
+
+def read(name: str) -> Experiment:
+    """Return the installed experiment of that name, as `Library.read`."""
+    return library().read(name)
+
+
+def located(pattern: str, folders: Sequence[Path] = ()) -> tuple[Library, list[str]]:
+    """Return the library and the experiments that a name, a pattern or a path means.
+
+    A path is that of an experiment's file (with or without its suffix), of the folder of a paper,
+    or of a folder of such folders. UsageError if it is none of them, or if nothing matches.
+    """
+    path = Path(pattern).expanduser()
+    if not (pattern.startswith((".", "/", "~")) or path.exists()):
+        found = library(*folders)
+        return found, found.matching(pattern)
+    file = path if path.suffix == _SUFFIX else path.with_name(f"{path.name}{_SUFFIX}")
+    if file.is_file():
+        found = library(*folders, file.resolve().parent.parent)
+        return found, [_name(file.resolve())]
+    if (path / f"{_SOURCE}{_SUFFIX}").is_file():
+        path = path.resolve()
+        chosen = [_name(each) for each in _experiments(path.parent) if each.parent == path]
+        return library(*folders, path.parent), chosen
+    if path.is_dir() and (chosen := [_name(each) for each in _experiments(path)]):
+        return library(*folders, path.resolve()), chosen
+    raise UsageError(
+        f"there is no experiment at {pattern}",
+        hint="a folder of experiments has PAPER/source.yaml and PAPER/EXPERIMENT.yaml",
+    )
+
+
+def folders_of(text: Sequence[Path]) -> tuple[Path, ...]:
+    """Return folders of experiments; UsageError if one of them is no such folder."""
+    for folder in text:
+        if not folder.is_dir() or not _experiments(folder):
+            raise UsageError(
+                f"{folder} is no folder of experiments",
+                hint="it has a folder for each paper, with source.yaml and a file for each "
+                "experiment: docs/guide/papers.md",
+            )
+    return tuple(folder.resolve() for folder in text)
+
+
+def _installed() -> tuple[list[Path], dict[str, str]]:
+    """Return the folders of installed packages, and why others are unusable, by entry point."""
+    folders, unusable = [], {}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            folder = Path(point.load())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (others stay usable)
+            unusable[point.name] = f"the plug-in {point.value} gives no folder: {error}"
+            continue
+        if folder.is_dir():
+            folders.append(folder)
+        else:
+            unusable[point.name] = f"the plug-in {point.value}: {folder} is no folder"
+    return folders, unusable
+
+
+def _experiments(folder: Path) -> list[Path]:
+    papers = [file.parent for file in folder.glob(f"*/{_SOURCE}{_SUFFIX}")]
+    files = (file for paper in papers for file in paper.glob(f"*{_SUFFIX}"))
+    return sorted(file for file in files if file.stem != _SOURCE)
+
+
+def _name(file: Path) -> str:
+    for part in (file.parent.name, file.stem):
+        if not fullmatch(_NAME, part):
+            raise UsageError(
+                f"{file}: '{part}' is no name of an experiment",
+                hint="letters, digits, '.', '_' and '-'",
+            )
+    return f"{file.parent.name}/{file.stem}"
+
+
+def _paper(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _valid(model: type[_Model], content: Any, file: Path) -> _Model:
+    """Return a validated model; UsageError with all mistakes."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        told = [
+            f"{'.'.join(map(str, each['loc'])) or model.__name__.lower()}: {each['msg']}"
+            for each in error.errors()
+        ]
+        raise UsageError(
+            "\n  ".join([f"{file} is no {model.__name__.lower()}", *told]),
+            hint="docs/guide/papers.md: your own experiment",
+        ) from None
+
+
+def _content(file: Path) -> Any:
+    """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
+    time."""
+    try:
+        return yaml.load(read_regular(file), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
