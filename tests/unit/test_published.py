@@ -127,6 +127,6 @@ def test_ratios_are_judged_within_what_they_are_relative_to() -> None:
     answer = CLAIM.validate_python({**across, "among": {"copies": 1}}).judge(told)
     assert answer.verdict == "cannot be told"
     assert "relative to different points" in answer.why
-    line = CLAIM.validate_python({**common, "kind": "saturates", "at": 0.5}).judge(told)
+    line = CLAIM.validate_python({**common, "kind": "within", "between": [0.5, 0.8]}).judge(told)
     assert line.verdict == "cannot be told"
     assert "relative to" in line.why

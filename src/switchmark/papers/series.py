@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Literal
 
-from switchmark.papers.judging import BaseClaim, ClaimAnswer, in_band, listed, together, undecided
+from pydantic import field_validator
+
+from switchmark.papers.judging import Answer, BaseClaim, in_band, listed, together, undecided
 from switchmark.papers.orders import widest
 from switchmark.papers.points import Point, PointFigure, meaning, number
 from switchmark.papers.shapes import break_of, slope_weights
@@ -25,36 +30,66 @@ class _Series(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.along}
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
         points = sorted(group, key=lambda point: number(point.axes[self.along]))
         if len(points) > 1:
             figures = self._figures(points)
-            yield figures if isinstance(figures, ClaimAnswer) else self._shaped(points, figures)
+            told = figures if isinstance(figures, Answer) else self._shaped(points, figures, of)
+            yield replace(told, about=self._about(points[0]))
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
+    def _about(self, point: Point) -> str:
+        """Return the place of a series: its values on the other axes."""
+        others = replace(point, axes={k: v for k, v in point.axes.items() if k != self.along})
+        return others.name
+
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+        """Return whether a series has its shape, as one of `of` series that are tested together."""
         raise NotImplementedError
 
 
 class Flat(_Series):
-    """A flat series: its largest and smallest figures differ by at most a share of their median."""
+    """A flat series: its largest and smallest figures differ by at most a share of their median.
+    With `above`, all of them also exceed a value: a share that is constantly 0 is no share."""
 
     kind: Literal["flat"]
     spread: float = 0.15
+    above: float | None = None
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
-        description = listed(points, figures)
-        middle, least = (
-            median(figure.value for figure in figures),
-            min(figure.value for figure in figures),
-        )
-        if not middle:
-            return ClaimAnswer("cannot be told", f"their median is 0: {description}")
-        question = self.question
-        wide = widest(question, points)
-        none, part = (0.0, 1 / middle) if question.is_of_shares else (1.0, least / middle)
-        value, low, high = ((end - none) * part for end in (wide.value, wide.low, wide.high))
-        spread = PointFigure(value, low, high)
-        return in_band(spread, 0, self.spread, description)
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+        words, question = listed(points, figures), self.question
+        if not any(each.value for each in figures) and self.above is None:
+            return Answer("cannot be told", f"their median is 0: {words}")
+        levels: list[Figure] = []
+        if self.above is not None or question.is_of_shares:
+            for point in points:
+                level = question.level(point, of * len(points))
+                if isinstance(level, str):
+                    return Answer("cannot be told", level)
+                levels.append(level)
+        if self.above is not None:
+            low = min(levels, key=lambda level: level.high)
+            if low.high <= self.above:
+                return Answer("does not hold", f"{low} is not above {self.above:g}: {words}")
+            least = min(levels, key=lambda level: level.low)
+            if least.low <= self.above:
+                return Answer("cannot be told", f"{least} may not exceed {self.above:g}: {words}")
+        return in_band(self._spread(points, figures, levels), 0, self.spread, words)
+
+    def _spread(
+        self, points: Sequence[Point], figures: Sequence[Figure], levels: Sequence[Figure]
+    ) -> Figure:
+        """Return the greatest difference as a share of the median."""
+        wide = widest(self.question, points)
+        middle = median(each.value for each in figures)
+        if self.question.is_of_shares:
+            # The ends hold for all of the levels at once, and so for their median.
+            low, high = median(each.low for each in levels), median(each.high for each in levels)
+            most = wide.high / low if low > 0 else math.inf
+            value = wide.value / middle if middle else math.inf
+            return Figure(value, wide.low / high if high > 0 else math.inf, most)
+        part = min(each.value for each in figures) / middle
+        value, low, high = ((end - 1.0) * part for end in (wide.value, wide.low, wide.high))
+        return Figure(value, low, high)
 
 
 class Monotone(_Series):
@@ -64,18 +99,18 @@ class Monotone(_Series):
     kind: Literal["monotone"]
     sense: Literal["falls", "rises"]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         rising = points if self.sense == "rises" else points[::-1]
-        description, question = listed(points, figures), self.question
-        if any(
-            question.compared(after, before).word == "below"
-            for before, after in itertools.combinations(rising, 2)
-        ):
-            return ClaimAnswer("does not hold", description)
+        words, question = listed(points, figures), self.question
+        for before, after in itertools.combinations(rising, 2):
+            outcome = question.compared(after, before)
+            if outcome.word == "below":
+                against = f"{after.name} against {before.name}"
+                return Answer("does not hold", f"{against}: {words}", change=outcome.change)
         ends = question.compared(rising[-1], rising[0])
         if ends.word == "same":
-            return ClaimAnswer("does not hold", f"the same at both ends: {description}")
-        return ClaimAnswer("holds", description) if ends.word else undecided(ends, description)
+            return Answer("does not hold", f"the same at both ends: {words}", change=ends.change)
+        return Answer("holds", words, change=ends.change) if ends.word else undecided(ends, words)
 
 
 class Scales(_Series):
@@ -85,7 +120,7 @@ class Scales(_Series):
     kind: Literal["scales"]
     exponent: tuple[float, float]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
         slope = self.question.contrast([*zip(points, slope_weights(xs), strict=True)])
         if not isinstance(slope, PointFigure):
@@ -101,7 +136,7 @@ class Follows(_Series):
     shares: dict[str, float]
     within: float = 0.15
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         shares = {meaning(self.along, word): share for word, share in self.shares.items()}
         by_share = {
             shares[point.axes[self.along]]: point
@@ -112,22 +147,26 @@ class Follows(_Series):
         if whole is None:
             return ClaimAnswer("cannot be told", f"the whole is missing: {listed(points, figures)}")
         answers = []
-        r_plus = whole.figures[self.metric]
+        full = whole.figures[self.metric]
         for share, point in by_share.items():
             low, high = share * (1 - self.within), share * (1 + self.within)
-            description = f"{point.figures[self.metric]} for a share of {share:g} of {r_plus}"
+            words = f"{point.figures[self.metric]} for a share of {share:g} of {full}"
             if share != 1:
                 change = self.question.compared(point, whole).change
-                answers.append(in_band(change, low, high, description))
+                answers.append(replace(in_band(change, low, high, words), about=point.name))
         return together(answers)
 
 
-class Knee(_Series):
-    """A series with a knee: the point at which two straight lines fit it best, with an interval of
-    all points at which they fit equally well within chance.
+_CORES = re.compile(r"cores(?: - (?:\d+|[a-z][a-z-]*))*")
 
-    `at` is in units of the axis, or with `relative` a share of the largest figure. `cores - AXIS`
-    is the number of the host's CPUs minus the value of another axis.
+
+class Knee(_Series):
+    """A series with a knee: the point at which straight lines that fit it best first meet, with an
+    interval of all points at which they fit equally well within chance. There are two lines, or
+    three if two do not fit.
+
+    `at` is in units of the axis, or with `relative` a share of the largest figure. `cores - 2 -
+    AXIS` is the number of the host's CPUs less two and the value of another axis.
     """
 
     kind: Literal["knee"]
@@ -137,27 +176,41 @@ class Knee(_Series):
     x: str = ""
     """The metric on the x axis, if it is not the axis itself."""
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[PointFigure]) -> ClaimAnswer:
+    @field_validator("at")
+    @classmethod
+    def _is_known(cls, at: float | str) -> float | str:
+        if isinstance(at, str) and not _CORES.fullmatch(at):
+            raise ValueError("a place by CPUs is such as 'cores - 2 - switch-cores'")
+        return at
+
+    @property
+    def place_axes(self) -> list[str]:
+        """Return the axes on which the place of the knee depends."""
+        words = str(self.at).split(" - ")[1:] if isinstance(self.at, str) else []
+        return [word for word in words if not word.isdigit()]
+
+    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
             over = [point.figure(self.x) for point in points]
-            known_xs = [x for x in over if isinstance(x, PointFigure)]
-            if len(known_xs) < len(over):
-                return ClaimAnswer("cannot be told", f"not every point has {self.x}")
-            xs = [figure.value for figure in known_xs]
+            told = [each for each in over if isinstance(each, Figure)]
+            if len(told) < len(over):
+                return Answer("cannot be told", f"not every point has {self.x}")
+            xs = [each.value for each in told]
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
-            return ClaimAnswer("cannot be told", spoilt[0])
+            return Answer("cannot be told", spoilt[0])
+        at = self._place(points[0])
+        if at is None:
+            return Answer("cannot be told", "the number of CPUs is not known")
         values = [self.question.values(point) for point in points]
-        bend, expected = break_of(xs, values), self._place(points[0])
+        bend = break_of(xs, values, of)
         if bend is None:
-            return ClaimAnswer("cannot be told", f"no knee is found: {listed(points, figures)}")
-        if expected is None:
-            return ClaimAnswer("cannot be told", "how many CPUs there are is not known")
+            return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
         unit = max(figure.value for figure in figures) if self.relative else 1.0
-        place = PointFigure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
-        description = f"the knee is at {place}: {listed(points, figures)}"
-        return in_band(place, expected - self.within, expected + self.within, description)
+        place = Figure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
+        words = f"the knee is at {place}: {listed(points, figures)}"
+        return in_band(place, at - self.within, at + self.within, words)
 
     def _place(self, point: Point) -> float | None:
         """Return the expected position of the knee; None if it depends on an unknown number of
@@ -165,8 +218,10 @@ class Knee(_Series):
         if not isinstance(self.at, str):
             return self.at
         cores = point.figures.get("host.cores")
-        axis = self.at.partition(" - ")[2]
-        return None if cores is None else cores.value - number(point.axes.get(axis, 0))
+        if cores is None:
+            return None
+        less = sum(float(word) for word in self.at.split(" - ")[1:] if word.isdigit())
+        return cores.value - less - sum(number(point.axes[axis]) for axis in self.place_axes)
 
 
 class _Levels(BaseClaim):
@@ -181,15 +236,16 @@ class _Levels(BaseClaim):
         members, answers = self.members(points), []
         for point in members:
             figures = self._figures([point])
-            if isinstance(figures, ClaimAnswer):
-                answers.append(figures)
+            if isinstance(figures, Answer):
+                answers.append(replace(figures, about=point.name))
                 continue
             figure = self.question.level(point, len(members))
-            answers.append(
-                ClaimAnswer("cannot be told", figure)
+            told = (
+                Answer("cannot be told", figure)
                 if isinstance(figure, str)
                 else self._held(figure, point)
             )
+            answers.append(replace(told, about=point.name))
         return together(answers)
 
     def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
@@ -197,22 +253,34 @@ class _Levels(BaseClaim):
 
 
 class Saturates(_Levels):
-    """A saturated rate: within 1 % of the line rate of all senders together."""
+    """A saturated rate: within 1 % of the line rate of all senders together, by the lower end of
+    its interval.
+
+    A rate below the line says something about a switch only where a bare cable carries the line
+    (`cable.gbps_l1` of a measured point). Otherwise the claim cannot be told.
+    """
 
     kind: Literal["saturates"]
+    metric: Literal["rx.gbps_l1"]
     at: float
-    """The line rate in the paper's figures, in the metric's unit. The metric `line.gbps_l1` of a
-    point replaces it."""
+    """The line rate of the paper in Gbps. The metric `line.gbps_l1` of a point replaces it."""
 
     def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
         line = point.figures.get("line.gbps_l1")
         limit = line.value if line else self.at
-        description = f"{point.name}: {figure} of {limit:g}"
-        if figure.low >= _REACHED * limit:
-            return ClaimAnswer("holds", description)
-        return ClaimAnswer(
-            "does not hold" if figure.high < _REACHED * limit else "cannot be told", description
-        )
+        least = _REACHED * limit
+        words = f"{point.name}: {figure} of {limit:g}"
+        if figure.low >= least:
+            return Answer("holds", words, change=figure, band=(least, math.inf))
+        if figure.high >= least:
+            return Answer("cannot be told", words, change=figure, band=(least, math.inf))
+        cable = point.figures.get("cable.gbps_l1")
+        if point.measured and (cable is None or cable.low < least):
+            known = "what a bare cable carries is not known" if cable is None else (
+                f"a bare cable carries {cable} of {limit:g} here"
+            )  # fmt: skip
+            return Answer("cannot be told", f"{known}; {words}", change=figure)
+        return Answer("does not hold", words, change=figure, band=(least, math.inf))
 
 
 class Within(_Levels):

@@ -17,12 +17,13 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.family import Results
 from switchmark.metrics.named import metric
 from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.cable import Calibration
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published
-from switchmark.papers.judging import Answer, Facts
+from switchmark.papers.judging import Answer, Facts, answer_of
 from switchmark.papers.points import Figure, Measured, Point
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.table import columns_of, drawn
@@ -56,12 +57,13 @@ def judged(
     results: Sequence[tuple[Point, Record | None]],
     kernel_options: frozenset[str] | None = frozenset(),
     runs: Sequence[Sequence[Record]] = (),
+    left_out: Sequence[Point] = (),
 ) -> Judged:
     """Return an experiment judged by its points, with their records if they were run.
 
     `kernel_options` are the known options of the host's kernel, or None. `runs` have all records of
     the runs that the records belong to, because all results of a run are tested together. The
-    default is the experiment's records.
+    default is the experiment's records. `left_out` are the points that a quick run leaves out.
     """
     of_experiment = [record for _, record in results if record is not None]
     together = {
@@ -80,9 +82,7 @@ def judged(
     for claim in experiment.claims:
         of_claim = (by_point[id(point)] for point in claim.members(points))
         facts = _facts([record for record in of_claim if record], kernel_options)
-        unmet = claim.needs.unmet(facts)
-        answer = ClaimAnswer("cannot be told", unmet) if unmet else claim.judge(points)
-        answers.append((claim, answer))
+        answers.append((claim, answer_of(claim, points, facts, left_out)))
     return Judged(experiment, points, records, tuple(answers))
 
 
@@ -102,7 +102,10 @@ def measured(
     if record.test.line_pps is not None:
         line = gbps_l1(record.test.line_pps, size) * record.test.pairs
         line *= 2 if record.test.direction == "bi" else 1
-        figures["line.gbps_l1"] = PointFigure(line, line, line)
+        figures["line.gbps_l1"] = Figure(line, line, line)
+    if isinstance(record.calibration, Calibration):
+        low, mean, high = (gbps_l1(pps, size) for pps in record.calibration.rate_pps)
+        figures["cable.gbps_l1"] = Figure(mean, low, high)
     cores = record.origin.host.get("cores_usable") if record.origin else None
     if cores:
         figures["host.cores"] = PointFigure(cores, cores, cores)
