@@ -22,6 +22,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.papers.experiment import Experiment
 from switchmark.papers.points import (
     IMPOSSIBLE,
+    LEFT_OUT,
     UNABLE,
     WAITING,
     At,
@@ -31,6 +32,8 @@ from switchmark.papers.points import (
 )
 
 _OF_A_FILE = ("name", "tests")
+
+_OF_CORES = " of cores"
 
 _HOSTS = "a,b"
 """The names of two hosts, to find out whether a test between hosts can ever work."""
@@ -54,6 +57,7 @@ def planned(
     *,
     quick: bool = False,
     as_published: bool = False,
+    cores: int | None = None,
 ) -> list[PlannedPoint]:
     """Return the points of an experiment without duplicates, sorted by its first axis, then by the
     next, each in the order of its written values.
@@ -61,29 +65,84 @@ def planned(
     `options` are axes of the command line; they replace the experiment's axes. Rates are relative
     to this host if the file says so, except with `as_published`. Changes for relative rates and for
     a quick run apply to the blocks that name the axis; changes of axes that describe the method
-    apply to all blocks.
+    apply to all blocks. `cores` is the number of CPUs of the host, if it is known.
     """
-    owner = experiment.owner
+    changed = _changed(experiment, quick=quick, as_published=as_published, cores=cores)
+    keep = _on(experiment.owner.quick.keep, experiment.owner.axes) if quick else {}
     points: dict[str, PlannedPoint] = {}
+    for made in _made(experiment, check, options, changed):
+        if made.point.is_at(keep):
+            points.setdefault(repr(made.point.axes), made)
+    return _by_axes(list(points.values()), experiment.axes)
+
+
+def left_out(
+    experiment: Experiment,
+    check: Check,
+    options: Mapping[str, str],
+    *,
+    as_published: bool = False,
+    cores: int | None = None,
+) -> list[Point]:
+    """Return the points that a quick run of an experiment leaves out, with the reason."""
+    changed = _changed(experiment, quick=True, as_published=as_published, cores=cores)
+    keep = _on(experiment.owner.quick.keep, experiment.owner.axes)
+    points: dict[str, Point] = {}
+    for made in _made(experiment, check, options, changed):
+        if not made.point.is_at(keep):
+            untold = "" if made.test else made.point.untold
+            reason = untold if untold.startswith((IMPOSSIBLE, UNABLE)) else LEFT_OUT
+            points.setdefault(repr(made.point.axes), Point(made.point.axes, untold=reason))
+    return list(points.values())
+
+
+def _changed(
+    experiment: Experiment, *, quick: bool, as_published: bool, cores: int | None
+) -> dict[str, list[str]]:
+    """Return the values that replace those of the campaign, by axis."""
+    owner = experiment.owner
     changed = {} if as_published else dict(owner.scale)
     changed |= owner.quick.axes if quick else {}
-    for block in _blocks(owner.campaign):
+    return {axis: _scaled_words(owner, axis, value, cores) for axis, value in changed.items()}
+
+
+def _scaled_words(
+    owner: Experiment, axis: str, value: Scalar | list[Scalar], cores: int | None
+) -> list[str]:
+    """Return the values of an axis as written. Those by the number of CPUs (`25%..25%..100% of
+    cores`) are left out on a host with no more CPUs than the paper's."""
+    items = value if isinstance(value, list) else [value]
+    shares = [str(item).removesuffix(_OF_CORES) for item in items if str(item).endswith(_OF_CORES)]
+    others = [item for item in items if not str(item).endswith(_OF_CORES)]
+    words = value_words(axis, others)
+    if shares and cores is not None and cores > (owner.source.cores or 0):
+        percents = [word for text in shares for word in read_words(field_name(axis), text)]
+        words += [str(max(1, round(cores * float(word.rstrip("%")) / 100))) for word in percents]
+    return list(dict.fromkeys(words))
+
+
+def _made(
+    experiment: Experiment,
+    check: Check,
+    options: Mapping[str, str],
+    changed: Mapping[str, Sequence[str]],
+) -> Iterator[PlannedPoint]:
+    """Yield the points of an experiment, with duplicates, in the order of its file."""
+    for block in blocks_of(experiment.owner.campaign):
         values_by_axis = {
-            field_name(axis): _value_words(axis, value) for axis, value in block.items()
+            field_name(axis): value_words(axis, value) for axis, value in block.items()
         }
-        for axis, value in changed.items():
+        for axis, words in changed.items():
             if axis in block or AXES[field_name(axis)].of == "method":
-                values_by_axis[field_name(axis)] = _value_words(axis, value)
+                values_by_axis[field_name(axis)] = list(words)
         values_by_axis |= {name: read_words(name, text) for name, text in options.items()}
         for combination in itertools.product(*values_by_axis.values()):
             asked = dict(zip(values_by_axis, combination, strict=True))
             if asked.get("locality", "local") == "local" and "," in asked.get("hosts", ""):
                 del asked["hosts"]  # they belong to the points between hosts
             made = _planned(experiment, asked, check, options)
-            kept = not quick or made.point.is_at(_on(owner.quick.keep, owner.axes))
-            if kept and made.point.is_at(experiment.shows):
-                points.setdefault(repr(made.point.axes), made)
-    return _by_axes(list(points.values()), experiment.axes)
+            if made.point.is_at(experiment.shows):
+                yield made
 
 
 def _by_axes(points: Sequence[PlannedPoint], axes: Sequence[str]) -> list[PlannedPoint]:
@@ -101,13 +160,14 @@ def campaign_of(name: str, points: Sequence[PlannedPoint]) -> Campaign:
     return Campaign(name, grouped(point.test for point in points if point.test is not None))
 
 
-def _blocks(campaign: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def blocks_of(campaign: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the values of each block of a campaign, by axis."""
     top = {axis: value for axis, value in campaign.items() if axis not in _OF_A_FILE}
     for block in campaign.get("tests", [{}]):
         yield {**top, **block}
 
 
-def _value_words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
+def value_words(axis: str, value: Scalar | list[Scalar]) -> list[str]:
     """Return the values of an axis as written."""
     name = field_name(axis)
     if name not in AXES:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from switchmark.cli.arguments import PATH
+from switchmark.cli.arguments import PATH, experiment_folders
 from switchmark.cli.help import GroupedCommand
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     help="the page",
 )
 @click.option("--only", metavar="PATTERN", default="*", help="such as 'ara-2021/*'")
-def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
+@experiment_folders
+def gallery(runs: tuple[Path, ...], output: Path, only: str, folders: tuple[Path, ...]) -> int:
     """Draw all experiments from the literature on one page, with the results of runs.
 
     Each figure is drawn as its paper drew it, with the published values; its claims are answered.
     """
     from switchmark.campaign.store import read_host, read_records
-    from switchmark.papers.library import located
+    from switchmark.papers.library import folders_of, located
     from switchmark.report.gallery import check_gallery, write_gallery
     from switchmark.report.paper import judged
 
@@ -56,7 +57,7 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     records = {_meant(record.test): record for run in by_run for record in run}
     kernel_options = _kernel_options([read_host(run) for run in runs])
     results, own_options = [], {}
-    library, chosen = located(only)
+    library, chosen = located(only, folders_of(folders))
     for experiment in map(library.read, chosen):
         points, published = _points(experiment, records)
         results.append(judged(experiment, points, kernel_options, by_run))
@@ -88,12 +89,18 @@ def _points(
     published = [entry.point for entry in points_here]
     matched = _matched(points_here, records)
     if experiment.owner.scale:
-        relative = planned(experiment, _anything, {})
+        cores = [_cores(record) for record in records.values()]
+        relative = planned(experiment, _anything, {}, cores=max(cores, default=0) or None)
         published += [entry.point for entry in relative]
         other = _matched(relative, records)
         if _count(other) > _count(matched):
             matched = other
     return matched, published
+
+
+def _cores(record: Record) -> int:
+    """Return the number of CPUs of a record's host; 0 if it is unknown."""
+    return (record.origin.host.get("cores_usable") or 0) if record.origin else 0
 
 
 def _count(matched: Sequence[tuple[Point, Record | None]]) -> int:

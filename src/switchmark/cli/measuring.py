@@ -12,9 +12,11 @@ from pathlib import Path
 import click
 
 from switchmark.cli.arguments import (
+    PATH,
     Measuring,
     campaign_file,
     cluster,
+    experiment_folders,
     keep,
     out,
     output,
@@ -144,7 +146,15 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
 @click.option(
     "--as-published", is_flag=True, help="the paper's rates, not shares of this host's R+"
 )
-@output("draw it: .html, .svg, .pdf or .png")
+@experiment_folders
+@click.option(
+    "--data",
+    metavar="FILE.csv",
+    multiple=True,
+    type=PATH,
+    help="more published values: read from a figure, or of another run (-o FILE.csv)",
+)
+@output("draw it: .html, .svg, .pdf or .png; or write its values: .csv")
 @out
 @with_measuring
 @cluster
@@ -156,6 +166,8 @@ def paper(
     name: str,
     quick: bool,
     as_published: bool,
+    folders: tuple[Path, ...],
+    data: tuple[Path, ...],
     output: Path | None,
     out: Path,
     how: Measuring,
@@ -164,7 +176,8 @@ def paper(
 ) -> int:
     """Run experiments from the literature and print the results next to the published ones.
 
-    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
+    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told. NAME
+    may be a path to an experiment of your own.
     """
     from switchmark.cli.papers import run_papers
 
@@ -182,4 +195,6 @@ def paper(
         output=output,
         cluster=cluster,
         spread=spread,
+        folders=folders,
+        data=data,
     )

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from switchmark.campaign.duration import expected_s
-from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.cli.benches import ThisHost, bench_of_papers
+from switchmark.cli.experiment_checks import check_experiment
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import UsageError
@@ -20,9 +21,11 @@ from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.papers.experiment import Experiment
-from switchmark.papers.library import located, names, read
+from switchmark.papers.library import folders_of, library, located
+from switchmark.papers.overlay import as_csv, read_overlay
 from switchmark.papers.points import WAITING, Point
 from switchmark.report.drawn import check_drawing, write_papers
+from switchmark.report.files import write_file
 from switchmark.report.paper import Judged, as_object, judged, print_judged, print_summary
 from switchmark.runs.jsonl import to_line
 from switchmark.runs.own_run import OwnRun
@@ -43,10 +46,16 @@ def run_papers(
     output: Path | None = None,
     cluster: str | None = None,
     spread: bool = False,
+    folders: Sequence[Path] = (),
+    data: Sequence[Path] = (),
 ) -> int:
-    """Run the experiments that match a pattern, each campaign once, here or on a lab. Print their
-    results, and draw them into a file if `output` is set."""
-    check_drawing(output)
+    """Run the experiments that match a pattern, or that a path names, each campaign once, here or
+    on a lab. Print their results, and draw them into a file if `output` is set.
+
+    `folders` have further experiments, and `data` are CSV files with further published values."""
+    is_table = output is not None and output.suffix.lower() == ".csv"
+    if not is_table:
+        check_drawing(output)
     engine = AXES["engine"]
     if engine.chosen in axes.get(engine.name, "").split(","):
         raise UsageError(
@@ -55,15 +64,26 @@ def run_papers(
             hint=f"{engine.option} with the name of an engine: switchmark list engines",
         )
     results, statuses = [], []
-    library, meant = located(pattern)
-    chosen = [library.read(name) for name in meant]
+    chosen = _chosen(pattern, folders, data)
+    if is_table and len({experiment.axes for experiment in chosen}) > 1:
+        raise UsageError(
+            "a CSV file has the values of experiments with the same axes, and these differ",
+            hint="a file for each: switchmark paper NAME -o NAME.csv",
+        )
     shared = lab["share_machine"]
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
             sharing = [experiment for experiment in chosen if experiment.owner.name == owner]
             points = {
                 experiment.name: there.points(
-                    planned(experiment, there.check, axes, quick=quick, as_published=as_published)
+                    planned(
+                        experiment,
+                        there.check,
+                        axes,
+                        quick=quick,
+                        as_published=as_published,
+                        cores=there.cpus,
+                    )
                 )
                 for experiment in sharing
             }
@@ -76,6 +96,15 @@ def run_papers(
                     measured,
                     there.kernel_options or None,
                     [records] if records else [],
+                    left_out(
+                        paper_experiment,
+                        there.check,
+                        axes,
+                        as_published=as_published,
+                        cores=there.cpus,
+                    )
+                    if quick
+                    else (),
                 )
                 results.append(result)
                 _print(result, show)
@@ -83,10 +112,40 @@ def run_papers(
         print()
         print_summary(results, sys.stdout)
     if output is not None:
-        write_papers(output, results)
+        if is_table:
+            _write_table(output, results)
+        else:
+            write_papers(output, results)
         if not show.quiet:
             print(f"drawn: {output}", file=sys.stderr)
     return max(statuses)
+
+
+def _chosen(pattern: str, folders: Sequence[Path], data: Sequence[Path]) -> list[Experiment]:
+    """Return the experiments of a pattern or a path, with the values of CSV files. Raise UsageError
+    for mistakes in the files of experiments from outside of the package."""
+    found, meant = located(pattern, folders_of(folders))
+    chosen = [found.read(name) for name in meant]
+    for experiment in chosen:
+        if experiment.name not in library().names:
+            check_experiment(experiment)
+    if not data:
+        return chosen
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--data is about one experiment, and {len(chosen)} are meant",
+            hint=f"switchmark paper {chosen[0].name} --data {data[0]}",
+        )
+    (experiment,) = chosen
+    rows = [row for file in data for row in read_overlay(file, experiment.axes)]
+    return [experiment.with_rows(rows)]
+
+
+def _write_table(output: Path, results: Sequence[Judged]) -> None:
+    """Write the measured values of experiments to a CSV file that `--data` reads."""
+    points = [point for result in results for point in result.points]
+    metrics = dict.fromkeys(name for result in results for name in result.experiment.metrics)
+    write_file(output, as_csv(points, list(metrics), results[0].experiment.axes))
 
 
 def _all(points: Mapping[str, Sequence[PlannedPoint]]) -> list[PlannedPoint]:
@@ -130,17 +189,21 @@ def _print(result: Judged, show: Shown) -> None:
 # --- listing ---------------------------------------------------------------------------
 
 
-def listed_papers() -> list[dict[str, Any]]:
+def listed_papers(folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """Return one object per experiment: its points and claims, how many of them this host can run
-    and decide, the reasons for the missing ones, and the duration."""
+    and decide, the reasons for the missing ones, and the duration. `folders` have further
+    experiments."""
+    every = library(*folders_of(folders))
+    for why in every.unusable.values():
+        print(f"warning: {why}", file=sys.stderr)
     with Hosts(OwnRun) as hosts:
         host = ThisHost(hosts)
-        return [_listed(read(name), host) for name in names()]
+        return [_listed(every.read(name), host) for name in every.names]
 
 
 def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
-    points = host.points(planned(experiment, host.check, {}))
-    quick = host.points(planned(experiment, host.check, {}, quick=True))
+    points = host.points(planned(experiment, host.check, {}, cores=host.cpus))
+    quick = host.points(planned(experiment, host.check, {}, quick=True, cores=host.cpus))
     tests = [point.test for point in points if point.test is not None]
     reasons = Counter(point.point.untold for point in points if point.test is None)
     waiting = {why: n for why, n in reasons.most_common() if why.startswith(WAITING)}

@@ -30,7 +30,12 @@ from switchmark.papers.points import Measured, Point, PointFigure, Spoiled
 
 Word = Literal["above", "below", "same", ""]
 
-_OVERCOMMITTED = "cores-overcommitted"
+_DOUBTS: Mapping[Spoiled, str] = {
+    "overcommitted": "cores-overcommitted",
+    "profiled": "profiled",
+}
+"""The doubts that may be the subject of a claim."""
+
 _NOTHING = 1e-12
 
 _WHY: Mapping[Reason, str] = {
@@ -175,8 +180,8 @@ class Question:
     # --- measured points ---------------------------------------------------------------------
 
     def _place(self, measured: Measured, *, less: bool = False) -> tuple[Family, int]:
-        excused = "overcommitted" in self.subject
-        results = measured.results.excusing(_OVERCOMMITTED) if excused else measured.results
+        excused = [_DOUBTS[cause] for cause in self.subject if cause in _DOUBTS]
+        results = measured.results.excusing(*excused) if excused else measured.results
         return results.place(measured.record, figure_of(self.metric, less=less))
 
     def repeats(self, measured: Measured) -> Repeats:
@@ -288,8 +293,8 @@ def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
         record = point.measured.record
         every = {*record.doubts, *(doubt for trial in record.trials for doubt in trial.doubts)}
         names = sorted(name for name in every if name in TABLE and TABLE[name].spoils)
-        if "overcommitted" in subject:
-            names = [name for name in names if name != _OVERCOMMITTED]
+        excused = {_DOUBTS[cause] for cause in subject if cause in _DOUBTS}
+        names = [name for name in names if name not in excused]
         if record.verdict == "host":
             names.append("the host was the limit")
         if names:

@@ -7,7 +7,7 @@ An experiment is a file `PAPER/EXPERIMENT.yaml`, and `PAPER/source.yaml` describ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -206,7 +206,8 @@ class Experiment(BaseModel):
     """The assumptions where the paper is silent, by axis."""
 
     scale: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
-    """Values relative to the host that replace absolute values of the paper, by axis."""
+    """Values relative to the host that replace absolute values of the paper, by axis. `25%..25%..100%
+    of cores` adds values by the number of CPUs, on a host with more of them than the paper's."""
 
     quick: Quick = Quick()
     published: tuple[Published, ...] = ()
@@ -231,6 +232,8 @@ class Experiment(BaseModel):
         for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
             if field_name(axis) not in AXES:
                 raise ValueError(f"there is no axis named '{axis}'")
+        for claim in self.claims:
+            ats += [dict.fromkeys(claim.place_axes)] if claim.kind == "knee" else []
         for axis in {axis for at in ats for axis in at}:
             if axis not in self.axes:
                 raise ValueError(f"'{axis}' is none of the experiment's axes")
@@ -252,6 +255,11 @@ class Experiment(BaseModel):
         return tuple(dict.fromkeys(name for name in every if "." in name or name == "loss_ratio"))
 
     @property
+    def assumptions(self) -> dict[str, str]:
+        """Return the assumptions of the experiment and of the runs that it shares, by axis."""
+        return {**self.owner.assumed, **self.assumed}
+
+    @property
     def owner(self) -> Experiment:
         """Return the experiment whose campaign provides its runs."""
         if not self.same_runs_as:
@@ -270,6 +278,10 @@ class Experiment(BaseModel):
         """Return the description of its paper."""
         assert self._source is not None
         return self._source
+
+    def with_rows(self, rows: Sequence[Published]) -> Experiment:
+        """Return the experiment with further published values."""
+        return self.model_copy(update={"published": (*self.published, *rows)})
 
     def found(self, file: Path, source: Source, read: Callable[[str], Experiment]) -> Experiment:
         """Return the experiment with the file and the paper that it was read from, and the way to

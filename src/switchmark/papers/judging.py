@@ -12,6 +12,8 @@ from switchmark.model.axis import key_of
 from switchmark.papers.comparing import Compared, Question
 from switchmark.papers.points import (
     IMPOSSIBLE,
+    LEFT_OUT,
+    OVERLOADED,
     UNABLE,
     At,
     Figure,
@@ -194,6 +196,7 @@ def answer_of(
     The reasons why it cannot be told have an order: what no host can measure, what a quick run left
     out (`left_out`), what this host cannot measure, and what the claim needs beyond its points.
     """
+    points = _carried(claim, points)
     members, missing = claim.members(points), claim.members(left_out)
     is_measured = any(point.figures for point in members)
     if not is_measured and missing:
@@ -209,6 +212,13 @@ def answer_of(
     return replace(answer, why=why, left_out=len(missing))
 
 
+def _carried(claim: BaseClaim, points: Sequence[Point]) -> Sequence[Point]:
+    """Return the points without those whose load this host does not carry, if there are points of
+    the claim at another load in their place."""
+    carried = [point for point in points if not point.untold.startswith(OVERLOADED)]
+    return carried if any(point.figures for point in claim.members(carried)) else points
+
+
 def _why_none(members: Sequence[Point], missing: Sequence[Point]) -> str:
     """Return why no point of a claim was measured in a quick run."""
     never = [point.untold for point in (*members, *missing) if _rank(point.untold) < _OTHER]
@@ -216,7 +226,7 @@ def _why_none(members: Sequence[Point], missing: Sequence[Point]) -> str:
         return min(never, key=_rank)
     if members:
         return min((point.untold for point in members), key=_rank)
-    return f"left out by --quick: all {len(missing)} of its points"
+    return f"{LEFT_OUT}: all {len(missing)} of its points"
 
 
 _OTHER = 2

@@ -102,8 +102,7 @@ class Library:
         whole = {"same-runs-as": shared if "/" in shared else f"{_paper(name)}/{shared}"}
         known = _valid(Experiment, {"name": name, **content, **(whole if shared else {})}, file)
         rows = [row for each in known.data for row in read_overlay(file.parent / each, known.axes)]
-        experiment = known.model_copy(update={"published": (*known.published, *rows)})
-        return experiment.found(file, self._source(file.parent), self.read)
+        return known.with_rows(rows).found(file, self._source(file.parent), self.read)
 
     def _source(self, folder: Path) -> Source:
         if folder not in self._sources:

@@ -35,9 +35,16 @@ UNABLE = "this build cannot measure it: "
 IMPOSSIBLE = "no build can measure it: "
 """The beginning of the reason of a point of which its experiment says so (`Impossible`)."""
 
-Spoiled = Literal["overcommitted", "bounded"]
+LEFT_OUT = "left out by --quick"
+"""The reason of a point that a quick run leaves out."""
+
+OVERLOADED = "the load is more than it carries here"
+"""The beginning of the reason of a latency at a load that the paper's host carried, and this one
+does not."""
+
+Spoiled = Literal["overcommitted", "bounded", "profiled"]
 """Causes that may spoil a comparison and may be the subject of a claim: parts shared too few CPUs,
-or the traffic program was the limit."""
+the traffic program was the limit, or a profiler ran."""
 
 
 @dataclass(frozen=True, slots=True)

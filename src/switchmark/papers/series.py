@@ -158,6 +158,7 @@ class Follows(_Series):
 
 
 _CORES = re.compile(r"cores(?: - (?:\d+|[a-z][a-z-]*))*")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)% of cores")
 
 
 class Knee(_Series):
@@ -166,15 +167,25 @@ class Knee(_Series):
     three if two do not fit.
 
     `at` is in units of the axis, or with `relative` a share of the largest figure. `cores - 2 -
-    AXIS` is the number of the host's CPUs less two and the value of another axis.
+    AXIS` is the number of the host's CPUs less two and the value of another axis, and `within` may
+    be such as `12.5% of cores`. With `log`, lines fit the logarithms of both, so that a power law
+    is no knee.
     """
 
     kind: Literal["knee"]
     at: float | str
-    within: float
+    within: float | str
     relative: bool = False
+    log: bool = False
     x: str = ""
     """The metric on the x axis, if it is not the axis itself."""
+
+    @field_validator("within")
+    @classmethod
+    def _is_width(cls, within: float | str) -> float | str:
+        if isinstance(within, str) and not _SHARE.fullmatch(within):
+            raise ValueError("a width by CPUs is such as '12.5% of cores'")
+        return within
 
     @field_validator("at")
     @classmethod
@@ -200,28 +211,35 @@ class Knee(_Series):
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
             return Answer("cannot be told", spoilt[0])
-        at = self._place(points[0])
-        if at is None:
+        band = self._band(points[0])
+        if band is None:
             return Answer("cannot be told", "the number of CPUs is not known")
         values = [self.question.values(point) for point in points]
-        bend = break_of(xs, values, of)
+        if self.log and min(*xs, *map(min, values)) <= 0:
+            return Answer("cannot be told", f"0 has no logarithm: {listed(points, figures)}")
+        logs = [[math.log(value) for value in row] for row in [xs, *values]] if self.log else []
+        bend = break_of(logs[0], logs[1:], of) if self.log else break_of(xs, values, of)
         if bend is None:
             return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
         unit = max(figure.value for figure in figures) if self.relative else 1.0
-        place = Figure(bend[0] / unit, bend[1] / unit, bend[2] / unit)
-        words = f"the knee is at {place}: {listed(points, figures)}"
-        return in_band(place, at - self.within, at + self.within, words)
+        middle, low, high = (math.exp(end) if self.log else end for end in bend)
+        place = Figure(middle / unit, low / unit, high / unit)
+        return in_band(place, *band, f"the knee is at {place}: {listed(points, figures)}")
 
-    def _place(self, point: Point) -> float | None:
-        """Return the expected position of the knee; None if it depends on an unknown number of
-        CPUs."""
-        if not isinstance(self.at, str):
-            return self.at
+    def _band(self, point: Point) -> tuple[float, float] | None:
+        """Return the ends between which the knee is expected; None if they depend on an unknown
+        number of CPUs."""
         cores = point.figures.get("host.cores")
-        if cores is None:
+        if cores is None and (isinstance(self.at, str) or isinstance(self.within, str)):
             return None
-        less = sum(float(word) for word in self.at.split(" - ")[1:] if word.isdigit())
-        return cores.value - less - sum(number(point.axes[axis]) for axis in self.place_axes)
+        count = cores.value if cores else 0.0
+        place, width = self.at, self.within
+        if isinstance(place, str):
+            less = sum(float(word) for word in place.split(" - ")[1:] if word.isdigit())
+            place = count - less - sum(number(point.axes[axis]) for axis in self.place_axes)
+        if isinstance(width, str):
+            width = count * float(width.partition("%")[0]) / 100
+        return place - width, place + width
 
 
 class _Levels(BaseClaim):

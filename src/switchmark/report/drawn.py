@@ -229,7 +229,7 @@ def _head(result: Judged) -> str:
 def assumptions(experiment: Experiment) -> str:
     """Return the assumptions where the paper is silent, as HTML."""
     rows = "".join(
-        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumed.items()
+        f"<li>{escape(axis)}: {escape(why)}</li>" for axis, why in experiment.assumptions.items()
     )
     return f"<details><summary>Assumptions</summary><ul>{rows}</ul></details>" if rows else ""
 

@@ -16,7 +16,7 @@ from switchmark.metrics.difference import MIN_REPEATS
 from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.family import Results
 from switchmark.metrics.named import metric
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.throughput import is_lower_bound, loss_ratio
 from switchmark.model.cable import Calibration
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
@@ -24,12 +24,15 @@ from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published
 from switchmark.papers.judging import Answer, Facts, answer_of
-from switchmark.papers.points import Figure, Measured, Point
+from switchmark.papers.points import OVERLOADED, Figure, Measured, Point
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.table import columns_of, drawn
 
 _WIDTH = 100
 _BESIDE = " " * 18
+
+_CARRIED = 0.01
+"""The share of frames that may be lost at a load that is carried."""
 
 ODDS = (
     f"All results of a run are tested together: with {MIN_REPEATS} or more repeats per result, "
@@ -94,6 +97,9 @@ def measured(
     if record is None or record.status != "ok":
         why = "not run" if record is None else f"{record.status}: {_first_line(record.error)}"
         return replace(point, untold=point.untold or why)
+    if _is_overloaded(record):
+        lost = loss_ratio(record.trials, unsent=True)
+        return replace(point, untold=f"{OVERLOADED}: {100 * lost:.0f} % was lost")
     figures = {}
     for name in metrics:
         if (figure := _figure(record, name)) is not None:
@@ -112,6 +118,15 @@ def measured(
     return replace(
         point, figures=figures, measured=Measured(record, results or Results.of([record]))
     )
+
+
+def _is_overloaded(record: Record) -> bool:
+    """Return whether a latency was measured at a load of the paper that this host does not carry,
+    so that it is the latency of full queues."""
+    rate = record.test.parsed_rate
+    is_published = not rate.is_max and rate.share is None
+    lost = loss_ratio(record.trials, unsent=True)
+    return record.test.dimension == "latency" and is_published and lost > _CARRIED
 
 
 def as_object(result: Judged) -> Printed:
@@ -139,10 +154,9 @@ def as_object(result: Judged) -> Printed:
 def print_judged(result: Judged, stream: IO[str]) -> None:
     """Print measured and published values, then the answers to the claims."""
     experiment, paper = result.experiment, result.experiment.source
-    assumed = {**experiment.owner.assumed, **experiment.assumed}
     head = [f"{experiment.name}: {experiment.summary}"]
     head += [f"{paper.authors}, {paper.year}, {experiment.place}"]
-    head += [f"assumed: {axis}: {why}" for axis, why in assumed.items()]
+    head += [f"assumed: {axis}: {why}" for axis, why in experiment.assumptions.items()]
     for text in head:
         print(*_folded(text, ""), sep="\n", file=stream)
     print(file=stream)
