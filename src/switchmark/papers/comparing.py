@@ -78,11 +78,14 @@ class Question:
     subject: tuple[Spoiled, ...] = ()
     of_loads: bool = False
     of_sizes: bool = False
+    by_ratio: bool = False
 
     @property
     def is_of_shares(self) -> bool:
         """Return whether the metric may be 0, so that differences are compared instead of
         ratios."""
+        if self.by_ratio:
+            return False
         try:
             return figure_of(self.metric).unit == "share"
         except UsageError:
@@ -99,7 +102,14 @@ class Question:
             return replace(pair_result, change=PointFigure(0.0, 0.0, math.inf))
         return self._with_doubts((one, other), difference)
 
-    def level(self, point: Point, of: int) -> PointFigure | str:
+    def ratio(self, one: Point, other: Point) -> Compared:
+        """Compare one point with another by their ratio, even if the metric is a share. Both have
+        the metric."""
+        if not self.is_of_shares:
+            return self.compared(one, other)
+        return replace(self, by_ratio=True).compared(one, other)
+
+    def level(self, point: Point, of: int) -> Figure | str:
         """Return the figure of a point with its interval, as one of `of` points that are tested
         together, or the reason for no interval."""
         figure = point.figures[self.metric]
@@ -182,7 +192,10 @@ class Question:
     def _place(self, measured: Measured, *, less: bool = False) -> tuple[Family, int]:
         excused = [_DOUBTS[cause] for cause in self.subject if cause in _DOUBTS]
         results = measured.results.excusing(*excused) if excused else measured.results
-        return results.place(measured.record, figure_of(self.metric, less=less))
+        figure = figure_of(self.metric, less=less)
+        if self.by_ratio and figure.unit == "share":
+            figure = replace(figure, name=f"{figure.name} ratio", unit="amount")
+        return results.place(measured.record, figure)
 
     def repeats(self, measured: Measured) -> Repeats:
         """Return the values of a measured point among all results of its run."""
@@ -232,6 +245,8 @@ class Question:
 
     def _is_about_loads(self, points: Sequence[Point]) -> bool:
         is_relative = any(point.measured and point.measured.is_relative for point in points)
+        if "loads" in self.subject and is_relative:
+            return True
         return self.of_loads or (self.of_sizes and not is_relative)
 
     def _open(self, side: Repeats, *, up: bool = True) -> bool:

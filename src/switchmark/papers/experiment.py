@@ -206,8 +206,9 @@ class Experiment(BaseModel):
     """The assumptions where the paper is silent, by axis."""
 
     scale: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
-    """Values relative to the host that replace absolute values of the paper, by axis. `25%..25%..100%
-    of cores` adds values by the number of CPUs, on a host with more of them than the paper's."""
+    """Values relative to the host that replace absolute values of the paper, by axis.
+    `25%..25%..100% of cores` adds values by the number of CPUs, on a host with more of them than
+    the paper's."""
 
     quick: Quick = Quick()
     published: tuple[Published, ...] = ()

@@ -129,7 +129,7 @@ class Factor(BaseClaim):
                 yield replace(figures, about=about)
                 continue
             words = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
-            outcome = self.question.compared(other, base)
+            outcome = self.question.ratio(other, base)
             words = words if outcome.word else f"{words} ({outcome.why})"
             yield replace(in_band(outcome.change, *self.between, words, MARGIN), about=about)
 

@@ -42,9 +42,10 @@ OVERLOADED = "the load is more than it carries here"
 """The beginning of the reason of a latency at a load that the paper's host carried, and this one
 does not."""
 
-Spoiled = Literal["overcommitted", "bounded", "profiled"]
+Spoiled = Literal["overcommitted", "bounded", "profiled", "loads"]
 """Causes that may spoil a comparison and may be the subject of a claim: parts shared too few CPUs,
-the traffic program was the limit, or a profiler ran."""
+the traffic program was the limit, a profiler ran, or loads differ as they are shares of different
+maximum rates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pydantic import field_validator
 
 from switchmark.papers.judging import Answer, BaseClaim, in_band, listed, together, undecided
 from switchmark.papers.orders import widest
-from switchmark.papers.points import Point, PointFigure, meaning, number
-from switchmark.papers.shapes import break_of, slope_weights
+from switchmark.papers.points import Figure, Point, meaning, number
+from switchmark.papers.shapes import BENDS, break_of, slope_weights
 
 _REACHED = 0.99
 """The share of the line rate that counts as reaching it."""
@@ -169,7 +169,7 @@ class Knee(_Series):
     `at` is in units of the axis, or with `relative` a share of the largest figure. `cores - 2 -
     AXIS` is the number of the host's CPUs less two and the value of another axis, and `within` may
     be such as `12.5% of cores`. With `log`, lines fit the logarithms of both, so that a power law
-    is no knee.
+    is no knee. `bends` is the least share of all changes of the slope that makes a knee.
     """
 
     kind: Literal["knee"]
@@ -177,6 +177,7 @@ class Knee(_Series):
     within: float | str
     relative: bool = False
     log: bool = False
+    bends: float = BENDS
     x: str = ""
     """The metric on the x axis, if it is not the axis itself."""
 
@@ -214,14 +215,18 @@ class Knee(_Series):
         band = self._band(points[0])
         if band is None:
             return Answer("cannot be told", "the number of CPUs is not known")
+        unit = max(figure.value for figure in figures) if self.relative else 1.0
+        expected = unit * sum(band) / 2
+        if not min(xs) < expected < max(xs):
+            return Answer("cannot be told", f"no point lies beyond {expected:g}, where it may be")
         values = [self.question.values(point) for point in points]
         if self.log and min(*xs, *map(min, values)) <= 0:
             return Answer("cannot be told", f"0 has no logarithm: {listed(points, figures)}")
         logs = [[math.log(value) for value in row] for row in [xs, *values]] if self.log else []
-        bend = break_of(logs[0], logs[1:], of) if self.log else break_of(xs, values, of)
+        series = (logs[0], logs[1:]) if self.log else (xs, values)
+        bend = break_of(*series, of, self.bends)
         if bend is None:
             return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
-        unit = max(figure.value for figure in figures) if self.relative else 1.0
         middle, low, high = (math.exp(end) if self.log else end for end in bend)
         place = Figure(middle / unit, low / unit, high / unit)
         return in_band(place, *band, f"the knee is at {place}: {listed(points, figures)}")

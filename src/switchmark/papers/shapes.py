@@ -25,7 +25,7 @@ _PLACES = 201
 _FEWER = 81
 """The places at which the first and the second of three lines are tried to meet."""
 
-_BENDS = 0.1
+BENDS = 0.1
 """The share of all changes of the slope from which on the first of three lines bends into the
 second: noise bends every line a little."""
 
@@ -41,14 +41,16 @@ def slope_weights(xs: Sequence[float]) -> list[float]:
 
 
 def break_of(
-    xs: Sequence[float], values: Sequence[Sequence[float]], of: int = 1
+    xs: Sequence[float], values: Sequence[Sequence[float]], of: int = 1, bends: float = BENDS
 ) -> tuple[float, float, float] | None:
     """Return the `x` at which connected straight lines that fit the means of the values first meet,
     with the lowest and the highest `x` at which they fit equally well within chance, as one of `of`
     series that are tested together (Bonferroni).
 
     There are two lines, or three. Where both fit within chance, the ends cover the places of both.
-    None if there are fewer than five points, or if lines fit hardly better than one line.
+    The first two of three lines count as one if less than the share `bends` of all changes of the
+    slope is between them. None if there are fewer than five points, or if lines fit hardly better
+    than one line.
     """
     if len(xs) < 5:
         return None
@@ -56,9 +58,11 @@ def break_of(
     x = (x - least_x) / width  # the powers of a large x would lose digits
     y = np.array([fmean(each) for each in values])
     straight = float(_fits(x, y, np.empty((1, 0)))[0][0])
-    places = np.linspace(0.0, 1.0, _PLACES)[1:-1]
+    # A line has two points: one alone could lie anywhere on it.
+    second, last = (float(place) for place in np.sort(x)[[1, -2]])
+    places = np.linspace(second, last, _PLACES)
     two, _ = _fits(x, y, places[:, None])
-    firsts, three = _three(x, y)
+    firsts, three = _three(x, y, bends)
     of_two = float(two.min())
     best = min(of_two, float(three.min()) if len(three) else math.inf)
     if straight <= _STRAIGHT * float((y**2).sum()) or best >= straight / 4:
@@ -72,10 +76,10 @@ def break_of(
     return tuple(least_x + width * float(at) for at in (middle, every.min(), every.max()))  # type: ignore[return-value]
 
 
-def _three(x: _Floats, y: _Floats) -> tuple[_Floats, _Floats]:
-    """Return the places where the first two of three lines may meet, with the least misfit at
-    each. There are none with too few points: the first and the last line have two points of their
-    own, the second has one. A place without a bend is no place where they meet."""
+def _three(x: _Floats, y: _Floats, bends: float) -> tuple[_Floats, _Floats]:
+    """Return the places where three lines first bend, with the least misfit at each. There are none
+    with too few points: the first and the last line have two points of their own, the second has
+    one."""
     nothing = np.empty(0), np.empty(0)
     if len(x) < 7:
         return nothing
@@ -87,11 +91,10 @@ def _three(x: _Floats, y: _Floats) -> tuple[_Floats, _Floats]:
     if not allowed.any():
         return nothing
     fits, lines = _fits(x, y, np.column_stack((first[allowed], second[allowed])))
-    bends = np.abs(lines[:, 2:])
-    fits[bends[:, 0] < _BENDS * bends.sum(axis=1)] = np.inf
-    misfits = np.full(first.shape, np.inf)
-    misfits[allowed] = fits
-    best = misfits.min(axis=1)
+    changes = np.abs(lines[:, 2:])
+    is_first = changes[:, 0] >= bends * changes.sum(axis=1)
+    at = np.where(is_first, first[allowed], second[allowed])
+    best = np.array([fits[at == place].min(initial=np.inf) for place in places])
     known = np.isfinite(best)
     return places[known], best[known]
 
