@@ -28,6 +28,8 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
+from switchmark.papers import library
+from switchmark.runs.journal import is_locked
 
 ALONE = "--calibrate never".split()
 """Nobody asks for the verdict: the traffic program is not measured without the switch."""
@@ -415,3 +417,46 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
     assert done.returncode in (0, 1), done.stderr
     for value in ("338", "409", "360", "440"):
         assert value in done.stdout
+
+
+def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    """One of the five texts, outside of the package and thinned, with what a run before measured."""
+    kept = Path(library.__file__).parent / "ara-2021"
+    own = tmp_path / "mine/my-table"
+    own.mkdir(parents=True)
+    shutil.copy(kept / "source.yaml", own)
+    text = (kept / "table2.yaml").read_text()
+    (own / "table2.yaml").write_text(text.replace("environment: lxc", "environment: netns"))
+    quick = ("--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE)
+    first = switchmark("paper", "./mine/my-table/table2", *quick, "-o", "first.csv")
+    assert first.returncode == 0, first.stderr
+    assert "my-table/table2" in first.stdout
+    assert "rx.kpps" in (tmp_path / "first.csv").read_text()
+    again = ("paper", "my-table/*", "--experiments", "mine", *quick, "--data", "first.csv")
+    second = switchmark(*again)
+    assert second.returncode == 0, second.stderr
+    (udp,) = (line for line in second.stdout.splitlines() if line.strip().startswith("udp "))
+    assert re.search(r"338; [\d.]+ to [\d.]+", udp), udp
+    listed = switchmark("list", "papers", "--experiments", "mine", "--json")
+    assert any(entry["name"] == "my-table/table2" for entry in json.loads(listed.stdout))
+
+
+def test_an_experiment_with_mistakes_is_refused_before_anything_is_measured(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    own = tmp_path / "mine/p"
+    own.mkdir(parents=True)
+    (own / "source.yaml").write_text("{authors: a, title: t, year: 2020, venue: v, bed: b}")
+    (own / "e.yaml").write_text(
+        "{place: figure 1, summary: s, axes: [engine], campaign: {engine: [raw], repeat: 3},\n"
+        " published: [{at: {engine: udp}, metric: rx.kpps, value: 1}]}"
+    )
+    done = switchmark("paper", "mine/p/e")
+    assert done.returncode == 2
+    assert "published: no point is at {'engine': 'udp'}" in done.stderr
+    (own / "e.yaml").write_text("{place: figure 1, sumary: s}")
+    done = switchmark("paper", "mine/p/e")
+    assert done.returncode == 2
+    assert "sumary: Extra inputs are not permitted" in done.stderr

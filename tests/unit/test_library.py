@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from switchmark.cli.experiment_checks import check_experiment
 from switchmark.errors import UsageError
 from switchmark.papers import library as rooms
 from switchmark.papers.library import Library, folders_of, library, located
@@ -122,6 +123,13 @@ def test_a_text_of_the_package_may_stand_outside(tmp_path: Path) -> None:
         same = {"name", "same_runs_as"}
         assert moved.model_dump(exclude=same) == kept.model_dump(exclude=same)
         assert moved.owner.paper == "chains-moved"
+
+
+def test_the_experiments_outside_of_the_package_agree_with_themselves() -> None:
+    found, names = located(str(Path(__file__).parents[2] / "experiments"))
+    assert names
+    for name in names:
+        check_experiment(found.read(name))
 
 
 @pytest.mark.parametrize(

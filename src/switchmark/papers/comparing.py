@@ -115,9 +115,9 @@ class Question:
         figure = point.figures[self.metric]
         if point.measured is None:
             return f"what was published is relative to {figure.of}" if figure.of else figure
-        family, at = self._place(point.measured)
-        side = family.results[at]
-        ends = family.level(at, of)
+        family, place = self._place(point.measured)
+        side = family.results[place]
+        ends = family.level(place, of)
         if ends is None:
             return f"{point.name}: {_WHY['few' if len(side.values) < MIN_REPEATS else 'zero']}"
         scale = scale_of(self.metric)

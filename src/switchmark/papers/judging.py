@@ -107,11 +107,11 @@ class ClaimNeeds(BaseModel):
             lacking.append("a line rate (--line-rate 10Gbps)")
         if self.switch_mode is not None and facts.switch_modes - {None} != {self.switch_mode}:
             lacking.append(f"a switch in mode {self.switch_mode}")
-        known = facts.kernel_options
-        if self.kernel_option is not None and self.kernel_option not in (known or ()):
+        options = facts.kernel_options
+        if self.kernel_option is not None and self.kernel_option not in (options or ()):
             lacking.append(f"a kernel with {self.kernel_option}")
         without = self.without_kernel_option
-        if without is not None and (known is None or without in known):
+        if without is not None and (options is None or without in options):
             lacking.append(f"a kernel without {without}")
         return f"needs {', '.join(lacking)}" if lacking else ""
 
@@ -252,13 +252,14 @@ def together(answers: Sequence[Answer]) -> Answer:
         verdict: [part for part in parts if part.verdict == verdict]
         for verdict in ("does not hold", "cannot be told", "holds")
     }
-    verdict, decisive = next((word, each) for word, each in of_verdict.items() if each)
+    verdict, decisive = next((word, found) for word, found in of_verdict.items() if found)
     first = min(decisive, key=lambda part: _rank(part.why))
     held, why = of_verdict["holds"], first.why
     if held and len(held) < len(parts):
         why = f"{len(held)} of {len(parts)} comparisons hold{_named(held)}; {why}"
-    known = [part.needed for part in decisive if part.needed is not None]
-    needed = max(known) if verdict == "cannot be told" and len(known) == len(decisive) else None
+    rounds = [part.needed for part in decisive if part.needed is not None]
+    is_known = verdict == "cannot be told" and len(rounds) == len(decisive)
+    needed = max(rounds) if is_known else None
     if needed is not None:
         why = f"{why}; about {needed} rounds would decide"
     return Answer(cast(Verdict, verdict), why, needed, parts=parts)
@@ -272,24 +273,26 @@ def _named(parts: Sequence[Answer]) -> str:
     return f" ({'; '.join(names[:_NAMED])}{more})"
 
 
-def undecided(outcome: Compared, words: str) -> Answer:
+def undecided(outcome: Compared, description: str) -> Answer:
     """Return the answer for an undecided comparison, with the reason."""
-    why = f"{outcome.why}: {words}"
+    why = f"{outcome.why}: {description}"
     return Answer("cannot be told", why, outcome.needed, change=outcome.change)
 
 
-def in_band(figure: Figure, low: float, high: float, words: str, margin: float = 0.0) -> Answer:
+def in_band(
+    figure: Figure, low: float, high: float, description: str, margin: float = 0.0
+) -> Answer:
     """Return whether a figure lies in a band. It holds if the whole interval is inside, it does not
     hold if the whole interval is outside, and else it is undecided. `margin` widens both ends of
     the band by a share of their value."""
-    told = f"{figure} of {low:.3g} to {high:.3g}: {words}"
+    in_words = f"{figure} of {low:.3g} to {high:.3g}: {description}"
     least, most = low - margin * abs(low), high + margin * abs(high)
     verdict: Verdict = "cannot be told"
     if least <= figure.low and figure.high <= most:
         verdict = "holds"
     elif figure.high < least or most < figure.low:
         verdict = "does not hold"
-    return Answer(verdict, told, change=figure, band=(low, high))
+    return Answer(verdict, in_words, change=figure, band=(low, high))
 
 
 def listed(points: Sequence[Point], figures: Sequence[PointFigure]) -> str:

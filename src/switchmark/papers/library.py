@@ -66,10 +66,11 @@ class Library:
         the closest name if there are none."""
         names = self.names
         meant = [name for name in names if fnmatchcase(name, pattern)]
-        if own := [name for name in names if name.startswith(f"{pattern}/")]:
+        if whole_paper := [name for name in names if name.startswith(f"{pattern}/")]:
+            listed = ", ".join(whole_paper)
             raise UsageError(
-                f"'{pattern}' is a paper of {len(own)} experiments\n  known: {', '.join(own)}",
-                hint=f"switchmark paper '{pattern}/*', or one of them: {own[0]}",
+                f"'{pattern}' is a paper of {len(whole_paper)} experiments\n  known: {listed}",
+                hint=f"switchmark paper '{pattern}/*', or one of them: {whole_paper[0]}",
             )
         if not meant:
             near = get_close_matches(pattern, names, n=1, cutoff=0.3)
@@ -100,9 +101,9 @@ class Library:
             raise UsageError(f"{file} has no members of an experiment")
         shared = str(content.get("same-runs-as", ""))
         whole = {"same-runs-as": shared if "/" in shared else f"{_paper(name)}/{shared}"}
-        known = _valid(Experiment, {"name": name, **content, **(whole if shared else {})}, file)
-        rows = [row for each in known.data for row in read_overlay(file.parent / each, known.axes)]
-        return known.with_rows(rows).found(file, self._source(file.parent), self.read)
+        read = _valid(Experiment, {"name": name, **content, **(whole if shared else {})}, file)
+        rows = [row for path in read.data for row in read_overlay(file.parent / path, read.axes)]
+        return read.with_rows(rows).found(file, self._source(file.parent), self.read)
 
     def _source(self, folder: Path) -> Source:
         if folder not in self._sources:
@@ -143,9 +144,9 @@ def located(pattern: str, folders: Sequence[Path] = ()) -> tuple[Library, list[s
         return found, [_name(file.resolve())]
     if (path / f"{_SOURCE}{_SUFFIX}").is_file():
         path = path.resolve()
-        chosen = [_name(each) for each in _experiments(path.parent) if each.parent == path]
+        chosen = [_name(file) for file in _experiments(path.parent) if file.parent == path]
         return library(*folders, path.parent), chosen
-    if path.is_dir() and (chosen := [_name(each) for each in _experiments(path)]):
+    if path.is_dir() and (chosen := [_name(file) for file in _experiments(path)]):
         return library(*folders, path.resolve()), chosen
     raise UsageError(
         f"there is no experiment at {pattern}",
@@ -206,12 +207,12 @@ def _valid(model: type[_Model], content: Any, file: Path) -> _Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        told = [
-            f"{'.'.join(map(str, each['loc'])) or model.__name__.lower()}: {each['msg']}"
-            for each in error.errors()
+        mistakes = [
+            f"{'.'.join(map(str, mistake['loc'])) or model.__name__.lower()}: {mistake['msg']}"
+            for mistake in error.errors()
         ]
         raise UsageError(
-            "\n  ".join([f"{file} is no {model.__name__.lower()}", *told]),
+            "\n  ".join([f"{file} is no {model.__name__.lower()}", *mistakes]),
             hint="docs/guide/papers.md: your own experiment",
         ) from None
 

@@ -33,16 +33,16 @@ class _Sides(BaseClaim):
         return {*self.greater, *self.less}
 
     def members(self, points: Sequence[Point]) -> list[Point]:
-        own = super().members(points)
-        return [point for point in own if point.is_at(self.greater) or point.is_at(self.less)]
+        members = super().members(points)
+        return [point for point in members if point.is_at(self.greater) or point.is_at(self.less)]
 
     def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
         greater = [point for point in group if point.is_at(self.greater)]
         less = [point for point in group if point.is_at(self.less)]
         for pair in itertools.product(greater, less):
             figures = self._figures(pair)
-            told = figures if isinstance(figures, Answer) else self._compared(pair, *figures)
-            yield replace(told, about=_against(*pair))
+            answer = figures if isinstance(figures, Answer) else self._compared(pair, *figures)
+            yield replace(answer, about=_against(*pair))
 
     def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         raise NotImplementedError
@@ -56,10 +56,12 @@ class Order(_Sides):
     or_equal: bool = False
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
-        words = f"{pair[0].name} {more} against {pair[1].name} {less}"
+        description = f"{pair[0].name} {more} against {pair[1].name} {less}"
         question = self.question
         outcome = question.compared(pair[0], pair[1])
-        return _of_order(outcome, words, or_equal=self.or_equal, by_shares=question.is_of_shares)
+        return _of_order(
+            outcome, description, or_equal=self.or_equal, by_shares=question.is_of_shares
+        )
 
 
 class DiffersBy(_Sides):
@@ -70,9 +72,11 @@ class DiffersBy(_Sides):
     within: float
 
     def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
-        words = f"{pair[0].name} {more} less {pair[1].name} {less}"
+        description = f"{pair[0].name} {more} less {pair[1].name} {less}"
         outcome = self.question.compared(pair[0], pair[1], less=True)
-        return in_band(outcome.change, self.amount - self.within, self.amount + self.within, words)
+        return in_band(
+            outcome.change, self.amount - self.within, self.amount + self.within, description
+        )
 
 
 class Exceeds(BaseClaim):
@@ -88,15 +92,15 @@ class Exceeds(BaseClaim):
 
     def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from all points, tested together."""
-        answers, told = [], []
+        answers, shown = [], []
         for point in self.members(points):
             figures = [point.figure(name) for name in (self.metric, self.other)]
-            untold = [each for each in figures if isinstance(each, str)]
+            untold = [figure for figure in figures if isinstance(figure, str)]
             if untold:
                 answers.append(Answer("cannot be told", untold[0], about=point.name))
             else:
-                told.append(point)
-        for point, outcome in zip(told, self.question.exceeds(told, self.other), strict=True):
+                shown.append(point)
+        for point, outcome in zip(shown, self.question.exceeds(shown, self.other), strict=True):
             both = point.figures[self.metric], point.figures[self.other]
             answer = _of_order(outcome, f"{point.name}: {both[0]} against {both[1]}")
             answers.append(replace(answer, about=point.name))
@@ -116,8 +120,8 @@ class Factor(BaseClaim):
         return {*self.from_, *self.to}
 
     def members(self, points: Sequence[Point]) -> list[Point]:
-        own = super().members(points)
-        return [point for point in own if point.is_at(self.from_) or point.is_at(self.to)]
+        members = super().members(points)
+        return [point for point in members if point.is_at(self.from_) or point.is_at(self.to)]
 
     def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
         bases = [point for point in group if point.is_at(self.from_)]
@@ -128,10 +132,10 @@ class Factor(BaseClaim):
             if isinstance(figures, Answer):
                 yield replace(figures, about=about)
                 continue
-            words = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
+            description = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
             outcome = self.question.ratio(other, base)
-            words = words if outcome.word else f"{words} ({outcome.why})"
-            yield replace(in_band(outcome.change, *self.between, words, MARGIN), about=about)
+            description = description if outcome.word else f"{description} ({outcome.why})"
+            yield replace(in_band(outcome.change, *self.between, description, MARGIN), about=about)
 
 
 class Crossover(BaseClaim):
@@ -183,14 +187,14 @@ class Gap(BaseClaim):
         wide, narrow = ([p for p in group if p.is_at(at)] for at in (self.from_, self.to))
         both = {str(p.axes[self.over]) for p in wide} & {str(p.axes[self.over]) for p in narrow}
         untold = [point for point in (*wide, *narrow) if isinstance(self._figures([point]), Answer)]
-        known = both - {str(point.axes[self.over]) for point in untold}
-        sides = [[p for p in side if str(p.axes[self.over]) in known] for side in (wide, narrow)]
-        if len(known) > 1:
-            told = self._closing(*sides)
+        measured = both - {str(point.axes[self.over]) for point in untold}
+        sides = [[p for p in side if str(p.axes[self.over]) in measured] for side in (wide, narrow)]
+        if len(measured) > 1:
+            answer = self._closing(*sides)
             # The gap between a part of them may grow while that between all shrinks.
-            open_ = bool(untold) and told.verdict == "does not hold"
-            verdict: Verdict = "cannot be told" if open_ else told.verdict
-            yield replace(told, verdict=verdict, about=", ".join(sorted(known)))
+            open_ = bool(untold) and answer.verdict == "does not hold"
+            verdict: Verdict = "cannot be told" if open_ else answer.verdict
+            yield replace(answer, verdict=verdict, about=", ".join(sorted(measured)))
         elif not untold:
             yield Answer("cannot be told", f"there is only one {self.over} at both ends")
         for point in untold:
@@ -199,10 +203,10 @@ class Gap(BaseClaim):
 
     def _closing(self, wide: Sequence[Point], narrow: Sequence[Point]) -> Answer:
         before, after = (widest(self.question, points) for points in (wide, narrow))
-        words = f"{before} times between the first and the last, then {after}"
+        description = f"{before} times between the first and the last, then {after}"
         if before.low > after.high:
-            return Answer("holds", words)
-        return Answer("does not hold" if before.high < after.low else "cannot be told", words)
+            return Answer("holds", description)
+        return Answer("does not hold" if before.high < after.low else "cannot be told", description)
 
 
 class Slopes(_Sides):
@@ -236,17 +240,19 @@ class Slopes(_Sides):
         for (more, steep), (less, flat) in itertools.product(*sides):
             question = self.question
             over = question.contrast([*steep, *((point, -weight) for point, weight in flat)])
-            slopes = [question.contrast(each) for each in (steep, flat)]
+            slopes = [question.contrast(way) for way in (steep, flat)]
             about = f"from {more} on against from {less} on"
             if not isinstance(over, Figure):
                 yield replace(undecided(over, f"{more} against {less}"), about=about)
                 continue
-            told = [f"{each.value:.3g}" for each in slopes if isinstance(each, Figure)]
-            words = f"exponent {told[0]} from {more} on against {told[1]} from {less} on"
-            words += f": {over} more"
+            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, Figure)]
+            description = (
+                f"exponent {exponents[0]} from {more} on against {exponents[1]} from {less} on"
+            )
+            description += f": {over} more"
             verdict: Verdict = "holds" if over.low > 0 else "cannot be told"
             verdict = "does not hold" if over.high < 0 else verdict
-            yield Answer(verdict, words, about=about, change=over)
+            yield Answer(verdict, description, about=about, change=over)
 
 
 class WinnersDiffer(BaseClaim):
@@ -269,9 +275,9 @@ class WinnersDiffer(BaseClaim):
         beaten: dict[str, str] = {}
         first = set(every)
         for group in groups:
-            told = [point for point in group if not isinstance(self._figures([point]), Answer)]
+            measured = [point for point in group if not isinstance(self._figures([point]), Answer)]
             wins = dict.fromkeys(every, 0)
-            for one, other in itertools.permutations(told, 2):
+            for one, other in itertools.permutations(measured, 2):
                 if self.question.compared(one, other).word == "above":
                     wins[self._of(one)] += 1
                     beaten.setdefault(self._of(other), f"{self._of(other)} is below {one.name}")
@@ -292,28 +298,29 @@ class WinnersDiffer(BaseClaim):
         return str(point.axes[self.over])
 
     def _unbeaten(self, who: str, groups: Sequence[Sequence[Point]]) -> Answer:
-        own = [point for group in groups for point in group if self._of(point) == who]
-        untold = [each for each in (self._figures([p]) for p in own) if isinstance(each, Answer)]
+        places = [point for group in groups for point in group if self._of(point) == who]
+        figures = (self._figures([point]) for point in places)
+        untold = [figure for figure in figures if isinstance(figure, Answer)]
         why = "was not shown to be below another"
-        if len(untold) == len(own):
+        if len(untold) == len(places):
             why = untold[0].why
         return Answer("cannot be told", f"{who}: {why}", about=who)
 
 
 def _of_order(
-    outcome: Compared, words: str, *, or_equal: bool = False, by_shares: bool = False
+    outcome: Compared, description: str, *, or_equal: bool = False, by_shares: bool = False
 ) -> Answer:
     change = outcome.change
     if outcome.word == "above":
-        return Answer("holds", words, change=change)
+        return Answer("holds", description, change=change)
     if outcome.word == "below":
-        return Answer("does not hold", words, change=change)
+        return Answer("does not hold", description, change=change)
     if outcome.word == "same":
         verdict: Verdict = "holds" if or_equal else "does not hold"
-        return Answer(verdict, f"the same: {words}", change=change)
+        return Answer(verdict, f"the same: {description}", change=change)
     if or_equal and change.low >= (0.0 if by_shares else 1 - MARGIN):
-        return Answer("holds", f"not below: {words}", change=change)
-    return undecided(outcome, words)
+        return Answer("holds", f"not below: {description}", change=change)
+    return undecided(outcome, description)
 
 
 def _against(one: Point, other: Point) -> str:

@@ -71,9 +71,9 @@ def as_csv(points: Sequence[Point], metrics: Sequence[str], axes: Sequence[str])
 
 
 def _check_columns(file: Path, columns: Sequence[str], axes: Sequence[str]) -> None:
-    known = {*axes, *_LONG, *_TEXTS}
+    allowed = {*axes, *_LONG, *_TEXTS}
     for name in columns:
-        if key_of(name) in known or _is_metric(name.removesuffix(_ERROR)):
+        if key_of(name) in allowed or _is_metric(name.removesuffix(_ERROR)):
             continue
         raise UsageError(
             f"{file}: the column '{name}' is no axis of the experiment, no metric and none of "

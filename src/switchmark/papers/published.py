@@ -49,40 +49,40 @@ def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Po
     """
     rows = list(stated(experiment, points))
     figures: dict[int, dict[str, Figure]] = {id(point): {} for point in points}
-    for metric in dict.fromkeys(each.row.metric for each in rows):
-        of_metric = [each for each in rows if each.row.metric == metric]
+    for metric in dict.fromkeys(entry.row.metric for entry in rows):
+        of_metric = [entry for entry in rows if entry.row.metric == metric]
         for place, figure in _figures(of_metric).items():
             figures[place][metric] = figure
     return [
-        Point(point.axes, told, "" if told else "no value was published")
+        Point(point.axes, of_point, "" if of_point else "no value was published")
         for point in points
-        for told in (figures[id(point)],)
+        for of_point in (figures[id(point)],)
     ]
 
 
 def _figures(rows: Sequence[Stated]) -> dict[int, Figure]:
     """Return the figures of one metric, by the identity of their point."""
-    absolute = {id(each.point): each.point for each in rows if each.base is None}
+    absolute = {id(entry.point): entry.point for entry in rows if entry.base is None}
     figures = {
-        place: _hull(each.row for each in rows if each.point is point and each.base is None)
+        place: _hull(entry.row for entry in rows if entry.point is point and entry.base is None)
         for place, point in absolute.items()
     }
-    ratios = [each for each in rows if each.base is not None and id(each.point) not in absolute]
+    ratios = [entry for entry in rows if entry.base and id(entry.point) not in absolute]
     while ratios:
-        known = [each for each in ratios if id(each.base) in figures]
-        if not known:
-            own = {id(each.point) for each in ratios}
-            roots = [each.base for each in ratios if each.base and id(each.base) not in own]
+        resolved = [entry for entry in ratios if id(entry.base) in figures]
+        if not resolved:
+            targets = {id(entry.point) for entry in ratios}
+            roots = [entry.base for entry in ratios if entry.base and id(entry.base) not in targets]
             root = roots[0] if roots else ratios[0].base
             assert root is not None
             figures[id(root)] = Figure(1.0, 1.0, 1.0, of=root.name)
             continue
-        for place in dict.fromkeys(id(each.point) for each in known):
-            of_point = [each for each in known if id(each.point) == place]
+        for place in dict.fromkeys(id(entry.point) for entry in resolved):
+            of_point = [entry for entry in resolved if id(entry.point) == place]
             base = figures[id(of_point[0].base)]
-            same = (each.row for each in of_point if each.base is of_point[0].base)
+            same = (entry.row for entry in of_point if entry.base is of_point[0].base)
             figures.setdefault(place, _times(_hull(same), base))
-        ratios = [each for each in ratios if id(each.point) not in figures]
+        ratios = [entry for entry in ratios if id(entry.point) not in figures]
     return figures
 
 
@@ -101,7 +101,7 @@ def _times(ratio: Figure, base: Figure) -> Figure:
 
 
 def _place(axes: Mapping[str, object]) -> str:
-    return repr(sorted(axes.items(), key=lambda each: each[0]))
+    return repr(sorted(axes.items(), key=lambda item: item[0]))
 
 
 def _values(at: At) -> dict[str, object]:

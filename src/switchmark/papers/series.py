@@ -34,8 +34,8 @@ class _Series(BaseClaim):
         points = sorted(group, key=lambda point: number(point.axes[self.along]))
         if len(points) > 1:
             figures = self._figures(points)
-            told = figures if isinstance(figures, Answer) else self._shaped(points, figures, of)
-            yield replace(told, about=self._about(points[0]))
+            answer = figures if isinstance(figures, Answer) else self._shaped(points, figures, of)
+            yield replace(answer, about=self._about(points[0]))
 
     def _about(self, point: Point) -> str:
         """Return the place of a series: its values on the other axes."""
@@ -56,9 +56,9 @@ class Flat(_Series):
     above: float | None = None
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
-        words, question = listed(points, figures), self.question
-        if not any(each.value for each in figures) and self.above is None:
-            return Answer("cannot be told", f"their median is 0: {words}")
+        description, question = listed(points, figures), self.question
+        if not any(figure.value for figure in figures) and self.above is None:
+            return Answer("cannot be told", f"their median is 0: {description}")
         levels: list[Figure] = []
         if self.above is not None or question.is_of_shares:
             for point in points:
@@ -69,25 +69,30 @@ class Flat(_Series):
         if self.above is not None:
             low = min(levels, key=lambda level: level.high)
             if low.high <= self.above:
-                return Answer("does not hold", f"{low} is not above {self.above:g}: {words}")
+                return Answer("does not hold", f"{low} is not above {self.above:g}: {description}")
             least = min(levels, key=lambda level: level.low)
             if least.low <= self.above:
-                return Answer("cannot be told", f"{least} may not exceed {self.above:g}: {words}")
-        return in_band(self._spread(points, figures, levels), 0, self.spread, words)
+                return Answer(
+                    "cannot be told", f"{least} may not exceed {self.above:g}: {description}"
+                )
+        return in_band(self._spread(points, figures, levels), 0, self.spread, description)
 
     def _spread(
         self, points: Sequence[Point], figures: Sequence[Figure], levels: Sequence[Figure]
     ) -> Figure:
         """Return the greatest difference as a share of the median."""
         wide = widest(self.question, points)
-        middle = median(each.value for each in figures)
+        middle = median(figure.value for figure in figures)
         if self.question.is_of_shares:
             # The ends hold for all of the levels at once, and so for their median.
-            low, high = median(each.low for each in levels), median(each.high for each in levels)
+            low, high = (
+                median(level.low for level in levels),
+                median(level.high for level in levels),
+            )
             most = wide.high / low if low > 0 else math.inf
             value = wide.value / middle if middle else math.inf
             return Figure(value, wide.low / high if high > 0 else math.inf, most)
-        part = min(each.value for each in figures) / middle
+        part = min(figure.value for figure in figures) / middle
         value, low, high = ((end - 1.0) * part for end in (wide.value, wide.low, wide.high))
         return Figure(value, low, high)
 
@@ -101,16 +106,22 @@ class Monotone(_Series):
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         rising = points if self.sense == "rises" else points[::-1]
-        words, question = listed(points, figures), self.question
+        description, question = listed(points, figures), self.question
         for before, after in itertools.combinations(rising, 2):
             outcome = question.compared(after, before)
             if outcome.word == "below":
                 against = f"{after.name} against {before.name}"
-                return Answer("does not hold", f"{against}: {words}", change=outcome.change)
+                return Answer("does not hold", f"{against}: {description}", change=outcome.change)
         ends = question.compared(rising[-1], rising[0])
         if ends.word == "same":
-            return Answer("does not hold", f"the same at both ends: {words}", change=ends.change)
-        return Answer("holds", words, change=ends.change) if ends.word else undecided(ends, words)
+            return Answer(
+                "does not hold", f"the same at both ends: {description}", change=ends.change
+            )
+        return (
+            Answer("holds", description, change=ends.change)
+            if ends.word
+            else undecided(ends, description)
+        )
 
 
 class Scales(_Series):
@@ -150,10 +161,10 @@ class Follows(_Series):
         full = whole.figures[self.metric]
         for share, point in by_share.items():
             low, high = share * (1 - self.within), share * (1 + self.within)
-            words = f"{point.figures[self.metric]} for a share of {share:g} of {full}"
+            description = f"{point.figures[self.metric]} for a share of {share:g} of {full}"
             if share != 1:
                 change = self.question.compared(point, whole).change
-                answers.append(replace(in_band(change, low, high, words), about=point.name))
+                answers.append(replace(in_band(change, low, high, description), about=point.name))
         return together(answers)
 
 
@@ -198,17 +209,17 @@ class Knee(_Series):
     @property
     def place_axes(self) -> list[str]:
         """Return the axes on which the place of the knee depends."""
-        words = str(self.at).split(" - ")[1:] if isinstance(self.at, str) else []
-        return [word for word in words if not word.isdigit()]
+        terms = str(self.at).split(" - ")[1:] if isinstance(self.at, str) else []
+        return [term for term in terms if not term.isdigit()]
 
     def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
             over = [point.figure(self.x) for point in points]
-            told = [each for each in over if isinstance(each, Figure)]
-            if len(told) < len(over):
+            shown = [place for place in over if isinstance(place, Figure)]
+            if len(shown) < len(over):
                 return Answer("cannot be told", f"not every point has {self.x}")
-            xs = [each.value for each in told]
+            xs = [place.value for place in shown]
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
             return Answer("cannot be told", spoilt[0])
@@ -263,12 +274,12 @@ class _Levels(BaseClaim):
                 answers.append(replace(figures, about=point.name))
                 continue
             figure = self.question.level(point, len(members))
-            told = (
+            answer = (
                 Answer("cannot be told", figure)
                 if isinstance(figure, str)
                 else self._held(figure, point)
             )
-            answers.append(replace(told, about=point.name))
+            answers.append(replace(answer, about=point.name))
         return together(answers)
 
     def _held(self, figure: PointFigure, point: Point) -> ClaimAnswer:
@@ -292,18 +303,18 @@ class Saturates(_Levels):
         line = point.figures.get("line.gbps_l1")
         limit = line.value if line else self.at
         least = _REACHED * limit
-        words = f"{point.name}: {figure} of {limit:g}"
+        description = f"{point.name}: {figure} of {limit:g}"
         if figure.low >= least:
-            return Answer("holds", words, change=figure, band=(least, math.inf))
+            return Answer("holds", description, change=figure, band=(least, math.inf))
         if figure.high >= least:
-            return Answer("cannot be told", words, change=figure, band=(least, math.inf))
+            return Answer("cannot be told", description, change=figure, band=(least, math.inf))
         cable = point.figures.get("cable.gbps_l1")
         if point.measured and (cable is None or cable.low < least):
-            known = "what a bare cable carries is not known" if cable is None else (
+            lacks = "what a bare cable carries is not known" if cable is None else (
                 f"a bare cable carries {cable} of {limit:g} here"
             )  # fmt: skip
-            return Answer("cannot be told", f"{known}; {words}", change=figure)
-        return Answer("does not hold", words, change=figure, band=(least, math.inf))
+            return Answer("cannot be told", f"{lacks}; {description}", change=figure)
+        return Answer("does not hold", description, change=figure, band=(least, math.inf))
 
 
 class Within(_Levels):

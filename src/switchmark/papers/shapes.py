@@ -56,7 +56,7 @@ def break_of(
         return None
     x, least_x, width = np.asarray(xs, dtype=float), float(min(xs)), float(max(xs) - min(xs))
     x = (x - least_x) / width  # the powers of a large x would lose digits
-    y = np.array([fmean(each) for each in values])
+    y = np.array([fmean(row) for row in values])
     straight = float(_fits(x, y, np.empty((1, 0)))[0][0])
     # A line has two points: one alone could lie anywhere on it.
     second, last = (float(place) for place in np.sort(x)[[1, -2]])
@@ -93,10 +93,10 @@ def _three(x: _Floats, y: _Floats, bends: float) -> tuple[_Floats, _Floats]:
     fits, lines = _fits(x, y, np.column_stack((first[allowed], second[allowed])))
     changes = np.abs(lines[:, 2:])
     is_first = changes[:, 0] >= bends * changes.sum(axis=1)
-    at = np.where(is_first, first[allowed], second[allowed])
-    best = np.array([fits[at == place].min(initial=np.inf) for place in places])
-    known = np.isfinite(best)
-    return places[known], best[known]
+    bend = np.where(is_first, first[allowed], second[allowed])
+    best = np.array([fits[bend == place].min(initial=np.inf) for place in places])
+    is_met = np.isfinite(best)
+    return places[is_met], best[is_met]
 
 
 def _fits(x: _Floats, y: _Floats, places: _Floats) -> tuple[_Floats, _Floats]:
@@ -125,16 +125,18 @@ class _Noise:
     def __init__(
         self, values: Sequence[Sequence[float]], best: float, free: int, level: float
     ) -> None:
-        freedom = sum(len(each) - 1 for each in values)
-        means = [fmean(each) for each in values]
+        freedom = sum(len(row) - 1 for row in values)
+        means = [fmean(row) for row in values]
         squares = math.fsum(
-            (value - mean) ** 2 for each, mean in zip(values, means, strict=True) for value in each
+            (value - mean) ** 2 for row, mean in zip(values, means, strict=True) for value in row
         )
-        shares = fmean(1 / len(each) for each in values)
+        shares = fmean(1 / len(row) for row in values)
         spreads = [(squares / freedom * shares, freedom)] if freedom else []
         missed = best / max(free, 1)
         if not spreads or missed > _LACKS * spreads[0][0]:
             spreads.append((missed, max(free, 1)))
-        self.of_place = max(t_quantile(level, own) ** 2 * spread for spread, own in spreads)
+        self.of_place = max(t_quantile(level, free_of) ** 2 * spread for spread, free_of in spreads)
         # The quantile of F with two degrees of freedom in the numerator has this form.
-        self.of_line = max(own * (level ** (-2 / own) - 1) * spread for spread, own in spreads)
+        self.of_line = max(
+            free_of * (level ** (-2 / free_of) - 1) * spread for spread, free_of in spreads
+        )
