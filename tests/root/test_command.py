@@ -422,7 +422,7 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
 def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
     switchmark: Run, tmp_path: Path
 ) -> None:
-    """One of the five texts, outside of the package and thinned, with what a run before measured."""
+    """One of the five texts, outside of the package, with what a run before it measured."""
     kept = Path(library.__file__).parent / "ara-2021"
     own = tmp_path / "mine/my-table"
     own.mkdir(parents=True)
