@@ -429,7 +429,9 @@ def _latency(what: str, us: float) -> Latency:
         counts[_index(ns)] += 1000
     ends = {"min": min(values), "max": max(values)}
     whole = {"count": 2000, "sum": 1000 * sum(values), "counts": sorted(counts.items())}
-    return from_counts("one-way", [{**whole, **ends}])
+    made = from_counts("one-way", [{**whole, **ends}])
+    assert made is not None
+    return made
 
 
 def _part(role: str, cores: float) -> PartReport:

@@ -382,7 +382,9 @@ def test_the_kernels_datapath_works_on_the_cpus_that_flows_are_spread_over(golde
     """It ran on no kernel yet: that of the tests has no module openvswitch."""
     placement = Placement("pinned", {"switch": Pin((1, 2, 3, 4))}, None, ())
     test = Test(switch="ovs", semantics="static", scenario="p2p", flows=4, switch_cores=4)
-    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR, mode="kernel", placement=placement)
+    layout = resolve(
+        test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=placement
+    )
     golden("variants/ovs-kernel-cores.txt", on_file(build(layout)))
 
 

@@ -29,7 +29,6 @@ from host_state import (
     wait_for,
 )
 from switchmark.papers import library
-from switchmark.runs.journal import is_locked
 
 ALONE = "--calibrate never".split()
 """Nobody asks for the verdict: the traffic program is not measured without the switch."""

@@ -11,7 +11,7 @@ import pytest
 from claimed import MANY_CPUS, NOISE, measured_on, points_of
 from switchmark.campaign.experiments import PlannedPoint
 from switchmark.papers.claims import Claim
-from switchmark.papers.judging import Answer
+from switchmark.papers.judging import ClaimAnswer
 from switchmark.papers.library import library
 from switchmark.report.paper import judged
 
@@ -29,7 +29,7 @@ def points(name: str, cpus: int) -> list[PlannedPoint]:
 
 def answer(
     name: str, claim: Claim, *, is_true: bool, seed: int = 1, noise: float = NOISE
-) -> Answer:
+) -> ClaimAnswer:
     """Return the answer to a claim on a host that meets its needs."""
     needs = claim.needs
     cpus = needs.cores_at_most or MANY_CPUS

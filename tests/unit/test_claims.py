@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from switchmark.papers.claims import Claim
-from switchmark.papers.judging import Answer, Facts, Needs, answer_of
+from switchmark.papers.judging import ClaimAnswer, ClaimNeeds, Facts, answer_of
 from switchmark.papers.points import (
     IMPOSSIBLE,
     LEFT_OUT,
     OVERLOADED,
-    Figure,
     Point,
+    PointFigure,
     grouped,
     meaning,
     number,
@@ -251,8 +251,8 @@ def test_one_metric_exceeds_another_at_every_point(
 def test_a_rate_saturates_its_line() -> None:
     line = {"metric": "rx.gbps_l1", "at": 10}
 
-    def told(value: float, low: float, high: float, **others: Figure) -> str:
-        figures = {"rx.gbps_l1": Figure(value, low, high), **others}
+    def told(value: float, low: float, high: float, **others: PointFigure) -> str:
+        figures = {"rx.gbps_l1": PointFigure(value, low, high), **others}
         return answer("saturates", [Point({"switch": "vpp"}, figures)], **line).verdict
 
     assert told(9.95, 9.95, 9.95) == "holds"
@@ -447,7 +447,7 @@ def test_a_load_that_this_host_does_not_carry_is_no_point_of_a_claim() -> None:
 
 
 def test_scarce_cpus_are_a_need() -> None:
-    needs = Needs.model_validate({"cores-at-most": 8})
+    needs = ClaimNeeds.model_validate({"cores-at-most": 8})
     assert needs.unmet(Facts(8, False, frozenset())) == ""
     for cores in (9, None):
         told = needs.unmet(Facts(cores, False, frozenset()))
@@ -548,7 +548,7 @@ def test_a_share_that_is_dropped_is_above_nothing() -> None:
     assert answer("flat", lost(0.0105, 0.011, 0.0105), **members).verdict == "cannot be told"
 
 
-def winners(**rates: dict[str, float | str]) -> Answer:
+def winners(**rates: dict[str, float | str]) -> ClaimAnswer:
     points = [
         point(rate, switch=switch, scenario=scenario)
         for scenario, each in rates.items()

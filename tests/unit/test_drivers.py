@@ -15,7 +15,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.model.cpus import Pin
 from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.test import Test
-from switchmark.model.topology import Semantics
+from switchmark.model.topology import Findings, Semantics
 from switchmark.path.placement import Placement
 from switchmark.path.resolving import resolve
 from switchmark.runs.nics import lend, spread
@@ -230,10 +230,10 @@ def test_a_nic_that_cannot_be_spread_is_refused_with_what_it_has() -> None:
 def test_several_cpus_of_ovs_need_the_kernels_datapath(mode: str, refused: bool) -> None:
     placement = Placement("pinned", {"switch": Pin((1, 2))}, None, ())
     test = Test(switch="ovs", flows=4, switch_cores=2)
-    path = resolve(test, prefix="sm0000", run_dir="/run", mode=mode, placement=placement)
+    path = resolve(test, prefix="sm0000", run_dir="/run", found=Findings(mode), placement=placement)
     assert path.is_spread == (not refused)
     assert ("on one thread" in (path.refusal or "")) == refused
     one = Placement("pinned", {"switch": Pin((1,))}, None, ())
     alone = test.model_copy(update={"switch_cores": 1})
-    path = resolve(alone, prefix="sm0000", run_dir="/run", mode=mode, placement=one)
+    path = resolve(alone, prefix="sm0000", run_dir="/run", found=Findings(mode), placement=one)
     assert path.refusal is None

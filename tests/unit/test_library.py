@@ -15,7 +15,7 @@ from switchmark.errors import UsageError
 from switchmark.papers import library as rooms
 from switchmark.papers.library import Library, folders_of, library, located
 from switchmark.papers.overlay import as_csv, read_overlay
-from switchmark.papers.points import Figure, Point
+from switchmark.papers.points import Point, PointFigure
 
 OWN = Path(rooms.__file__).parent
 
@@ -236,8 +236,8 @@ def test_a_csv_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_the_figures_of_a_run_are_values_beside_another(tmp_path: Path) -> None:
     points = [
-        Point({"switch": "ovs", "noise": None}, {"rx.mpps": Figure(1.5, 1.25, 1.75)}),
-        Point({"switch": "vpp", "noise": None}, {"rx.mpps": Figure(2.0, 2.0, float("inf"))}),
+        Point({"switch": "ovs", "noise": None}, {"rx.mpps": PointFigure(1.5, 1.25, 1.75)}),
+        Point({"switch": "vpp", "noise": None}, {"rx.mpps": PointFigure(2.0, 2.0, float("inf"))}),
         Point({"switch": "snabb", "noise": None}),
     ]
     text = as_csv(points, ["rx.mpps", "loss_ratio"], ["switch", "noise"])

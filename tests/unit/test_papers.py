@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.errors import UsageError
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Origin, Record
 from switchmark.papers.experiment import Experiment
 from switchmark.papers.library import library, read
-from switchmark.papers.points import UNABLE, Point
+from switchmark.papers.points import LEFT_OUT, OVERLOADED, UNABLE, Point
 from switchmark.papers.published import published_points
 from switchmark.path.refusals import check
 from switchmark.report.paper import (
@@ -249,6 +250,53 @@ def test_a_point_has_its_line_rate_and_the_hosts_cpus() -> None:
     assert told.figures["line.gbps_l1"].value == pytest.approx(2)
     assert told.figures["host.cores"].value == 4
     assert told.figures["rx.kpps"].value == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("axes", "lost", "untold"),
+    [
+        ({"dimension": "latency", "rate": "1M"}, 400, True),
+        ({"dimension": "latency", "rate": "1M"}, 9, False),
+        ({"dimension": "latency", "rate": "10%"}, 400, False),
+        ({"dimension": "throughput", "rate": "1M"}, 400, False),
+    ],
+)
+def test_a_latency_at_a_load_that_is_not_carried_is_none(
+    axes: dict[str, object], lost: int, untold: bool
+) -> None:
+    over = record("raw", 400)
+    trials = tuple(
+        trial.model_copy(update={"tx_frames": 1000, "lost": lost, "tx_unsent": 0, "copies": 1})
+        for trial in over.trials
+    )
+    test = over.test.model_copy(update={"search": "fixed", **axes})
+    made_of = over.model_copy(update={"test": test, "trials": trials, "r_plus_pps": 1e6})
+    told = measured(Point({}), made_of, ["rx.kpps"])
+    assert told.untold == (f"{OVERLOADED}: 40 % was lost" if untold else "")
+    assert bool(told.figures) == (not untold)
+
+
+def test_a_point_has_what_a_bare_cable_carries() -> None:
+    cable = Calibration(switch="direct", rate_pps=(1e6, 2e6, 3e6), sent_pps=2e6)
+    test = RECORD.test.model_copy(update={"search": "fixed", "frame_size": 105})
+    told = measured(Point({}), record("raw", 400, test=test, calibration=cable), ["rx.kpps"])
+    figure = told.figures["cable.gbps_l1"]
+    assert (figure.low, figure.value, figure.high) == pytest.approx((1, 2, 3))
+
+
+def test_what_a_quick_run_leaves_out_is_no_point_but_a_reason() -> None:
+    quick = {"keep": {"frame-size": 64}}
+    members = {"greater": {"frame-size": 64}, "less": {"frame-size": 1500}}
+    claim = {"id": "c", "says": "", "kind": "order", "metric": "rx.mpps", **members}
+    experiment = made(quick=quick, claims=[{**claim, "among": {"switch": "linux-bridge"}}])
+    apart = left_out(experiment, check, {})
+    assert [point.name for point in apart] == ["linux-bridge 1500", "lagopus 1500"]
+    assert {point.untold for point in apart} == {LEFT_OUT}
+    told = [(each.point, None) for each in points(experiment, quick=True)]
+    (answer,) = (answer for _, answer in judged(experiment, told, left_out=apart).answers)
+    assert (answer.why, answer.left_out) == ("not run", 1)
+    none = judged(experiment, [], left_out=apart).answers[0][1]
+    assert none.why == "left out by --quick: all 1 of its points"
 
 
 def test_needs_that_this_host_does_not_meet_leave_a_claim_open() -> None:

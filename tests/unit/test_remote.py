@@ -24,7 +24,7 @@ from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.plan import Reserve, Wait
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import NOTHING, Between
+from switchmark.model.topology import NOTHING, Between, Findings
 from switchmark.papers.library import read
 from switchmark.path.assembly import build
 from switchmark.path.path import Path as ResolvedPath

@@ -109,7 +109,7 @@ class Question:
             return self.compared(one, other)
         return replace(self, by_ratio=True).compared(one, other)
 
-    def level(self, point: Point, of: int) -> Figure | str:
+    def level(self, point: Point, of: int) -> PointFigure | str:
         """Return the figure of a point with its interval, as one of `of` points that are tested
         together, or the reason for no interval."""
         figure = point.figures[self.metric]
@@ -276,7 +276,7 @@ class Question:
         figures = [point.figures[self.metric] for point in (one, other)]
         if figures[0].of != figures[1].of:
             why = "what was published of them is relative to different points"
-            return Compared("", Figure(1.0, 0.0, math.inf), why)
+            return Compared("", PointFigure(1.0, 0.0, math.inf), why)
         return _by_ends(*figures, less=less)
 
 

@@ -16,8 +16,8 @@ from switchmark.papers.points import (
     OVERLOADED,
     UNABLE,
     At,
-    Figure,
     Point,
+    PointFigure,
     Spoiled,
     grouped,
 )
@@ -30,7 +30,7 @@ _FORM = ConfigDict(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimAnswer:
     """The verdict on a claim or on one of its comparisons, with its reason as text.
 
     `about` names the points of a comparison, `change` is its ratio, difference, spread, exponent or
@@ -44,14 +44,14 @@ class Answer:
     """The number of rounds that would probably decide an undecided claim, if it is known."""
 
     about: str = ""
-    change: Figure | None = None
+    change: PointFigure | None = None
     band: tuple[float, float] | None = None
-    parts: tuple[Answer, ...] = ()
+    parts: tuple[ClaimAnswer, ...] = ()
     left_out: int = 0
     """The number of points of the claim that a quick run left out."""
 
 
-NOTHING = Answer("cannot be told", "no points that it compares were measured")
+NOTHING = ClaimAnswer("cannot be told", "no points that it compares were measured")
 """The answer to a claim without comparisons."""
 
 
@@ -165,7 +165,7 @@ class BaseClaim(BaseModel):
         """Return the points that the claim needs."""
         return [point for point in points if point.is_at(self.among)]
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         """Yield an answer for each comparison among points that differ only on the claim's own
         axes, one of `of` groups."""
         raise NotImplementedError
@@ -190,7 +190,7 @@ class BaseClaim(BaseModel):
 
 def answer_of(
     claim: BaseClaim, points: Sequence[Point], facts: Facts, left_out: Sequence[Point] = ()
-) -> Answer:
+) -> ClaimAnswer:
     """Return the answer to a claim from the points of its experiment.
 
     The reasons why it cannot be told have an order: what no host can measure, what a quick run left
@@ -200,9 +200,9 @@ def answer_of(
     members, missing = claim.members(points), claim.members(left_out)
     is_measured = any(point.figures for point in members)
     if not is_measured and missing:
-        return Answer("cannot be told", _why_none(members, missing), left_out=len(missing))
+        return ClaimAnswer("cannot be told", _why_none(members, missing), left_out=len(missing))
     if is_measured and (unmet := claim.needs.unmet(facts)):
-        return Answer("cannot be told", unmet, left_out=len(missing))
+        return ClaimAnswer("cannot be told", unmet, left_out=len(missing))
     answer = claim.judge(points)
     if not missing:
         return answer
@@ -241,7 +241,7 @@ _NAMED = 3
 """The number of comparisons that an answer names."""
 
 
-def together(answers: Sequence[Answer]) -> Answer:
+def together(answers: Sequence[ClaimAnswer]) -> ClaimAnswer:
     """Return the answer to a claim of several comparisons, which are tested together: a single
     refuted comparison refutes the claim, and it holds if all comparisons hold. The reason names the
     part that holds, if only a part does."""
@@ -262,10 +262,10 @@ def together(answers: Sequence[Answer]) -> Answer:
     needed = max(rounds) if is_known else None
     if needed is not None:
         why = f"{why}; about {needed} rounds would decide"
-    return Answer(cast(Verdict, verdict), why, needed, parts=parts)
+    return ClaimAnswer(cast(Verdict, verdict), why, needed, parts=parts)
 
 
-def _named(parts: Sequence[Answer]) -> str:
+def _named(parts: Sequence[ClaimAnswer]) -> str:
     names = [part.about for part in parts if part.about]
     if not names:
         return ""
@@ -273,15 +273,15 @@ def _named(parts: Sequence[Answer]) -> str:
     return f" ({'; '.join(names[:_NAMED])}{more})"
 
 
-def undecided(outcome: Compared, description: str) -> Answer:
+def undecided(outcome: Compared, description: str) -> ClaimAnswer:
     """Return the answer for an undecided comparison, with the reason."""
     why = f"{outcome.why}: {description}"
-    return Answer("cannot be told", why, outcome.needed, change=outcome.change)
+    return ClaimAnswer("cannot be told", why, outcome.needed, change=outcome.change)
 
 
 def in_band(
-    figure: Figure, low: float, high: float, description: str, margin: float = 0.0
-) -> Answer:
+    figure: PointFigure, low: float, high: float, description: str, margin: float = 0.0
+) -> ClaimAnswer:
     """Return whether a figure lies in a band. It holds if the whole interval is inside, it does not
     hold if the whole interval is outside, and else it is undecided. `margin` widens both ends of
     the band by a share of their value."""
@@ -292,7 +292,7 @@ def in_band(
         verdict = "holds"
     elif figure.high < least or most < figure.low:
         verdict = "does not hold"
-    return Answer(verdict, in_words, change=figure, band=(low, high))
+    return ClaimAnswer(verdict, in_words, change=figure, band=(low, high))
 
 
 def listed(points: Sequence[Point], figures: Sequence[PointFigure]) -> str:

@@ -11,14 +11,14 @@ from switchmark.metrics.difference import MARGIN
 from switchmark.papers.comparing import Compared, Question
 from switchmark.papers.judging import (
     NOTHING,
-    Answer,
     BaseClaim,
+    ClaimAnswer,
     Verdict,
     in_band,
     together,
     undecided,
 )
-from switchmark.papers.points import At, Figure, Point, Scalar, grouped, meaning, number
+from switchmark.papers.points import At, Point, PointFigure, Scalar, grouped, meaning, number
 from switchmark.papers.shapes import slope_weights
 
 
@@ -36,12 +36,12 @@ class _Sides(BaseClaim):
         members = super().members(points)
         return [point for point in members if point.is_at(self.greater) or point.is_at(self.less)]
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         greater = [point for point in group if point.is_at(self.greater)]
         less = [point for point in group if point.is_at(self.less)]
         for pair in itertools.product(greater, less):
             figures = self._figures(pair)
-            answer = figures if isinstance(figures, Answer) else self._compared(pair, *figures)
+            answer = figures if isinstance(figures, ClaimAnswer) else self._compared(pair, *figures)
             yield replace(answer, about=_against(*pair))
 
     def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
@@ -55,7 +55,7 @@ class Order(_Sides):
     kind: Literal["order"]
     or_equal: bool = False
 
-    def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
+    def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         description = f"{pair[0].name} {more} against {pair[1].name} {less}"
         question = self.question
         outcome = question.compared(pair[0], pair[1])
@@ -71,7 +71,7 @@ class DiffersBy(_Sides):
     amount: float
     within: float
 
-    def _compared(self, pair: Sequence[Point], more: Figure, less: Figure) -> Answer:
+    def _compared(self, pair: Sequence[Point], more: PointFigure, less: PointFigure) -> ClaimAnswer:
         description = f"{pair[0].name} {more} less {pair[1].name} {less}"
         outcome = self.question.compared(pair[0], pair[1], less=True)
         return in_band(
@@ -97,7 +97,7 @@ class Exceeds(BaseClaim):
             figures = [point.figure(name) for name in (self.metric, self.other)]
             untold = [figure for figure in figures if isinstance(figure, str)]
             if untold:
-                answers.append(Answer("cannot be told", untold[0], about=point.name))
+                answers.append(ClaimAnswer("cannot be told", untold[0], about=point.name))
             else:
                 shown.append(point)
         for point, outcome in zip(shown, self.question.exceeds(shown, self.other), strict=True):
@@ -123,13 +123,13 @@ class Factor(BaseClaim):
         members = super().members(points)
         return [point for point in members if point.is_at(self.from_) or point.is_at(self.to)]
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         bases = [point for point in group if point.is_at(self.from_)]
         others = [point for point in group if point.is_at(self.to)]
         for base, other in itertools.product(bases, others):
             figures = self._figures((base, other))
             about = f"{other.name} for {base.name}"
-            if isinstance(figures, Answer):
+            if isinstance(figures, ClaimAnswer):
                 yield replace(figures, about=about)
                 continue
             description = f"{other.name} {figures[1]} for {base.name} {figures[0]}"
@@ -153,7 +153,7 @@ class Crossover(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.along, *self.of, *self.over}
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         until, from_ = (
             number(meaning(self.along, self.below)),
             number(meaning(self.along, self.above)),
@@ -183,10 +183,12 @@ class Gap(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.over, *self.from_, *self.to}
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         wide, narrow = ([p for p in group if p.is_at(at)] for at in (self.from_, self.to))
         both = {str(p.axes[self.over]) for p in wide} & {str(p.axes[self.over]) for p in narrow}
-        untold = [point for point in (*wide, *narrow) if isinstance(self._figures([point]), Answer)]
+        untold = [
+            point for point in (*wide, *narrow) if isinstance(self._figures([point]), ClaimAnswer)
+        ]
         measured = both - {str(point.axes[self.over]) for point in untold}
         sides = [[p for p in side if str(p.axes[self.over]) in measured] for side in (wide, narrow)]
         if len(measured) > 1:
@@ -196,17 +198,19 @@ class Gap(BaseClaim):
             verdict: Verdict = "cannot be told" if open_ else answer.verdict
             yield replace(answer, verdict=verdict, about=", ".join(sorted(measured)))
         elif not untold:
-            yield Answer("cannot be told", f"there is only one {self.over} at both ends")
+            yield ClaimAnswer("cannot be told", f"there is only one {self.over} at both ends")
         for point in untold:
-            if isinstance(reason := self._figures([point]), Answer):
+            if isinstance(reason := self._figures([point]), ClaimAnswer):
                 yield replace(reason, about=point.name)
 
-    def _closing(self, wide: Sequence[Point], narrow: Sequence[Point]) -> Answer:
+    def _closing(self, wide: Sequence[Point], narrow: Sequence[Point]) -> ClaimAnswer:
         before, after = (widest(self.question, points) for points in (wide, narrow))
         description = f"{before} times between the first and the last, then {after}"
         if before.low > after.high:
-            return Answer("holds", description)
-        return Answer("does not hold" if before.high < after.low else "cannot be told", description)
+            return ClaimAnswer("holds", description)
+        return ClaimAnswer(
+            "does not hold" if before.high < after.low else "cannot be told", description
+        )
 
 
 class Slopes(_Sides):
@@ -220,7 +224,7 @@ class Slopes(_Sides):
     def own_axes(self) -> set[str]:
         return {self.along, *self.greater, *self.less}
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         sides = []
         for at in (self.greater, self.less):
             series: list[tuple[str, list[tuple[Point, float]]]] = []
@@ -228,7 +232,7 @@ class Slopes(_Sides):
             for points in grouped(members, {}, {self.along}):
                 points.sort(key=lambda point: number(point.axes[self.along]))
                 figures = self._figures(points)
-                if isinstance(figures, Answer):
+                if isinstance(figures, ClaimAnswer):
                     yield replace(figures, about=points[0].name)
                     return
                 if len(figures) < 2:
@@ -242,17 +246,17 @@ class Slopes(_Sides):
             over = question.contrast([*steep, *((point, -weight) for point, weight in flat)])
             slopes = [question.contrast(way) for way in (steep, flat)]
             about = f"from {more} on against from {less} on"
-            if not isinstance(over, Figure):
+            if not isinstance(over, PointFigure):
                 yield replace(undecided(over, f"{more} against {less}"), about=about)
                 continue
-            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, Figure)]
+            exponents = [f"{slope.value:.3g}" for slope in slopes if isinstance(slope, PointFigure)]
             description = (
                 f"exponent {exponents[0]} from {more} on against {exponents[1]} from {less} on"
             )
             description += f": {over} more"
             verdict: Verdict = "holds" if over.low > 0 else "cannot be told"
             verdict = "does not hold" if over.high < 0 else verdict
-            yield Answer(verdict, description, about=about, change=over)
+            yield ClaimAnswer(verdict, description, about=about, change=over)
 
 
 class WinnersDiffer(BaseClaim):
@@ -275,7 +279,9 @@ class WinnersDiffer(BaseClaim):
         beaten: dict[str, str] = {}
         first = set(every)
         for group in groups:
-            measured = [point for point in group if not isinstance(self._figures([point]), Answer)]
+            measured = [
+                point for point in group if not isinstance(self._figures([point]), ClaimAnswer)
+            ]
             wins = dict.fromkeys(every, 0)
             for one, other in itertools.permutations(measured, 2):
                 if self.question.compared(one, other).word == "above":
@@ -285,41 +291,41 @@ class WinnersDiffer(BaseClaim):
             first &= {who for who, count in wins.items() if count == len(group) - 1}
         places = len(groups)
         if first and places > 1:
-            return Answer("does not hold", f"{first.pop()} is first at all {places} places")
-        parts = tuple(Answer("holds", why, about=who) for who, why in beaten.items())
+            return ClaimAnswer("does not hold", f"{first.pop()} is first at all {places} places")
+        parts = tuple(ClaimAnswer("holds", why, about=who) for who, why in beaten.items())
         if set(beaten) == set(every):
-            return Answer("holds", "; ".join(beaten.values()), parts=parts)
+            return ClaimAnswer("holds", "; ".join(beaten.values()), parts=parts)
         rest = [self._unbeaten(who, groups) for who in every if who not in beaten]
         some = f"{'; '.join(beaten.values())}; " if beaten else ""
         why = f"{some}{'; '.join(part.why for part in rest)}"
-        return Answer("cannot be told", why, parts=(*parts, *rest))
+        return ClaimAnswer("cannot be told", why, parts=(*parts, *rest))
 
     def _of(self, point: Point) -> str:
         return str(point.axes[self.over])
 
-    def _unbeaten(self, who: str, groups: Sequence[Sequence[Point]]) -> Answer:
+    def _unbeaten(self, who: str, groups: Sequence[Sequence[Point]]) -> ClaimAnswer:
         places = [point for group in groups for point in group if self._of(point) == who]
         figures = (self._figures([point]) for point in places)
-        untold = [figure for figure in figures if isinstance(figure, Answer)]
+        untold = [figure for figure in figures if isinstance(figure, ClaimAnswer)]
         why = "was not shown to be below another"
         if len(untold) == len(places):
             why = untold[0].why
-        return Answer("cannot be told", f"{who}: {why}", about=who)
+        return ClaimAnswer("cannot be told", f"{who}: {why}", about=who)
 
 
 def _of_order(
     outcome: Compared, description: str, *, or_equal: bool = False, by_shares: bool = False
-) -> Answer:
+) -> ClaimAnswer:
     change = outcome.change
     if outcome.word == "above":
-        return Answer("holds", description, change=change)
+        return ClaimAnswer("holds", description, change=change)
     if outcome.word == "below":
-        return Answer("does not hold", description, change=change)
+        return ClaimAnswer("does not hold", description, change=change)
     if outcome.word == "same":
         verdict: Verdict = "holds" if or_equal else "does not hold"
-        return Answer(verdict, f"the same: {description}", change=change)
+        return ClaimAnswer(verdict, f"the same: {description}", change=change)
     if or_equal and change.low >= (0.0 if by_shares else 1 - MARGIN):
-        return Answer("holds", f"not below: {description}", change=change)
+        return ClaimAnswer("holds", f"not below: {description}", change=change)
     return undecided(outcome, description)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from switchmark.papers.experiment import Experiment, Published
-from switchmark.papers.points import At, Figure, Point, meaning
+from switchmark.papers.points import At, Point, PointFigure, meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Po
 
     If several rows are about one figure, the certain ones decide, and the figure extends over all
     of them. A ratio to a point with a published value has a value too. Other ratios are figures
-    relative to their point, whose own figure is 1 (`Figure.of`).
+    relative to their point, whose own figure is 1 (`PointFigure.of`).
     """
     rows = list(stated(experiment, points))
-    figures: dict[int, dict[str, Figure]] = {id(point): {} for point in points}
+    figures: dict[int, dict[str, PointFigure]] = {id(point): {} for point in points}
     for metric in dict.fromkeys(entry.row.metric for entry in rows):
         of_metric = [entry for entry in rows if entry.row.metric == metric]
         for place, figure in _figures(of_metric).items():
@@ -60,7 +60,7 @@ def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Po
     ]
 
 
-def _figures(rows: Sequence[Stated]) -> dict[int, Figure]:
+def _figures(rows: Sequence[Stated]) -> dict[int, PointFigure]:
     """Return the figures of one metric, by the identity of their point."""
     absolute = {id(entry.point): entry.point for entry in rows if entry.base is None}
     figures = {
@@ -75,7 +75,7 @@ def _figures(rows: Sequence[Stated]) -> dict[int, Figure]:
             roots = [entry.base for entry in ratios if entry.base and id(entry.base) not in targets]
             root = roots[0] if roots else ratios[0].base
             assert root is not None
-            figures[id(root)] = Figure(1.0, 1.0, 1.0, of=root.name)
+            figures[id(root)] = PointFigure(1.0, 1.0, 1.0, of=root.name)
             continue
         for place in dict.fromkeys(id(entry.point) for entry in resolved):
             of_point = [entry for entry in resolved if id(entry.point) == place]
@@ -86,18 +86,18 @@ def _figures(rows: Sequence[Stated]) -> dict[int, Figure]:
     return figures
 
 
-def _hull(rows: Iterable[Published]) -> Figure:
+def _hull(rows: Iterable[Published]) -> PointFigure:
     """Return the figure of rows about one point: those that are certain, if there are any."""
     every = list(rows)
     chosen = [row for row in every if not row.uncertain] or every
     low, high = min(row.ends[0] for row in chosen), max(row.ends[1] for row in chosen)
     ends = [end for end in (low, high) if not math.isinf(end)]
-    return Figure(sum(ends) / len(ends) if ends else math.nan, low, high)
+    return PointFigure(sum(ends) / len(ends) if ends else math.nan, low, high)
 
 
-def _times(ratio: Figure, base: Figure) -> Figure:
+def _times(ratio: PointFigure, base: PointFigure) -> PointFigure:
     low = ratio.low * base.low if ratio.low > 0 else -math.inf
-    return Figure(ratio.value * base.value, low, ratio.high * base.high, of=base.of)
+    return PointFigure(ratio.value * base.value, low, ratio.high * base.high, of=base.of)
 
 
 def _place(axes: Mapping[str, object]) -> str:

@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from switchmark.papers.judging import Answer, BaseClaim, in_band, listed, together, undecided
+from switchmark.papers.judging import BaseClaim, ClaimAnswer, in_band, listed, together, undecided
 from switchmark.papers.orders import widest
-from switchmark.papers.points import Figure, Point, meaning, number
+from switchmark.papers.points import Point, PointFigure, meaning, number
 from switchmark.papers.shapes import BENDS, break_of, slope_weights
 
 _REACHED = 0.99
@@ -30,11 +30,13 @@ class _Series(BaseClaim):
     def own_axes(self) -> set[str]:
         return {self.along}
 
-    def _answers(self, group: Sequence[Point], of: int) -> Iterator[Answer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         points = sorted(group, key=lambda point: number(point.axes[self.along]))
         if len(points) > 1:
             figures = self._figures(points)
-            answer = figures if isinstance(figures, Answer) else self._shaped(points, figures, of)
+            answer = (
+                figures if isinstance(figures, ClaimAnswer) else self._shaped(points, figures, of)
+            )
             yield replace(answer, about=self._about(points[0]))
 
     def _about(self, point: Point) -> str:
@@ -42,7 +44,9 @@ class _Series(BaseClaim):
         others = replace(point, axes={k: v for k, v in point.axes.items() if k != self.along})
         return others.name
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         """Return whether a series has its shape, as one of `of` series that are tested together."""
         raise NotImplementedError
 
@@ -55,31 +59,35 @@ class Flat(_Series):
     spread: float = 0.15
     above: float | None = None
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         description, question = listed(points, figures), self.question
         if not any(figure.value for figure in figures) and self.above is None:
-            return Answer("cannot be told", f"their median is 0: {description}")
-        levels: list[Figure] = []
+            return ClaimAnswer("cannot be told", f"their median is 0: {description}")
+        levels: list[PointFigure] = []
         if self.above is not None or question.is_of_shares:
             for point in points:
                 level = question.level(point, of * len(points))
                 if isinstance(level, str):
-                    return Answer("cannot be told", level)
+                    return ClaimAnswer("cannot be told", level)
                 levels.append(level)
         if self.above is not None:
             low = min(levels, key=lambda level: level.high)
             if low.high <= self.above:
-                return Answer("does not hold", f"{low} is not above {self.above:g}: {description}")
+                return ClaimAnswer(
+                    "does not hold", f"{low} is not above {self.above:g}: {description}"
+                )
             least = min(levels, key=lambda level: level.low)
             if least.low <= self.above:
-                return Answer(
+                return ClaimAnswer(
                     "cannot be told", f"{least} may not exceed {self.above:g}: {description}"
                 )
         return in_band(self._spread(points, figures, levels), 0, self.spread, description)
 
     def _spread(
-        self, points: Sequence[Point], figures: Sequence[Figure], levels: Sequence[Figure]
-    ) -> Figure:
+        self, points: Sequence[Point], figures: Sequence[PointFigure], levels: Sequence[PointFigure]
+    ) -> PointFigure:
         """Return the greatest difference as a share of the median."""
         wide = widest(self.question, points)
         middle = median(figure.value for figure in figures)
@@ -91,10 +99,10 @@ class Flat(_Series):
             )
             most = wide.high / low if low > 0 else math.inf
             value = wide.value / middle if middle else math.inf
-            return Figure(value, wide.low / high if high > 0 else math.inf, most)
+            return PointFigure(value, wide.low / high if high > 0 else math.inf, most)
         part = min(figure.value for figure in figures) / middle
         value, low, high = ((end - 1.0) * part for end in (wide.value, wide.low, wide.high))
-        return Figure(value, low, high)
+        return PointFigure(value, low, high)
 
 
 class Monotone(_Series):
@@ -104,21 +112,25 @@ class Monotone(_Series):
     kind: Literal["monotone"]
     sense: Literal["falls", "rises"]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         rising = points if self.sense == "rises" else points[::-1]
         description, question = listed(points, figures), self.question
         for before, after in itertools.combinations(rising, 2):
             outcome = question.compared(after, before)
             if outcome.word == "below":
                 against = f"{after.name} against {before.name}"
-                return Answer("does not hold", f"{against}: {description}", change=outcome.change)
+                return ClaimAnswer(
+                    "does not hold", f"{against}: {description}", change=outcome.change
+                )
         ends = question.compared(rising[-1], rising[0])
         if ends.word == "same":
-            return Answer(
+            return ClaimAnswer(
                 "does not hold", f"the same at both ends: {description}", change=ends.change
             )
         return (
-            Answer("holds", description, change=ends.change)
+            ClaimAnswer("holds", description, change=ends.change)
             if ends.word
             else undecided(ends, description)
         )
@@ -131,7 +143,9 @@ class Scales(_Series):
     kind: Literal["scales"]
     exponent: tuple[float, float]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         xs = [number(point.axes[self.along]) for point in points]
         slope = self.question.contrast([*zip(points, slope_weights(xs), strict=True)])
         if not isinstance(slope, PointFigure):
@@ -147,7 +161,9 @@ class Follows(_Series):
     shares: dict[str, float]
     within: float = 0.15
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         shares = {meaning(self.along, word): share for word, share in self.shares.items()}
         by_share = {
             shares[point.axes[self.along]]: point
@@ -212,34 +228,38 @@ class Knee(_Series):
         terms = str(self.at).split(" - ")[1:] if isinstance(self.at, str) else []
         return [term for term in terms if not term.isdigit()]
 
-    def _shaped(self, points: Sequence[Point], figures: Sequence[Figure], of: int) -> Answer:
+    def _shaped(
+        self, points: Sequence[Point], figures: Sequence[PointFigure], of: int
+    ) -> ClaimAnswer:
         xs = [number(point.axes[self.along]) for point in points]
         if self.x:
             over = [point.figure(self.x) for point in points]
-            shown = [place for place in over if isinstance(place, Figure)]
+            shown = [place for place in over if isinstance(place, PointFigure)]
             if len(shown) < len(over):
-                return Answer("cannot be told", f"not every point has {self.x}")
+                return ClaimAnswer("cannot be told", f"not every point has {self.x}")
             xs = [place.value for place in shown]
         spoilt = [why for point in points if (why := self.question.spoiled(point))]
         if spoilt:
-            return Answer("cannot be told", spoilt[0])
+            return ClaimAnswer("cannot be told", spoilt[0])
         band = self._band(points[0])
         if band is None:
-            return Answer("cannot be told", "the number of CPUs is not known")
+            return ClaimAnswer("cannot be told", "the number of CPUs is not known")
         unit = max(figure.value for figure in figures) if self.relative else 1.0
         expected = unit * sum(band) / 2
         if not min(xs) < expected < max(xs):
-            return Answer("cannot be told", f"no point lies beyond {expected:g}, where it may be")
+            return ClaimAnswer(
+                "cannot be told", f"no point lies beyond {expected:g}, where it may be"
+            )
         values = [self.question.values(point) for point in points]
         if self.log and min(*xs, *map(min, values)) <= 0:
-            return Answer("cannot be told", f"0 has no logarithm: {listed(points, figures)}")
+            return ClaimAnswer("cannot be told", f"0 has no logarithm: {listed(points, figures)}")
         logs = [[math.log(value) for value in row] for row in [xs, *values]] if self.log else []
         series = (logs[0], logs[1:]) if self.log else (xs, values)
         bend = break_of(*series, of, self.bends)
         if bend is None:
-            return Answer("cannot be told", f"no knee is found: {listed(points, figures)}")
+            return ClaimAnswer("cannot be told", f"no knee is found: {listed(points, figures)}")
         middle, low, high = (math.exp(end) if self.log else end for end in bend)
-        place = Figure(middle / unit, low / unit, high / unit)
+        place = PointFigure(middle / unit, low / unit, high / unit)
         return in_band(place, *band, f"the knee is at {place}: {listed(points, figures)}")
 
     def _band(self, point: Point) -> tuple[float, float] | None:
@@ -270,12 +290,12 @@ class _Levels(BaseClaim):
         members, answers = self.members(points), []
         for point in members:
             figures = self._figures([point])
-            if isinstance(figures, Answer):
+            if isinstance(figures, ClaimAnswer):
                 answers.append(replace(figures, about=point.name))
                 continue
             figure = self.question.level(point, len(members))
             answer = (
-                Answer("cannot be told", figure)
+                ClaimAnswer("cannot be told", figure)
                 if isinstance(figure, str)
                 else self._held(figure, point)
             )
@@ -305,16 +325,16 @@ class Saturates(_Levels):
         least = _REACHED * limit
         description = f"{point.name}: {figure} of {limit:g}"
         if figure.low >= least:
-            return Answer("holds", description, change=figure, band=(least, math.inf))
+            return ClaimAnswer("holds", description, change=figure, band=(least, math.inf))
         if figure.high >= least:
-            return Answer("cannot be told", description, change=figure, band=(least, math.inf))
+            return ClaimAnswer("cannot be told", description, change=figure, band=(least, math.inf))
         cable = point.figures.get("cable.gbps_l1")
         if point.measured and (cable is None or cable.low < least):
             lacks = "what a bare cable carries is not known" if cable is None else (
                 f"a bare cable carries {cable} of {limit:g} here"
             )  # fmt: skip
-            return Answer("cannot be told", f"{lacks}; {description}", change=figure)
-        return Answer("does not hold", description, change=figure, band=(least, math.inf))
+            return ClaimAnswer("cannot be told", f"{lacks}; {description}", change=figure)
+        return ClaimAnswer("does not hold", description, change=figure, band=(least, math.inf))
 
 
 class Within(_Levels):

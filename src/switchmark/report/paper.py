@@ -23,8 +23,8 @@ from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment, Published
-from switchmark.papers.judging import Answer, Facts, answer_of
-from switchmark.papers.points import OVERLOADED, Figure, Measured, Point
+from switchmark.papers.judging import ClaimAnswer, Facts, answer_of
+from switchmark.papers.points import OVERLOADED, Measured, Point, PointFigure
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.table import columns_of, drawn
 
@@ -108,10 +108,10 @@ def measured(
     if record.test.line_pps is not None:
         line = gbps_l1(record.test.line_pps, size) * record.test.pairs
         line *= 2 if record.test.direction == "bi" else 1
-        figures["line.gbps_l1"] = Figure(line, line, line)
+        figures["line.gbps_l1"] = PointFigure(line, line, line)
     if isinstance(record.calibration, Calibration):
         low, mean, high = (gbps_l1(pps, size) for pps in record.calibration.rate_pps)
-        figures["cable.gbps_l1"] = Figure(mean, low, high)
+        figures["cable.gbps_l1"] = PointFigure(mean, low, high)
     cores = record.origin.host.get("cores_usable") if record.origin else None
     if cores:
         figures["host.cores"] = PointFigure(cores, cores, cores)
