@@ -204,6 +204,15 @@ def test_early_trials_of_mlr_are_a_quarter_but_no_shorter_than_a_tenth_of_a_seco
     assert (usual[0], usual[-1]) == (early_s, duration_s)
 
 
+def test_a_test_without_options_has_one_final_trial_and_the_usual_loads() -> None:
+    usual = LoadBounds(rate_pps=None, duration_s=1.0, warmup_s=0.0)
+    assert (usual.repeat, usual.finals, usual.senders) == (1, 1, 1)
+    assert (usual.loss_ratio, usual.precision) == (0.005, 0.005)
+    assert usual.loads == (0.1, 0.5, 0.99)
+    assert (usual.until_certain, usual.line_pps, usual.latency) == (None, None, False)
+    assert usual.judge([]) == "unknown"
+
+
 # --- a bracket --------------------------------------------------------------------------------
 
 
@@ -409,6 +418,14 @@ def test_a_search_without_a_rate_shows_the_trial_that_came_nearest(name: str) ->
         assert estimate.trials == estimate.finals["pdr"] != ()
 
 
+@pytest.mark.parametrize("finals", [1, 6])
+def test_the_final_trials_of_mlr_are_at_the_rate_of_their_goal(finals: int) -> None:
+    estimate, goals = found("mlr", SyntheticSwitch(), finals=finals)
+    for goal in goals:
+        rates = [one.spec.rate_pps for one in estimate.finals[goal["goal"]]]
+        assert rates == [goal["rate_pps"]] * finals
+
+
 def test_mlr_that_meets_no_goal_shows_its_first_trial() -> None:
     switch = SyntheticSwitch(lossless_pps=0)
     first: list[TrialResult] = []
@@ -453,7 +470,7 @@ def test_the_record_of_latency_at_load() -> None:
         None,
         *(pytest.approx(rate) for rate in (8e4, 8e4, 4e5, 4e5)),
     ]
-    assert estimate.goal == "0.5"
+    assert (estimate.goal, estimate.verdict) == ("0.5", None)
     assert estimate.trials == estimate.finals["0.5"]
     assert list(estimate.finals) == ["0.1", "0.5"]
     assert estimate.summary is not None
@@ -493,8 +510,10 @@ def test_a_burst_is_no_longer_than_half_a_trial() -> None:
     _, (goal,) = found("back-to-back", SyntheticSwitch(sender_pps=3000, capacity_pps=3000))
     assert goal["burst_low"] == 1500
     assert "burst_high" not in goal
-    _, (goal,) = found("back-to-back", SyntheticSwitch(sender_pps=1, capacity_pps=1))
+    slow = SyntheticSwitch(sender_pps=1, capacity_pps=1)
+    _, (goal,) = found("back-to-back", slow)
     assert goal["burst_low"] == 1
+    assert {spec.frames for spec in slow.asked} == {None, 1}
 
 
 def test_a_switch_that_holds_no_burst_shows_its_first_trial() -> None:

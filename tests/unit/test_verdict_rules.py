@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from recorded import fresh
 from switchmark.metrics.difference import Difference
 from switchmark.metrics.latency import stamps_of
 from switchmark.metrics.profile import merged
-from switchmark.metrics.repeats import FIGURES, Repeats
+from switchmark.metrics.repeats import FIGURES, Repeats, figure_of_goal
 from switchmark.metrics.searched import SearchValue, values_interval
 from switchmark.metrics.verdict import judge, own_ns, rate_interval
 from switchmark.model.cable import CableRate, Calibration
 from switchmark.model.cost import Profile, Shares
-from switchmark.model.record import PartReport, TrialResult, TrialSpec
+from switchmark.model.record import PartReport, Record, TrialResult, TrialSpec
+from switchmark.model.search import Goal, SearchResult
 
 SECOND = 10**9
 FULL = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
@@ -529,3 +531,22 @@ def test_lower_bounds_leave_an_interval_open_only_where_they_can_move_it() -> No
     assert values_interval([value(rate) for rate in rates[:-1]]) is None
     assert values_interval([*map(value, rates[:-1]), value(None)]) is None
     assert values_interval([value(0.0) for _ in rates]) == (0.0, 0.0)
+
+
+def test_a_search_without_a_met_goal_is_compared_by_its_main_figure() -> None:
+    def found(*rates_pps: float | None) -> Record:
+        goals = tuple(
+            Goal(goal=name, loss_ratio=0.0, rate_pps=rate, latency_ns=None, verdict=None)
+            for name, rate in zip(("ndr", "pdr"), rates_pps, strict=True)
+        )
+        return fresh(search=SearchResult(name="mlr", trials=3, goals=goals))
+
+    for goal, rates, name in (
+        ("ndr", (1e6, 2e6), "rate"),
+        ("pdr", (1e6, 2e6), "pdr"),
+        ("ndr", (None, 2e6), "ndr"),
+        ("pdr", (None, 2e6), "rate"),
+        ("ndr", (None, None), "rate"),
+        ("pdr", (None, None), "rate"),
+    ):
+        assert figure_of_goal(found(*rates), goal).name == name

@@ -126,7 +126,7 @@ class Mlr(Search):
         )
         met = next((goal for goal in goals if all_finals[goal.goal]), None)
         figure = all_finals[met.goal] if met else (start.trial,)
-        limit = (met or goals[-1]).verdict or goals[0].verdict
+        limit = (met or goals[-1]).verdict
         return Estimate(figure, summary, limit, met.goal if met else None, all_finals)
 
 
