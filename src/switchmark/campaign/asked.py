@@ -96,7 +96,7 @@ def keep(
             "files": {path: digest(text) for path, text in files.items()},
             "waiting": {
                 experiment.name: {
-                    each.point.name: each.point.untold for each in points if each.point.untold
+                    entry.point.name: entry.point.untold for entry in points if entry.point.untold
                 }
                 for experiment, points in experiments
             },
@@ -134,7 +134,7 @@ def kernel_options_of(folder: Path) -> frozenset[str] | None:
     testbeds = read_lab(folder).get("testbeds", {}).values()
     every = [testbed.get("facts", {}) for testbed in testbeds] or [read_host(folder)]
     options = [facts.get("kernel_options") for facts in every]
-    if None in options or any(each != options[0] for each in options):
+    if None in options or any(entry != options[0] for entry in options):
         return None
     return frozenset(options[0] or ())
 
@@ -144,7 +144,7 @@ def with_records(
 ) -> list[tuple[Point, Record | None]]:
     """Return points with the records of their tests."""
     by_test = {record.test: record for record in records}
-    return [(each.point, by_test.get(each.test) if each.test else None) for each in points]
+    return [(entry.point, by_test.get(entry.test) if entry.test else None) for entry in points]
 
 
 def points_by_tests(
@@ -153,11 +153,11 @@ def points_by_tests(
     """Return the points of an experiment with the records of any run that match them, for any
     duration and number of trials. The points have the paper's rates, unless more records match at
     rates relative to the host."""
-    known = {meant(record.test): record for record in records}
+    by_test = {meant(record.test): record for record in records}
     plans = [planned(experiment, _anything, {}, as_published=True)]
     plans += [planned(experiment, _anything, {})] if experiment.owner.scale else []
     matched = [
-        [(each.point, known.get(meant(each.test)) if each.test else None) for each in plan]
+        [(entry.point, by_test.get(meant(entry.test)) if entry.test else None) for entry in plan]
         for plan in plans
     ]
     return max(matched, key=lambda points: sum(record is not None for _, record in points))
@@ -168,7 +168,7 @@ def paper_points(experiment: Experiment) -> list[Point]:
     its published values."""
     plans = [planned(experiment, _anything, {}, as_published=True)]
     plans += [planned(experiment, _anything, {})] if experiment.owner.scale else []
-    return [each.point for plan in plans for each in plan]
+    return [entry.point for plan in plans for entry in plan]
 
 
 def meant(test: Test) -> str:

@@ -56,12 +56,12 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     groups = _groups(runs)
     shown = []
     for experiment in map(read, matching(only)):
-        results = {side.label: _judged(experiment, each) for side, each in groups}
+        results = {side.label: _judged(experiment, column) for side, column in groups}
         measured = {label: result for label, result in results.items() if result.measured}
         every = measured or {"": _judged(experiment, _Runs((), ()))}
         shown.append(Shown(every, paper_points(experiment)))
     write_gallery(output, shown, [side for side, _ in groups])
-    begun = sum(each.is_measured for each in shown)
+    begun = sum(entry.is_measured for entry in shown)
     print(f"{output}: {len(shown)} experiments, {begun} of them measured")
     return 0
 
@@ -98,7 +98,7 @@ class _Runs:
 
         asked = [read_asked(folder) for folder in self.folders]
         names = tuple(folder.resolve().name for folder in self.folders)
-        is_quick = any(each is not None and each.asked.quick for each in asked)
+        is_quick = any(entry is not None and entry.asked.quick for entry in asked)
         host = read_host(self.folders[0])
         return RunSide("", names, host, self.records, is_quick, self.repeated)
 
@@ -130,25 +130,27 @@ def _groups(runs: Sequence[Path]) -> list[tuple[RunSide, _Runs]]:
         alike.setdefault(repr((one.side.machine, one.side.versions, tests)), []).append(one)
     columns: list[_Runs] = []
     singles: list[_Runs] = []
-    for each in alike.values():
-        if len(each) >= MIN_REPEATS:
-            columns.append(_joined(each, repeated=True))
+    for group in alike.values():
+        if len(group) >= MIN_REPEATS:
+            columns.append(_joined(group, repeated=True))
         else:
-            singles += each
+            singles += group
     for single in sorted(singles, key=lambda one: one.started):
-        known = next((each for each in columns if single.completes(each)), None)
-        if known is not None:
-            columns[columns.index(known)] = _joined([known, single])
+        column = next((entry for entry in columns if single.completes(entry)), None)
+        if column is not None:
+            columns[columns.index(column)] = _joined([column, single])
         else:
             columns.append(single)
-    columns.sort(key=lambda each: each.started)
-    return [(replace(each.side, label=_label(number)), each) for number, each in enumerate(columns)]
+    columns.sort(key=lambda entry: entry.started)
+    return [
+        (replace(entry.side, label=_label(number)), entry) for number, entry in enumerate(columns)
+    ]
 
 
 def _joined(runs: Sequence[_Runs], *, repeated: bool = False) -> _Runs:
     return _Runs(
-        tuple(folder for each in runs for folder in each.folders),
-        tuple(records for each in runs for records in each.by_run),
+        tuple(folder for entry in runs for folder in entry.folders),
+        tuple(records for entry in runs for records in entry.by_run),
         repeated,
     )
 
@@ -168,7 +170,11 @@ def _judged(experiment: Experiment, runs: _Runs) -> Judged:
     every = runs.by_run[:1] if runs.repeated else runs.by_run
     points = points_by_tests(experiment, [record for records in every for record in records])
     options = [kernel_options_of(folder) for folder in runs.folders]
-    known = options[0] if options and all(each == options[0] for each in options) else None
+    kernel = options[0] if options and all(other == options[0] for other in options) else None
     asked = (read_asked(folder) for folder in runs.folders)
-    own = next((a.asked for a in asked if a and experiment.name in a.asked.experiments), None)
-    return judged(experiment, points, known, runs.by_run, repeated=runs.repeated, asked=own)
+    own_options = next(
+        (a.asked for a in asked if a and experiment.name in a.asked.experiments), None
+    )
+    return judged(
+        experiment, points, kernel, runs.by_run, repeated=runs.repeated, asked=own_options
+    )

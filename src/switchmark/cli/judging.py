@@ -33,8 +33,8 @@ def judged_run(folder: Path, records: Sequence[Record], names: Sequence[str] = (
                 f"{folder} has no points of {experiment.name}",
                 hint=f"switchmark paper {experiment.name} measures them",
             )
-        own = asked.asked if asked and experiment.name in asked.asked.experiments else None
-        results.append(judged(experiment, points, options, [records], asked=own))
+        own_options = asked.asked if asked and experiment.name in asked.asked.experiments else None
+        results.append(judged(experiment, points, options, [records], asked=own_options))
     if names or asked is None:
         return results
     return [

@@ -67,27 +67,27 @@ def run_papers(
     options = {"quick": quick, "as_published": as_published, "axes": dict(axes)}
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
-            sharing = [each for each in chosen if each.owner.name == owner]
+            sharing = [entry for entry in chosen if entry.owner.name == owner]
             points = [
                 (
-                    each,
+                    entry,
                     there.points(
-                        planned(each, there.check, axes, quick=quick, as_published=as_published)
+                        planned(entry, there.check, axes, quick=quick, as_published=as_published)
                     ),
                 )
-                for each in sharing
+                for entry in sharing
             ]
             folder, records = _measured(owner, points, options, out, show, lab, there)
             asked = Asked.model_validate({"schema": 1, "experiments": (), "files": {}, **options})
             made = [
                 judged(
-                    each,
-                    with_records(of_each, records),
+                    entry,
+                    with_records(of_entry, records),
                     there.kernel_options or None,
                     [records] if records else [],
                     asked=asked,
                 )
-                for each, of_each in points
+                for entry, of_entry in points
             ]
             for result in made:
                 _print(result, show)
@@ -155,7 +155,7 @@ def _measured(
 ) -> tuple[Path | None, list[Record]]:
     """Run the tests of some points; return the run folder and its records. No folder is made if no
     test can run."""
-    campaign = campaign_of(name.replace("/", "-"), [each for _, of in points for each in of])
+    campaign = campaign_of(name.replace("/", "-"), [entry for _, of in points for entry in of])
     if not campaign.tests:
         return None, []
     if not show.quiet:

@@ -107,7 +107,7 @@ def look_of_switch(switch: str, variant: int = 0) -> Look:
     place = _place(switch.partition("@")[0]) % len(_OF_SWITCHES)
     shape = _SHAPES_OF_SWITCHES[place]
     if variant:
-        others = [each for each in SHAPES if each != shape]
+        others = [other for other in SHAPES if other != shape]
         shape = others[variant % len(others)]
     colour = paler(_OF_SWITCHES[place], _PALER * min(variant, 2))
     return Look(colour, shape, _DASHES[variant % len(_DASHES)])

@@ -381,19 +381,19 @@ class _Drawing:
     def _caption(self, base: _Base | None) -> list[str]:
         """Return the sentences of the caption."""
         experiment = self.experiment
-        told = [
+        sentences = [
             f"{cited(experiment.source, experiment.paper)}, {experiment.place}: "
             f"{experiment.summary}."
         ]
-        told += [
+        sentences += [
             f"{side.label or 'Here'}: {how}."
             for side in self.sides
             if (how := measured_how(side.result, self.figure.among))
         ]
-        told += [f"{base.note[:1].upper()}{base.note[1:]}."] if base else []
+        sentences += [f"{base.note[:1].upper()}{base.note[1:]}."] if base else []
         absent = self._absent()
-        told += [f"Not measured here: {', '.join(absent)}."] if absent else []
-        return [*told, *self.missing]
+        sentences += [f"Not measured here: {', '.join(absent)}."] if absent else []
+        return [*sentences, *self.missing]
 
     def _absent(self) -> list[str]:
         """Return the switches of the figure that no side measured, if it measured others."""
@@ -490,13 +490,13 @@ class _LargestBase(_Base):
 
     def __init__(self, drawing: _Drawing, name: str) -> None:
         self._exact = drawing.exact(name)
-        own = [_by_axes(side, drawing.figure.among, name) for side in drawing.sides]
-        shared = [key for key in self._exact if all(values.get(key) for values in own)]
-        key = max(shared, key=lambda each: self._exact[each], default=None)
+        by_side = [_by_axes(side, drawing.figure.among, name) for side in drawing.sides]
+        shared = [key for key in self._exact if all(values.get(key) for values in by_side)]
+        key = max(shared, key=lambda candidate: self._exact[candidate], default=None)
         self._paper = self._exact.get(key or "", max(self._exact.values(), default=None))
         self._sides = {
             id(side): values[key] if key else max(values.values(), default=None)
-            for side, values in zip(drawing.sides, own, strict=True)
+            for side, values in zip(drawing.sides, by_side, strict=True)
         }
         unit = _unit_of(name)
         here = [
@@ -588,7 +588,7 @@ class _MedianBase(_Base):
 
     def __init__(self, drawing: _Drawing) -> None:
         self._exact = drawing.exact("latency.p50_us")
-        own = [
+        by_side = [
             {
                 repr(point.axes): median
                 for point, record in zip(side.result.points, side.result.records, strict=True)
@@ -596,14 +596,14 @@ class _MedianBase(_Base):
             }
             for side in drawing.sides
         ]
-        key = next((key for key in self._exact if all(key in medians for medians in own)), None)
+        key = next((key for key in self._exact if all(key in medians for medians in by_side)), None)
         self._paper = self._exact.get(key or "", next(iter(self._exact.values()), None))
         self._sides: dict[int, float | None] = {
             id(side): medians[key] if key else next(iter(medians.values()), None)
-            for side, medians in zip(drawing.sides, own, strict=True)
+            for side, medians in zip(drawing.sides, by_side, strict=True)
         }
         points = [point for side in drawing.sides for point in side.result.points]
-        wanted = key or next((each for medians in own for each in medians), "")
+        wanted = key or next((candidate for medians in by_side for candidate in medians), "")
         place = next((_point_words(p) for p in points if repr(p.axes) == wanted), "the first")
         self.note = f"100 % is the median of {place}"
 

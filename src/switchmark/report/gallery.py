@@ -63,7 +63,7 @@ class Shown:
         every = [result for result in self.results.values() if result.measured]
         answers = [{c.id: a.verdict for c, a in result.answers} for result in every]
         ids = [claim.id for claim in self.experiment.claims]
-        return sum(bool(answers) and all(a[each] == verdict for a in answers) for each in ids)
+        return sum(bool(answers) and all(a[name] == verdict for a in answers) for name in ids)
 
 
 def check_gallery(output: Path) -> None:
@@ -107,7 +107,7 @@ def gallery_page(
         )
         for shown in chosen:
             parts.append(_head(shown))
-            measured = {name: each for name, each in shown.results.items() if each.measured}
+            measured = {name: result for name, result in shown.results.items() if result.measured}
             results = measured or shown.results
             labels = results if len(results) > 1 else [""]
             drawn = paper_charts([*map(Side, labels, results.values())])

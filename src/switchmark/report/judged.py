@@ -81,17 +81,17 @@ def judged(
     runs = runs or [[record for _, record in results if record is not None]]
     together = [by_test(runs, ()).values()] if repeated else [[(r,) for r in run] for run in runs]
     places = {
-        id(record): (each, family)
+        id(record): (repeats, family)
         for results_of_run in together
         for family in [Results(results_of_run)]
-        for each in results_of_run
-        for record in each
+        for repeats in results_of_run
+        for record in repeats
     }
     points, records = [], []
     for point, record in results:
-        each, family = places.get(id(record), ((record,) if record else (), None))
-        points.append(measured_in_runs(point, each, experiment.metrics, family))
-        records.append(_merged(each) if each else None)
+        repeats, family = places.get(id(record), ((record,) if record else (), None))
+        points.append(measured_in_runs(point, repeats, experiment.metrics, family))
+        records.append(_merged(repeats) if repeats else None)
     made = Judged(experiment, tuple(points), tuple(records), (), asked)
     answers = []
     for claim in experiment.claims:

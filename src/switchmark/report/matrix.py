@@ -53,16 +53,21 @@ class RunSide:
     def host_words(self) -> str:
         """Return the host in a few words."""
         cpus = self.host.get("cores_usable")
-        told = [self.host.get("cpu_model"), f"{cpus} CPUs" if cpus else None]
-        told += ["virtual machine"] if self.host.get("virtual") else []
-        return ", ".join(str(each) for each in told if each) or "unknown host"
+        parts_of_host = [self.host.get("cpu_model"), f"{cpus} CPUs" if cpus else None]
+        parts_of_host += ["virtual machine"] if self.host.get("virtual") else []
+        return ", ".join(str(entry) for entry in parts_of_host if entry) or "unknown host"
 
     @property
     def versions(self) -> dict[str, str]:
         """Return the versions of the kernel and of the switches."""
-        own = {name: text for name, text in versions_of(self.facts).items() if "switch " in name}
+        of_switches = {
+            name: text for name, text in versions_of(self.facts).items() if "switch " in name
+        }
         kernel = {"kernel": str(self.host["kernel"])} if self.host.get("kernel") else {}
-        return {**kernel, **{name.removeprefix("switch "): text for name, text in own.items()}}
+        return {
+            **kernel,
+            **{name.removeprefix("switch "): text for name, text in of_switches.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +176,7 @@ def _answers(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
 
 
 def _cell(result: Judged, claim: Claim) -> str:
-    answer = next(answer for each, answer in result.answers if each.id == claim.id)
+    answer = next(answer for entry, answer in result.answers if entry.id == claim.id)
     mark = claim_mark(result.doubts_of(claim))
     return f"<span title='{escape(answer.why, quote=True)}'>{mark}{_WORDS[answer.verdict]}</span>"
 
@@ -182,8 +187,8 @@ def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
     parts = []
     for one, other in _successive(sides):
         differing = host_differences([one.facts, other.facts])
-        told = "; ".join(
-            f"{each.what}: {each.values[0]}, then {each.values[1]}" for each in differing
+        differences = "; ".join(
+            f"{entry.what}: {entry.values[0]}, then {entry.values[1]}" for entry in differing
         )
         found = changes(by_side[one.label], by_side[other.label])
         rows = "".join(
@@ -196,7 +201,7 @@ def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
         what = what if shared else "<p>They have no experiment in common.</p>"
         parts.append(
             f"<h3>From {escape(one.label)} to {escape(other.label)}</h3>"
-            f"<p>{escape(told or 'Nothing is known to differ')}.</p>{what}"
+            f"<p>{escape(differences or 'Nothing is known to differ')}.</p>{what}"
         )
     return parts
 
@@ -206,7 +211,7 @@ def _successive(sides: Sequence[RunSide]) -> list[tuple[RunSide, RunSide]]:
     machines: dict[tuple[Any, ...], list[RunSide]] = {}
     for side in sides:
         machines.setdefault(side.machine, []).append(side)
-    return [pair for each in machines.values() for pair in itertools.pairwise(each)]
+    return [pair for entry in machines.values() for pair in itertools.pairwise(entry)]
 
 
 def _table(label: str, names: Sequence[str], rows: Sequence[str], caption: str) -> str:

@@ -183,8 +183,8 @@ def _tables(result: Judged) -> list[str]:
     together = _table(result, rows)
     if len(metrics) < 2 or max(map(len, together), default=0) <= _WIDTH:
         return together
-    each = groupby(rows, key=lambda row: row.metric)
-    return [line for _, of_metric in each for line in _table(result, [*of_metric])]
+    groups = groupby(rows, key=lambda row: row.metric)
+    return [line for _, of_metric in groups for line in _table(result, [*of_metric])]
 
 
 def _table(result: Judged, rows: Sequence[ValueRow]) -> list[str]:

@@ -78,7 +78,7 @@ def publication(results: Sequence[Judged]) -> dict[str, str | bytes]:
                 drawn = specification(replace(chart, title=""), _WIDTH, whole=True)
                 files |= {f"{name}.svg": svg(drawn), f"{name}.pdf": pdf(drawn)}
                 captions.append(_in_latex(chart, name))
-    sources = {each.experiment.paper: each.experiment.source for each in results}
+    sources = {result.experiment.paper: result.experiment.source for result in results}
     measured = [record for result in results for record in result.measured]
     entries = [bibtex_of(source, paper) for paper, source in sources.items()]
     entries += [bibtex(measured)] if measured else []

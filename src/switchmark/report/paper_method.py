@@ -59,20 +59,20 @@ def measured_how(result: Judged, among: At) -> str:
     runs = max(len(point.measured.repeats) for point in result.points if point.measured is not None)
     trials = sorted({len(record.trials) // runs for record in records})
     durations = sorted({record.test.duration for record in records})
-    told = f"median of {_range(trials)} trials of {_range(durations)} s"
-    told = (
-        told if runs == 1 else f"median of {runs} runs, each with {told.removeprefix('median of ')}"
+    text = f"median of {_range(trials)} trials of {_range(durations)} s"
+    text = (
+        text if runs == 1 else f"median of {runs} runs, each with {text.removeprefix('median of ')}"
     )
-    told += " (--quick)" if result.asked and result.asked.quick else ""
-    told = ", ".join([told, *host_words(records)[:2], days(records)])
+    text += " (--quick)" if result.asked and result.asked.quick else ""
+    text = ", ".join([text, *host_words(records)[:2], days(records)])
     doubted = sum(is_doubtful(record.doubts) for record in records)
-    return told + (f"; {doubted} of {len(records)} results may be wrong" if doubted else "")
+    return text + (f"; {doubted} of {len(records)} results may be wrong" if doubted else "")
 
 
 def missing_metric(name: str, records: Sequence[Record]) -> str:
     """Return a sentence that says why no record has a metric."""
-    words = metric(name).description.partition(",")[0]
-    return f"Not shown: {words} ({name}), because {_why(name, records)}."
+    quantity = metric(name).description.partition(",")[0]
+    return f"Not shown: {quantity} ({name}), because {_why(name, records)}."
 
 
 def _why(name: str, records: Sequence[Record]) -> str:
@@ -118,11 +118,11 @@ def _of_options(result: Judged) -> Iterator[str]:
     if asked.quick:
         changed |= {axis: (value, "--quick") for axis, value in owner.quick.axes.items()}
     for axis, (value, why) in changed.items():
-        own = _values(owner, axis)
-        if (axis in _written(owner) or AXES[field_name(axis)].of == "method") and own != [
+        in_paper = _values(owner, axis)
+        if (axis in _written(owner) or AXES[field_name(axis)].of == "method") and in_paper != [
             _text(value)
         ]:
-            yield f"{axis_words(axis)} {_text(value)} instead of {', '.join(own)} ({why})"
+            yield f"{axis_words(axis)} {_text(value)} instead of {', '.join(in_paper)} ({why})"
     for axis, value in owner.quick.keep.items() if asked.quick else ():
         if field_name(axis) not in asked.axes:
             yield f"only {axis_words(axis)} {_text(value)} (--quick)"

@@ -190,7 +190,7 @@ def values_table(result: Judged) -> str:
         f"<tr>{_cells(row, has_published=has_published, has_here=has_here)}</tr>" for row in rows
     )
     uncertain = dict.fromkeys(
-        f"{each}: {each.uncertain}" for row in rows for each in row.published if each.uncertain
+        f"{value}: {value.uncertain}" for row in rows for value in row.published if value.uncertain
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in uncertain)
     below = f"<p>?: uncertain</p><ul>{notes}</ul>" if notes else ""
@@ -205,12 +205,12 @@ def values_table(result: Judged) -> str:
 
 def _cells(row: ValueRow, *, has_published: bool, has_here: bool) -> str:
     cells = [escape(value_text(axis, value)) for axis, value in row.point.axes.items()]
-    told = [f"<td>{cell}</td>" for cell in (*cells, escape(axis_title(row.metric)))]
+    cells_of_row = [f"<td>{cell}</td>" for cell in (*cells, escape(axis_title(row.metric)))]
     numbers = [published_words(row.published)] * has_published
     if has_here:
         mark = doubt_mark(row.doubts)
         numbers.append(f"{mark}{row.here}" if row.here else row.status.replace("ok", "") or "-")
         numbers += ["-" if row.ratio is None else f"{row.ratio:.3g}"] * has_published
-    told += [f"<td class='number'>{escape(number)}</td>" for number in numbers]
-    told += [f"<td class='words'>{escape(', '.join(row.doubts))}</td>"] * has_here
-    return "".join(told)
+    cells_of_row += [f"<td class='number'>{escape(number)}</td>" for number in numbers]
+    cells_of_row += [f"<td class='words'>{escape(', '.join(row.doubts))}</td>"] * has_here
+    return "".join(cells_of_row)

@@ -62,7 +62,7 @@ def value_rows(result: Judged) -> list[ValueRow]:
     drawn = [name for figure in experiment.figures for name in (figure.y, figure.y2)]
     every = [*drawn, *(row.metric for row in experiment.published)]
     rows = []
-    for name in dict.fromkeys(each for each in every if _is_metric(each)):
+    for name in dict.fromkeys(entry for entry in every if _is_metric(entry)):
         for point, record in zip(result.points, result.records, strict=True):
             near = tuple(
                 row for row in experiment.published if row.metric == name and point.is_at(row.at)
@@ -99,7 +99,7 @@ def values_as_objects(result: Judged) -> list[Printed]:
             "at": dict(_axes(row.point)),
             "metric": row.metric,
             "unit": metric(row.metric).unit,
-            "published": [_published_object(each) for each in row.published],
+            "published": [_published_object(entry) for entry in row.published],
             **figure_object(row.here),
             "doubts": list(row.doubts),
             "ratio": row.ratio,
@@ -148,16 +148,16 @@ def values_as_csv(results: Sequence[Judged]) -> str:
                      "here", "low", "high", "lower_bound", "ratio", "doubts"])  # fmt: skip
     for result in results:
         for row in value_rows(result):
-            told = figure_object(row.here)
+            figure = figure_object(row.here)
             cells = [
                 result.experiment.name,
                 " ".join(f"{axis}={value}" for axis, value in _axes(row.point).items()),
                 row.metric,
                 metric(row.metric).unit,
                 "; ".join(map(str, row.published)),
-                "; ".join(each.uncertain for each in row.published if each.uncertain),
-                *(told[name] for name in ("value", "low", "high")),
-                str(told["lower_bound"]).lower(),
+                "; ".join(entry.uncertain for entry in row.published if entry.uncertain),
+                *(figure[name] for name in ("value", "low", "high")),
+                str(figure["lower_bound"]).lower(),
                 row.ratio,
                 ", ".join(row.doubts),
             ]
@@ -178,8 +178,8 @@ def _latex_table(result: Judged) -> str:
     rows = value_rows(result)
     names = list(dict.fromkeys(row.metric for row in rows))
     by_point = {
-        key: {row.metric: row for row in each}
-        for key, each in groupby(
+        key: {row.metric: row for row in of_point}
+        for key, of_point in groupby(
             sorted(rows, key=lambda row: _rank(result, row.point)),
             key=lambda row: _rank(result, row.point),
         )
@@ -195,9 +195,9 @@ def _latex_table(result: Judged) -> str:
         cells = [in_latex(value_text(axis, value)) for axis, value in point.axes.items()]
         for name, has in zip(names, published, strict=True):
             row = of_point.get(name)
-            told = row.published if row else ()
-            words = published_words(told) if told else "--"
-            cells += [in_latex(words)] * has + [_in_latex(row)]
+            values = row.published if row else ()
+            text = published_words(values) if values else "--"
+            cells += [in_latex(text)] * has + [_in_latex(row)]
             cells += ["--" if row is None or row.ratio is None else f"{row.ratio:.3g}"] * has
         body.append(f"    {' & '.join(cells)} \\\\")
     caption = f"{cited(experiment.source, experiment.paper)}, {experiment.place}: "
@@ -232,7 +232,7 @@ def _latex_table(result: Judged) -> str:
 
 
 def _rank(result: Judged, point: Point) -> int:
-    return next(rank for rank, each in enumerate(result.points) if each is point)
+    return next(rank for rank, entry in enumerate(result.points) if entry is point)
 
 
 def _in_latex(row: ValueRow | None) -> str:
