@@ -294,3 +294,22 @@ def test_runs_of_other_experiments_of_one_host_are_one_column(tmp_path: Path) ->
     page = gallery_of(tmp_path, one, other)
     assert "<td class='words'>one, other</td>" in page
     assert "Claims by host" not in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({}, True),
+        ({"facts": {**FACTS, "cpu_model": "another"}}, False),
+        ({"version": "7.0"}, False),
+        ({"facts": {**FACTS, "kernel": "6.2"}}, False),
+    ],
+)
+def test_runs_of_another_host_or_version_do_not_share_a_column(
+    changes: dict[str, Any], shared: bool, tmp_path: Path
+) -> None:
+    one = made_run(tmp_path, "one", experiment="ara-2021/table2")
+    other = made_run(tmp_path, "other", experiment="ara-2021/fig4b", **changes)
+    assert ran("gallery", one, other, "-o", tmp_path / "g.html", "--only", "ara-2021/*") == 0
+    page = (tmp_path / "g.html").read_text()
+    assert ("<td class='words'>one, other</td>" in page) is shared
