@@ -308,8 +308,8 @@ def test_runs_of_other_experiments_of_one_host_are_one_column(tmp_path: Path) ->
 def test_runs_of_another_host_or_version_do_not_share_a_column(
     changes: dict[str, Any], shared: bool, tmp_path: Path
 ) -> None:
-    one = made_run(tmp_path, "one", experiment="ara-2021/table2")
-    other = made_run(tmp_path, "other", experiment="ara-2021/fig4b", **changes)
-    assert ran("gallery", one, other, "-o", tmp_path / "g.html", "--only", "ara-2021/*") == 0
+    one = made_run(tmp_path, "one", experiment="ara-2021/fig4b")
+    other = made_run(tmp_path, "other", experiment="zhang-2021/fig4", **changes)
+    assert ran("gallery", one, other, "-o", tmp_path / "g.html", "--only", "*/fig4*") == 0
     page = (tmp_path / "g.html").read_text()
     assert ("<td class='words'>one, other</td>" in page) is shared

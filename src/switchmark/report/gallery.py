@@ -24,6 +24,7 @@ from switchmark.report.page import page_of
 from switchmark.report.paper import claim_mark
 from switchmark.report.paper_page import (
     Figures,
+    assumptions,
     citation,
     experiment_id,
     method_of,
@@ -119,7 +120,7 @@ def gallery_page(
             parts.append(_claims(shown, measured))
             for label, result in measured.items():
                 parts += [f"<h4>{escape(label)}</h4>"] * (len(measured) > 1)
-                parts += [values_table(result), method_of(result)]
+                parts += [values_table(result), method_of(result, testbed=False)]
             parts.append("</section>")
         parts.append("</section>")
     title = "switchmark: experiments of the literature"
@@ -198,7 +199,7 @@ def _head(shown: Shown) -> str:
         f"<section aria-labelledby='{name}'><h3 id='{name}'>{escape(experiment.name)}: "
         f"{escape(experiment.summary)}</h3><p>{escape(place)} "
         f"<code>switchmark paper {escape(experiment.name)}</code></p>"
-        + ("" if shown.is_measured else method_of(shown.first))
+        + ("" if shown.is_measured else assumptions(shown.first))
     )
 
 

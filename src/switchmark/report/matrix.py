@@ -146,14 +146,14 @@ def _runs(sides: Sequence[RunSide]) -> str:
         pooled = f" ({len(side.runs)} repeats, judged together)" if side.repeated else ""
         versions = ", ".join(f"{name} {text}" for name, text in side.versions.items())
         cells = (
-            side.label,
             ", ".join(side.runs) + pooled,
             side.host_words,
             versions,
             days(side.records),
             "--quick" if side.is_quick else "",
         )
-        rows.append("".join(f"<td class='words'>{escape(cell)}</td>" for cell in cells))
+        row = "".join(f"<td class='words'>{escape(cell)}</td>" for cell in cells)
+        rows.append(f"<td>{escape(side.label)}</td>{row}")
     names = ("", "runs", "host", "versions", "date", "options")
     return _table("runs", names, rows, "")
 

@@ -111,19 +111,27 @@ def _head(result: Judged) -> str:
     )
 
 
-def method_of(result: Judged) -> str:
+def assumptions(result: Judged) -> str:
+    """Return the assumptions where the paper is silent."""
+    entries = [f"{axis}: {why}" for axis, why in result.experiment.assumptions.items()]
+    return _list("Assumptions where the paper is silent", entries)
+
+
+def method_of(result: Judged, *, testbed: bool = True) -> str:
     """Return how an experiment was measured, what differs from the paper, what the paper leaves
-    open, and what was not measured."""
+    open, and what was not measured. Without a measurement, return the assumptions only. `testbed`
+    adds that of the paper."""
     method = paper_method(result)
+    if not method:
+        return assumptions(result)
     waiting = Counter(point.untold for point in result.points if point.untold)
-    parts = [f"<p>{escape(method)}</p>" if method else ""]
-    parts.append(_list("What differs from the paper", departures(result), opened=True))
-    assumed = [f"{axis}: {why}" for axis, why in result.experiment.assumptions.items()]
-    parts.append(_list("Assumptions where the paper is silent", assumed))
-    gone = [f"{count} of {len(result.points)} points: {why}" for why, count in waiting.items()]
-    parts.append(_list("What was not measured", gone if method else []))
-    bed = f"<p>The paper's testbed: {escape(result.experiment.source.bed)}.</p>"
-    return f"<h3>How it was measured</h3>{''.join(parts)}{bed}" if any(parts) else ""
+    missing = [f"{count} of {len(result.points)} points: {why}" for why, count in waiting.items()]
+    bed = f"<p>The paper's testbed: {escape(result.experiment.source.bed)}.</p>" * testbed
+    return (
+        f"<h3>How it was measured</h3><p>{escape(method)}</p>"
+        f"{_list('What differs from the paper', departures(result), opened=True)}"
+        f"{assumptions(result)}{_list('What was not measured', missing)}{bed}"
+    )
 
 
 def _list(summary: str, items: Sequence[str], *, opened: bool = False) -> str:
