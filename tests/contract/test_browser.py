@@ -12,9 +12,14 @@ from bench.page import tests as lines_of_tests
 
 from browser import asked, chromium, painted_ms, picture
 from recorded import fresh, latency_trial
+from switchmark.campaign.experiments import planned
 from switchmark.campaign.store import read_records
 from switchmark.model.test import Test
+from switchmark.papers.experiment import read
+from switchmark.path.refusals import check
+from switchmark.report.judged import judged
 from switchmark.report.page import page
+from switchmark.report.paper_page import paper_page
 
 AXE = Path(sys.prefix) / "share/switchmark/axe.min.js"
 """Where the set-up puts axe-core; SWITCHMARK_AXE names another place."""
@@ -188,3 +193,33 @@ def test_nothing_stands_in_the_way_of_who_cannot_see_it(
     told = asked(written.replace("</head>", axe, 1), tmp_path, question, dark=dark)
     assert told["errors"] == []
     assert told["found"] == []
+
+
+MODES = """
+const figure = document.querySelector("figure[data-other]");
+const seen = () => ({ ticks: [...figure.querySelectorAll(".role-axis-label text")]
+  .map((text) => text.textContent), caption: figure.querySelector("figcaption").textContent });
+const button = figure.querySelector("button.mode");
+told.first = { ...seen(), button: button.textContent };
+button.click();
+await new Promise((resolve) => setTimeout(resolve, 800));
+told.second = { ...seen(), button: button.textContent };
+button.click();
+await new Promise((resolve) => setTimeout(resolve, 800));
+told.third = seen();
+"""
+
+
+def test_a_button_switches_between_relative_and_absolute_values(tmp_path: Path) -> None:
+    experiment = read("ara-2021/table2")
+    points = planned(experiment, check, {}, quick=True)
+    pairs = [(p.point, fresh(n, test=p.test)) for n, p in enumerate(points, 1) if p.test]
+    told = asked(paper_page([judged(experiment, pairs)]), tmp_path, MODES)
+    assert (told["errors"], told["console"], told["requests"]) == ([], [], [])
+    relative, absolute = told["first"], told["second"]
+    assert (relative["button"], absolute["button"]) == ("absolute values", "relative values")
+    assert "100%" in relative["ticks"]
+    assert not [tick for tick in absolute["ticks"] if tick.endswith("%")]
+    assert "100 % is" in relative["caption"]
+    assert "100 % is" not in absolute["caption"]
+    assert told["third"]["ticks"] == relative["ticks"]
