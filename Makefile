@@ -42,7 +42,7 @@ LANES = -n 2 --dist loadfile --no-loadscope-reorder
 TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
 
 .PHONY: test-fast
-test-fast: setup ## tests of single parts, and a few with real frames: a minute or two
+test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" tests $(PYTEST)
 
 # Tests that build paths run one at a time, in a lane of their own; all others two at a time.

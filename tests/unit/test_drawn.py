@@ -22,7 +22,7 @@ from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import experiment_charts
-from switchmark.report.gallery import Shown, gallery_page
+from switchmark.report.gallery import GalleryEntry, gallery_page
 from switchmark.report.judged import Judged, judged
 from switchmark.report.paper import ODDS
 from switchmark.report.paper_files import check_drawing, write_papers
@@ -101,7 +101,7 @@ def test_papers_are_written_as_their_suffix_says(tmp_path: Path) -> None:
 
 def gallery_of(*names: str, measured: bool = False, still_marks: int = 2500) -> str:
     shown = [
-        Shown({"": told(name, measured=measured)}, [each.point for each in points_of(name)])
+        GalleryEntry({"": told(name, measured=measured)}, [each.point for each in points_of(name)])
         for name in names
     ]
     return gallery_page(shown, still_marks=still_marks)

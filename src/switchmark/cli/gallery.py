@@ -50,7 +50,7 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     """
     from switchmark.campaign.asked import paper_points
     from switchmark.papers.experiment import matching, read
-    from switchmark.report.gallery import Shown, check_gallery, write_gallery
+    from switchmark.report.gallery import GalleryEntry, check_gallery, write_gallery
 
     check_gallery(output)
     groups = _groups(runs)
@@ -59,7 +59,7 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
         results = {side.label: _judged(experiment, column) for side, column in groups}
         measured = {label: result for label, result in results.items() if result.measured}
         every = measured or {"": _judged(experiment, _Runs((), ()))}
-        shown.append(Shown(every, paper_points(experiment)))
+        shown.append(GalleryEntry(every, paper_points(experiment)))
     write_gallery(output, shown, [side for side, _ in groups])
     begun = sum(entry.is_measured for entry in shown)
     print(f"{output}: {len(shown)} experiments, {begun} of them measured")

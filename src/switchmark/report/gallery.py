@@ -39,7 +39,7 @@ page's script draws later charts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class GalleryEntry:
     """An experiment of the gallery: its results by label of the side, and the points of the paper's
     values, by which the claims are judged, too. An experiment that no run measured has the results
     of an empty run."""
@@ -77,13 +77,15 @@ def check_gallery(output: Path) -> None:
         )
 
 
-def write_gallery(output: Path, experiments: Sequence[Shown], sides: Sequence[RunSide]) -> None:
+def write_gallery(
+    output: Path, experiments: Sequence[GalleryEntry], sides: Sequence[RunSide]
+) -> None:
     """Write the page of these experiments, with the arguments of `gallery_page`."""
     write_file(output, gallery_page(experiments, sides))
 
 
 def gallery_page(
-    experiments: Sequence[Shown],
+    experiments: Sequence[GalleryEntry],
     sides: Sequence[RunSide] = (),
     *,
     still_marks: int = _STILL_MARKS,
@@ -127,7 +129,7 @@ def gallery_page(
     return page_of(title, [*parts, "</main>"], figures.charts)
 
 
-def _lead(experiments: Sequence[Shown]) -> list[str]:
+def _lead(experiments: Sequence[GalleryEntry]) -> list[str]:
     """Return the first sentences of the page."""
     papers = len({shown.experiment.paper for shown in experiments})
     values = sum(len(shown.experiment.published) for shown in experiments)
@@ -161,7 +163,7 @@ def _number(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-def _contents(experiments: Sequence[Shown]) -> str:
+def _contents(experiments: Sequence[GalleryEntry]) -> str:
     """Return links to all experiments, in a collapsible list for each paper."""
     lists = []
     for paper, of_paper in groupby(experiments, lambda shown: shown.experiment.paper):
@@ -180,14 +182,14 @@ def _contents(experiments: Sequence[Shown]) -> str:
     return f"<nav aria-label='experiments'>{''.join(lists)}</nav>"
 
 
-def _counts(shown: Shown) -> str:
+def _counts(shown: GalleryEntry) -> str:
     if not shown.is_measured or not shown.experiment.claims:
         return ""
     held, against = shown.count("holds"), shown.count("does not hold")
     return f" ({len(shown.experiment.claims)} claims: {held} hold here, {against} do not)"
 
 
-def _head(shown: Shown) -> str:
+def _head(shown: GalleryEntry) -> str:
     experiment, name = shown.experiment, escape(experiment_id(shown.first))
     place = f"{experiment.place}."
     for label, result in shown.results.items():
@@ -203,7 +205,7 @@ def _head(shown: Shown) -> str:
     )
 
 
-def _undrawn(shown: Shown) -> str:
+def _undrawn(shown: GalleryEntry) -> str:
     """Return the published values as text for an experiment without a chart, or the quantities that
     the paper shows."""
     rows = "".join(f"<li>{escape(_published_text(row))}</li>" for row in shown.experiment.published)
@@ -222,7 +224,7 @@ def _published_text(row: Published) -> str:
     return f"{row.metric}{' at ' if place else ''}{place}: {row}"
 
 
-def _claims(shown: Shown, measured: Mapping[str, Judged]) -> str:
+def _claims(shown: GalleryEntry, measured: Mapping[str, Judged]) -> str:
     """Return the claims with their answers by the paper's values and by measured values."""
     if not shown.experiment.claims:
         return ""
