@@ -264,6 +264,23 @@ def test_a_switch_of_the_kernel_stays_up_and_costs_nothing(tmp_path: Path) -> No
         assert kept.rested_cpu_s < 0.01 * kept.rested_s
 
 
+@pytest.mark.parametrize("runtime", ["lxc", "docker", "podman"])
+def test_functions_in_containers_take_turns(runtime: str, tmp_path: Path) -> None:
+    """Both the switch and its functions rest: containers live in groups of their runtimes."""
+    axes = {**BYPASS, "switch": "testpmd,ovs-dpdk", "environment": runtime, "repeat": "3"}
+    watching = Watching()
+    records = measured(tmp_path, axes, watching)
+    assert [trial.round for trial in watching.trials] == [1, 1, 2, 2, 3, 3]
+    for record in records:
+        assert record.status == "ok", record.error
+        assert all(trial.distinct > 0 and trial.unaccounted == 0 for trial in record.trials)
+        kept = record.turns
+        assert kept is not None
+        assert kept.kept == "frozen", kept.why
+        assert kept.rested_cpu_s is not None
+        assert kept.rested_cpu_s < 0.01
+
+
 def test_without_a_freezer_what_works_is_set_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,52 @@ def test_a_pair_is_compared_round_by_round() -> None:
     assert Family(RATE, apart).difference(0, 1).word == "undecided"
 
 
+def test_a_trimmed_mean_leaves_out_a_tenth_at_each_end() -> None:
+    """The interval is computed here from its definition: the mean of the values that are left, and
+    the variance of all with the extreme ones drawn in (Yuen 1974)."""
+    changes = [0.30, -0.90, *(0.01 * number for number in range(8))]
+    before = result([1e6] * 10)
+    after = result([1e6 * math.exp(change) for change in changes])
+    found = Family(RATE, (before, after)).difference(0, 1)
+    # Left are 0.00 to 0.07; the extreme values are drawn in to 0.00 and 0.07.
+    mean, winsorized = 0.035, (0.42 + 0.245) / 900
+    error = math.sqrt(winsorized / 10) / 0.8
+    width = t_quantile(LEVEL, 7) * error
+    assert found.change == pytest.approx(math.exp(mean))
+    assert found.interval == pytest.approx((math.exp(mean - width), math.exp(mean + width)))
+
+
+def test_a_state_that_changes_within_a_round_hides_no_difference() -> None:
+    """In a tenth of the rounds the host falls to 0.4 of its rate while one side is measured."""
+    draw = random.Random(1)
+    one = [1e6 * math.exp(draw.gauss(0, 0.01)) for _ in range(60)]
+    other = [0.95e6 * math.exp(draw.gauss(0, 0.01)) for _ in range(60)]
+    for number in (5, 25, 45):
+        one[number] *= 0.4
+        other[number + 8] *= 0.4
+    found = Family(RATE, (result(one), result(other))).difference(0, 1)
+    assert found.word == "slower"
+    assert found.change == pytest.approx(0.95, abs=0.01)
+
+
+def test_more_rounds_can_decide_beyond_what_background_load_took() -> None:
+    """The slower side gets back the CPU time that was taken from it. What is left over decides, if
+    it is larger than the interval."""
+
+    def disturbed(rounds: int, taken: float) -> Family:
+        values = [0.9e6 * factor for factor in times(1)] * (rounds // 5)
+        best = tuple(value / (1 - taken) for value in values)
+        steady = [1e6 * factor for factor in reversed(STEADY)] * (rounds // 5)
+        return Family(RATE, (result(steady), result(values, lowered=True, best=best)))
+
+    few = disturbed(5, 0.08).difference(0, 1)
+    assert (few.word, few.reason) == ("undecided", "spoiled")
+    assert few.needed is not None
+    enough = 5 * math.ceil(few.needed / 5)
+    assert disturbed(enough, 0.08).difference(0, 1).word == "slower"
+    assert disturbed(5, 0.12).difference(0, 1).needed is None, "the load may be all of it"
+
+
 def test_more_results_make_an_interval_wider() -> None:
     """The change and its spread are the same: with more results chance has more tries."""
     pair = (result(STEADY), result(times(0.97)))

@@ -3,8 +3,10 @@ answer, the tables, `compare`, reports, `tune`, claims of papers and labs all us
 
 The results compared in one answer form a family. Two results are compared round by round if they
 were measured in the same rounds, else as two independent samples. Rates and times are compared by
-their logarithms, shares directly. The variance of a comparison is the mean of its own variance and
-the variance of all comparisons in the family. A difference is tested against the studentized range
+their logarithms, shares directly. The amount is a trimmed mean: a tenth of the values at each end
+does not count, because a host that changes its state within a round moves one side of it far away.
+The variance of a comparison is the mean of its own variance and the variance of all comparisons in
+the family. A difference is tested against the studentized range
 for the number of results in the family (Tukey, Kramer), or by Holm's procedure for planned pairs.
 docs/guide/trust.md has the error rates, simulated by `make simulate`.
 
@@ -36,6 +38,9 @@ MIN_REPEATS = 3
 MARGIN = 0.01
 """The default share by which two figures may differ and still count as the same."""
 
+_TRIMMED = 10
+"""A trimmed mean leaves out one of so many values at each end."""
+
 _MOST_REPEATS = 1000
 _NOTHING = 0.01
 
@@ -49,18 +54,18 @@ worse side limited by the traffic program, doubts about a side, or clock error."
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The mean of `after` minus `before` on the scale of comparison.
-
-    `variance` is the variance of one round, `rounds` the number of rounds that both sides have, and
-    `freedom` the degrees of freedom of the variance. `fixed` is the component of the variance of
-    the mean that more rounds do not reduce, in units of `variance`.
-    """
+    """The trimmed mean of `after` minus `before` on the scale of comparison."""
 
     middle: float
     variance: float
+    """The variance of one round: that of the trimmed mean, times the number of rounds."""
     rounds: float
+    """The number of rounds that both sides have."""
     freedom: float
+    """The degrees of freedom of the variance."""
     fixed: float = 0.0
+    """The component of the variance of the mean that more rounds do not reduce, in units of
+    `variance`."""
 
     @property
     def share(self) -> float:
@@ -99,7 +104,7 @@ class Difference:
         or no number of rounds would decide it."""
         if self.reason == "few":
             return MIN_REPEATS
-        return self._rounds() if self.reason == "chance" else None
+        return self._rounds() if self.reason in ("chance", "spoiled") else None
 
     @property
     def is_shown(self) -> bool:
@@ -215,28 +220,29 @@ class Family:
         return self._pairs[before, after]
 
     def level(self, index: int, comparisons: int = 1) -> tuple[float, float] | None:
-        """Return the confidence interval of one result's mean, or geometric mean, as one of
-        `comparisons` results that are tested together (Bonferroni). None if there are too few
-        values, or a value is 0 on a logarithmic scale."""
+        """Return the confidence interval of one result's trimmed mean, as one of `comparisons`
+        results that are tested together (Bonferroni). None if there are too few values, or a value
+        is 0 on a logarithmic scale."""
         side = self.results[index]
         if _lacking(self.figure, side):
             return None
-        values = _scaled(self.figure, side.values)
-        variance, count = _variance_of(values), len(self._usable)
-        spread = (variance + self._spread) / 2 if count > 1 else variance
-        freedom = (len(values) - 1) * (2 * (count - 1) / count if count > 1 else 1)
+        result, count = _trimmed(_scaled(self.figure, side.values)), len(self._usable)
+        spread = (result.variance + self._spread) / 2 if count > 1 else result.variance
+        freedom = result.freedom * (2 * (count - 1) / count if count > 1 else 1)
         width = t_quantile(LEVEL / self.looks / comparisons, max(1.0, freedom)) * math.sqrt(
-            spread / len(values)
+            spread / len(side.values)
         )
         return (
-            _unscaled(self.figure, fmean(values) - width),
-            _unscaled(self.figure, fmean(values) + width),
+            _unscaled(self.figure, result.mean - width),
+            _unscaled(self.figure, result.mean + width),
         )
 
     @cached_property
     def _spread(self) -> float:
         """Return the mean variance of a result's values."""
-        return fmean(_variance_of(_scaled(self.figure, result.values)) for result in self._usable)
+        return fmean(
+            _trimmed(_scaled(self.figure, result.values)).variance for result in self._usable
+        )
 
     def _compared(self, before: int, after: int) -> Difference:
         def odds(change: _Change) -> tuple[float, float]:
@@ -369,6 +375,11 @@ def _difference(
     if reason:
         return replace(difference, reason=reason, change=_plain(figure, before, after))
     change = _change(figure, before, after, two_runs)
+
+    def rounds_for(middle: float) -> Callable[[], int | None]:
+        within = _scaled_margin(figure, margin)
+        return lambda: _rounds(*needed(change), abs(middle), within, level)
+
     p, root = odds(change)
     width = root * math.sqrt(needed(change)[0].variance * change.share)
     difference = Difference(
@@ -383,15 +394,18 @@ def _difference(
         ),
         p=p,
         of=comparisons,
-        _rounds=lambda: _rounds(
-            *needed(change), abs(change.middle), _scaled_margin(figure, margin), level
-        ),
+        _rounds=rounds_for(change.middle),
     )
     reason = "" if p <= level else "chance"
     if not _same_load(before, after):
         reason = "load"
     elif not reason:
         reason = _what_else(difference, figure, change, width, two_runs)
+    if reason == "spoiled":
+        left = _left(difference, figure, two_runs)
+        # More rounds help only against the part that background load does not explain.
+        decided = rounds_for(left) if left is not None and left * change.middle > 0 else None
+        difference = replace(difference, _rounds=decided or (lambda: None))
     return replace(difference, reason=reason) if reason else difference
 
 
@@ -404,22 +418,27 @@ def _what_else(
     if difference.better.raised:
         return "spoiled"
     if difference.worse.lowered:
-        # Correct for background load if its size is known.
-        if not difference.worse.best:
-            return "spoiled"
-        undisturbed = replace(difference.worse, values=difference.worse.best)
-        sides = (
-            (difference.before, undisturbed)
-            if difference.worse is difference.after
-            else (undisturbed, difference.after)
-        )
-        left = _change(figure, *sides, two_runs).middle
-        if left * change.middle <= 0 or abs(left) <= width:
+        left = _left(difference, figure, two_runs)
+        if left is None or left * change.middle <= 0 or abs(left) <= width:
             return "spoiled"
     error = math.hypot(
         *(_scaled_error(figure, side) for side in (difference.before, difference.after))
     )
     return "error" if error and abs(change.middle) - width <= error else ""
+
+
+def _left(difference: Difference, figure: Figure, two_runs: bool) -> float | None:
+    """Return the change that remains when the worse side gets back the CPU time that other work
+    took from it; None if the size of that load is not known, or the better side is too good."""
+    if difference.better.raised or not difference.worse.best:
+        return None
+    undisturbed = replace(difference.worse, values=difference.worse.best)
+    sides = (
+        (difference.before, undisturbed)
+        if difference.worse is difference.after
+        else (undisturbed, difference.after)
+    )
+    return _change(figure, *sides, two_runs).middle
 
 
 def _lacking(figure: Figure, side: Repeats) -> Reason:
@@ -446,9 +465,18 @@ def _same_load(before: Repeats, after: Repeats) -> bool:
 
 def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> _Change:
     one, other = _scaled(figure, before.values), _scaled(figure, after.values)
+    known_rounds = [round_ for round_ in after.rounds if round_ is not None]
+    common = [round_ for round_ in before.rounds if round_ is not None and round_ in known_rounds]
+    if not two_runs and len(common) >= max(MIN_REPEATS, 0.8 * min(len(one), len(other))):
+        first = dict(zip(before.rounds, one, strict=True))
+        second = dict(zip(after.rounds, other, strict=True))
+        changes = _trimmed([second[round_] - first[round_] for round_ in common])
+        return _Change(changes.mean, changes.variance, len(common), changes.freedom)
+    was, became = _trimmed(one), _trimmed(other)
+    middle = became.mean - was.mean
     if two_runs:
         # A run is one sample of the variation from run to run, which is assumed to equal the
-        # variation from repeat to repeat.
+        # variation from repeat to repeat, that of the rare repeats included.
         freedom = float(len(one) + len(other) - 2)
         whole = _variance_of(one) + _variance_of(other)
         mean = (
@@ -456,26 +484,38 @@ def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> 
             if whole
             else 1.0
         )
-        return _Change(fmean(other) - fmean(one), whole, 1 / mean, freedom, fixed=1.0)
-    known_rounds = [round_ for round_ in after.rounds if round_ is not None]
-    common = [round_ for round_ in before.rounds if round_ is not None and round_ in known_rounds]
-    if len(common) >= max(MIN_REPEATS, 0.8 * min(len(one), len(other))):
-        first = dict(zip(before.rounds, one, strict=True))
-        second = dict(zip(after.rounds, other, strict=True))
-        changes = [second[round_] - first[round_] for round_ in common]
-        return _Change(fmean(changes), _variance_of(changes), len(changes), len(changes) - 1)
-    spreads = _variance_of(one), _variance_of(other)
-    shares = spreads[0] / len(one), spreads[1] / len(other)
-    whole = sum(spreads)
+        return _Change(middle, whole, 1 / mean, freedom, fixed=1.0)
+    shares = was.variance / len(one), became.variance / len(other)
+    whole = was.variance + became.variance
     if not whole:
-        return _Change(fmean(other) - fmean(one), 0.0, min(len(one), len(other)), 2.0)
+        return _Change(middle, 0.0, min(len(one), len(other)), 2.0)
     # Welch's degrees of freedom for unequal variances, rounded down to halves because each number
     # has a table in the cache.
-    freedom = sum(shares) ** 2 / (
-        shares[0] ** 2 / (len(one) - 1) + shares[1] ** 2 / (len(other) - 1)
-    )
+    freedom = sum(shares) ** 2 / (shares[0] ** 2 / was.freedom + shares[1] ** 2 / became.freedom)
     freedom = max(1.0, math.floor(2 * freedom) / 2)
-    return _Change(fmean(other) - fmean(one), whole, whole / sum(shares), freedom)
+    return _Change(middle, whole, whole / sum(shares), freedom)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimmed:
+    """A trimmed mean, and how sure it is (Yuen 1974)."""
+
+    mean: float
+    variance: float
+    """The variance of the mean, times the number of all values."""
+    freedom: int
+    """The degrees of freedom of the variance."""
+
+
+def _trimmed(values: Sequence[float]) -> _Trimmed:
+    """Return the mean without the greatest and the least values, a tenth of all at each end. Fewer
+    than ten values all count."""
+    count = len(values)
+    cut = count // _TRIMMED
+    kept = sorted(values)[cut : count - cut]
+    drawn_in = [kept[0]] * cut + kept + [kept[-1]] * cut
+    variance = _variance_of(drawn_in) * (count / len(kept)) ** 2
+    return _Trimmed(fmean(kept), variance, len(kept) - 1)
 
 
 def _variance_of(values: Sequence[float]) -> float:
@@ -503,7 +543,8 @@ def _rounds(
     count = int(change.rounds)
     while count < _MOST_REPEATS:
         count += max(1, count // 12)
-        root = range_quantile(level, means, factor * (count - 1)) / math.sqrt(2)
+        kept = count - 2 * (count // _TRIMMED)
+        root = range_quantile(level, means, factor * (kept - 1)) / math.sqrt(2)
         width = reserve * root * math.sqrt(change.variance * (1 / count + change.fixed))
         if width < middle or middle + width < margin:
             return count
