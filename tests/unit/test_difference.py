@@ -160,6 +160,10 @@ def test_doubts_spoil_on_their_side_alone() -> None:
     assert Family(RATE, (fast, given_back)).difference(0, 1).word == "slower"
     too_much = Repeats(slow.values, slow.rounds, times(1.1), lowered=True)
     assert Family(RATE, (fast, too_much)).difference(0, 1).reason == "spoiled"
+    both = result(STEADY, best=tuple(value / 0.5 for value in STEADY))
+    alike = Repeats(slow.values, slow.rounds, times(1.0), lowered=True)
+    assert Family(RATE, (both, alike)).difference(0, 1).word == "slower", "half of each was taken"
+    assert Family(RATE, (fast, alike)).difference(0, 1).reason == "spoiled", "of one alone"
     assert Family(RATE, (result(STEADY, lowered=True), slow)).difference(0, 1).word == "slower"
     raised = Family(RATE, (result(STEADY, raised=True), slow)).difference(0, 1)
     assert (raised.word, raised.reason) == ("undecided", "spoiled")

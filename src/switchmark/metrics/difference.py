@@ -428,17 +428,15 @@ def _what_else(
 
 
 def _left(difference: Difference, figure: Figure, two_runs: bool) -> float | None:
-    """Return the change that remains when the worse side gets back the CPU time that other work
-    took from it; None if the size of that load is not known, or the better side is too good."""
+    """Return the change that remains when both sides get back the CPU time that other work took
+    from them; None if the size of that load is not known, or the better side is too good."""
     if difference.better.raised or not difference.worse.best:
         return None
-    undisturbed = replace(difference.worse, values=difference.worse.best)
-    sides = (
-        (difference.before, undisturbed)
-        if difference.worse is difference.after
-        else (undisturbed, difference.after)
+    before, after = (
+        replace(side, values=side.best or side.values)
+        for side in (difference.before, difference.after)
     )
-    return _change(figure, *sides, two_runs).middle
+    return _change(figure, before, after, two_runs).middle
 
 
 def _lacking(figure: Figure, side: Repeats) -> Reason:
