@@ -29,7 +29,7 @@ GUIDE = Path(__file__).parents[1] / "docs/guide/trust.md"
 BEGIN, END = "<!-- make simulate: begin -->", "<!-- make simulate: end -->"
 
 RESULTS = (2, 5, 10, 30)
-REPEATS = (3, 5, 10)
+REPEATS = (3, 5, 10, 20)
 OF_INTERVALS = (MIN_OF_INTERVAL, 20, 50)
 """Repeats of which an interval is printed: the fewest, the usual number, and many."""
 STATES = math.log(0.85)
@@ -99,15 +99,17 @@ def states(share: float, noise: float) -> Draw:
     return one
 
 
-def stretches(share: float, noise: float) -> Draw:
+def stretches(
+    share: float, noise: float, apart: float = STATES, trials: tuple[int, int] = (1, 5)
+) -> Draw:
     """The host is in one of two states for one to five trials, whatever is measured."""
 
     def one(draw: np.random.Generator, results: int, rounds: int) -> Logs:
         count = results * rounds
-        lengths = draw.integers(1, 6, count)
+        lengths = draw.integers(trials[0], trials[1] + 1, count)
         state = np.repeat(draw.random(count) < share, lengths)[:count]
         shift = state[times(draw, results, rounds)]
-        return shift * STATES + noise * draw.standard_normal((results, rounds))
+        return shift * apart + noise * draw.standard_normal((results, rounds))
 
     return one
 
@@ -140,14 +142,39 @@ SHAPES = (
     Shape("drift of 10 %, 5 %", drifting(0.05), drifts=True),
 )
 
+
+@dataclass(frozen=True)
+class Power:
+    """One of several results that is slower than the others."""
+
+    results: int
+    repeats: int
+    slower: float
+    """The share by which it is slower."""
+    noise: Shape
+
+
+def _normal(noise: float) -> Shape:
+    return Shape(f"normal, {noise:.0%}", normal(noise))
+
+
 POWERS = (
-    *((results, 5, 0.10, 0.02) for results in (2, 5, 10)),
-    *((results, 10, 0.03, 0.01) for results in (2, 5, 10)),
-    (2, 3, 0.30, 0.02),
-    (2, 10, 0.10, 0.05),
-    (2, 100, 0.10, 0.20),
+    *(Power(results, 5, 0.10, _normal(0.02)) for results in (2, 5, 10)),
+    *(Power(results, 10, 0.03, _normal(0.01)) for results in (2, 5, 10)),
+    Power(2, 3, 0.30, _normal(0.02)),
+    Power(2, 10, 0.10, _normal(0.05)),
+    Power(2, 20, 0.03, _normal(0.02)),
+    Power(2, 100, 0.10, _normal(0.20)),
+    Power(
+        2,
+        100,
+        0.05,
+        Shape(
+            "two states 2.5 times apart for 10 to 30 trials, 2 %",
+            stretches(0.5, 0.02, math.log(0.4), (10, 30)),
+        ),
+    ),
 )
-"""Results, repeats, by how much one is slower, and the noise."""
 
 
 def family(logs: Logs) -> Family:
@@ -174,11 +201,11 @@ def errors(shape: int, results: int, repeats: int, runs: int) -> float:
 
 
 def power(number: int, runs: int) -> float:
-    results, repeats, slower, noise = POWERS[number]
+    case = POWERS[number]
     draw, found = np.random.default_rng((_SEED, 99, number)), 0
     for _ in range(runs):
-        logs = normal(noise)(draw, results, repeats)
-        logs[0] += math.log(1 - slower)
+        logs = case.noise.draw(draw, case.results, case.repeats)
+        logs[0] += math.log(1 - case.slower)
         found += finds_all(logs)
     return found / runs
 
@@ -228,9 +255,10 @@ def tables(runs: int) -> Iterator[str]:
         yield "Share of runs that find all differences of a single slower result:"
         yield ""
         yield from head(("results", "repeats", "slower by", "noise", "found, percent"))
-        for (results, repeats, slower, noise), answers in zip(POWERS, right, strict=True):
+        for case, answers in zip(POWERS, right, strict=True):
             found = f"{100 * answers.result():.1f}"
-            yield row((f"{results}", f"{repeats}", f"{slower:.0%}", f"{noise:.0%}", found))
+            slower = f"{case.slower:.0%}"
+            yield row((f"{case.results}", f"{case.repeats}", slower, case.noise.name, found))
         yield ""
         yield f"Share of {4 * runs} intervals printed as `[95 %]` that contain the true median, in"
         yield f"percent. With fewer than {MIN_OF_INTERVAL} trials, the minimum and maximum are"

@@ -67,16 +67,19 @@ def test_a_pair_is_compared_round_by_round() -> None:
 def test_a_trimmed_mean_leaves_out_a_tenth_at_each_end() -> None:
     """The interval is computed here from its definition: the mean of the values that are left, and
     the variance of all with the extreme ones drawn in (Yuen 1974)."""
-    changes = [0.30, -0.90, *(0.01 * number for number in range(8))]
-    before = result([1e6] * 10)
+    changes = [0.30, 0.20, -0.90, -0.50, *(0.01 * number for number in range(16))]
+    before = result([1e6] * 20)
     after = result([1e6 * math.exp(change) for change in changes])
     found = Family(RATE, (before, after)).difference(0, 1)
-    # Left are 0.00 to 0.07; the extreme values are drawn in to 0.00 and 0.07.
-    mean, winsorized = 0.035, (0.42 + 0.245) / 900
-    error = math.sqrt(winsorized / 10) / 0.8
-    width = t_quantile(LEVEL, 7) * error
+    # Left are 0.00 to 0.15. The squares around their mean add up to 0.034, and those of the four
+    # values that are drawn in to 0.00 and 0.15 to 4 * 0.075 ** 2.
+    mean, winsorized = 0.075, (0.034 + 4 * 0.075**2) / 19
+    error = math.sqrt(winsorized / 20) / 0.8
+    width = t_quantile(LEVEL, 15) * error
     assert found.change == pytest.approx(math.exp(mean))
     assert found.interval == pytest.approx((math.exp(mean - width), math.exp(mean + width)))
+    few = Family(RATE, (result([1e6] * 19), result(after.values[:19]))).difference(0, 1)
+    assert few.change == pytest.approx(math.exp(math.fsum(changes[:19]) / 19)), "all of 19 count"
 
 
 def test_a_state_that_changes_within_a_round_hides_no_difference() -> None:

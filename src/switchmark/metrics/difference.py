@@ -3,12 +3,12 @@ answer, the tables, `compare`, reports, `tune`, claims of papers and labs all us
 
 The results compared in one answer form a family. Two results are compared round by round if they
 were measured in the same rounds, else as two independent samples. Rates and times are compared by
-their logarithms, shares directly. The amount is a trimmed mean: a tenth of the values at each end
-does not count, because a host that changes its state within a round moves one side of it far away.
-The variance of a comparison is the mean of its own variance and the variance of all comparisons in
-the family. A difference is tested against the studentized range
-for the number of results in the family (Tukey, Kramer), or by Holm's procedure for planned pairs.
-docs/guide/trust.md has the error rates, simulated by `make simulate`.
+their logarithms, shares directly. The amount is a trimmed mean: of twenty values or more, a tenth
+at each end does not count, because a host that changes its state within a round moves one side of
+it far away. The variance of a comparison is the mean of its own variance and the variance of all
+comparisons in the family. A difference is tested against the studentized range for the number of
+results in the family (Tukey, Kramer), or by Holm's procedure for planned pairs. docs/guide/trust.md
+has the error rates, simulated by `make simulate`.
 
 A difference is not claimed if background load, a bound, a different load or clock error could
 explain it.
@@ -40,6 +40,10 @@ MARGIN = 0.01
 
 _TRIMMED = 10
 """A trimmed mean leaves out one of so many values at each end."""
+
+_TRIMMED_FROM = 20
+"""The least number of values of which a mean is trimmed. With ten, the variance of what is left is
+too uncertain: false claims rise by a fifth, and 87 in place of 96 % of differences are found."""
 
 _MOST_REPEATS = 1000
 _NOTHING = 0.01
@@ -506,14 +510,18 @@ class _Trimmed:
 
 
 def _trimmed(values: Sequence[float]) -> _Trimmed:
-    """Return the mean without the greatest and the least values, a tenth of all at each end. Fewer
-    than ten values all count."""
+    """Return the mean without the greatest and the least values, if there are enough values."""
     count = len(values)
-    cut = count // _TRIMMED
+    cut = _cut(count)
     kept = sorted(values)[cut : count - cut]
     drawn_in = [kept[0]] * cut + kept + [kept[-1]] * cut
     variance = _variance_of(drawn_in) * (count / len(kept)) ** 2
     return _Trimmed(fmean(kept), variance, len(kept) - 1)
+
+
+def _cut(count: int) -> int:
+    """Return how many of so many values a trimmed mean leaves out at each end."""
+    return count // _TRIMMED if count >= _TRIMMED_FROM else 0
 
 
 def _variance_of(values: Sequence[float]) -> float:
@@ -541,7 +549,7 @@ def _rounds(
     count = int(change.rounds)
     while count < _MOST_REPEATS:
         count += max(1, count // 12)
-        kept = count - 2 * (count // _TRIMMED)
+        kept = count - 2 * _cut(count)
         root = range_quantile(level, means, factor * (kept - 1)) / math.sqrt(2)
         width = reserve * root * math.sqrt(change.variance * (1 / count + change.fixed))
         if width < middle or middle + width < margin:
