@@ -264,6 +264,26 @@ def test_a_folder_goes_with_those_above_it_that_were_not_there(
     assert not left & {"there/new", "used/by"}
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_last_of_two_runs_removes_a_folder_that_both_need(first: int, tmp_path: Path) -> None:
+    workspaces = [Workspace(tmp_path / "runs") for _ in range(2)]
+    executors = [
+        Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs")
+        for workspace in workspaces
+    ]
+    for executor in executors:
+        executor.execute((Folder("locks", f"{tmp_path}/new/locks"),))
+    lock = tmp_path / "new/locks/of-the-other-run"
+    lock.touch()
+    assert executors[first].unwind() == ()
+    assert lock.exists()
+    lock.unlink()
+    assert executors[1 - first].unwind() == ()
+    assert not (tmp_path / "new").exists()
+    for workspace in workspaces:
+        workspace.close()
+
+
 def test_a_machine_wide_value_is_leased(workspace: Workspace) -> None:
     host = RecordingHost(files={"/proc/sys/vm/x": b"1\n"})
     executor = recorded(host, workspace)

@@ -396,6 +396,10 @@ class Executor:
 
     def _make_folder(self, step: Folder) -> None:
         path = PurePosixPath(fill(step.path, self.saved, step.why))
+        if is_host(step.at) and self.host(step.at).is_local:  # other runs may be using it
+            with explained(step.why):
+                lease(self._workspace, self.host(step.at), f"{path}/", b"")
+            return
         folders = [str(folder) for folder in (path, *path.parents)]
         looks = (Run(step.why, ("test", "-d", folder), step.at, ok=(0, 1)) for folder in folders)
         statuses = [completed.status for completed in self._carry_out_all(*looks)]

@@ -1,6 +1,7 @@
 """Leases of values of the whole host, such as a sysctl: the first run saves the value, the last run
 restores it. A count, such as that of hugepages, is raised for each lease by what the run needs, and
-lowered by the same amount.
+lowered by the same amount. The value of a folder (its path ends with `/`) is the list of folders on
+its path that do not exist: the first run creates them, the last run removes those that are empty.
 
 A ledger is a file of JSON lines, locked during each read and change, and removed when it is empty.
 The ledger of this host's values is in /dev: root processes that share a kernel may have separate
@@ -19,7 +20,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -179,7 +180,7 @@ class Leases:
                         f" run {take.run} needs it to be {_text(take.content)}",
                         hint="run again when that run has ended",
                     )
-            old = held[0].old if held else host.read(path)
+            old = held[0].old if held else _read(host, path)
             owner = {"run": run, "root": self._root}
             ledger.append(
                 _Take(
@@ -192,11 +193,11 @@ class Leases:
                 )
             )
             try:
-                host.write(path, content)
-            except OSError:
+                _write(host, path, content)
+            except (OSError, SetupFailed):
                 ledger.append(_Give(**dict(value), **owner))
                 raise
-            ledger.append(_Done(**dict(value), content=host.read(path)))
+            ledger.append(_Done(**dict(value), content=_read(host, path)))
 
     def add(
         self,
@@ -326,9 +327,9 @@ class Leases:
             else:
                 with suppress(FileNotFoundError):  # it went with its kernel module
                     if value.value not in ledger.contents or (
-                        host.read(path) == ledger.contents[value.value]
+                        _read(host, path) == ledger.contents[value.value]
                     ):
-                        host.write(path, held[0].old)
+                        _write(host, path, held[0].old)
                 ledger.append(_Free(**dict(value)))
 
     def _ended_there(self, host: Host, run: str) -> bool:
@@ -417,6 +418,25 @@ def _is_at(descriptor: int, file: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), file.lstat())
     except FileNotFoundError:
         return False
+
+
+def _read(host: Host, path: str) -> bytes:
+    if not path.endswith("/"):
+        return host.read(path)
+    folders = (PurePosixPath(path), *PurePosixPath(path).parents)
+    return "\n".join(str(folder) for folder in folders if not host.exists(str(folder))).encode()
+
+
+def _write(host: Host, path: str, content: bytes) -> None:
+    if not path.endswith("/"):
+        host.write(path, content)
+        return
+    removed = content.decode().split("\n") if content else []
+    removing = ("rmdir", "--ignore-fail-on-non-empty", "--", *removed)
+    argv = removing if removed else ("mkdir", "-p", "--", path)
+    done = host.run(argv)
+    if done.status != 0:
+        raise SetupFailed(f"{' '.join(argv)}: {_text(done.stderr)}")
 
 
 def _parsed(descriptor: int) -> _Ledger:
