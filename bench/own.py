@@ -20,7 +20,7 @@ from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
-from switchmark.model.units import IMIX_SIZES
+from switchmark.model.units import sizes_of
 from switchmark.observe.cpus import read_cpus
 from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
@@ -37,7 +37,7 @@ _WORK: dict[str, tuple[tuple[str, ...], dict[str, Any], float | None]] = {
     "the same at random": (("sender",), {"subflows": {**_MILLION, "order": "random"}}, 9.0),
     "the same by Zipf's law": (("sender",), {"subflows": {**_MILLION, "order": "zipf"}}, 9.0),
     "send, 16384 flows, each counted": (("sender",), {"flows": 16384, "vary": ["src_port"]}, None),
-    "send, IMIX": (("sender",), {"frame_bytes": list(IMIX_SIZES)}, 9.0),
+    "send, IMIX": (("sender",), {"frame_bytes": list(sizes_of("imix"))}, 9.0),
     "send and receive": (_BOTH, {}, 10.0),
     "send and receive, latency": (_BOTH, {"latency": True}, 12.0),
     "the same, 16384 flows": (_BOTH, {"latency": True, "flows": 16384, "vary": ["src_port"]}, None),

@@ -378,13 +378,13 @@ def test_a_late_start_is_doubted_and_floods_nobody(
     """All parts are told to begin 0.05 s ago: a third of the phase is over."""
     phase = trials.Trials._phase
 
-    def late(path: trials.Trials, name: str, duration_s: float, *window: Window) -> None:
+    def late(path: trials.Trials, name: str, duration_s: float, *options: Any) -> None:
         lead_ns = -50_000_000 - 2 * trials._LEAD_A_PROCESS_NS
         with pytest.MonkeyPatch.context() as patch:
             if name == "measured" and duration_s == 0.15:  # not that of the gate
                 patch.setattr(trials, "_LEAD_NS", lead_ns)
                 patch.setattr(path, "_away_ns", lead_ns)  # no less than that
-            phase(path, name, duration_s, *window)
+            phase(path, name, duration_s, *options)
 
     monkeypatch.setattr(trials.Trials, "_phase", late)
     record = measure(switch="linux-bridge", rate="20k", duration=0.15)

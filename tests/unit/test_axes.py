@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from switchmark.campaign.store import key
-from switchmark.campaign.values import read_value
+from switchmark.campaign.values import read_value, read_words
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.lab.searching import bounds_of
@@ -94,7 +94,8 @@ def test_a_name_is_one_everywhere() -> None:
 def test_a_name_in_json_that_is_not_the_fields_carries_its_unit() -> None:
     other = {axis.json_name: axis for axis in AXES.values() if axis.json_name}
     other |= {axis.json_number: axis for axis in AXES.values() if axis.json_number}
-    assert set(other) == {"frame_bytes", "duration_s", "warmup_s", "rate_pps"}
+    seconds = {"duration_s", "warmup_s", "residual_s", "settle_s"}
+    assert set(other) == {"frame_bytes", "rate_pps", *seconds}
     for name, axis in other.items():
         assert name.endswith(ENDINGS[axis.unit])
 
@@ -118,7 +119,8 @@ def test_the_values_that_the_reference_shows_are_values() -> None:
     ]
     assert len(shown) > 30
     for name, word in shown:
-        assert read_value(name, word) is not None
+        for one in read_words(name, word):
+            assert read_value(name, one) is not None
 
 
 def test_an_axis_that_takes_names_names_a_table() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmark.campaign.load import Campaign, dump, from_options, load
+from switchmark.campaign.load import Campaign, dump, from_options, load, parse
 from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
@@ -472,3 +472,11 @@ def test_where_no_engine_fits_all_switches_the_hint_is_a_separate_run() -> None:
     with pytest.raises(UsageError) as caught:
         from_options({"switch": "ipvlan,ovs-dpdk", "engine": "udp"}, check)
     assert str(caught.value.hint).startswith("--engine dpdk, in a separate run or ")
+
+
+def test_the_sizes_of_rfc2544_are_a_sweep() -> None:
+    campaign = from_options({"frame_size": "rfc2544,9000"}, check)
+    sizes = [test.frame_size for test in campaign.tests]
+    assert sizes == [64, 128, 256, 512, 1024, 1280, 1518, 9000]
+    (file,) = parse("frame-size: rfc2544\nduration: 1", {}, check, source="c", name="c").tests[:1]
+    assert file.frame_size == 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from switchmark.metrics.throughput import is_uncertain, loss_ratio
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal
 from switchmark.model.test import Test
+from switchmark.model.units import parse_verification
 from switchmark.searches import TABLE
 from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, meets, most_repeats
-from switchmark.searches.ndr import majority
+from switchmark.searches.ndr import decided, majority
 from synthetic import SyntheticSwitch, answers_of
 
 BOUNDS = LoadBounds(rate_pps=None, duration_s=1.0, warmup_s=0.1)
@@ -380,3 +382,118 @@ def test_the_verdict_of_a_figure_is_what_kept_it_from_more(name: str) -> None:
     slow.asked.clear()
     in_its_context, _ = find(name, slow, changed(judge=lambda trials: "switch"))
     assert in_its_context.verdict == "switch"
+
+
+# --- frame loss ---------------------------------------------------------------------------------
+
+
+def test_frame_loss_goes_down_by_tenths_until_two_loads_lose_nothing() -> None:
+    switch = SyntheticSwitch(capacity_pps=1.5e6, sender_pps=2e6)
+    estimate, goals = find("frame-loss", switch)
+    assert [goal.goal for goal in goals] == ["100 %", "90 %", "80 %", "70 %", "60 %"]
+    assert [known(goal.rate_pps) for goal in goals] == [2e6, 1.8e6, 1.6e6, 1.4e6, 1.2e6]
+    assert [goal.loss_ratio for goal in goals] == pytest.approx([0.25, 1 / 6, 0.0625, 0, 0])
+    assert estimate.goal == "100 %"
+    assert loss_ratio(estimate.trials) == pytest.approx(0.25)
+
+
+def test_one_load_without_loss_does_not_end_frame_loss() -> None:
+    switch = SyntheticSwitch(capacity_pps=2e6, sender_pps=2e6, rare=3)
+    _, goals = find("frame-loss", switch)
+    # Every third trial loses a frame, the first trial is the one at full speed.
+    assert [goal.loss_ratio > 0 for goal in goals] == [False, True, False, False]
+
+
+def test_frame_loss_begins_at_the_rate_of_the_link_and_at_that_of_the_test() -> None:
+    for bounds, first in (
+        (changed(line_pps=1.5e6), 1.5e6),
+        (changed(rate_pps=1.2e6), 1.2e6),
+        (changed(line_pps=1.5e6, rate_pps=1.2e6), 1.2e6),
+        (changed(), 2e6),
+    ):
+        _, goals = find("frame-loss", SyntheticSwitch(), bounds)
+        assert goals[0].rate_pps == first
+
+
+def test_frame_loss_counts_a_frame_that_was_not_sent_against_the_load() -> None:
+    """The link is faster than the sender: nothing is lost, and the load was not offered."""
+    switch = SyntheticSwitch(capacity_pps=3e6, sender_pps=1e6)
+    _, goals = find("frame-loss", switch, changed(line_pps=1.25e6))
+    assert [goal.goal for goal in goals] == ["100 %", "90 %", "80 %", "70 %"]
+    assert all(goal.loss_ratio == 0 for goal in goals)
+
+
+def test_frame_loss_makes_as_many_trials_as_asked_at_each_load() -> None:
+    switch = SyntheticSwitch()
+    estimate, goals = find("frame-loss", switch, changed(finals=3))
+    assert len(switch.asked) == 1 + 3 * len(goals)
+    assert len(estimate.trials) == 3
+
+
+def test_a_loss_that_never_ends_ends_at_a_tenth() -> None:
+    _, goals = find("frame-loss", SyntheticSwitch(capacity_pps=1.0))
+    assert [goal.goal for goal in goals][-1] == "10 %"
+    assert len(goals) == 10
+
+
+# --- trials with loss ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "lost", "runs"),
+    [
+        ("none", (0,), True),
+        ("none", (9,), False),
+        ("tst009", (9, 0), True),
+        ("tst009", (9, 9), False),
+        ("tst009:3", (9, 9, 0), True),
+        ("tst009:3", (9, 9, 9), False),
+        ("tst009:3:10%", (10**6,), False),
+        ("tst009:3:10%", (9, 10**6), False),
+        ("majority", (9, 0, 0), True),
+        ("majority", (9, 0, 9), False),
+    ],
+)
+def test_the_rule_decides_on_a_trial_with_loss(
+    rule: str, lost: tuple[int, ...], runs: bool
+) -> None:
+    spec = TrialSpec(rate_pps=1e6, duration_s=1, warmup_s=0)
+    whole = SyntheticSwitch()(spec)
+    left = [whole.model_copy(update={"lost": each}) for each in lost]
+    trials = decided(lambda: left.pop(0), 0.0, parse_verification(rule))
+    assert (len(trials), left) == (len(lost), [])
+    assert meets(trials[-1], 0.0) is runs
+
+
+def test_a_rate_that_one_trial_decided_need_not_pass_again() -> None:
+    """Every other trial loses a frame. Two of three would take back a rate that passed once."""
+    for rule, finals in (("none", 3), ("majority", 3)):
+        bounds = changed(verification=parse_verification(rule), finals=finals)
+        switch = SyntheticSwitch(rare=2)
+        estimate, (goal,) = find("ndr", switch, bounds)
+        if rule == "none":
+            assert len(estimate.trials) == finals
+            assert {trial.lost for trial in estimate.trials} == {0, 1}
+        else:
+            assert all(trial.lost == 0 for trial in estimate.trials)
+        assert goal.rate_pps is None or known(goal.rate_pps) <= 1e6
+
+
+# --- fifty bursts -------------------------------------------------------------------------------
+
+
+def test_fifty_bursts_are_all_kept() -> None:
+    switch = SyntheticSwitch(buffer=1000, noise=0.01)
+    _, (goal,) = find("back-to-back", switch, changed(finals=50, precision=0.01))
+    assert (goal.bursts, len(goal.burst_each)) == (50, 50)
+    assert known(goal.burst_frames) == pytest.approx(sum(goal.burst_each) / 50)
+    assert (goal.burst_low, goal.burst_max) == (min(goal.burst_each), max(goal.burst_each))
+    assert known(goal.burst_stdev) == pytest.approx(stdev(goal.burst_each))
+    assert goal.burst_limit == 10**6
+    assert goal.burst_step == round(0.01 * max(goal.burst_each))
+
+
+def test_a_single_burst_has_no_deviation() -> None:
+    _, (goal,) = find("back-to-back", SyntheticSwitch(buffer=1000))
+    assert goal.burst_stdev is None
+    assert goal.burst_each == (goal.burst_low,) == (goal.burst_max,)

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from reported import received, report, sent
+from switchmark import clock
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
@@ -87,9 +90,9 @@ class Unmetered:
         return SimpleNamespace(load={})
 
 
-def ran(*counts: int) -> tuple[Processes, Any]:
+def ran(*counts: int, proving: bool = False, **axes: Any) -> tuple[Processes, Any]:
     """Run a trial; the ports have counted so many frames each time that they are read."""
-    path = resolve(Test(switch="linux-bridge"), prefix="sm0000", run_dir="/run/x")
+    path = resolve(Test(switch="linux-bridge", **axes), prefix="sm0000", run_dir="/run/x")
     left = list(counts)
     end = PortEnd(path.flows[0].source, at_switch=True)
 
@@ -99,7 +102,7 @@ def ran(*counts: int) -> tuple[Processes, Any]:
     trials = Trials(path, [], counters=counters, alive=lambda: None, meter=cast(Meter, Unmetered()))
     processes = Processes(path)
     trials._workers = cast(Any, processes)
-    result = trials.measure(SPEC)
+    result = trials.measure(SPEC, proving=proving)
     assert left == []
     return processes, result.counters.links[end].rx
 
@@ -112,6 +115,28 @@ def test_the_counters_of_a_trial_are_those_of_its_measured_phase() -> None:
 def test_a_path_becomes_quiet_before_its_counters_are_read() -> None:
     processes, _ = ran(0, 100)
     assert processes.quiet_ms == [20, 20]  # after the warm-up and after the measured phase
+
+
+def test_a_trial_waits_for_residual_frames_and_then_settles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(clock, "sleep", slept.append)
+    processes, _ = ran(0, 100, residual=2, settle=5)
+    assert processes.quiet_ms == [20, 2000]  # frames of the warm-up count nowhere
+    assert slept[-1] == 5
+    slept.clear()
+    processes, _ = ran(0, 100, residual=0.001)
+    assert processes.quiet_ms == [20, 20]
+    assert slept[-1] == 0
+
+
+def test_the_functional_trial_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(clock, "sleep", slept.append)
+    processes, _ = ran(0, 100, residual=2, settle=5, proving=True)
+    assert processes.quiet_ms == [20, 20]
+    assert 5 not in slept
 
 
 def test_a_trial_has_a_warm_up_and_a_measured_phase() -> None:

@@ -12,6 +12,7 @@ from switchmark.errors import UsageError
 from switchmark.model.units import (
     FRAME_MAX,
     FRAME_MIN,
+    Verification,
     format_pps,
     gbps_l1,
     gbps_l2,
@@ -22,6 +23,8 @@ from switchmark.model.units import (
     parse_frame_size,
     parse_line_rate,
     parse_rate,
+    parse_verification,
+    sizes_of,
 )
 
 
@@ -104,6 +107,45 @@ def test_a_duration_is_understood(text: str, seconds: float) -> None:
 
 def test_the_mean_of_imix_is_that_of_twelve_frames() -> None:
     assert mean_frame_bytes("imix") == pytest.approx((7 * 64 + 4 * 594 + 1518) / 12)
+
+
+def test_a_genome_is_its_letters() -> None:
+    assert parse_frame_size("genome:AAAFG") == "genome:aaafg"
+    assert sizes_of("genome:aaafg") == (64, 64, 64, 1280, 1518)
+    assert sizes_of("genome:bcdehiz") == (128, 256, 512, 1024, 2112, 9000, 1518)
+    assert mean_frame_bytes("genome:ag") == (64 + 1518) / 2
+    assert mtu_for("genome:ai") == 9000 - 18
+    for wrong in ("genome:", "genome:aj", "genome:" + "a" * 65, "genome"):
+        with pytest.raises(UsageError):
+            parse_frame_size(wrong)
+
+
+def test_the_mix_of_csit_has_frames_of_570_bytes() -> None:
+    assert parse_frame_size("IMIX:CSIT") == "imix:csit"
+    sizes = sizes_of("imix:csit")
+    assert [sizes.count(size) for size in (64, 570, 1518)] == [7, 4, 1]
+    assert sizes_of("imix")[2] == 594
+    assert sizes_of(128) == (128,)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("majority", Verification(None)),
+        ("none", Verification(1)),
+        ("tst009", Verification(2)),
+        ("tst009:5", Verification(5)),
+        ("tst009:3:50%", Verification(3, 0.5)),
+    ],
+)
+def test_a_rule_for_trials_with_loss_is_understood(text: str, rule: Verification) -> None:
+    assert parse_verification(text) == rule
+
+
+@pytest.mark.parametrize("text", ["", "some", "tst009:", "tst009:1", "tst009:3:", "tst009:3:0%"])
+def test_another_rule_for_trials_with_loss_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_verification(text)
 
 
 def test_line_rate_is_ten_gigabits_of_l1() -> None:

@@ -85,7 +85,8 @@ def _one_of_each_path(tests: Iterable[Test]) -> list[Test]:
 
 
 def _trials_s(test: Test) -> float:
-    return sum(test.warmup + duration_s + _TRIAL_S for duration_s in _trials(test))
+    between_s = _TRIAL_S + test.residual + test.settle
+    return sum(test.warmup + duration_s + between_s for duration_s in _trials(test))
 
 
 def _trials(test: Test) -> tuple[float, ...]:

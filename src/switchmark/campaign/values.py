@@ -37,6 +37,9 @@ def read_words(name: str, text: str) -> list[str]:
         word = item.strip()
         if not word:
             raise UsageError("a value is missing" + (" between commas" if "," in text else ""))
+        if sweep := AXES[name].sweeps.get(word):
+            values += sweep
+            continue
         # A name may hold a path, and a path may hold two dots, so names have no ranges.
         ranged = ".." in word and not AXES[name].table
         values += _range(word, counts=AXES[name].counts) if ranged else [word]

@@ -18,7 +18,7 @@ from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import OneSearch, SearchResult
 from switchmark.model.test import Test
-from switchmark.model.units import parse_shares
+from switchmark.model.units import parse_shares, parse_verification
 from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
 
@@ -57,6 +57,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         test.finals,
         loss_ratio=test.loss_ratio,
         precision=test.precision,
+        verification=parse_verification(test.verification),
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
         senders=streams,

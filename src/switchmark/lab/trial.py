@@ -118,7 +118,10 @@ class Trials:
         """
         hz = None if proving else self._path.test.profile
         with self._meter.armed(self._path, hz) as window:
-            return self._measured(spec, window, proving)
+            result = self._measured(spec, window, proving)
+        if not proving:
+            clock.sleep(self._path.test.settle)
+        return result
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
@@ -153,7 +156,8 @@ class Trials:
         full = spec.rate_pps is None
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
-        self._phase("measured", spec.duration_s, window)
+        residual_s = 0.0 if proving else self._path.test.residual
+        self._phase("measured", spec.duration_s, window, residual_s)
         self._alive()
         cost = window.cost(self._workers.tsc_hz)
         after = self._counted()
@@ -188,8 +192,11 @@ class Trials:
         """Return the load of a task in a trial."""
         return load_of(self._path, part, job, spec)
 
-    def _phase(self, phase: str, duration_s: float, window: Window | None = None) -> None:
-        """Send for `duration_s`, with `window` open, then wait until the path is quiet."""
+    def _phase(
+        self, phase: str, duration_s: float, window: Window | None = None, residual_s: float = 0.0
+    ) -> None:
+        """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
+        `residual_s` at least."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
@@ -209,4 +216,4 @@ class Trials:
         quiet_ms = min(_QUIET_MAX_MS, self.quiet_ms + self._apart_ms())
         if self._path.test.limits:
             quiet_ms += PERIOD_US // 1000  # a process at its CPU limit pauses until the next period
-        self._workers.drain(quiet_ms)
+        self._workers.drain(max(quiet_ms, round(residual_s * 1000)))

@@ -22,6 +22,9 @@ from switchmark.model.search import Goal, OneSearch
 
 _LOWEST, _HIGHEST = -math.inf, math.inf
 
+OF_NO_GOAL = ("max", "frame-loss")
+"""The searches whose figure is the received rate of their trials, not the value of a goal."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchValue:
@@ -44,10 +47,10 @@ def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:
     repeats.
 
     The unit is frames per second of one sender, frames of a burst, or nanoseconds of median latency
-    for a load of `latency-at-load`. Empty for a record without that goal, and for search `max`,
-    whose repeats are its trials.
+    for a load of `latency-at-load`. Empty for a record without that goal, for search `max`, whose
+    repeats are its trials, and for `frame-loss`, whose loads are given.
     """
-    if record.search is None or record.search.name == "max":
+    if record.search is None or record.search.name in OF_NO_GOAL:
         return ()
     of_latency = record.search.name == "latency-at-load"
     return tuple(
@@ -175,22 +178,31 @@ def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
             figures[name] = whole(frames)
     if middle.bursts is not None:
         figures["bursts"] = sum(goal.bursts or 0 for goal in goals)
+    each = tuple(frames for goal in goals for frames in goal.burst_each)
     loss = middle.loss_ratio
     if any(goal.loss_ratio != loss for goal in goals) and finals:  # measured, not set
         loss = loss_ratio(finals)
     latency = latency_of(finals) or middle.latency_ns
-    return middle.model_copy(update={**figures, "loss_ratio": loss, "latency_ns": latency})
+    changes = {**figures, "burst_each": each, "loss_ratio": loss, "latency_ns": latency}
+    return middle.model_copy(update=changes)
 
 
 _MISSING = {
     **dict.fromkeys(("rate_pps", "low_pps", "burst_frames", "burst_low"), _LOWEST),
     **dict.fromkeys(("high_pps", "burst_high"), _HIGHEST),
+    **dict.fromkeys(("burst_max", "burst_stdev", "burst_step", "burst_limit"), _LOWEST),
     **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
 }
 """The figures of a goal, and the value that replaces a missing figure: no rate passed, or no rate
 failed."""
 
-_WHOLE = {"burst_low": math.floor, "burst_high": math.ceil}
+_WHOLE = {
+    "burst_low": math.floor,
+    "burst_high": math.ceil,
+    "burst_max": math.ceil,
+    "burst_step": math.ceil,
+    "burst_limit": math.floor,
+}
 """The figures that count frames, with their rounding."""
 
 

@@ -69,6 +69,8 @@ class Axis:
     """The folder of implementations whose names are the values."""
     parse: Callable[[Any], Any] | None = None
     """Parses a written value, or raises UsageError."""
+    sweeps: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """The words that stand for several values."""
     as_written: bool = False
     """Whether the value stays as written after `parse` has checked it."""
     undivided: bool = False

@@ -16,7 +16,8 @@ class Goal(Written):
     is the median over the repeats."""
 
     goal: str
-    """The name of the goal: `ndr`, `pdr`, `r+`, `back-to-back`, or a share of R+."""
+    """The name of the goal: `ndr`, `pdr`, `r+`, `back-to-back`, a share of R+, or a percentage of
+    the maximum rate (`90 %`)."""
 
     loss_ratio: float
     """The loss ratio (lost / sent): the allowed ratio if it defines the goal, else the measured
@@ -50,6 +51,21 @@ class Goal(Written):
 
     burst_high: int | None = None
     """The upper bound of these bursts: a longer burst that lost frames; None if no burst did."""
+
+    burst_max: int | None = None
+    """The longest of these bursts, in frames; None in early records."""
+
+    burst_stdev: float | None = None
+    """The standard deviation of these bursts, in frames; None for a single burst."""
+
+    burst_each: tuple[int, ...] = ()
+    """The bursts, in frames, in order; empty in early records."""
+
+    burst_step: int | None = None
+    """The smallest difference that the search tells apart at the longest burst, in frames."""
+
+    burst_limit: int | None = None
+    """The longest burst that the search would have tried, in frames; None in early records."""
 
     buffer_s: float | None = None
     """The time that the buffer lasts at the full rate, in seconds."""

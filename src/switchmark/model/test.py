@@ -20,6 +20,7 @@ from switchmark.model.units import (
     CORES_MAX,
     FLOW_NUMBERS,
     FLOWS_MAX,
+    RFC2544_SIZES,
     VLAN_USUAL,
     Rate,
     mean_frame_bytes,
@@ -32,6 +33,7 @@ from switchmark.model.units import (
     parse_rate,
     parse_share,
     parse_shares,
+    parse_verification,
 )
 
 
@@ -381,17 +383,18 @@ class Test(BaseModel):
         int | str,
         Axis(
             "load",
-            "frame size with the FCS, or imix",
+            "frame size with the FCS, a mix (imix, genome:aaafg), or the sizes of rfc2544",
             unit="bytes",
             parse=parse_frame_size,
-            values="`64` to `9600`, `imix`",
+            sweeps={"rfc2544": tuple(map(str, RFC2544_SIZES))},
+            values="`64` to `9600`, `imix`, `imix:csit`, `genome:aaafg`; `rfc2544`: seven sizes",
             json_name="frame_bytes",
             heading="bytes",
             own_column=True,
             used=2,
         ),
     ] = 64
-    """Bytes with the FCS, or `imix`, a mix of three sizes."""
+    """Bytes with the FCS, or a mix: `imix`, `imix:csit`, or the letters of a genome (RFC 6985)."""
 
     rate: Annotated[
         str,
@@ -574,6 +577,21 @@ class Test(BaseModel):
     ] = Field(0.005, ge=1e-9)
     """The width of the interval at which a search stops, as a share of the rate."""
 
+    verification: Annotated[
+        str,
+        Axis(
+            "method",
+            "what decides on a rate with loss: two of three trials (majority), one trial (none, as "
+            "RFC 2544), or one lossless trial of several (tst009)",
+            parse=parse_verification,
+            as_written=True,
+            values="`majority`, `none`, `tst009`, `tst009:3`, `tst009:3:50%`",
+            later=True,
+        ),
+    ] = "majority"
+    """How `ndr`, `pdr` and `back-to-back` repeat a trial with loss, as written: `tst009:R:Z` makes
+    at most R trials, and repeats none with more loss than Z."""
+
     loads: Annotated[
         str,
         Axis(
@@ -620,6 +638,35 @@ class Test(BaseModel):
         ),
     ] = Field(0.5, ge=0, le=3600)
     """The warm-up before every trial, in seconds; its frames do not count."""
+
+    residual: Annotated[
+        float,
+        Axis(
+            "method",
+            "least time that a trial waits for its last frames: until none arrives for this long "
+            "(RFC 2544: 2)",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="residual_s",
+            later=True,
+        ),
+    ] = Field(0.0, ge=0, le=60)
+    """The time without an arrival at which a trial ends, in seconds; a short time at least."""
+
+    settle: Annotated[
+        float,
+        Axis(
+            "method",
+            "pause after a trial, for the switch to settle (RFC 2544: 5)",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="settle_s",
+            later=True,
+        ),
+    ] = Field(0.0, ge=0, le=60)
+    """The pause after every trial, in seconds."""
 
     repeat: Annotated[
         int,

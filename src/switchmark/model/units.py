@@ -25,8 +25,26 @@ MTU_USUAL = 1500
 VLAN_USUAL = 100
 FRAME_MIN = 64
 FRAME_MAX = 9600
-IMIX_SIZES = (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64)
-"""Simple IMIX: 7 x 64, 4 x 594, 1 x 1518, spread over twelve frames."""
+RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
+"""The sizes for Ethernet in RFC 2544, section 9.1."""
+
+_GENOME = {
+    **dict(zip("abcdefg", RFC2544_SIZES, strict=True)),
+    "h": 2112,
+    "i": 9000,
+    "z": MTU_USUAL + LAYER_2_BYTES,
+}
+"""The letters of an IMIX genome (RFC 6985, section 4); `j`, 16000 bytes, is beyond `FRAME_MAX`."""
+
+_GENOME_MAX = 64
+"""The most frames of a mix (`SIZES_MAX` of the traffic program)."""
+
+_MIXES = {
+    "imix": (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64),
+    "imix:csit": (64, 64, 570, 64, 570, 64, 1518, 64, 570, 64, 570, 64),
+}
+"""The named mixes: 7 x 64, 4 x 594 or 570, 1 x 1518, spread over twelve frames. FD.io's CSIT has
+the sizes of the second in the same proportion (28, 16, 4)."""
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
 """Units of a rate with their sizes, for `scaled`."""
@@ -120,18 +138,69 @@ def parse_count(text: str | int) -> int:
 
 
 def parse_frame_size(text: str | int) -> int | str:
-    """Parse a frame size: bytes with the FCS, 64 to 9600, or `imix`."""
+    """Parse a frame size: bytes with the FCS, 64 to 9600, the name of a mix, or the genome of one
+    (RFC 6985), such as `genome:aaafg`."""
     word = str(text).strip()
-    if word.lower() == "imix":
-        return "imix"
+    if word.lower() in _MIXES:
+        return word.lower()
+    if word.lower().startswith("genome:"):
+        letters = word.lower().partition(":")[2]
+        if not 1 <= len(letters) <= _GENOME_MAX or not set(letters) <= set(_GENOME):
+            raise UsageError(
+                f"'{text}' is not a genome of 1 to {_GENOME_MAX} frames",
+                hint=f"write genome:aaafg, with the letters {''.join(_GENOME)} of RFC 6985",
+            )
+        return f"genome:{letters}"
     if not re.fullmatch(r"[0-9]+", word):
-        raise UsageError(f"'{text}' is not a frame size", hint="write 64 to 9600, or imix")
+        raise UsageError(
+            f"'{text}' is not a frame size",
+            hint=f"write 64 to 9600, {', '.join(_MIXES)} or genome:aaafg",
+        )
     size = int(word)
     if not FRAME_MIN <= size <= FRAME_MAX:
         raise UsageError(
             f"a frame of {size} bytes is outside of {FRAME_MIN} to {FRAME_MAX} (with the FCS)"
         )
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How a search repeats a trial with loss: at most `trials` trials at a load, of which one
+    without loss is enough. Without `trials`, two of three decide. A trial with more loss than
+    `high_loss` is not repeated."""
+
+    trials: int | None
+    high_loss: float = 1.0
+
+
+MAJORITY = Verification(None)
+"""Two of three trials decide."""
+
+
+def parse_verification(text: str) -> Verification:
+    """Parse the rule for trials with loss: `majority`, `none`, `tst009`, `tst009:3`,
+    `tst009:3:50%`."""
+    word = str(text).strip()
+    if word in ("majority", "none"):
+        return MAJORITY if word == "majority" else Verification(1)
+    match = re.fullmatch(r"tst009(?::([0-9]{1,2})(?::(.+))?)?", word)
+    trials = int((match and match[1]) or 2)
+    if match is None or trials < 2:
+        raise UsageError(
+            f"'{text}' is no rule for trials with loss",
+            hint="write majority, none, tst009, tst009:3 or tst009:3:50%",
+        )
+    return Verification(trials, parse_share(match[2]) if match[2] else 1.0)
+
+
+def sizes_of(size: int | str) -> tuple[int, ...]:
+    """Return the frame sizes that a sender cycles through, in bytes with the FCS."""
+    if not isinstance(size, str):
+        return (size,)
+    if size in _MIXES:
+        return _MIXES[size]
+    return tuple(_GENOME[letter] for letter in size.partition(":")[2])
 
 
 def parse_duration(text: str | int | float) -> float:
@@ -199,14 +268,14 @@ def parse_shares(text: str) -> tuple[float, ...]:
 
 
 def mean_frame_bytes(size: int | str) -> float:
-    """Return the mean frame size of a size or of `imix`, in bytes with the FCS."""
-    return sum(IMIX_SIZES) / len(IMIX_SIZES) if isinstance(size, str) else float(size)
+    """Return the mean frame size of a size or of a mix, in bytes with the FCS."""
+    sizes = sizes_of(size)
+    return sum(sizes) / len(sizes)
 
 
 def mtu_for(size: int | str) -> int:
-    """Return the MTU of ports for frames of this size, or of `imix`: at least Ethernet's 1500."""
-    longest = max(IMIX_SIZES) if isinstance(size, str) else size
-    return min(max(MTU_USUAL, longest - LAYER_2_BYTES), FRAME_MAX)
+    """Return the MTU of ports for frames of this size, or of this mix: at least Ethernet's 1500."""
+    return min(max(MTU_USUAL, max(sizes_of(size)) - LAYER_2_BYTES), FRAME_MAX)
 
 
 def gbps_l2(pps: float, frame_bytes: float) -> float:

@@ -35,7 +35,7 @@ from switchmark.model.topology import (
     Tuning,
     Wiring,
 )
-from switchmark.model.units import IMIX_SIZES, mtu_for
+from switchmark.model.units import mtu_for, sizes_of
 from switchmark.model.version import Version
 from switchmark.path.hosts import (
     Uplink,
@@ -70,7 +70,7 @@ _STEERS_BY_PORT = frozenset({Semantics.PATCH, Semantics.STATIC})
 
 def frame_sizes(test: Test) -> Sequence[int]:
     """Return the frame sizes that a sender cycles through, in bytes with the FCS."""
-    return IMIX_SIZES if isinstance(test.frame_size, str) else (test.frame_size,)
+    return sizes_of(test.frame_size)
 
 
 def opened_in(environment: Environment, kinds: Collection[PortKind]) -> frozenset[PortKind]:

@@ -16,7 +16,7 @@ from switchmark.metrics.family import Results
 from switchmark.metrics.latency import latency_ns
 from switchmark.metrics.named import METRICS
 from switchmark.metrics.repeats import FIGURES, Figure, figure_of_goal, repeats_of
-from switchmark.metrics.searched import values_interval, values_of_goal
+from switchmark.metrics.searched import OF_NO_GOAL, values_interval, values_of_goal
 from switchmark.metrics.throughput import is_lower_bound, of_latency
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
@@ -80,7 +80,7 @@ def figures_of(record: Record) -> Iterator[MeasuredFigure]:
             what = f"{latency.kind} at the highest load" if record.search else latency.kind
             yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=what)
         return
-    if record.search is not None and record.search.name != "max":
+    if record.search is not None and record.search.name not in OF_NO_GOAL:
         for goal in record.search.goals:
             yield from _of_goal(record, goal)
         return

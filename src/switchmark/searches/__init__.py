@@ -6,6 +6,7 @@ from switchmark.plugins import Table, load_plugins
 from switchmark.searches import (
     back_to_back,
     fixed,
+    frame_loss,
     latency_at_load,
     max,  # noqa: A004 (named as the command line names it)
     mlr,
@@ -25,5 +26,6 @@ TABLE: Table[Search] = load_plugins(
         mlr.SEARCH,
         latency_at_load.SEARCH,
         back_to_back.SEARCH,
+        frame_loss.SEARCH,
     ),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from statistics import mean
+from functools import partial
+from statistics import mean, stdev
 
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
@@ -27,7 +28,7 @@ from switchmark.searches.base import (
     limit_of,
     saturate,
 )
-from switchmark.searches.ndr import majority, search_rate, usual_trials
+from switchmark.searches.ndr import decided, search_rate, usual_trials
 
 _FIRST_FRAMES = 1024
 _SENT_BY_THEN = 0.5
@@ -66,7 +67,8 @@ class BackToBack(Search):
             length = max(round(frames), 1)
             if len(probe.trials) >= most:
                 raise _BurstEnded
-            trials[length] = majority(lambda: probe(None, frames=length), 0.0)[-1]
+            burst = partial(probe, None, frames=length)
+            trials[length] = decided(burst, 0.0, bounds.verification)[-1]
             return loss_ratio([trials[length]], unsent=True) == 0
 
         bursts: list[tuple[int, int | None]] = []
@@ -102,6 +104,11 @@ class BackToBack(Search):
             bursts=len(bursts),
             burst_low=min(low for low, _ in bursts),
             burst_high=max(beyond, default=None),
+            burst_max=max(low for low, _ in bursts),
+            burst_stdev=stdev(low for low, _ in bursts) if len(bursts) > 1 else None,
+            burst_each=tuple(low for low, _ in bursts),
+            burst_step=max(1, round(bounds.precision * max(low for low, _ in bursts))),
+            burst_limit=longest,
             buffer_s=held_s,
             throughput_pps=throughput,
             corrected_buffer_s=throughput and held_s * (1 - throughput / start.sent_pps),

@@ -19,6 +19,7 @@ from switchmark.metrics.throughput import figures, loss_ratio, relative_half_wid
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal, SearchResult
+from switchmark.model.units import MAJORITY, Verification
 
 Measure = Callable[[TrialSpec], TrialResult]
 Judge = Callable[[Sequence[TrialResult]], str]
@@ -59,6 +60,8 @@ class LoadBounds:
     """The loss that a goal with loss allows."""
     precision: float = 0.005
     """The width of the final interval, relative to its upper end."""
+    verification: Verification = MAJORITY
+    """How trials with loss are repeated."""
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
     """Loads as shares of R+."""
     until_certain: float | None = None
@@ -315,7 +318,7 @@ def goal_of(
     high_pps: float | None = None,
     verdict: str | None = None,
     loss: float | None = None,
-    **more: float | None,
+    **more: float | tuple[int, ...] | None,
 ) -> Goal:
     """Return a goal for the record. Latency comes from `trials`, and so does the loss, unless
     `loss` gives the ratio that the goal allows. `more` are further fields of the goal."""

@@ -1,9 +1,10 @@
-"""The search for NDR and PDR: a binary search that repeats lossy trials by a rule of this project.
+"""The search for NDR and PDR: a binary search that repeats lossy trials by the rule of the test.
 
-One lost frame or one disturbance must not decide. A failed trial is repeated, and two of three
-trials decide. The rate found must pass again. ETSI GS NFV-TST 009 (section 12.3.3, binary search
-with loss verification) is similar, but there one lossless repeat is enough, no rate must pass
-again, and a trial with very high loss (above its threshold z) is not repeated.
+By the rule of this project, one lost frame or one disturbance does not decide: a failed trial is
+repeated, two of three trials decide, and the rate found must pass again. By that of ETSI GS NFV-TST
+009 (section 12.3.3, binary search with loss verification), one lossless repeat is enough, no rate
+must pass again, and a trial with very high loss (above its threshold z) is not repeated. By that of
+RFC 2544 (section 26.1), each trial decides.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
+from switchmark.model.units import Verification
 from switchmark.searches.base import (
     LOWEST_SHARE,
     Estimate,
@@ -87,7 +89,8 @@ def usual_trials(precision: float) -> int:
 class RateBounds:
     """The result of a search for a rate.
 
-    `low_pps` is the highest rate that passed, and `finals` are its last trials that passed.
+    `low_pps` is the highest rate that passed, and `finals` are its last trials: those that passed,
+    or all of them if the rate need not pass again.
     `high_pps` is the lowest rate above it that failed, and `beyond` is its last trial.
     `lowest_beyond` is a trial at the lowest rate that failed. A value that does not exist is None.
     """
@@ -112,15 +115,18 @@ def search_rate(
     def passes(rate_pps: float) -> bool:
         if probe.exhausted:
             return False
-        trials = majority(lambda: probe(rate_pps), allowed)
+        trials = decided(lambda: probe(rate_pps), allowed, bounds.verification)
         last = trials[-1]
         if meets(last, allowed):
-            good[rate_pps] = []
+            good[rate_pps] = [last]
             return True
         bad[rate_pps] = last
         return False
 
     def confirmed(rate_pps: float) -> bool:
+        if bounds.verification.trials is not None:  # the result stands
+            good[rate_pps] += [probe(rate_pps) for _ in range(times - 1)]
+            return True
         finals = good[rate_pps] = [probe(rate_pps) for _ in range(times)]
         # The earlier trial that passed counts too. If that leaves a tie, one more trial decides.
         failures = sum(not meets(one, allowed) for one in finals)
@@ -131,6 +137,9 @@ def search_rate(
             bad[rate_pps] = finals[-1]
             return False
         return True
+
+    def stands(final: TrialResult) -> bool:
+        return bounds.verification.trials is not None or meets(final, allowed)
 
     lost = loss_ratio([start.trial]) > allowed
     low, high = bracket(
@@ -145,10 +154,24 @@ def search_rate(
     return RateBounds(
         low,
         high,
-        tuple(one for one in good[low] if meets(one, allowed)) if low is not None else (),
+        () if low is None else tuple(filter(stands, good[low])),
         None if high is None else bad.get(high),
         bad[min(bad)] if bad else None,
     )
+
+
+def decided(
+    trial: Callable[[], TrialResult], allowed: float, rule: Verification
+) -> list[TrialResult]:
+    """Return trials at one load until the rule decides; the last one shows its decision."""
+    if rule.trials is None:
+        return majority(trial, allowed)
+    trials = [trial()]
+    while not meets(trials[-1], allowed) and len(trials) < rule.trials:
+        if loss_ratio([trials[-1]], unsent=True) > rule.high_loss:
+            break
+        trials.append(trial())
+    return trials
 
 
 def majority(trial: Callable[[], TrialResult], allowed: float) -> list[TrialResult]:
