@@ -18,7 +18,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
+from switchmark.report.conform import reference_of
 from switchmark.report.schema import SCHEMAS, as_json, member_docstrings, schema
+from switchmark.standards.standard import names as standard_names
+from switchmark.standards.standard import read as read_standard
 from switchmark.switches.verified import verifications
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -64,6 +67,13 @@ def pages() -> Iterator[tuple[str, str]]:
     index.append(
         ("[doubts](doubts.md)", "reasons not to trust a trial, with their thresholds and cures")
     )
+    yield "standards.md", standards()
+    index.append(
+        (
+            "[standards](standards.md)",
+            "the clauses of `switchmark conform`, and how they are judged",
+        )
+    )
     yield "record.md", record()
     index.append(("[record](record.md)", "the members of a record, with units"))
     lead = "The named figures of a test for claims and plots, over all trials and per trial."
@@ -93,6 +103,22 @@ def metrics() -> Iterator[tuple[str, ...]]:
         yield (f"`{name}`", metric.unit or "1", metric.description)
     for pattern, (unit, description) in PATTERNS.items():
         yield (f"`{pattern}`", unit, description)
+
+
+def standards() -> str:
+    """Return the page of the clauses of standards, with a table for each standard."""
+    lead = (
+        "# Standards\n\nThe clauses of `switchmark conform`, in our words. `second-hand` means "
+        "that the text of the clause was not at hand. A `PROCEDURE` is a step or a definition "
+        "that the text gives without MUST, SHOULD or MAY; it counts as a MUST. The last column "
+        "names the predicates of `src/switchmark/standards/predicates.py` that judge records, or "
+        "says why nothing judges them.\n"
+    )
+    parts = [lead]
+    for heading, rows in reference_of([read_standard(name) for name in standard_names()]):
+        table = page(heading, "", [tuple(rows[0]), *(tuple(row.values()) for row in rows)])
+        parts.append("#" + table.replace("\n\n\n\n", "\n\n"))
+    return "\n".join(parts)
 
 
 def record() -> str:

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plan": ("measuring:plan", "Print the tests, their duration and their exact steps."),
     "resume": ("measuring:resume", "Continue a run: unfinished and failed tests."),
     "paper": ("measuring:paper", "Run experiments from the literature and check their claims."),
+    "conform": ("conforming:conform", "Answer a standard, such as RFC 2544, clause by clause."),
     "report": ("exporting:report", "Show the results of runs, or write a report."),
     "compare": ("comparing:compare", "Compare runs test by test; in CI, fail on a regression."),
     "gallery": ("gallery:gallery", "Draw all experiments from the literature on one page."),

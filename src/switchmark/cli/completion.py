@@ -73,6 +73,13 @@ def experiments(context: click.Context, param: click.Parameter, typed: str) -> l
     return _beginning(names(), typed)
 
 
+def standards(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
+    """Return the names of the standards that match."""
+    from switchmark.standards.standard import names
+
+    return _beginning(names(), typed)
+
+
 def things(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
     """Return the matching kinds of things for `list`."""
     from switchmark.cli.listing import Thing

@@ -1,0 +1,386 @@
+"""What clauses of standards ask of records: small predicates by name, with parameters.
+
+A predicate gets the measured records that a clause is about, at least one, and yields a sentence
+for each way in which they deviate. A condition says whether a clause applies to records at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from switchmark.metrics.searched import is_bound
+from switchmark.metrics.throughput import is_lower_bound
+from switchmark.model.axis import field_name, key_of
+from switchmark.model.record import Record
+from switchmark.model.search import Goal
+from switchmark.model.test import AXES
+from switchmark.model.topology import Semantics
+from switchmark.model.units import parse_verification, sizes_of
+
+Records = Sequence[Record]
+Deviations = Iterable[str]
+Predicate = Callable[..., Deviations]
+"""(records, **parameters) -> how they deviate."""
+
+_FINEST = 1e-9
+"""Two rates that differ by less, relative to each other, are the same rate."""
+
+# --- axes of the tests -------------------------------------------------------------------------
+
+
+def axis_at_least(records: Records, axis: str, least: float) -> Deviations:
+    """Every test has at least this value on an axis."""
+    yield from _values_other_than(records, axis, lambda value: value >= least, f"{least:g}", "<")
+
+
+def axis_among(records: Records, axis: str, values: Sequence[Any]) -> Deviations:
+    """Every test has one of these values on an axis."""
+    wanted = ", ".join(map(str, values))
+    yield from _values_other_than(records, axis, lambda value: value in values, wanted, "not")
+
+
+def axis_given(records: Records, axis: str) -> Deviations:
+    """Every test sets an axis."""
+    if any(getattr(record.test, field_name(axis)) is None for record in records):
+        yield f"{_label(axis)} is not set"
+
+
+def axis_unset(records: Records, axis: str) -> Deviations:
+    """No test sets an axis."""
+    for value in _values(records, axis):
+        if value is not None:
+            yield f"{_label(axis)} is {value}"
+
+
+def axis_covers(records: Records, axis: str, values: Sequence[Any]) -> Deviations:
+    """Some test has each of these values on an axis."""
+    missing = [value for value in values if value not in _values(records, axis)]
+    if missing:
+        yield f"no test with {_label(axis)} {', '.join(map(str, missing))}"
+
+
+def sizes_at_least(records: Records, least: int) -> Deviations:
+    """The tests have at least so many frame sizes."""
+    sizes = _values(records, "frame-size")
+    if len(sizes) < least:
+        yield f"{len(sizes)} frame sizes ({', '.join(map(str, sizes))}), not {least}"
+
+
+def one_size(records: Records) -> Deviations:
+    """Every test has frames of one size."""
+    for size in _values(records, "frame-size"):
+        if isinstance(size, str):
+            yield f"frames of several sizes ({size})"
+
+
+def mix_covers(records: Records, sizes: Sequence[int]) -> Deviations:
+    """Every mix of frame sizes has all of these sizes."""
+    for mix in _values(records, "frame-size"):
+        missing = [size for size in sizes if size not in sizes_of(mix)]
+        if isinstance(mix, str) and missing:
+            yield f"{mix} has no frames of {', '.join(map(str, missing))} bytes"
+
+
+def same_setup(records: Records) -> Deviations:
+    """All tests have one version and one configuration of the switch."""
+    for name in ("switch_version", "switch_mode"):
+        values = {getattr(record, name) for record in records}
+        if len(values) > 1:
+            yield f"{len(values)} values of {name.replace('_', ' ')}"
+    for axis in AXES.values():
+        if axis.of == "switch" and len(_values(records, axis.name)) > 1:
+            yield f"{axis.label} differs: {', '.join(map(str, _values(records, axis.name)))}"
+
+
+# --- what a record tells -----------------------------------------------------------------------
+
+
+def told(records: Records, members: Sequence[str]) -> Deviations:
+    """Every record has these members."""
+    for name in members:
+        lacking = [record for record in records if getattr(record, name) in (None, "", ())]
+        if lacking:
+            yield f"{name.replace('_', ' ')} is unknown{_in(lacking)}"
+
+
+def gate_passed(records: Records) -> Deviations:
+    """The switch forwarded every frame of the functional trial as it should."""
+    lacking = [record for record in records if record.gate is None or not record.gate.passed]
+    if lacking:
+        yield f"no functional trial passed{_in(lacking)}"
+
+
+def headers_compared(records: Records) -> Deviations:
+    """The headers of frames were compared with those that were sent."""
+    lacking = [record for record in records if record.gate is None or not record.gate.headers]
+    if lacking:
+        whys = {record.gate.unseen for record in lacking if record.gate and record.gate.unseen}
+        yield f"no headers were compared{_in(lacking)}{_because(whys)}"
+
+
+def lengths_match(records: Records) -> Deviations:
+    """The received bytes are the received frames times the frame size."""
+    wrong = [
+        record
+        for record in records
+        if isinstance(record.test.frame_size, int) and record.test.tunnel is None
+        for trial in record.trials
+        if trial.rx_bytes != trial.rx_frames * record.test.frame_size
+    ]
+    if wrong:
+        yield f"frames arrived with another length{_in(wrong)}"
+
+
+def stamps_told(records: Records) -> Deviations:
+    """The records say what took the times of arrival."""
+    lacking = [
+        record for record in records if not any(trial.evidence.stamps for trial in record.trials)
+    ]
+    if lacking:
+        yield f"the source of arrival times is unknown{_in(lacking)}"
+
+
+def undoubted(records: Records) -> Deviations:
+    """No record has a doubt other than these."""
+    doubts = sorted({doubt for record in records for doubt in record.doubts})
+    if doubts:
+        yield f"doubts: {', '.join(doubts)}"
+
+
+def trials_at_least(records: Records, least: int) -> Deviations:
+    """Every figure comes from at least so many trials."""
+    few = [record for record in records if len(record.trials) < least]
+    if few:
+        yield f"{min(len(record.trials) for record in few)} trials, not {least}{_in(few)}"
+
+
+# --- goals of searches -------------------------------------------------------------------------
+
+
+def goal_has(records: Records, goal: str, members: Sequence[str]) -> Deviations:
+    """The goal of that name has these members."""
+    for name in members:
+        lacking = [
+            record
+            for record in records
+            if not any(_has(found, name) for found in _goals(record, goal))
+        ]
+        if lacking:
+            yield f"{name.replace('_', ' ')} was not found{_in(lacking)}"
+
+
+def goal_lossless(records: Records, goal: str) -> Deviations:
+    """The goal allows no loss, and a rate met it."""
+    for record in records:
+        for found in _goals(record, goal):
+            if found.rate_pps is None:
+                yield f"no rate without loss{_in([record])}"
+            elif found.loss_ratio > 0:
+                yield f"the goal allows a loss of {found.loss_ratio:.3%}{_in([record])}"
+
+
+def decided_by_one(records: Records) -> Deviations:
+    """Each trial decides on its rate: none is repeated because of its loss."""
+    for rule in _values(records, "verification"):
+        if parse_verification(rule).trials != 1:
+            yield f"a trial with loss is repeated (verification {rule})"
+
+
+def one_lossless_is_enough(records: Records) -> Deviations:
+    """One trial without loss decides, of one or several."""
+    for rule in _values(records, "verification"):
+        if parse_verification(rule).trials is None:
+            yield f"two of three trials decide (verification {rule})"
+
+
+def not_a_bound(records: Records, goal: str) -> Deviations:
+    """The switch was the limit, not the traffic program."""
+    bounds = [
+        record
+        for record in records
+        if any(
+            is_bound(found) and is_lower_bound(found.verdict or "")
+            for found in _goals(record, goal)
+        )
+    ]
+    if bounds:
+        yield f"only a lower bound, as the traffic program was the limit{_in(bounds)}"
+
+
+def loss_steps(records: Records, step_percent: float = 10) -> Deviations:
+    """The loads go down from 100 % of the maximum rate in steps of at most so many percent."""
+    for record in records:
+        rates = [found.rate_pps or 0.0 for found in _loads(record)]
+        steps = [(high - low) / rates[0] * 100 for high, low in pairwise(rates)] if rates else []
+        if any(step <= 0 or step > step_percent * (1 + _FINEST) for step in steps):
+            yield f"a step of {max(steps, key=abs):.3g} % of the maximum rate{_in([record])}"
+        if not steps:
+            yield f"fewer than two loads{_in([record])}"
+
+
+def loss_starts_at_maximum(records: Records) -> Deviations:
+    """The highest load is the rate of the link, or that of the sender where no link is given."""
+    for record in records:
+        rates = [found.rate_pps or 0.0 for found in _loads(record)]
+        limit = record.test.rate_pps or record.test.line_pps
+        if record.test.rate != "max":
+            yield f"the highest load is the rate of the test, {record.test.rate}{_in([record])}"
+        elif limit and rates and rates[0] < limit * (1 - _FINEST):
+            yield f"the highest load is {rates[0] / limit:.1%} of the link's rate{_in([record])}"
+
+
+def loss_ends_lossless(records: Records) -> Deviations:
+    """The two lowest loads lost nothing."""
+    for record in records:
+        last = [found.loss_ratio for found in _loads(record)][-2:]
+        if len(last) < 2 or any(last):
+            yield f"no two successive loads without loss{_in([record])}"
+
+
+def bursts_at_least(records: Records, least: int) -> Deviations:
+    """The mean is over at least so many bursts."""
+    for record in records:
+        for found in _goals(record, "back-to-back"):
+            if (found.bursts or 0) < least:
+                yield f"{found.bursts or 'an unknown number of'} bursts, not {least}{_in([record])}"
+
+
+def bursts_kept(records: Records) -> Deviations:
+    """The length of every burst is in the record."""
+    for record in records:
+        for found in _goals(record, "back-to-back"):
+            if not found.bursts or len(found.burst_each) != found.bursts:
+                yield f"{len(found.burst_each)} of {found.bursts} bursts kept{_in([record])}"
+
+
+def burst_below_limit(records: Records, share: float = 0.9) -> Deviations:
+    """The longest burst is well below the longest one that the search would have tried."""
+    for record in records:
+        for found in _goals(record, "back-to-back"):
+            if found.burst_limit is None or found.burst_max is None:
+                yield f"the search limit is unknown{_in([record])}"
+            elif found.burst_max > share * found.burst_limit:
+                yield f"the search ended at its limit, {found.burst_limit} frames{_in([record])}"
+
+
+def burst_can_overflow(records: Records) -> Deviations:
+    """The rate without loss is below the rate of the burst, so that buffers can overflow."""
+    for record in records:
+        for found in _goals(record, "back-to-back"):
+            if found.throughput_pps and found.rate_pps:
+                if found.throughput_pps >= found.rate_pps * (1 - _FINEST):
+                    yield f"no burst can overflow a buffer: nothing is lost{_in([record])}"
+            else:
+                yield f"the rate without loss is unknown{_in([record])}"
+
+
+def buffer_depletes(records: Records) -> Deviations:
+    """The wait after a burst is longer than the buffer lasts."""
+    for record in records:
+        for found in _goals(record, "back-to-back"):
+            if (found.buffer_s or 0) > record.test.residual:
+                yield (
+                    f"a buffer of {found.buffer_s:.3g} s, and a wait of "
+                    f"{record.test.residual:g} s{_in([record])}"
+                )
+
+
+PREDICATES: Mapping[str, Predicate] = {
+    key_of(predicate.__name__): predicate
+    for predicate in (
+        *(axis_at_least, axis_among, axis_given, axis_unset, axis_covers),
+        *(sizes_at_least, one_size, mix_covers, same_setup),
+        *(told, gate_passed, headers_compared, lengths_match, stamps_told, undoubted),
+        *(trials_at_least, goal_has, goal_lossless, not_a_bound),
+        *(decided_by_one, one_lossless_is_enough),
+        *(loss_steps, loss_starts_at_maximum, loss_ends_lossless),
+        *(bursts_at_least, bursts_kept, burst_below_limit, burst_can_overflow, buffer_depletes),
+    )
+}
+"""The predicates by their name in the files."""
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+def _is_routed(record: Record) -> bool:
+    return record.semantics == Semantics.ROUTED
+
+
+def _learns(record: Record) -> bool:
+    return record.semantics == Semantics.LEARNING
+
+
+def _has_medium(record: Record) -> bool:
+    return record.test.line_rate is not None or record.test.nic is not None
+
+
+def _has_nic(record: Record) -> bool:
+    return record.test.nic is not None
+
+
+def _has_mix(record: Record) -> bool:
+    return isinstance(record.test.frame_size, str)
+
+
+CONDITIONS: Mapping[str, Callable[[Record], bool]] = {
+    "routed": _is_routed,
+    "learning": _learns,
+    "medium": _has_medium,
+    "nic": _has_nic,
+    "mix": _has_mix,
+}
+"""The conditions under which some clauses apply: a switch that routes or learns, a link with a
+rate or a NIC, a NIC, a mix of frame sizes."""
+
+
+# --- the records -------------------------------------------------------------------------------
+
+
+def _label(axis: str) -> str:
+    return AXES[field_name(axis)].label
+
+
+def _values(records: Records, axis: str) -> list[Any]:
+    """Return the distinct values of an axis, in order of the records."""
+    return list(dict.fromkeys(getattr(record.test, field_name(axis)) for record in records))
+
+
+def _values_other_than(
+    records: Records, axis: str, fits: Callable[[Any], bool], wanted: str, word: str
+) -> Iterator[str]:
+    wrong = [value for value in _values(records, axis) if value is None or not fits(value)]
+    if wrong:
+        shown = ", ".join("none" if value is None else str(value) for value in wrong)
+        yield f"{_label(axis)} {shown} {word} {wanted}"
+
+
+def _goals(record: Record, name: str) -> list[Goal]:
+    """Return the goals of that name, or a goal without any figure for a record without one."""
+    goals = record.search.goals if record.search else ()
+    return [goal for goal in goals if goal.goal == name] or [_NO_GOAL]
+
+
+_NO_GOAL = Goal(goal="none", loss_ratio=0.0, rate_pps=None)
+
+
+def _loads(record: Record) -> list[Goal]:
+    """Return the goals of search `frame-loss`, the highest load first."""
+    goals = record.search.goals if record.search else ()
+    return sorted(goals, key=lambda goal: goal.rate_pps or 0.0, reverse=True)
+
+
+def _has(goal: Goal, member: str) -> bool:
+    return getattr(goal, member) not in (None, ())
+
+
+def _in(records: Sequence[Record]) -> str:
+    """Return the frame sizes of some records, for the end of a sentence."""
+    sizes = list(dict.fromkeys(str(record.test.frame_size) for record in records))
+    return f" (frames of {', '.join(sizes)})"
+
+
+def _because(whys: Iterable[str]) -> str:
+    return f": {'; '.join(sorted(whys))}" if whys else ""

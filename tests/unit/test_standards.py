@@ -1,0 +1,538 @@
+"""These tests hold standards: their clauses are whole, and each clause finds the record that
+deviates from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from switchmark.campaign.conforming import tests_of as standard_tests
+from switchmark.errors import UsageError
+from switchmark.model.evidence import Evidence
+from switchmark.model.latency import LatencyFigures, Stamps
+from switchmark.model.record import GateResult, Origin, Record, TrialResult, TrialSpec
+from switchmark.model.search import Goal, SearchResult
+from switchmark.model.test import Test
+from switchmark.path.refusals import check
+from switchmark.report.conform import lines_of, markdown_of, object_of, page_of_conform, verdict
+from switchmark.standards.judging import Answer, Judgement, judge
+from switchmark.standards.predicates import PREDICATES
+from switchmark.standards.standard import Clause, Standard, names, read
+
+DATA = Path(__file__).parent / "data"
+SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
+PROPER: dict[str, Any] = {
+    "duration": 120,
+    "warmup": 2,
+    "residual": 2,
+    "settle": 5,
+    "verification": "none",
+    "finals": 20,
+    "engine": "raw-mmsg",
+}
+LATENCY = LatencyFigures(kind="one-way", count=100, min=1, mean=2.0, p50=2, p90=3, p99=3, max=3)
+
+STAMPS = {"by": "poll", "noted": 0, "p50": 1, "p99": 1, "max": 1}
+
+Changed = Callable[[Record], Record]
+
+
+# --- records that conform ------------------------------------------------------------------------
+
+
+def trial(test: Test) -> TrialResult:
+    return TrialResult(
+        spec=TrialSpec(rate_pps=1000, duration_s=test.duration, warmup_s=test.warmup),
+        elapsed_ns=10**9,
+        tx_frames=1000,
+        tx_unsent=0,
+        rx_frames=1000,
+        rx_bytes=1000 * int(test.frame_size),
+        lost=0,
+        lost_at={},
+        evidence=Evidence(stamps={"f0-f1": Stamps.model_validate(STAMPS)}),
+    )
+
+
+def record(goals: Sequence[Goal], trials: int = 20, **axes: Any) -> Record:
+    test = Test(**{**PROPER, **axes})
+    return Record(
+        key="k",
+        number=1,
+        status="ok",
+        error=None,
+        test=test,
+        semantics="learning",
+        port="veth",
+        switch_version="6.1",
+        verdict="switch",
+        gate=GateResult(passed=True, tries=1, frames=100, headers=100),
+        trials=(trial(test),) * trials,
+        search=SearchResult(name=test.search, trials=40, goals=tuple(goals)),
+        origin=Origin(run="r", host={}, versions={}),
+    )
+
+
+def throughput(**axes: Any) -> Record:
+    goal = Goal(
+        goal="ndr",
+        loss_ratio=0.0,
+        rate_pps=1e6,
+        low_pps=1e6,
+        high_pps=1.01e6,
+        latency_ns=LATENCY,
+        verdict="switch",
+    )
+    return record([goal], search="ndr", **axes)
+
+
+def frame_loss(**axes: Any) -> Record:
+    goals = [
+        Goal(goal=f"{percent} %", loss_ratio=max(0, percent - 80) / 100, rate_pps=percent * 1e4)
+        for percent in (100, 90, 80, 70)
+    ]
+    return record(goals, 1, search="frame-loss", **axes)
+
+
+def back_to_back(**axes: Any) -> Record:
+    goal = Goal(
+        goal="back-to-back",
+        loss_ratio=0.0,
+        rate_pps=2e6,
+        verdict="switch",
+        burst_frames=1010.0,
+        bursts=50,
+        burst_low=1000,
+        burst_high=1030,
+        burst_max=1020,
+        burst_stdev=3.0,
+        burst_each=(1010,) * 50,
+        burst_step=5,
+        burst_limit=10**6,
+        buffer_s=5e-4,
+        throughput_pps=1e6,
+        corrected_buffer_s=2.5e-4,
+    )
+    return record([goal], 50, search="back-to-back", **axes)
+
+
+def conforming() -> list[Record]:
+    """Return the records of a full run of both RFCs."""
+    return [
+        *(throughput(frame_size=size) for size in SIZES),
+        *(throughput(frame_size=size, direction="bi") for size in SIZES),
+        *(throughput(burst=burst) for burst in (16, 64, 256, 1024)),
+        *(frame_loss(frame_size=size) for size in SIZES),
+        *(back_to_back(frame_size=size) for size in SIZES),
+    ]
+
+
+def answers(name: str, records: Sequence[Record]) -> dict[str, Answer]:
+    (judgement,) = judge(read(name), records)
+    return {answer.clause.id: answer for answer in judgement.answers}
+
+
+# --- what a record can have wrong ----------------------------------------------------------------
+
+
+def of(search: str, change: Changed) -> Changed:
+    return lambda one: change(one) if one.test.search == search else one
+
+
+def axes(**values: Any) -> Changed:
+    return lambda one: one.model_copy(update={"test": one.test.model_copy(update=values)})
+
+
+def member(**values: Any) -> Changed:
+    return lambda one: one.model_copy(update=values)
+
+
+def goal(**values: Any) -> Changed:
+    def change(one: Record) -> Record:
+        assert one.search is not None
+        goals = tuple(each.model_copy(update=values) for each in one.search.goals)
+        return one.model_copy(update={"search": one.search.model_copy(update={"goals": goals})})
+
+    return change
+
+
+def trials(**values: Any) -> Changed:
+    def change(one: Record) -> Record:
+        changed = tuple(each.model_copy(update=values) for each in one.trials)
+        return one.model_copy(update={"trials": changed})
+
+    return change
+
+
+def loads(*percents: int, lossless: bool = True) -> Changed:
+    """Change the loads of a loss curve; the last two lose nothing unless said otherwise."""
+    goals = tuple(
+        Goal(
+            goal=f"{percent} %",
+            loss_ratio=0.0 if lossless and percent in percents[-2:] else 0.1,
+            rate_pps=percent * 1e4,
+        )
+        for percent in percents
+    )
+    return lambda one: one.model_copy(
+        update={"search": SearchResult(name="frame-loss", trials=9, goals=goals)}
+    )
+
+
+def only(name: str, *values: Any) -> Changed:
+    """Leave out the tests with other values of an axis."""
+    return lambda one: one if getattr(one.test, name) in values else GONE
+
+
+GONE = record([], 1, search="fixed", frame_size=9600)
+"""Stands for a record that is left out."""
+
+Gate = GateResult(passed=False, tries=1, frames=100, headers=100)
+
+WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
+    "rfc2544": [
+        ("6", member(gate=Gate), set()),
+        ("7a", lambda one: member(switch_version=f"6.{one.test.frame_size}")(one), set()),
+        ("7c", member(switch_version=None), set()),
+        ("8b", member(gate=GateResult(passed=True, tries=1, frames=9, unseen="no root")), set()),
+        ("9a", of("ndr", only("frame_size", 128, 256, 512, 1024, 1280)), {"9.1", "21"}),
+        ("9b", of("ndr", only("frame_size", 64, 1518)), {"9.1"}),
+        ("9.1", of("ndr", only("frame_size", 64, 128, 256, 512, 1024, 1518)), set()),
+        ("10a", of("frame-loss", axes(touch="none")), {"10c"}),
+        ("10b", trials(rx_bytes=1), set()),
+        ("10c", of("frame-loss", axes(touch="none")), {"10a"}),
+        ("12a", of("ndr", axes(flows=2)), set()),
+        ("14", of("ndr", axes(direction="uni")), set()),
+        ("15", of("ndr", axes(pairs=2)), set()),
+        ("18", of("frame-loss", axes(frame_size="genome:aaafg")), set()),
+        ("20", of("frame-loss", axes(nic="a0=eth1:eth2")), {"26.3d"}),
+        ("21", of("ndr", only("burst", 16, 32, 64, 1024)), set()),
+        ("23b", axes(warmup=1.9), set()),
+        ("23c", of("ndr", axes(residual=1.9)), set()),
+        ("23d", axes(settle=4.9), set()),
+        ("24", of("frame-loss", axes(duration=59)), set()),
+        ("26.1a", of("ndr", axes(verification="tst009")), set()),
+        ("26.1a", of("ndr", goal(loss_ratio=0.005)), set()),
+        ("26.1a", of("ndr", goal(rate_pps=None, low_pps=None)), {"26.2a"}),
+        ("26.1b", of("ndr", goal(verdict="sender")), set()),
+        ("26.1c", of("ndr", only("frame_size", 64)), {"9a", "9b", "9.1", "26.2g"}),
+        ("26.1d", of("ndr", axes(nic="a0=eth1:eth2")), {"20"}),
+        ("26.2a", of("ndr", goal(latency_ns=None)), set()),
+        ("26.2b", of("ndr", axes(duration=119)), set()),
+        ("26.2c", of("ndr", axes(touch="none")), {"10a", "10c"}),
+        ("26.2d", lambda one: member(trials=one.trials[:19])(one), set()),
+        ("26.2f", of("ndr", trials(evidence=Evidence())), set()),
+        ("26.2g", of("ndr", only("frame_size", 64)), {"9a", "9b", "9.1", "26.1c"}),
+        ("26.3a", of("frame-loss", axes(rate="1M")), set()),
+        ("26.3b", of("frame-loss", loads(100, 90, 80, lossless=False)), set()),
+        ("26.3c", of("frame-loss", loads(100, 85, 75)), set()),
+        ("26.3d", of("frame-loss", axes(nic="a0=eth1:eth2")), {"20"}),
+        ("26.4a", of("back-to-back", goal(burst_frames=None)), set()),
+        ("26.4b", of("back-to-back", axes(residual=1.9)), {"23c"}),
+        ("26.4c", of("back-to-back", goal(bursts=49)), set()),
+        ("26.4d", of("back-to-back", only("frame_size", 64)), set()),
+        ("26.4e", of("back-to-back", goal(burst_stdev=None)), set()),
+    ],
+    "rfc9004": [
+        ("3a", axes(frame_size="imix"), {"5d"}),
+        ("5a", member(gate=Gate), set()),
+        ("5b", axes(settle=4.9), set()),
+        ("5d", only("frame_size", 64, 128, 256, 512, 1024, 1280), set()),
+        ("5e", goal(throughput_pps=None), {"5d", "6.1", "6.4c"}),
+        ("5f", goal(buffer_s=None), {"6.4b"}),
+        ("5g", member(doubts=("cpu-stolen",)), set()),
+        ("6.1", goal(throughput_pps=2e6), set()),
+        ("6.2a", axes(residual=1.9), set()),
+        ("6.2b", goal(buffer_s=2.1), set()),
+        ("6.2c", goal(burst_limit=1100), set()),
+        ("6.2d", axes(verification="majority"), set()),
+        ("6.2e", goal(burst_step=None), set()),
+        ("6.3a", goal(bursts=49, burst_each=(1010,) * 49), set()),
+        ("6.3b", goal(burst_each=()), set()),
+        ("6.4a", goal(burst_max=None), {"6.2c", "7c"}),
+        ("6.4b", goal(corrected_buffer_s=None), {"7d"}),
+        ("6.4c", goal(rate_pps=None), {"6.1"}),
+        ("7a", goal(burst_frames=None), {"5f", "6.4a"}),
+        ("7b", goal(bursts=None), {"6.3a", "6.3b"}),
+        ("7c", goal(burst_low=None), {"6.4a"}),
+        ("7d", goal(corrected_buffer_s=None), {"6.4b"}),
+        ("7e", goal(burst_limit=None), {"6.2c"}),
+        ("8a", axes(nic="a0=eth1:eth2"), set()),
+    ],
+}
+"""For each clause of a standard: a change that makes it deviate, and the clauses that rest on the
+same attribute."""
+
+TABLE = [(name, *row) for name, rows in WRONG.items() for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "clause", "change", "kin"), TABLE, ids=[f"{row[0]}-{row[1]}" for row in TABLE]
+)
+def test_one_wrong_attribute_makes_its_clause_deviate(
+    name: str, clause: str, change: Changed, kin: set[str]
+) -> None:
+    records = [changed for each in conforming() if (changed := change(each)) is not GONE]
+    found = answers(name, records)
+    before = answers(name, conforming())
+    assert found[clause].word == "deviates", found[clause]
+    assert found[clause].why
+    deviating = {clause_id for clause_id, one in found.items() if one.word == "deviates"}
+    assert deviating == {clause, *kin}
+    assert not {clause_id for clause_id, one in before.items() if one.word == "deviates"}
+
+
+def test_every_clause_with_checks_has_a_wrong_record() -> None:
+    for name in names():
+        checked = {clause.id for clause in read(name).clauses if clause.checks}
+        assert checked == {row[0] for row in WRONG[name]}
+
+
+def test_every_predicate_is_used() -> None:
+    used = {check.name for name in names() for one in read(name).clauses for check in one.checks}
+    assert used == set(PREDICATES)
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_numbers_of_clauses_have_no_gaps(name: str) -> None:
+    standard = read(name)
+    sections = list(dict.fromkeys(clause.section for clause in standard.clauses))
+    numbers = [tuple(map(int, section.split("."))) for section in sections]
+    assert sections[0] == standard.sections[0]
+    # The last section ends where its last subsection does.
+    assert sections[-1] == standard.sections[1]
+    assert numbers == sorted(numbers)
+    for one, following in pairwise(numbers):
+        assert following in _next_sections(one), f"{one} is followed by {following}"
+    for section in sections:
+        letters = [c.id.removeprefix(section) for c in standard.clauses if c.section == section]
+        assert letters == ([""] if len(letters) == 1 else list(ascii_lowercase[: len(letters)]))
+
+
+def _next_sections(number: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the numbers that can follow a section: its first subsection, or the next section."""
+    following = [(*number, 1)]
+    for level in range(len(number)):
+        following.append((*number[:level], number[level] + 1))
+        # A section whose text is in its subsections alone begins with the first.
+        following.append((*number[:level], number[level] + 1, 1))
+    return following
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_clause_says_certified(name: str) -> None:
+    judgements = judge(read(name), conforming())
+    texts = [*lines_of(judgements[0]), markdown_of(judgements, conforming())]
+    assert not re.search("certif", "\n".join(texts), re.IGNORECASE)
+
+
+def test_a_clause_needs_one_answer() -> None:
+    row = {"id": "1", "obligation": "MUST", "asks": "x", "source": "read"}
+    wrongs: list[dict[str, Any]] = [
+        {},
+        {"checks": {"gate-passed": {}}, "untested": "why"},
+        {"checks": {"no-such-predicate": {}}},
+        {"untested": "why", "not-applicable": {"why": "x"}},
+        {"untested": "why", "not-applicable": {"why": "x", "unless": "no-such-condition"}},
+        {"not-applicable": {"unless": "routed"}, "untested": "why"},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(ValidationError):
+            Clause.model_validate({**row, **wrong})
+
+
+def test_an_unknown_standard_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="no standard named 'rfc2545'") as refusal:
+        read("rfc2545")
+    assert refusal.value.hint == "switchmark conform rfc2544"
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def test_nothing_measured_meets_nothing() -> None:
+    for name in names():
+        (judgement,) = judge(read(name), [])
+        assert not [answer for answer in judgement.answers if answer.word == "met"]
+        assert not judgement.is_met
+        assert verdict(judgement).startswith("PARTIAL")
+
+
+def test_a_failed_test_keeps_its_clauses_open() -> None:
+    failed = back_to_back(frame_size=64).model_copy(
+        update={"status": "failed", "error": "the switch died\nat once", "trials": ()}
+    )
+    alone = answers("rfc9004", [failed])
+    assert (alone["6.3a"].word, alone["6.3a"].why) == ("not tested", "the switch died")
+    among = answers("rfc9004", [*conforming(), failed])
+    assert among["6.3a"].word == "deviates"
+    assert among["6.3a"].why == "1 of its tests failed: the switch died"
+
+
+def test_a_routed_switch_has_open_clauses_of_routing() -> None:
+    routed = [member(semantics="routed")(one) for one in conforming()]
+    found = answers("rfc2544", routed)
+    assert found["13a"].word == "not tested"
+    assert found["23b"].word == "not applicable"
+    (judgement,) = judge(read("rfc2544"), routed)
+    assert not judgement.is_met
+
+
+def test_a_link_needs_its_theoretical_rate() -> None:
+    linked = [axes(line_rate="1M")(one) for one in conforming()]
+    found = answers("rfc2544", linked)
+    assert (found["20"].word, found["26.1d"].word, found["26.3d"].word) == ("met",) * 3
+    slower = answers("rfc2544", [axes(line_rate="2M")(one) for one in conforming()])
+    assert slower["26.3d"].why.startswith("the highest load is 50.0% of the link's rate")
+
+
+def test_every_must_met_is_not_full_while_a_should_is_open() -> None:
+    (judgement,) = judge(read("rfc2544"), conforming())
+    assert judgement.is_met
+    assert not judgement.is_full
+    assert verdict(judgement).startswith("PARTIAL: RFC 2544 (March 1999): MUST: 16 met, 6 not app")
+
+
+def shortened(**changes: Any) -> Judgement:
+    """Return the judgement of a standard of which one clause is left."""
+    standard = read("rfc9004")
+    clause = next(one for one in standard.clauses if one.id == "6.3b")
+    small = standard.model_copy(update={"clauses": (clause.model_copy(update=changes),)})
+    (judgement,) = judge(small, conforming())
+    return judgement
+
+
+def test_full_needs_clauses_that_were_read_and_no_quick_run() -> None:
+    assert verdict(shortened()).startswith("FULL: RFC 9004 (May 2021): MUST: 1 met")
+    second_hand = shortened(source="second-hand")
+    assert verdict(second_hand).startswith("PARTIAL (clauses second-hand): ")
+    quick = shortened()
+    assert verdict(Judgement(quick.standard, "", quick.answers, quick=True)).startswith(
+        "PARTIAL (quick run): "
+    )
+
+
+def test_switches_are_judged_apart() -> None:
+    other = [axes(switch="ovs", residual=0)(one) for one in conforming()]
+    one, two = judge(read("rfc9004"), [*conforming(), *other])
+    assert (one.switch, one.is_met, two.switch, two.is_met) == ("linux-bridge", True, "ovs", False)
+
+
+def test_records_of_older_schemas_are_judged() -> None:
+    lines = (DATA / "records-schema-1.jsonl").read_text().splitlines()
+    lines += (DATA / "records-0.1.0.jsonl").read_text().splitlines()
+    old = [Record.model_validate(json.loads(line)["record"]) for line in lines]
+    for judgement in judge(read("rfc2544"), old):
+        words = {answer.clause.id: answer.word for answer in judgement.answers}
+        assert words["23d"] == "deviates"
+        assert words["26.4a"] == "not tested"
+        assert not judgement.is_met
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def test_the_lines_name_each_open_clause() -> None:
+    (judgement,) = judge(read("rfc9004"), [axes(residual=0)(one) for one in conforming()])
+    lines = list(lines_of(judgement))
+    assert "open MUST: 6.2a, 6.2b" in lines
+    assert lines[-1] == verdict(judgement)
+    assert any(line.startswith("✗ 6.2a   MUST      deviates") for line in lines)
+    assert any("[second-hand]" in line for line in lines)
+
+
+def test_json_has_every_clause() -> None:
+    (judgement,) = judge(read("rfc9004"), conforming())
+    content = json.loads(json.dumps(object_of(judgement)))
+    assert [row["id"] for row in content["clauses"]] == [c.id for c in judgement.standard.clauses]
+    assert (content["word"], content["musts_met"], content["second_hand"]) == (
+        "PARTIAL",
+        True,
+        True,
+    )
+    assert sum(sum(words.values()) for words in content["counts"].values()) == len(
+        judgement.answers
+    )
+
+
+def test_markdown_and_page_have_the_tables_of_the_standard() -> None:
+    records = [axes(line_rate="10Gbps")(one) for one in conforming()]
+    judgements = judge(read("rfc2544"), records)
+    text = markdown_of(judgements, records)
+    row = "| 64, bursts of 32 | 1 Mpps | 14.9 Mpps | 2 ns | 20 |"
+    assert row in text
+    assert "| 64, bursts of 32 | 90 % | 900 kpps | 10.000% |" in text
+    assert "| 64, bursts of 32 | 1010 | 1000, 1020, 3 | 50 | 500 us | 250 us | 5, 1000000 |" in text
+    page = page_of_conform(judgements, records)
+    assert "Throughput by frame size (RFC 2544, 26.1)" in page
+    assert "Frame loss by load (RFC 2544, 26.3)" in page
+    assert "<td>26.4c</td>" in page
+
+
+# --- the tests that measure a standard -----------------------------------------------------------
+
+
+def planned(name: str, *, quick: bool = False, **options: Any) -> Any:
+    standard = read(name)
+    given = {"engine": "raw-mmsg", **options}
+    return standard_tests(standard, [*standard.campaigns], given, check, list, quick=quick)
+
+
+def test_a_standard_is_measured_at_its_sizes_and_durations() -> None:
+    found = planned("rfc2544")
+    assert not found.refused
+    tests = found.campaign.tests
+    assert len(tests) == 4 * len(SIZES) + 4
+    assert {test.residual for test in tests} == {2.0}
+    assert {test.frame_size for test in tests if test.search == "frame-loss"} == set(SIZES)
+    assert min(test.duration for test in tests) == 60
+
+
+def test_axes_of_the_command_line_take_the_place_of_the_standards() -> None:
+    (test,) = planned("rfc9004", frame_size="64", switch="ovs").campaign.tests
+    assert (test.frame_size, test.switch, test.finals, test.search) == (
+        64,
+        "ovs",
+        50,
+        "back-to-back",
+    )
+
+
+def test_a_quick_run_changes_what_a_campaign_names() -> None:
+    tests = planned("rfc2544", quick=True).campaign.tests
+    assert {test.frame_size for test in tests} == {64, 1518}
+    assert {test.duration for test in tests} == {0.2}
+
+
+def test_a_campaign_that_can_never_run_leaves_its_clauses_open() -> None:
+    found = planned("rfc2544", line_rate="10Gbps")
+    assert [*found.refused] == ["back-to-back"]
+    assert "a line rate means nothing to it" in found.refused["back-to-back"]
+    measured = [one for one in conforming() if one.test.search != "back-to-back"]
+    (judgement,) = judge(read("rfc2544"), measured, found.refused)
+    why = {answer.clause.id: answer.why for answer in judgement.answers}
+    assert "a line rate means nothing to it" in why["26.4a"]
+
+
+@pytest.mark.parametrize("option", ["search", "verification"])
+def test_what_the_standard_sets_cannot_be_set(option: str) -> None:
+    with pytest.raises(UsageError, match="is set by the standard"):
+        planned("rfc2544", quick=False, **{option: "none"})
+
+
+def test_only_the_campaigns_of_open_clauses_are_measured() -> None:
+    standard: Standard = read("rfc2544")
+    clauses = [clause for clause in standard.clauses if clause.id in ("26.3c", "26.5")]
+    assert standard.campaigns_of(clauses) == ["frame-loss"]
+    assert standard.campaigns_of([*standard.clauses]) == [*standard.campaigns]
