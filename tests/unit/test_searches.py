@@ -18,7 +18,7 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal
 from switchmark.model.test import Test
 from switchmark.model.units import parse_verification
-from switchmark.searches import TABLE
+from switchmark.searches import TABLE, base
 from switchmark.searches.base import MAX_TRIALS, Estimate, LoadBounds, meets, most_repeats
 from switchmark.searches.ndr import decided, majority
 from synthetic import SyntheticSwitch, answers_of
@@ -497,3 +497,43 @@ def test_a_single_burst_has_no_deviation() -> None:
     _, (goal,) = find("back-to-back", SyntheticSwitch(buffer=1000))
     assert goal.burst_stdev is None
     assert goal.burst_each == (goal.burst_low,) == (goal.burst_max,)
+
+
+# --- goals of MLRsearch --------------------------------------------------------------------------
+
+
+def test_a_goal_of_mlr_has_all_its_attributes() -> None:
+    _, goals = find("mlr", SyntheticSwitch(), changed(duration_s=2.0, loss_ratio=0.01))
+    for goal, allowed in zip(goals, (0.0, 0.01), strict=True):
+        assert (goal.loss_ratio, goal.exceed_ratio, goal.width) == (allowed, 0.5, 0.005)
+        assert (goal.initial_trial_s, goal.final_trial_s, goal.duration_sum_s) == (0.5, 2.0, 6.0)
+        assert goal.regular
+        # What arrives at the rate found, at least.
+        assert known(goal.rate_pps) * (1 - allowed) <= known(goal.conditional_pps)
+        assert known(goal.conditional_pps) <= known(goal.rate_pps)
+
+
+def test_the_search_of_csit_decides_by_21_trials_of_a_second() -> None:
+    switch = SyntheticSwitch()
+    _, goals = find("mlr:csit", switch, changed(duration_s=10.0))
+    assert {spec.duration_s for spec in switch.asked} == {1.0}
+    for goal in goals:
+        assert (goal.initial_trial_s, goal.final_trial_s, goal.duration_sum_s) == (1.0, 1.0, 21.0)
+        assert known(goal.low_pps) <= 1e6 / (1 - goal.loss_ratio) <= known(goal.high_pps) * 1.0001
+    at_ndr = [spec for spec in switch.asked if spec.rate_pps == goals[0].low_pps]
+    assert len(at_ndr) >= 11  # more than half of 21 seconds without loss decide
+
+
+@pytest.mark.parametrize("name", ["mlr", "mlr:csit"])
+def test_a_goal_without_an_upper_bound_is_irregular(name: str) -> None:
+    _, goals = find(name, SyntheticSwitch(capacity_pps=3e6))
+    for goal in goals:
+        assert goal.high_pps is None
+        assert goal.regular is False
+        assert goal.conditional_pps == goal.rate_pps
+
+
+def test_a_search_that_runs_out_of_trials_is_irregular(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "MAX_TRIALS", 6)
+    _, goals = find("mlr", SyntheticSwitch())
+    assert [goal.regular for goal in goals] == [False, False]

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from switchmark.campaign.conforming import tests_of as standard_tests
 from switchmark.errors import UsageError
+from switchmark.model.cable import Calibration
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures, Stamps
 from switchmark.model.record import GateResult, Origin, Record, TrialResult, TrialSpec
@@ -40,6 +41,7 @@ PROPER: dict[str, Any] = {
 }
 LATENCY = LatencyFigures(kind="one-way", count=100, min=1, mean=2.0, p50=2, p90=3, p99=3, max=3)
 
+CALIBRATION = Calibration(switch="direct", rate_pps=(3e6, 3e6, 3e6), sent_pps=3e6)
 STAMPS = {"by": "poll", "noted": 0, "p50": 1, "p99": 1, "max": 1}
 
 Changed = Callable[[Record], Record]
@@ -78,6 +80,7 @@ def record(goals: Sequence[Goal], trials: int = 20, **axes: Any) -> Record:
         trials=(trial(test),) * trials,
         search=SearchResult(name=test.search, trials=40, goals=tuple(goals)),
         origin=Origin(run="r", host={}, versions={}),
+        calibration=CALIBRATION,
     )
 
 
@@ -100,6 +103,27 @@ def frame_loss(**axes: Any) -> Record:
         for percent in (100, 90, 80, 70)
     ]
     return record(goals, 1, search="frame-loss", **axes)
+
+
+def both_goals(**axes: Any) -> Record:
+    goals = [
+        Goal(
+            goal=name,
+            loss_ratio=loss_ratio,
+            rate_pps=1e6,
+            low_pps=1e6,
+            high_pps=1.004e6,
+            regular=True,
+            conditional_pps=1e6,
+            exceed_ratio=0.5,
+            width=0.005,
+            initial_trial_s=1.0,
+            final_trial_s=1.0,
+            duration_sum_s=21.0,
+        )
+        for name, loss_ratio in (("ndr", 0.0), ("pdr", 0.005))
+    ]
+    return record(goals, 1, search="mlr:csit", **axes)
 
 
 def back_to_back(**axes: Any) -> Record:
@@ -132,6 +156,7 @@ def conforming() -> list[Record]:
         *(throughput(burst=burst) for burst in (16, 64, 256, 1024)),
         *(frame_loss(frame_size=size) for size in SIZES),
         *(back_to_back(frame_size=size) for size in SIZES),
+        *(both_goals(frame_size=size) for size in (64, 1518)),
     ]
 
 
@@ -185,6 +210,14 @@ def loads(*percents: int, lossless: bool = True) -> Changed:
     return lambda one: one.model_copy(
         update={"search": SearchResult(name="frame-loss", trials=9, goals=goals)}
     )
+
+
+def _last_goal(one: Record, **values: Any) -> Record:
+    """Change the last goal of a search."""
+    assert one.search is not None
+    *others, last = one.search.goals
+    goals = (*others, last.model_copy(update=values))
+    return one.model_copy(update={"search": one.search.model_copy(update={"goals": goals})})
 
 
 def only(name: str, *values: Any) -> Changed:
@@ -266,6 +299,45 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("7d", goal(corrected_buffer_s=None), {"6.4b"}),
         ("7e", goal(burst_limit=None), {"6.2c"}),
         ("8a", axes(nic="a0=eth1:eth2"), set()),
+    ],
+    "mlrsearch": [
+        ("4.2.1", goal(exceed_ratio=None), {"4.6.4a", "4.6.4b", "4.6.7", "4.9.3b"}),
+        ("4.4.3a", axes(residual=1.9), set()),
+        ("4.5.1", axes(duration=1e-4), set()),
+        ("4.5.2a", axes(arrivals="on-off"), set()),
+        ("4.5.4", member(gate=None), set()),
+        ("4.5.5", goal(loss_ratio=-0.1), {"4.6.3"}),
+        ("4.5.7", goal(conditional_pps=None), {"4.8.3"}),
+        ("4.6.1a", goal(final_trial_s=0.0), set()),
+        ("4.6.1b", lambda one: _last_goal(one, final_trial_s=2.0), set()),
+        ("4.6.2a", goal(duration_sum_s=0.0), {"4.6.2b"}),
+        ("4.6.2b", goal(duration_sum_s=0.5), set()),
+        ("4.6.3", goal(loss_ratio=1.0), {"4.5.5", "4.6.5c"}),
+        ("4.6.4a", goal(exceed_ratio=1.0), {"4.6.4b"}),
+        ("4.6.4b", goal(exceed_ratio=0.0), set()),
+        ("4.6.5a", goal(width=0.0), {"4.6.5c", "4.8.4.1a"}),
+        ("4.6.5b", goal(width=None), {"4.6.5a", "4.6.5c", "4.6.8", "4.8.4.1a", "4.9.3b"}),
+        ("4.6.5c", lambda one: _last_goal(one, loss_ratio=0.006), set()),
+        ("4.6.6", goal(initial_trial_s=0.0), set()),
+        (
+            "4.6.7",
+            goal(duration_sum_s=None),
+            {"4.6.2a", "4.6.2b", "4.9.3b"},
+        ),
+        ("4.6.8", goal(width=None), {"4.6.5a", "4.6.5b", "4.6.5c", "4.8.4.1a", "4.9.3b"}),
+        ("4.6.8.1", axes(line_rate="900k"), set()),
+        ("4.6.8.2", goal(rate_pps=0.0), set()),
+        ("4.8.1", goal(high_pps=None, regular=False), {"4.8.4.1b"}),
+        ("4.8.2", goal(low_pps=None, regular=False), {"4.8.4.1b"}),
+        ("4.8.3", goal(conditional_pps=None), {"4.5.7"}),
+        ("4.8.4.1a", goal(high_pps=1.006e6), set()),
+        ("4.8.4.1b", goal(regular=False), set()),
+        ("4.8.4.2", goal(regular=None), {"4.2.1", "4.8.4.1b", "4.8.4.3", "4.8.5"}),
+        ("4.8.4.3", goal(regular=None), {"4.2.1", "4.8.4.1b", "4.8.4.2", "4.8.5"}),
+        ("4.8.5", goal(regular=None), {"4.2.1", "4.8.4.1b", "4.8.4.2", "4.8.4.3"}),
+        ("4.9.1", member(calibration=None), set()),
+        ("4.9.3a", member(port=None), set()),
+        ("4.9.3b", goal(initial_trial_s=None), {"4.6.6"}),
     ],
 }
 """For each clause of a standard: a change that makes it deviate, and the clauses that rest on the

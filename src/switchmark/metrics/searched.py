@@ -190,6 +190,7 @@ def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
 _MISSING = {
     **dict.fromkeys(("rate_pps", "low_pps", "burst_frames", "burst_low"), _LOWEST),
     **dict.fromkeys(("high_pps", "burst_high"), _HIGHEST),
+    "conditional_pps": _LOWEST,
     **dict.fromkeys(("burst_max", "burst_stdev", "burst_step", "burst_limit"), _LOWEST),
     **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
 }

@@ -39,6 +39,29 @@ class Goal(Written):
     verdict: str | None = None
     """The bottleneck that limited the rate."""
 
+    regular: bool | None = None
+    """For `mlr`: whether the goal has both bounds, as close as its width asks; None in early
+    records."""
+
+    conditional_pps: float | None = None
+    """For `mlr`: the conditional throughput at the rate found, in frames per second: a received
+    rate to expect there."""
+
+    exceed_ratio: float | None = None
+    """For `mlr`: the share of the time at a load that may be lossier than the goal allows."""
+
+    width: float | None = None
+    """For `mlr`: the distance of the bounds at which the search ends, relative to the upper one."""
+
+    initial_trial_s: float | None = None
+    """For `mlr`: the shortest trial that the goal asks for, in seconds."""
+
+    final_trial_s: float | None = None
+    """For `mlr`: the least duration of the trials that decide, in seconds."""
+
+    duration_sum_s: float | None = None
+    """For `mlr`: the total time of the trials that decide on a load, in seconds."""
+
     burst_frames: float | None = None
     """For `back-to-back`: the longest burst without loss, in frames, as the mean over the bursts of
     a search."""

@@ -24,6 +24,7 @@ TABLE: Table[Search] = load_plugins(
         ndr.SEARCH,
         pdr.SEARCH,
         mlr.SEARCH,
+        mlr.CSIT,
         latency_at_load.SEARCH,
         back_to_back.SEARCH,
         frame_loss.SEARCH,

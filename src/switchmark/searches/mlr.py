@@ -1,17 +1,18 @@
-"""The search `mlr`: it finds NDR and PDR together, with FD.io's library MLRsearch
+"""The searches `mlr` and `mlr:csit`: they find NDR and PDR together, with FD.io's library MLRsearch
 (draft-ietf-bmwg-mlrsearch).
 
 A single trial above the loss ratio of a goal does not decide. A load fails when more than half of
 the time measured at it is lossy (exceed ratio 0.5). Early trials are shorter than final trials.
 
-The exceed ratio, the width, the preceding targets and the expansion are those of CSIT. The trials
-differ. CSIT decides on a load by 21 trials of 1 s, after a warm-up of 1 s, and within 1200 s
-(`perform_mlr_search` in its TrafficGenerator.py). Here the test sets the duration of a trial.
+The exceed ratio, the width, the preceding targets and the expansion are those of CSIT, and so are
+the trials of `mlr:csit`: 21 trials of 1 s decide on a load (`perform_mlr_search` in its
+TrafficGenerator.py). For `mlr`, the test sets the duration of a trial, and three trials decide.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from switchmark.model.record import TrialResult
@@ -35,8 +36,11 @@ EXCEED_RATIO = 0.5
 TRIALS_A_LOAD = 3
 """The number of final trials that make up the duration sum of a goal. Two that agree decide."""
 
+_CSIT_TRIALS_A_LOAD, _CSIT_TRIAL_S = 21, 1.0
+
 _FOREVER_S = 1e9  # the search ends by its number of trials: a clock would make a replay differ
 _SHORTEST_S = 0.1
+_ROUNDING = 1e-6  # of loads, which the library rounds
 _INITIAL_SHARE = 0.25  # of the duration
 
 
@@ -49,21 +53,29 @@ class _OutOfTrials(Exception):
 
 
 class Mlr(Search):
-    """Search for two goals: `ndr` without loss, and `pdr` with the loss ratio of the test."""
+    """Search for two goals: `ndr` without loss, and `pdr` with the loss ratio of the test. With
+    `csit`, all trials have the duration that CSIT's have, and as many decide on a load."""
 
-    name = "mlr"
-    summary = (
-        "NDR and PDR together, by the MLRsearch library, with longer and fewer trials than CSIT"
-    )
+    def __init__(self, name: str, summary: str, *, csit: bool) -> None:
+        self.name = name
+        self.summary = summary
+        self._csit = csit
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
+        if self._csit:
+            finals = round(_FINALS_A_HALVING * halvings(bounds.precision))
+            return (_CSIT_TRIAL_S,) * (_EARLY_TRIALS + finals * _CSIT_TRIALS_A_LOAD // 8)
         early = min(_shortest_s(bounds), bounds.duration_s)
         finals = round(_FINALS_A_HALVING * halvings(bounds.precision)) + bounds.finals
         return (early,) * _EARLY_TRIALS + (bounds.duration_s,) * finals
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
-        from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal
+        from MLRsearch import Config, GoalResult, MultipleLossRatioSearch, SearchGoal
 
+        trials, initial_s = TRIALS_A_LOAD, min(_shortest_s(bounds), bounds.duration_s)
+        if self._csit:
+            bounds = replace(bounds, duration_s=_CSIT_TRIAL_S)
+            trials, initial_s = _CSIT_TRIALS_A_LOAD, _CSIT_TRIAL_S
         probe = Probe(measure, bounds)
         start = saturate(probe)
         wanted = {
@@ -71,9 +83,9 @@ class Mlr(Search):
                 loss_ratio=allowed,
                 exceed_ratio=EXCEED_RATIO,
                 relative_width=bounds.precision,
-                initial_trial_duration=min(_shortest_s(bounds), bounds.duration_s),
+                initial_trial_duration=initial_s,
                 final_trial_duration=bounds.duration_s,
-                duration_sum=TRIALS_A_LOAD * bounds.duration_s,
+                duration_sum=trials * bounds.duration_s,
                 preceding_targets=2,
                 expansion_coefficient=2,
                 fail_fast=False,
@@ -106,6 +118,8 @@ class Mlr(Search):
                 verdict = limit_of_all(start, bounds)
             else:
                 verdict = limit_of(tried.get(high, [start.trial])[-1], start, bounds)
+            near = low and high and high - low <= bounds.precision * (1 + _ROUNDING) * high
+            conditional = GoalResult.from_bounds(relevant).conditional_throughput
             goals.append(
                 goal_of(
                     name,
@@ -115,6 +129,13 @@ class Mlr(Search):
                     high_pps=high,
                     verdict=verdict,
                     loss=goal.loss_ratio,
+                    regular=bool(near),
+                    conditional_pps=None if conditional is None else float(conditional),
+                    exceed_ratio=goal.exceed_ratio,
+                    width=goal.relative_width,
+                    initial_trial_s=goal.initial_trial_duration,
+                    final_trial_s=goal.final_trial_duration,
+                    duration_sum_s=goal.duration_sum,
                 )
             )
             all_finals[name] = finals
@@ -172,4 +193,9 @@ def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:
     return Measurer()
 
 
-SEARCH = Mlr()
+SEARCH = Mlr(
+    "mlr",
+    "NDR and PDR together, by the MLRsearch library, with longer and fewer trials than CSIT",
+    csit=False,
+)
+CSIT = Mlr("mlr:csit", "the same with the trials of CSIT: 21 of 1 s decide on a load", csit=True)

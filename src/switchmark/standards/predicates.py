@@ -13,6 +13,7 @@ from typing import Any
 from switchmark.metrics.searched import is_bound
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.axis import field_name, key_of
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
@@ -27,12 +28,21 @@ Predicate = Callable[..., Deviations]
 _FINEST = 1e-9
 """Two rates that differ by less, relative to each other, are the same rate."""
 
+_LOADS_ROUNDED = 1e-5
+"""The rounding of loads by the library of MLRsearch, relative to the load."""
+
 # --- axes of the tests -------------------------------------------------------------------------
 
 
 def axis_at_least(records: Records, axis: str, least: float) -> Deviations:
     """Every test has at least this value on an axis."""
     yield from _values_other_than(records, axis, lambda value: value >= least, f"{least:g}", "<")
+
+
+def trial_waits(records: Records, warmup: float, residual: float, settle: float) -> Deviations:
+    """Every trial has these times before and after it, in seconds."""
+    for axis, least in (("warmup", warmup), ("residual", residual), ("settle", settle)):
+        yield from axis_at_least(records, axis, least)
 
 
 def axis_among(records: Records, axis: str, values: Sequence[Any]) -> Deviations:
@@ -149,6 +159,13 @@ def undoubted(records: Records) -> Deviations:
         yield f"doubts: {', '.join(doubts)}"
 
 
+def calibrated(records: Records) -> Deviations:
+    """The traffic program was measured on a cable, without the switch."""
+    lacking = [record for record in records if not isinstance(record.calibration, Calibration)]
+    if lacking:
+        yield f"no baseline without the switch{_in(lacking)}"
+
+
 def trials_at_least(records: Records, least: int) -> Deviations:
     """Every figure comes from at least so many trials."""
     few = [record for record in records if len(record.trials) < least]
@@ -169,6 +186,85 @@ def goal_has(records: Records, goal: str, members: Sequence[str]) -> Deviations:
         ]
         if lacking:
             yield f"{name.replace('_', ' ')} was not found{_in(lacking)}"
+
+
+def goals_have(records: Records, members: Sequence[str]) -> Deviations:
+    """Every goal of a search, at least one, has these members."""
+    for name in members:
+        lacking = [
+            record for record in records if not all(_has(one, name) for one in _all_goals(record))
+        ]
+        if lacking:
+            yield f"{name.replace('_', ' ')} is not in the record{_in(lacking)}"
+
+
+def goals_within(
+    records: Records,
+    member: str,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Deviations:
+    """A member of every goal is at least, above or below a number."""
+    for record in records:
+        for one in _all_goals(record):
+            value = getattr(one, member)
+            if (
+                value is None
+                or (least is not None and value < least)
+                or (above is not None and value <= above)
+                or (below is not None and value >= below)
+            ):
+                yield f"{member.replace('_', ' ')} of {one.goal} is {value}{_in([record])}"
+
+
+def goals_share(records: Records, member: str) -> Deviations:
+    """A member is the same in all goals of a search."""
+    for record in records:
+        if len(values := {getattr(one, member) for one in _all_goals(record)}) > 1:
+            shown = ", ".join(sorted(map(str, values)))
+            yield f"{member.replace('_', ' ')} differs: {shown}{_in([record])}"
+
+
+def goals_ordered(records: Records, smaller: str, larger: str) -> Deviations:
+    """One member of every goal is at most another."""
+    for record in records:
+        for one in _all_goals(record):
+            low, high = getattr(one, smaller), getattr(one, larger)
+            if low is None or high is None or low > high * (1 + _FINEST):
+                yield (
+                    f"{smaller.replace('_', ' ')} of {one.goal} is {low}, and "
+                    f"{larger.replace('_', ' ')} is {high}{_in([record])}"
+                )
+
+
+def regular_within_width(records: Records) -> Deviations:
+    """The bounds of a regular goal are no further apart than its width."""
+    for record in records:
+        for one in _all_goals(record):
+            if one.regular and one.low_pps and one.high_pps and one.width is not None:
+                apart = (one.high_pps - one.low_pps) / one.high_pps
+                if apart > one.width * (1 + _LOADS_ROUNDED):
+                    yield f"the bounds of {one.goal} are {apart:.3%} apart{_in([record])}"
+            elif one.regular:
+                yield f"{one.goal} is called regular without both bounds{_in([record])}"
+
+
+def all_regular(records: Records) -> Deviations:
+    """Every goal has a regular result."""
+    for record in records:
+        for one in _all_goals(record):
+            if not one.regular:
+                yield f"the result of {one.goal} is irregular{_in([record])}"
+
+
+def rates_below_link(records: Records) -> Deviations:
+    """No rate found is above that of the link or of the test."""
+    for record in records:
+        limits = [limit for limit in (record.test.line_pps, record.test.rate_pps) if limit]
+        for one in _all_goals(record):
+            if limits and (one.rate_pps or 0) > min(limits) * (1 + _LOADS_ROUNDED):
+                yield f"{one.goal} is above the highest load{_in([record])}"
 
 
 def goal_lossless(records: Records, goal: str) -> Deviations:
@@ -290,11 +386,13 @@ def buffer_depletes(records: Records) -> Deviations:
 PREDICATES: Mapping[str, Predicate] = {
     key_of(predicate.__name__): predicate
     for predicate in (
-        *(axis_at_least, axis_among, axis_given, axis_unset, axis_covers),
+        *(axis_at_least, trial_waits, axis_among, axis_given, axis_unset, axis_covers),
         *(sizes_at_least, one_size, mix_covers, same_setup),
         *(told, gate_passed, headers_compared, lengths_match, stamps_told, undoubted),
-        *(trials_at_least, goal_has, goal_lossless, not_a_bound),
+        *(calibrated, trials_at_least, goal_has, goal_lossless, not_a_bound),
         *(decided_by_one, one_lossless_is_enough),
+        *(goals_have, goals_within, goals_share, goals_ordered),
+        *(regular_within_width, all_regular, rates_below_link),
         *(loss_steps, loss_starts_at_maximum, loss_ends_lossless),
         *(bursts_at_least, bursts_kept, burst_below_limit, burst_can_overflow, buffer_depletes),
     )
@@ -364,6 +462,11 @@ def _goals(record: Record, name: str) -> list[Goal]:
 
 
 _NO_GOAL = Goal(goal="none", loss_ratio=0.0, rate_pps=None)
+
+
+def _all_goals(record: Record) -> Sequence[Goal]:
+    """Return all goals, or a goal without any figure for a record without one."""
+    return (record.search.goals if record.search else ()) or (_NO_GOAL,)
 
 
 def _loads(record: Record) -> list[Goal]:
