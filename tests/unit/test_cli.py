@@ -988,3 +988,49 @@ def test_a_closed_pipe_is_no_bug() -> None:
     )
     assert "Traceback" not in ended.stderr
     assert ended.returncode in (0, 1)
+
+
+# --- standards -----------------------------------------------------------------------------------
+
+
+def test_conform_measures_a_standard_and_names_what_is_open(cli, tmp_path: Path) -> None:
+    ended = cli("conform", "rfc9004", "--quick", "--engine", "raw-mmsg", "-o", "answers.html")
+    assert ended.status == 1
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("RFC 9004 (May 2021): ")
+    assert lines[-1].startswith("PARTIAL (clauses second-hand, quick run): RFC 9004 (May 2021): ")
+    assert "2 tests, about" in ended.err
+    assert "<td>6.2b</td>" in (tmp_path / "answers.html").read_text()
+    stored = cli("conform", "rfc9004", str(only_run(tmp_path)), "--json")
+    assert stored.status == 1
+    assert stored.err == ""
+    content = json.loads(stored.out)
+    assert (content["word"], content["quick"]) == ("PARTIAL", True)
+    assert len([*(tmp_path / "runs").iterdir()]) == 1
+
+
+def test_conform_measures_only_what_a_run_lacks(cli, tmp_path: Path) -> None:
+    cli("conform", "rfc2544", "--quick", "--engine", "raw-mmsg", "--name", "first")
+    run = str(tmp_path / "runs/first")
+    again = cli("conform", "rfc2544", run, "--quick", "--engine", "raw-mmsg", "--name", "more")
+    assert not (tmp_path / "runs/more").exists()
+    assert again.status == 1
+    cli("conform", "rfc2544", run, "--quick", "--switch", "ovs", "--name", "other")
+    assert "switch: ovs" in (tmp_path / "runs/other/campaign.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rfc25"], "there is no standard named 'rfc25'"),
+        (["rfc2544", "-o", "x.pdf"], "-o writes .html or .md, not 'x.pdf'"),
+        (["rfc2544", "-o", "none/x.md"], "there is no folder none for x.md"),
+        (["rfc2544", "--search", "ndr"], "--search is set by the standard"),
+        (["rfc2544", "--switch", "ovss"], "ovss"),
+        (["rfc2544", "nowhere"], "nowhere is no run folder"),
+    ],
+)
+def test_conform_refuses_what_it_cannot_do(cli, words: list[str], message: str) -> None:
+    ended = cli("conform", *words)
+    assert ended.status == 2
+    assert message in ended.err

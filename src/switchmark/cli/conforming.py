@@ -20,7 +20,7 @@ from switchmark.cli.options import with_axes, with_host_file, with_measuring
 if TYPE_CHECKING:
     from switchmark.model.record import Record
     from switchmark.standards.judging import Judgement
-    from switchmark.standards.standard import Standard
+    from switchmark.standards.standard import Clause, Standard
 
 _ASKED = "conform.json"
 """The file of a run folder with the standard that it was made for, and whether it is quick."""
@@ -65,15 +65,13 @@ def conform(
     asked = read(standard)
     if output is not None and output.suffix not in (".html", ".md"):
         raise UsageError(f"-o writes .html or .md, not '{output.name}'")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent} for {output.name}")
     records = [record for folder in runs for record in read_records(folder)]
     was_quick = any(read_object(folder / _ASKED).get("quick") for folder in runs)
     reasons: Mapping[str, str] = {}
     if not runs or axes or quick:
-        judged = judge(asked, records)
-        open_clauses = [
-            answer.clause for one in judged for answer in one.answers if answer.word == "not tested"
-        ]
-        wanted = asked.campaigns_of(open_clauses)
+        wanted = asked.campaigns_of(_untested(asked, records, axes.get("switch", "")))
         made, reasons = _measured(asked, wanted, axes, (out, name), how, quick=quick)
         records += made
     judgements = judge(asked, records, reasons, quick=quick or was_quick)
@@ -84,7 +82,25 @@ def conform(
             print(to_line(object_of(judgement)))
         else:
             print(*[""] * (number > 0), *lines_of(judgement), sep="\n")
-    return Exit.FINE if all(judgement.is_met for judgement in judgements) else Exit.FAILED
+    if not all(judgement.is_met for judgement in judgements):
+        return Exit.FAILED
+    doubted = how.strict and any(record.doubts for record in records)
+    return Exit.DOUBTED if doubted else Exit.FINE
+
+
+def _untested(standard: Standard, records: Sequence[Record], switches: str) -> list[Clause]:
+    """Return the clauses that some records leave untested, for one of these switches or any."""
+    from switchmark.standards.judging import judge
+
+    return [
+        answer.clause
+        for switch in switches.split(",")
+        for judgement in judge(
+            standard, [one for one in records if not switch or one.test.switch == switch]
+        )
+        for answer in judgement.answers
+        if answer.word == "not tested"
+    ]
 
 
 def _measured(
@@ -133,7 +149,8 @@ def _measured(
         run = bench.new_run(found.campaign, *folder)
         written = json.dumps({"schema": 1, "standard": standard.name, "quick": quick})
         write_file(run.path / _ASKED, written + "\n")
-        measure(bench, run, replace(show, as_json=False, only_progress=True), options)
+        tables = (show.wide or show.explain) and not show.as_json
+        measure(bench, run, replace(show, as_json=False, only_progress=not tables), options)
         return read_records(run.path), found.refused
 
 
