@@ -269,6 +269,8 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("26.3c", of("frame-loss", loads(100, 85, 75)), set()),
         ("26.3d", of("frame-loss", axes(nic="a0=eth1:eth2")), {"20"}),
         ("26.4a", of("back-to-back", goal(burst_frames=None)), set()),
+        ("26.4a", of("back-to-back", goal(burst_max=950, burst_limit=1000)), set()),
+        ("26.4a", of("back-to-back", axes(frame_size="imix")), {"18", "26.4d"}),
         ("26.4b", of("back-to-back", axes(residual=1.9)), {"23c"}),
         ("26.4c", of("back-to-back", goal(bursts=49)), set()),
         ("26.4d", of("back-to-back", only("frame_size", 64)), set()),
