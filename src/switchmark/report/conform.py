@@ -59,11 +59,12 @@ def lines_of(judgement: Judgement) -> Iterator[str]:
     verdict last."""
     about = f", {printable(judgement.switch)}" if judgement.switch else ""
     yield f"{judgement.standard.document}: {judgement.standard.title}{about}"
+    width = max(len(answer.clause.id) for answer in judgement.answers) + 1
     for answer in judgement.answers:
         clause = answer.clause
         source = "" if clause.source == "read" else " [second-hand]"
         yield from _wrapped(
-            f"{_MARKS[answer.word]} {clause.id:<7}{clause.obligation:<10}{answer.word:<15}",
+            f"{_MARKS[answer.word]} {clause.id:<{width}}{clause.obligation:<10}{answer.word:<15}",
             f"{clause.asks}{source}" + (f": {printable(answer.why)}" if answer.why else ""),
         )
     for name, obligations in _WEIGHED[:2]:
@@ -153,7 +154,7 @@ _Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 def _tables(records: Sequence[Record]) -> Iterator[_Table]:
     """Yield the tables of throughput and latency, of loss, and of bursts."""
-    found = [(record, goal) for record in records for goal in _goals(record, "ndr")]
+    found = _found(records, "ndr")
     if found:
         yield (
             "Throughput and latency at it (RFC 2544, 26.1 and 26.2)",
@@ -180,13 +181,35 @@ def _tables(records: Sequence[Record]) -> Iterator[_Table]:
                 for goal in (record.search.goals if record.search else ())
             ],
         )
-    bursts = [(record, goal) for record in records for goal in _goals(record, "back-to-back")]
+    both = [*_found(records, "mlr"), *_found(records, "mlr:csit")]
+    if both:
+        yield (
+            "Goals of MLRsearch (draft-ietf-bmwg-mlrsearch, 4.6 and 4.8)",
+            (
+                *("size", "goal", "result", "relevant lower bound", "relevant upper bound"),
+                *("conditional throughput", "exceed ratio", "width", "trials: first, final, sum"),
+            ),
+            [(_where(record), *_mlr_cells(goal)) for record, goal in both],
+        )
+    bursts = _found(records, "back-to-back")
     if bursts:
         yield (
             "Back-to-back frames (RFC 2544, 26.4; RFC 9004, 7)",
             ("size", "mean", "min, max, stdev", "N", "buffer", "corrected buffer", "step, limit"),
             [(_where(record), *_burst_cells(goal)) for record, goal in bursts],
         )
+
+
+def _mlr_cells(goal: Goal) -> tuple[str, ...]:
+    durations = (goal.initial_trial_s, goal.final_trial_s, goal.duration_sum_s)
+    result = {True: "regular", False: "IRREGULAR", None: "unknown"}[goal.regular]
+    return (
+        f"{goal.goal}, loss {goal.loss_ratio:.3%}",
+        result,
+        *map(_rate, (goal.low_pps, goal.high_pps, goal.conditional_pps)),
+        *("unknown" if one is None else f"{one:g}" for one in (goal.exceed_ratio, goal.width)),
+        ", ".join("unknown" if one is None else f"{one:g} s" for one in durations),
+    )
 
 
 def _burst_cells(goal: Goal) -> tuple[str, ...]:
@@ -205,8 +228,7 @@ def _charts(records: Sequence[Record]) -> Iterator[Chart]:
     """Yield the graph of the throughput by frame size (26.1), and that of the loss (26.3)."""
     rates = [
         (record, goal.rate_pps)
-        for record in records
-        for goal in _goals(record, "ndr")
+        for record, goal in _found(records, "ndr")
         if goal.rate_pps and isinstance(record.test.frame_size, int)
     ]
     if len({record.test.frame_size for record, _ in rates}) > 1:
@@ -288,9 +310,14 @@ def _html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]
     )
 
 
-def _goals(record: Record, name: str) -> list[Goal]:
-    goals = record.search.goals if record.search else ()
-    return [goal for goal in goals if goal.goal == name]
+def _found(records: Sequence[Record], search: str) -> list[tuple[Record, Goal]]:
+    """Return the goals of a search with their records."""
+    return [
+        (record, goal)
+        for record in records
+        if record.search is not None and record.search.name == search
+        for goal in record.search.goals
+    ]
 
 
 def _series(record: Record, *, size: bool = False) -> str:
