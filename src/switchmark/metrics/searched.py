@@ -183,7 +183,8 @@ def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
     if any(goal.loss_ratio != loss for goal in goals) and finals:  # measured, not set
         loss = loss_ratio(finals)
     latency = latency_of(finals) or middle.latency_ns
-    changes = {**figures, "burst_each": each, "loss_ratio": loss, "latency_ns": latency}
+    kept = {"burst_each": each} if each else {}
+    changes = {**figures, **kept, "loss_ratio": loss, "latency_ns": latency}
     return middle.model_copy(update=changes)
 
 
