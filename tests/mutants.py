@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "one trial of two makes a rate pass",
         "searches/ndr.py",
-        "        trials.append(trial())\n    return trials",
-        "        pass\n    return trials",
+        "    if meets(trials[1], allowed):\n        trials.append(trial())",
+        "    if meets(trials[1], allowed):\n        pass",
         ("unit/test_searches.py",),
     ),
     Mutant(
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a path is not left to fall quiet",
         "lab/trial.py",
-        "self._workers.drain(quiet_ms)",
+        "self._workers.drain(max(quiet_ms, round(residual_s * 1000)))",
         "self._workers.drain(0)",
         ("unit/test_trial.py",),
     ),
