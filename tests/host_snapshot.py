@@ -33,6 +33,7 @@ VOLATILE: Mapping[str, Mapping[str, str]] = {
         r"fs\.binfmt_misc\.": "a file system that is mounted when it is looked at",
         r"kernel\.(ns_last_pid|pty\.nr|random\.|tainted)": "counts, and what is drawn anew",
         r"kernel\.(perf_event_max_sample_rate|perf_cpu_time)": "the kernel lowers it under load",
+        r"kernel\.randomize_va_space": "leased by every run that prepares the host: see leases",
         r"net\.netfilter\.nf_conntrack_count": "a count of the host's own connections",
         r"vm\.nr_(hugepages|overcommit)": "leased by every run that lives: see the area hugepages",
         r"vm\.stat_refresh": "to read it makes the kernel work",

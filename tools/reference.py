@@ -55,6 +55,13 @@ def pages() -> Iterator[tuple[str, str]]:
             lead = f"{meaning[:1].upper()}{meaning[1:]}."
             yield f"{folder}.md", page(folder.capitalize(), lead, rows)
             index.append((f"[{folder}]({folder}.md)", meaning))
+    lead = (
+        "What `--prepare` sets on a host, in this order; it restores the values in the opposite "
+        "order. `plan-only` ones were tested against recorded hosts only. The guide explains "
+        "[how to prepare a host](../guide/preparation.md)."
+    )
+    yield "preparations.md", page("Preparations", lead, preparations())
+    index.append(("[preparations](preparations.md)", "what `--prepare` sets on a host"))
     yield "axes.md", page("Axes", "The axes of a test, in campaign files and as options.", axes())
     lead = (
         "Reasons not to trust a trial. A doubt of severity `information` is about the set-up or "
@@ -92,6 +99,22 @@ def pages() -> Iterator[tuple[str, str]]:
             [("page", "about"), *index],
         ),
     )
+
+
+def preparations() -> Iterator[tuple[str, ...]]:
+    """Yield every preparation with its files and values, its purpose, and who does it."""
+    from switchmark.model.preparation import TABLE
+
+    yield ("name", "state", "files and values", "purpose", "in the literature", "verified")
+    for name, each in TABLE.items():
+        values = "; ".join(
+            f"`{setting.files}`: `{setting.value}`"
+            + f" (also {listed(setting.like)})" * bool(setting.like)
+            + " (unless the kernel refuses)" * setting.refusable
+            for setting in each.settings
+        )
+        papers = "; ".join(f"{paper}: {text}" for paper, text in each.papers.items())
+        yield (f"`{name}`", each.effect, values, each.purpose, papers or "-", each.verified)
 
 
 def metrics() -> Iterator[tuple[str, ...]]:

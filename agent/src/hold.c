@@ -208,6 +208,19 @@ void hold_begin(struct holds *h, struct reader *asked, struct writer *answer)
 	writer_free(&boot);
 }
 
+/* Narrows a content to the word in brackets, if there is one: /sys marks the current one of several
+ * values in this way, and takes the value alone. */
+static void choice_narrow(const uint8_t **content, size_t *length)
+{
+	const uint8_t *open = memchr(*content, '[', *length);
+	const uint8_t *close = open ? memchr(open, ']', *length - (size_t)(open - *content)) : NULL;
+
+	if (!close || (open > *content && open[-1] != ' '))
+		return;
+	*content = open + 1;
+	*length = (size_t)(close - open - 1);
+}
+
 /* Appends the old content to a lease. */
 static void lease_complete(struct writer *whole, struct reader *lease)
 {
@@ -219,9 +232,13 @@ static void lease_complete(struct writer *whole, struct reader *lease)
 	(void)read_u32(&r);
 	(void)read_u64(&r);
 	path = read_text(&r);
-	if (!r.bad && !content_read(path, &content))
-		write_bytes(whole, content.at + sizeof(uint32_t),
-			    content.length - sizeof(uint32_t));
+	if (!r.bad && !content_read(path, &content)) {
+		const uint8_t *old = content.at + sizeof(uint32_t);
+		size_t length = content.length - sizeof(uint32_t);
+
+		choice_narrow(&old, &length);
+		write_bytes(whole, old, length);
+	}
 	writer_free(&content);
 }
 

@@ -207,6 +207,31 @@ def test_what_was_added_to_a_count_is_taken_away_and_only_once(
     assert path.read_text() == f"{left}\n"
 
 
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        ("always [madvise] never\n", "madvise"),
+        ("[always] never\n", "always"),
+        ("performance\n", "performance\n"),
+        ("[open\n", "[open\n"),
+        ("]closed[\n", "]closed[\n"),
+        ("a[1]\n", "a[1]\n"),
+        ("", ""),
+    ],
+)
+def test_of_several_values_that_a_file_shows_the_present_one_is_written_back(
+    host: PipedHost, tmp_path: Path, shown: str, written: str
+) -> None:
+    path = tmp_path / "enabled"
+    path.write_text(shown)
+    held = held_by(host, tmp_path)
+    held.lease(4, str(path), None)
+    host.write(str(path), b"never")
+    host.close()
+    until(lambda: not (tmp_path / RUN).exists())
+    assert path.read_text() == written
+
+
 @pytest.mark.parametrize("folder", ["/tmp/other", "relative/sm00fe", "/tmp/../sm00fe/.."])
 def test_only_the_folder_of_a_run_is_held(host: PipedHost, folder: str) -> None:
     with pytest.raises(SetupFailed, match="Invalid argument"):

@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from recorded_roots import RecordedRoot
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
 from switchmark.hosts.programs import AGENT, TOOL, TRAFFIC, program_variable
 from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab.host_preparation import planned, planned_for
+from switchmark.lab.prepare import prepare
 from switchmark.model.cpus import Pin
 from switchmark.model.plan import Plan, Run
+from switchmark.model.preparation import TABLE as PREPARATIONS
 from switchmark.model.test import Test
 from switchmark.model.topology import Findings
 from switchmark.noises import TABLE as NOISES
@@ -321,8 +325,22 @@ def test_every_file_is_the_plan_of_a_test() -> None:
         *(name for name, _ in plans()),
         *(f"noises/{kind}" for kind in NOISES),
         *(f"nics/{driver}" for driver in DRIVERS),
+        "preparations/server",
         *("variants/linux-bridge-docker-daemon", "variants/ovs-kernel", "variants/ovs-kernel-host"),
     }
+
+
+def test_a_host_is_prepared_by_these_steps(golden: Golden, tmp_path: Path) -> None:
+    """They come before those of the path, and those that depend on its CPUs last."""
+    server = RecordedRoot("server", tmp_path / "server")
+    test = Test(prepare="all", placement="1+2")
+    path = prepare(
+        server, test, Findings(), prefix="smtest", run_dir=RUN_DIR, can=lambda steps: True
+    )
+    every = (*planned(server, test), *planned_for(server, path))
+    assert {each.name for each, _ in every} == {*PREPARATIONS}
+    lines = [on_file(tuple(steps)) for _, steps in every if isinstance(steps, list)]
+    golden("preparations/server.txt", "".join(lines) + on_file(build(path)))
 
 
 @pytest.mark.parametrize("kind", NOISES)

@@ -31,7 +31,6 @@ from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
 from switchmark.hosts.commit import commit
-from switchmark.hosts.local import LocalHost
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
@@ -661,8 +660,9 @@ def test_a_run_on_a_host_that_is_not_fit_says_so_before_it_measures(
     cli, monkeypatch: pytest.MonkeyPatch, busy: dict[int, float], governor: str, reasons: str
 ) -> None:
     monkeypatch.setattr(switchmark.observe.noise, "busy_cpus", lambda *_: busy)
-    facts = {**switchmark.observe.facts.host_facts(LocalHost()), "governor": governor}
-    monkeypatch.setattr(switchmark.observe.facts, "host_facts", lambda _: facts)
+    path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    files = {path: governor.encode()} if governor else {}
+    monkeypatch.setattr(switchmark.lab.host_preparation, "_read", lambda *_: files)
     ended = cli("run")
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
     said = f"warning: this host is not fit to measure: {reasons} (switchmark doctor)"

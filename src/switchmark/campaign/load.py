@@ -376,6 +376,8 @@ def _read_axis(
     name: str, texts: Sequence[tuple[str, TextPlace]], place: TextPlace, problems: Problems
 ) -> _Axis:
     values: list[Any] = []
+    if AXES[name].is_list and texts:
+        texts = [(",".join(text for text, _ in texts), texts[0][1])]
     for text, where in texts:
         try:
             values += [read_value(name, word) for word in read_words(name, text)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -17,8 +18,11 @@ from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import command_path, find_program, tool_program
+from switchmark.lab.host_preparation import state_on
 from switchmark.model.cpus import format_cpus
 from switchmark.model.noise import BUSY
+from switchmark.model.preparation import TABLE as PREPARATIONS
+from switchmark.model.preparation import option
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.facts import host_facts
 from switchmark.observe.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certificate
@@ -79,7 +83,10 @@ class Finding:
 def examine(host: Host = _HOST) -> list[Finding]:
     """Run all checks on a host and return the findings, the most basic first."""
     findings: list[Finding] = []
-    for area in (_privileges, _tools, _kernel, _cores, _noise, _memory, _drivers):
+    for area in (
+        *(_privileges, _tools, _kernel, _cores, _preparations, _noise, _memory),
+        _drivers,
+    ):
         findings += area(host)
     return findings
 
@@ -195,15 +202,6 @@ def _cores(host: Host) -> Iterator[Finding]:
         format_cpus(isolated) or "none",
         None if isolated else "boot with isolcpus=... for the cores of the traffic",
     )
-    governor = facts["governor"]
-    yield Finding(
-        "cores",
-        "frequency",
-        governor in (None, "performance"),
-        governor or "not scaled by this system",
-        None if governor in (None, "performance") else "cpupower frequency-set -g performance",
-        spoils=True,
-    )
     steal = Steal(host)
     time.sleep(_STEAL_WINDOW_S)
     stolen = steal()
@@ -230,6 +228,24 @@ def _cores(host: Host) -> Iterator[Finding]:
         None: "is unknown",
     }
     yield Finding("cores", "softirq", within is not None, f"its time {texts[within]}")
+
+
+def _preparations(host: Host) -> Iterator[Finding]:
+    """Return the state of everything that `--prepare` sets, and what it would do."""
+    for name, each in PREPARATIONS.items():
+        entries = state_on(host, each)
+        values = Counter(entry.value for entry in entries)
+        text = ", ".join(f"{value} ({n} files)" * (n > 1) or value for value, n in values.items())
+        would = f"{option([name])} sets: {each.effect}"
+        if not entries:
+            yield Finding("preparation", name, False, each.lacking, each.fix)
+        elif each.of_test:
+            yield Finding("preparation", name, True, f"{len(entries)} files; {would}")
+        elif all(entry.is_set for entry in entries):
+            yield Finding("preparation", name, True, f"{text}: {each.effect}")
+        else:
+            text = f"{each.what}: {text}"
+            yield Finding("preparation", name, False, text, would, spoils=each.spoils)
 
 
 def _noise(host: Host) -> Iterator[Finding]:

@@ -12,6 +12,9 @@ from switchmark.cli.papers import listed_papers, print_papers
 from switchmark.errors import SwitchmarkError, UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.local import LocalHost
+from switchmark.lab.host_preparation import state_on
+from switchmark.model.preparation import TABLE as PREPARATIONS
+from switchmark.model.preparation import Preparation
 from switchmark.model.topology import PortKind
 from switchmark.plugins import Table
 from switchmark.switches.base import Switch
@@ -29,6 +32,7 @@ class Thing(StrEnum):
     SCENARIOS = "scenarios"
     SEARCHES = "searches"
     NOISES = "noises"
+    PREPARATIONS = "preparations"
     PAPERS = "papers"
 
 
@@ -51,6 +55,10 @@ def listed(thing: Thing, port: str | None = None, host: Host | None = None) -> l
         return listed_papers()
     if port is not None and port not in list(PortKind):
         raise UsageError(f"there is no kind of port named '{port}'\n  known: {', '.join(PortKind)}")
+    if thing is Thing.PREPARATIONS:
+        return [
+            _prepared(preparation, host or LocalHost()) for preparation in PREPARATIONS.values()
+        ]
     table: Mapping[str, Any] = importlib.import_module(f"switchmark.{thing}").TABLE
     unusable = table.unusable if isinstance(table, Table) and port is None else {}
     entries = list(table.values())
@@ -105,6 +113,14 @@ def _probed(entry: Any, host: Host) -> dict[str, Any]:
             return {**listed, "usable": False, "why_not": error.message, "hint": error.hint}
         listed |= {"version": version.text, "mode": version.mode, "verified": version.verified}
         listed |= {"missing": dict(version.missing), "verified_ports": dict(version.verified_ports)}
+    return listed
+
+
+def _prepared(preparation: Preparation, host: Host) -> dict[str, Any]:
+    """Return whether a host can have a preparation, and how far it was verified."""
+    listed = {**_entry(preparation.name, preparation.effect), "verified": preparation.verified}
+    if not state_on(host, preparation):
+        listed |= {"usable": False, "why_not": preparation.lacking, "hint": preparation.fix}
     return listed
 
 

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -248,7 +248,8 @@ class HostBench:
         there, me = (self._hosts[name] for name in names), myself(folder.path)
         with measuring_alone_on(there, me, shared=shared, waiting=_print_waiting):
             if not self._quiet:
-                _warn_of_this_host()
+                prepared = folder.campaign.tests[0].prepare
+                _warn_of_this_host(prepared.split(",") if prepared else ())
             run(folder, Doubting(lab, doubts) if doubts else lab, progress, further_repeats)
 
     def remarks(self) -> Sequence[str]:
@@ -312,11 +313,12 @@ def _print_waiting(holder: str) -> None:
     )
 
 
-def _warn_of_this_host() -> None:
-    """Print a warning if figures of this host will be unreliable, before the measurement starts."""
+def _warn_of_this_host(prepared: Collection[str]) -> None:
+    """Print a warning if figures of this host will be unreliable, before the measurement starts.
+    The run prepares the host as named in `prepared`."""
     from switchmark.hosts.local import LocalHost
     from switchmark.hosts.programs import tool_program
-    from switchmark.observe.facts import host_facts
+    from switchmark.lab.host_preparation import spoiling
     from switchmark.observe.noise import busy_cpus
 
     host = LocalHost()
@@ -324,9 +326,7 @@ def _warn_of_this_host() -> None:
         f"others take {share:.0%} of CPU {cpu}"
         for cpu, share in busy_cpus(host, tool_program()).items()
     ]
-    governor = host_facts(host)["governor"]
-    if governor not in (None, "performance"):
-        reasons.append(f"the frequency governor is {governor}")
+    reasons += spoiling(host, prepared)
     if reasons:
         print(
             f"warning: this host is not fit to measure: {', '.join(reasons)} (switchmark doctor)",

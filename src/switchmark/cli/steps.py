@@ -15,10 +15,12 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import host_entry
 from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.hosts.local import LocalHost
+from switchmark.lab.host_preparation import Planned, planned, planned_for, why_of
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.running import find_nics, lend_nics
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
+from switchmark.model.preparation import option
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Findings
 from switchmark.model.version import Version
@@ -50,6 +52,7 @@ def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
     yield from _summary(tests, len(paths))
     if note:
         yield f"#   {note}"
+    yield from _host_lines(tests)
     for tests_of_path in paths:
         yield ""
         for number, test in tests_of_path:
@@ -72,6 +75,32 @@ def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
         values = list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
         more = f", ... ({len(values)})" if len(values) > _VALUES else ""
         yield f"#   {AXES[axis].key}: {', '.join(values[:_VALUES])}{more}"
+
+
+def _host_lines(tests: Sequence[Test]) -> Iterator[str]:
+    """Yield the preparations of the hosts for all tests."""
+    first = tests[0]
+    if first.prepare is None:
+        return
+    yield ""
+    yield "# --- hosts: prepared for all tests, restored after the last one"
+    if names := dict.fromkeys(name for test in tests for name in hosts_of(test)):
+        asked = option(first.prepare.split(","))
+        yield f"# {asked}: the values of {' and '.join(names)} are read in a run"
+    if not all(hosts_of(test) for test in tests):
+        yield from _preparation_lines(planned(LocalHost(), first))
+
+
+def _preparation_lines(preparations: Sequence[Planned]) -> Iterator[str]:
+    for preparation, steps in preparations:
+        if isinstance(steps, Unavailable):
+            yield from _impossible(steps)
+        elif steps:
+            yield from describe(tuple(steps), inside)
+            if preparation.one_thread:
+                yield "# a run assigns CPUs after this, to the threads that stay"
+        else:
+            yield f"# {why_of(preparation)} (already so)"
 
 
 def _counted(count: int, what: str) -> str:
@@ -107,6 +136,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         *pins,
         *of_here[: len(names)],
         *doubts,
+        *(() if names else _preparation_lines(planned_for(LocalHost(), path))),
         *_loans(path, home),
         *describe(on_host(build(path), home), inside),
         *(

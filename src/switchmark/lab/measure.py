@@ -24,6 +24,7 @@ from switchmark.lab.cable_latency import CableLatencies
 from switchmark.lab.calibration import Calibrations, Mode
 from switchmark.lab.drawing import draw, prepared
 from switchmark.lab.gate import Gate, pass_gate
+from switchmark.lab.host_preparation import HostPreparation
 from switchmark.lab.judging import JudgedTrials
 from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
@@ -67,6 +68,7 @@ class Instruments:
     probes: Probes
     calibrations: Calibrations
     cable_latencies: CableLatencies
+    preparation: HostPreparation
     counting: dict[Host, CountableEvents] = field(default_factory=dict)
     """The processor counters of each host, once they are known."""
 
@@ -150,6 +152,7 @@ class Lab:
             Probes(hosts),
             Calibrations(calibrate, self._without_switch),
             CableLatencies(calibrate != "never", self._without_switch),
+            HostPreparation(hosts, self._folder / "logs" / "preparation"),
         )
 
     def __enter__(self) -> Self:
@@ -176,6 +179,8 @@ class Lab:
                 failures = self._executor.unwind()
                 clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
                 self.left = (*failures, clean) if failures else ()
+            if self._beside is None:
+                self.left += self.instruments.preparation.restore()
 
     def versions(self, test: Test) -> Mapping[str, str]:
         """Return what the figures of a test depend on besides its axes: versions, and the placement
@@ -254,6 +259,7 @@ class Lab:
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,
                 "switch_mode": version.mode,
+                "prepared": self.instruments.preparation.values(location) or None,
                 "noise": HostNoise(before=ready.noise, after=self._noise(ready.basis.path)),
                 "calibration": ready.calibration,
                 "floor": ready.cable_latency,
@@ -384,9 +390,10 @@ class Lab:
         )
 
     def _move_to(self, test: Test) -> Location:
-        """Switch to the hosts of a test, and return its location."""
+        """Switch to the hosts of a test, prepare them as it asks, and return its location."""
         location = self._probes.locate(test)
         self._host, self._executor.home = location.host, location.home
+        self.instruments.preparation.prepare(location)
         return location
 
     def _goes_on_with(self, location: Location, versions: Mapping[str, str]) -> bool:
@@ -405,9 +412,12 @@ class Lab:
         return False
 
     def _drawn(self, location: Location) -> Path:
-        """Return the path to build for a test. Raise Unavailable or UsageError if its hosts
-        cannot."""
-        return draw(location, self._workspace, self._executor.can, captured=bool(self._capture))
+        """Return the path to build for a test, on hosts that are prepared for its CPUs. Raise
+        Unavailable or UsageError if its hosts cannot."""
+        captured = bool(self._capture)
+        path = draw(location, self._workspace, self._executor.can, captured=captured)
+        self.instruments.preparation.make_room(location, path)
+        return path
 
     def _bring_up(self, path: Path) -> RunningPath:
         """Build a path and run its functional trial. If this fails, undo everything."""

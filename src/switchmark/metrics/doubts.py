@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from switchmark.metrics.throughput import of_latency
+from switchmark.model.preparation import TABLE as PREPARATIONS
+from switchmark.model.preparation import option
 from switchmark.model.record import Record, TrialResult
 
 Spoils = Literal["", "lowers", "raises", "both"]
@@ -51,8 +53,9 @@ class Doubt:
     """The condition that raises it."""
     meaning: str
     """Its effect on the measurement."""
-    cure: str
-    """A remedy, as a command to the user."""
+    remedy: str
+    """A remedy, as a command to the user. Another one is to prepare the host, if a preparation
+    says so."""
     passing: bool = False
     """The cause is temporary, so the trial is worth running again (`--rerun`)."""
     spoils: Spoils = ""
@@ -61,6 +64,12 @@ class Doubt:
     """It falsifies latencies only."""
     invalid: bool = False
     """The figure is not the one that was asked for, so it must not be used."""
+
+    @property
+    def cure(self) -> str:
+        """Return all remedies, as a command to the user."""
+        names = [name for name, each in PREPARATIONS.items() if self.name in each.cures]
+        return f"use {option(names)}, or {self.remedy}" if names else self.remedy
 
     @property
     def severity(self) -> Severity:
@@ -89,7 +98,7 @@ _DOUBTS = (
         "sibling-busy",
         "the test uses both hyperthreads of a core",
         "two processes share the execution units of a core",
-        "use --placement with CPUs of different cores, or boot with nosmt",
+        "use --placement with CPUs of different cores",
     ),
     Doubt(
         "nic-on-other-node",
@@ -145,7 +154,7 @@ _DOUBTS = (
         "interrupts",
         "devices interrupted a CPU of the test more than 1000 times per second",
         "device drivers ran on the CPUs of the test",
-        "boot with irqaffinity=, or use --placement with other CPUs",
+        "use --placement with other CPUs",
         passing=True,
         spoils="lowers",
     ),
@@ -153,7 +162,7 @@ _DOUBTS = (
         "frequency-changed",
         "the frequency of a CPU of the test changed by more than 5 % during the trial",
         "the same work took a different time at the end than at the start",
-        "run cpupower frequency-set -g performance",
+        "fix the frequency in the firmware",
         passing=True,
         spoils="both",
     ),

@@ -75,6 +75,8 @@ class Axis:
     """Whether the value stays as written after `parse` has checked it."""
     undivided: bool = False
     """Whether a single value may contain commas; several values are then a YAML list."""
+    is_list: bool = False
+    """Whether a single value is a list of words; a YAML list is one value as well."""
     of_campaign: bool = False
     """Whether all tests of a campaign share one value."""
     chosen: str = ""

@@ -113,6 +113,8 @@ class Write:
     saves the old value, and the last run restores it."""
     optional: bool = False
     """Whether to skip the step if the file does not exist."""
+    refusable: bool = False
+    """Whether the kernel may refuse the content; the file then keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -389,6 +389,32 @@ def _time(text: str) -> str:
     return text
 
 
+class PreparedValue(Written):
+    """A value that `--prepare` set on a host: all files of a pattern with the same values."""
+
+    host: str = ""
+    """The name of the host; empty for the local host."""
+
+    preparation: str
+    """The name of the preparation."""
+
+    files: str
+    """The files, as a pattern."""
+
+    count: int
+    """The number of files."""
+
+    was: str
+    """The value before the run."""
+
+    asked: str
+    """The value to set."""
+
+    now: str
+    """The value during the test. It differs from `asked` if the kernel refused it, or if it means
+    the same."""
+
+
 class Record(BaseModel):
     """The outcome of a test. `report.json` gives its members the names in `--json`."""
 
@@ -463,6 +489,9 @@ class Record(BaseModel):
 
     placement: OrEmpty[PlacementRecord] = None
     """The CPUs of the parts; an empty object if there is no placement."""
+
+    prepared: tuple[PreparedValue, ...] | None = None
+    """The values of the hosts that `--prepare` set; None without it."""
 
     trials: tuple[TrialResult, ...] = ()
     """The trials behind the result, in order."""

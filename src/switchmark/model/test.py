@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.axis import Axis, Property, axes_of
+from switchmark.model.preparation import ALL, TABLE, parse_preparations
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
     CORES_MAX,
@@ -721,6 +722,25 @@ class Test(BaseModel):
         ),
     ] = Field(None, ge=3, le=1000)
     """The most repeats of a test with an undecided comparison; None stops at `repeat`."""
+
+    prepare: Annotated[
+        str | None,
+        Axis(
+            "path",
+            "set up the host for the run and restore it afterwards: "
+            f"{', '.join(TABLE)}; {ALL} for all",
+            parse=parse_preparations,
+            values=f"`{ALL}`, or a list of names from [preparations](preparations.md): "
+            "`governor,turbo`",
+            undivided=True,
+            is_list=True,
+            of_campaign=True,
+            later=True,
+            asked_as="where",
+            used=1,
+        ),
+    ] = None
+    """The preparations of the hosts, in the order of their table; None leaves the hosts alone."""
 
     seed: Annotated[
         int,

@@ -19,6 +19,7 @@ from switchmark import __version__
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.commit import commit
+from switchmark.model.choice import chosen
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -85,7 +86,7 @@ def host_facts(host: Host) -> dict[str, Any]:
             "free": _kib(memory.get("HugePages_Free")),
             "size_kib": _kib(memory.get("Hugepagesize")),
         },
-        "transparent_hugepages": _chosen(files.get(_TRANSPARENT, "")),
+        "transparent_hugepages": (chosen(content.get(_TRANSPARENT, b"")) or b"").decode() or None,
         "mitigations": {
             path.rpartition("/")[2]: text or None
             for path, text in files.items()
@@ -112,12 +113,6 @@ def _boost(files: Mapping[str, str]) -> bool | None:
     driver."""
     meanings = {_BOOST: {"1": True, "0": False}, _NO_TURBO: {"0": True, "1": False}}
     return next((means.get(files[path]) for path, means in meanings.items() if path in files), None)
-
-
-def _chosen(text: str) -> str | None:
-    """Return the word in brackets: /sys marks the current value of a list in this way."""
-    chosen = re.search(r"\[(\S+)\]", text)
-    return chosen and chosen[1]
 
 
 def _dpdk(files: Mapping[str, str]) -> str | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from switchmark import __version__
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cable import CABLE
+from switchmark.model.preparation import TABLE
 from switchmark.model.record import Record
 from switchmark.report.caption import caption
 from switchmark.report.phrases import listed, listed_all
@@ -48,6 +49,8 @@ def method(records: Sequence[Record]) -> str:
         f"switchmark {__version__} measured {_counted(measured)} on {days(measured)}{where}.",
         f"A trial took {_range(durations)} s after {_range(warmups)} s of warm-up.",
     ]
+    if prepared := _prepared(measured):
+        sentences.append(prepared)
     if any(record.turns and record.turns.kept for record in measured):
         sentences.append("Compared switches took turns, one trial each in every round.")
     if any(len(record.trials) >= MIN_OF_INTERVAL for record in measured):
@@ -76,8 +79,33 @@ def bibtex(records: Sequence[Record]) -> str:
     )
 
 
+def preparation_words(records: Sequence[Record]) -> str:
+    """Return how the host was prepared (`--prepare`), in a few words; empty if it was not."""
+    asked = dict.fromkeys(record.test.prepare for record in records)
+    each = [listed_all(names.split(",")) for names in asked if names]
+    return f"prepared: {'; '.join(each)}{' (some tests)' * (None in asked)}" if each else ""
+
+
+def _prepared(records: Sequence[Record]) -> str:
+    """Return a sentence on what was set on the host, and what it was before; empty for nothing."""
+    before: dict[str, dict[str, None]] = {}
+    for value in (value for record in records for value in record.prepared or ()):
+        values = before.setdefault(value.preparation, {})
+        if value.now != value.was:
+            values[value.was] = None
+    if not before:
+        return ""
+    states = [
+        TABLE[name].effect + (f" (before: {', '.join(values)})" if values else "")
+        for name, values in before.items()
+        if name in TABLE
+    ]
+    return f"The host was prepared for the run: {'; '.join(states)}."
+
+
 def host_words(records: Sequence[Record]) -> list[str]:
-    """Return the processor, the CPUs, whether it is a virtual machine, and the kernel."""
+    """Return the processor, the CPUs, whether it is a virtual machine, the kernel, and how the host
+    was prepared."""
     origin = next((record.origin for record in records if record.origin), None)
     host = origin.host if origin else {}
     cpus = host.get("cores_usable")
@@ -86,6 +114,7 @@ def host_words(records: Sequence[Record]) -> list[str]:
         f"{cpus} CPU{'s' * (cpus > 1)}" if isinstance(cpus, int) else None,
         "virtual machine" if host.get("virtual") else None,
         f"kernel {host['kernel']}" if host.get("kernel") else None,
+        preparation_words(records) or None,
     ]
     return [str(part) for part in parts if part]
 

@@ -12,7 +12,7 @@ from typing import Any
 from switchmark.model.record import Record
 from switchmark.papers.claims import Claim
 from switchmark.papers.judging import ClaimAnswer
-from switchmark.report.headline import days
+from switchmark.report.headline import days, preparation_words
 from switchmark.report.host_differences import RunFacts, host_differences, versions_of
 from switchmark.report.judged import Judged
 from switchmark.report.paper import claim_mark
@@ -46,8 +46,9 @@ class RunSide:
 
     @property
     def machine(self) -> tuple[Any, ...]:
-        """Return what identifies the machine."""
-        return tuple(self.host.get(name) for name in _MACHINE)
+        """Return what identifies the machine, as it was prepared."""
+        prepared = sorted({record.test.prepare or "" for record in self.records})
+        return (*(self.host.get(name) for name in _MACHINE), *prepared)
 
     @property
     def host_words(self) -> str:
@@ -55,6 +56,7 @@ class RunSide:
         cpus = self.host.get("cores_usable")
         parts_of_host = [self.host.get("cpu_model"), f"{cpus} CPUs" if cpus else None]
         parts_of_host += ["virtual machine"] if self.host.get("virtual") else []
+        parts_of_host += [preparation_words(self.records) or None]
         return ", ".join(str(entry) for entry in parts_of_host if entry) or "unknown host"
 
     @property

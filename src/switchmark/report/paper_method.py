@@ -127,6 +127,8 @@ def _of_options(result: Judged) -> Iterator[str]:
         if field_name(axis) not in asked.axes:
             yield f"only {axis_words(axis)} {_text(value)} (--quick)"
     for name, text in asked.axes.items():
+        if name == "prepare":  # no departure: papers prepare their hosts, and say so in prose
+            continue
         axis = AXES[name].key
         yield f"{axis_words(axis)} {text} instead of {', '.join(_values(owner, axis))} (option)"
 

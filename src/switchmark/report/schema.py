@@ -197,6 +197,7 @@ _AS_IN_RECORD = (
     *("verdict", "doubts", "noise", "calibration", "gate", "turns", "discarded", "search"),
     *(
         "placement",
+        "prepared",
         "switch_version",
         "switch_mode",
         "cables",
@@ -213,7 +214,7 @@ def _member(text: str) -> Any:
     return Field(..., description=text)
 
 
-_LATER = {"cables", "turns", "start_s", "stop_s"}
+_LATER = {"cables", "turns", "prepared", "start_s", "stop_s"}
 """Members that older printed objects lack."""
 
 

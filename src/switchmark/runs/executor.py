@@ -373,6 +373,8 @@ class Executor:
                 self._journal.intend(Restore(host=host.name, path=path, content=old))
                 host.write(path, content)
         except OSError as error:
+            if step.refusable:
+                return
             reason = error.strerror or str(error)
             raise SetupFailed(f"{step.why}: {path} cannot be set: {reason}") from error
 

@@ -29,6 +29,7 @@ from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.base import Host, boot_id
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.signals import shielded
+from switchmark.model.choice import chosen
 from switchmark.runs.journal import NulFree
 from switchmark.runs.jsonl import Entry, append_entry, whole_lines
 
@@ -180,7 +181,7 @@ class Leases:
                         f" run {take.run} needs it to be {_text(take.content)}",
                         hint="run again when that run has ended",
                     )
-            old = held[0].old if held else _read(host, path)
+            old = held[0].old if held else _writable(_read(host, path))
             owner = {"run": run, "root": self._root}
             ledger.append(
                 _Take(
@@ -511,6 +512,11 @@ def _process_in(space: str, host: Host) -> str:
     """Return a process in a network namespace; empty if there is none."""
     inodes = host.inodes("/proc/[0-9]*/ns/net").items()
     return next((path.split("/")[2] for path, inode in inodes if str(inode) == space), "")
+
+
+def _writable(content: bytes) -> bytes:
+    """Return what to write into a file to give it back its content."""
+    return chosen(content) or content
 
 
 def _text(content: bytes) -> str:
