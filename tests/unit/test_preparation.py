@@ -308,6 +308,18 @@ def test_a_value_that_the_kernel_refuses_is_an_error_with_its_reason(
     assert refused.preparation.restore() == ()
 
 
+def test_what_was_set_before_a_refusal_is_restored_at_once(
+    run: Callable[..., Run], recorded: Made
+) -> None:
+    host = recorded("server")
+    before = host.contents
+    host.refused.add(f"{CPU}/cpufreq/policy2/scaling_governor")
+    with pytest.raises(Unavailable, match="policy2/scaling_governor cannot be set"):
+        run(host).begin("governor")
+    assert len(host.written) > 2
+    assert host.contents == before
+
+
 def test_a_user_namespace_cannot_prepare_the_host(
     run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -411,8 +411,8 @@ class PreparedValue(Written):
     """The value to set."""
 
     now: str
-    """The value during the test. It differs from `asked` if the kernel refused it, or if it means
-    the same."""
+    """The value during the test. It differs from `asked` if the kernel refused it, or writes the
+    same value in another way."""
 
 
 class Record(BaseModel):
