@@ -19,8 +19,6 @@ from switchmark.model.plan import HOST
 from switchmark.model.test import Test
 from switchmark.model.topology import Between, Findings
 from switchmark.model.version import Version
-from switchmark.noises import TABLE as NOISES
-from switchmark.noises import parse_noise
 from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.placement import AUTO
@@ -93,9 +91,8 @@ class Location:
         }
         for environment in drivers.environments:
             probes["environment", environment.name] = environment.probe
-        if test.noise is not None:
-            kind, _ = parse_noise(test.noise)
-            probes["noise", kind] = NOISES[kind].probe
+        if drivers.noise is not None:
+            probes["noise", drivers.noise.name] = drivers.noise.probe
         if test.profile is not None:
             probes["profile", "perf"] = profile.probe
         if not drivers.function.played:

@@ -10,8 +10,6 @@ from switchmark.environments import network_stack
 from switchmark.errors import UsageError
 from switchmark.model.cpus import Cpu, format_cpus
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
-from switchmark.noises import TABLE as NOISES
-from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
 from switchmark.path.path import Path
 
@@ -20,9 +18,9 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
     """Return the background load during a test's trials. `cpus` are the CPUs that the host
     allows."""
     test, wiring = path.test, path.wiring
-    if test.noise is None:
+    noise, where = path.drivers.noise, path.drivers.noise_cpus
+    if noise is None:
         return ()
-    kind, where = parse_noise(test.noise)
     if isinstance(where, str):
         pins = path.placement.pins
         of_switch = where == "switch"
@@ -30,7 +28,7 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
         if not taken:
             raise UsageError(
                 f"noise {test.noise}: no CPU is set apart for the {where} here",
-                hint=f"--noise {kind}:0",
+                hint=f"--noise {noise.name}:0",
                 axes=("noise",),
             )
         where = tuple(sorted(taken))
@@ -38,7 +36,7 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
     if outside := sorted(set(where) - set(allowed)):
         raise UsageError(
             f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
-            hint=f"--noise {kind}:{allowed[0]}",
+            hint=f"--noise {noise.name}:{allowed[0]}",
         )
     site = Site(
         prefix=wiring.prefix,
@@ -46,7 +44,7 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
         cpus=where,
         workers=len(where or allowed),
     )
-    return NOISES[kind].start(site)
+    return noise.start(site)
 
 
 def check_capture(path: Path) -> None:

@@ -26,6 +26,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.units import mtu_for
 from switchmark.model.version import Version
+from switchmark.noises.base import Noise
 from switchmark.path.hosts import Uplink, lacking_cables
 from switchmark.path.placement import SHARED_PROCESS, CpuUser, Placement
 from switchmark.scenarios.base import Scenario
@@ -55,6 +56,11 @@ class Drivers:
     """The function of a chain."""
     scenario: Scenario
     search: Search
+    noise: Noise | None = None
+    """The background load; None for a test without."""
+    noise_cpus: str | tuple[int, ...] = ()
+    """The CPUs of the background load: a name from CPUS_OF_PARTS, or numbers; empty if the kernel
+    chooses."""
 
     @property
     def environments(self) -> tuple[Environment, ...]:

@@ -14,7 +14,6 @@ from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
-from switchmark.noises import parse_noise
 from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
 from switchmark.path.path import Path
@@ -290,19 +289,15 @@ def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _noise_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    if test.noise is None:
-        return
-    try:
-        kind, where = parse_noise(test.noise)
-    except UsageError as error:
-        yield _of_error(error, "noise")
+    noise, where = path.drivers.noise, path.drivers.noise_cpus
+    if noise is None:
         return
     if isinstance(where, str) and not _has_cpus(test, path, where):
         yield Refusal(
             ("noise", "placement", "switch"),
             f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
             f"{where} of this test",
-            f"--noise {kind}:0, or --noise {kind} for wherever the kernel likes",
+            f"--noise {noise.name}:0, or --noise {noise.name} for wherever the kernel likes",
         )
 
 

@@ -37,6 +37,8 @@ from switchmark.model.topology import (
 )
 from switchmark.model.units import IMIX_SIZES, mtu_for
 from switchmark.model.version import Version
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises import parse_noise
 from switchmark.path.hosts import (
     Uplink,
     far_switch,
@@ -103,12 +105,18 @@ def unknown_names(test: Test) -> list[Refusal]:
         else:
             unusable = f"'{name}' cannot be used: " * (name in table.unusable)
             refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))
+    if test.noise is not None:
+        try:
+            parse_noise(test.noise)
+        except UsageError as error:
+            refusals.append(Refusal(("noise",), error.message, error.hint))
     return refusals
 
 
 def drivers_of(test: Test) -> Drivers:
     """Return the drivers that a test names. All names must be known."""
     engine = ENGINES[test.engine]
+    noise, noise_cpus = ("", ()) if test.noise is None else parse_noise(test.noise)
     return Drivers(
         switch=SWITCHES[test.switch],
         engine=engine,
@@ -118,6 +126,8 @@ def drivers_of(test: Test) -> Drivers:
         function=FUNCTIONS[test.function],
         scenario=SCENARIOS[test.scenario],
         search=SEARCHES[test.search],
+        noise=NOISES[noise] if noise else None,
+        noise_cpus=noise_cpus,
     )
 
 
