@@ -55,13 +55,16 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """The end of a visit: a record, None if the test needs more repeats, or the loss of its testbed
-    with a reason. `fault` is the number of testbed deaths that the test is responsible for."""
+    """The end of a visit."""
 
     item: Item
+    """The round of a test that was visited."""
     record: Record | None = None
+    """The record of the test; None if it needs more repeats, or if its testbed was lost."""
     lost: str = ""
+    """The reason for the loss of the testbed; empty if it was not lost."""
     fault: int = 0
+    """The number of testbed deaths that the test is responsible for."""
 
 
 class Places(Protocol):

@@ -55,20 +55,23 @@ _PRESSURE_LIMIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding is the result of one check.
-
-    If it is not `ok`, a `needed` finding prevents every run, and a finding that `spoils` makes
-    figures unreliable. Any other finding matters only to runs that use the feature. `mend` is the
-    command or the parameter that fixes it.
-    """
+    """The result of one check."""
 
     area: str
+    """The heading of the section that shows it."""
     name: str
+    """The subject of the check."""
     ok: bool
+    """Whether the check passed. A failed check that is not `needed` and does not spoil figures
+    matters only to runs that use the feature."""
     found: str
+    """The finding in words."""
     mend: str | None = None
+    """The command or the parameter that fixes it."""
     needed: bool = False
+    """Whether its failure prevents every run."""
     spoils: bool = False
+    """Whether its failure makes figures unreliable."""
 
     @property
     def mark(self) -> str:

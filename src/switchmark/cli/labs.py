@@ -87,12 +87,16 @@ def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[Lab
 
 @dataclass(frozen=True, slots=True)
 class LabBench:
-    """A bench of testbeds; the lab's workers log to files in `logs`."""
+    """A bench of testbeds."""
 
     cluster: str
+    """The value of `--cluster`: an address, or the file that describes the lab."""
     lab: DaskLab
+    """The testbeds."""
     logs: Path
+    """The folder of the logs of the lab's workers."""
     spread: bool
+    """Whether the testbeds share the repeats of a test."""
 
     def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
         from switchmark.campaign.store import RunFolder

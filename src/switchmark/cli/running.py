@@ -128,18 +128,18 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the results of a run are shown.
-
-    `as_json` prints JSON in place of tables, and `wide` prints tables with all columns. `explain`
-    adds the meaning of marks and doubts. `quiet` hides the progress. `only_progress` hides the
-    results, because the command shows them in another form.
-    """
+    """How the results of a run are shown."""
 
     as_json: bool
+    """Whether to print JSON in place of tables."""
     wide: bool
+    """Whether tables have all columns."""
     quiet: bool
+    """Whether to hide the progress."""
     only_progress: bool = False
+    """Whether to hide the results, because the command shows them in another form."""
     explain: bool = False
+    """Whether to add the meaning of marks and doubts."""
 
 
 def checked_options(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:

@@ -58,36 +58,42 @@ class _Section(BaseModel):
 
 
 class Nic(_Section):
-    """A NIC: the name of its interface, the cable that it shares with its peer, and, on a virtual
-    machine, QEMU's name of its `model`."""
+    """A NIC of a host."""
 
     name: str
+    """The name of its interface."""
     cable: str | None = None
+    """The name of the cable that it shares with its peer."""
     model: str | None = None
+    """On a virtual machine, QEMU's name of its model."""
 
 
 class MachineEntry(_Section):
-    """A host that is a virtual machine of this host: its cores and memory, the folder of the image
-    that it boots (`make lab-image` builds one), and whether it has an IOMMU."""
+    """A host that is a virtual machine of this host."""
 
     cores: int = Field(2, ge=1, le=64)
+    """The number of its cores."""
     memory_mb: int = Field(1024, alias="memory-mb", ge=256)
+    """Its memory, in MB."""
     image: str | None = None
+    """The folder of the image that it boots; `make lab-image` builds one."""
     iommu: bool = False
+    """Whether it has an IOMMU."""
 
 
 class HostEntry(_Section):
-    """A host that is reached by ssh at `address`, or at its own name if it has none.
-
-    `ssh_options` are options such as `Port=2222`. `cpus` are the CPUs that runs may use, by default
-    all. `nics` are keyed by the user's names.
-    """
+    """A host that is reached by ssh, or a virtual machine."""
 
     address: str | None = None
+    """The address for ssh; the name of the host if there is none."""
     ssh_options: tuple[str, ...] = Field((), alias="ssh-options")
+    """Options of ssh, such as `Port=2222`."""
     cpus: str | None = None
+    """The CPUs that runs may use; all by default."""
     nics: Mapping[str, Nic] = Field(default_factory=dict)
+    """The NICs, by the user's names."""
     vm: MachineEntry | None = None
+    """The properties of a virtual machine; None for a host that exists already."""
     programs: Mapping[str, str] = Field(default_factory=dict)
     """The path of each program, by the name of its switch or its own name; `NAME@VERSION` for
     versions."""

@@ -17,12 +17,14 @@ is more accurate than this. A measured frequency with a larger error is discarde
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A reading of the other counter: it showed `ticks` when this host's clock showed `ns`, with an
-    error of up to `unsure_ns`."""
+    """A reading of the other counter."""
 
     ticks: int
+    """The reading."""
     ns: int
+    """The time on this host's clock at the reading."""
     unsure_ns: int
+    """The largest possible error of `ns`."""
 
 
 def moment_of(exchanges: Iterable[tuple[int, int, int]]) -> Moment:

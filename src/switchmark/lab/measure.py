@@ -64,9 +64,13 @@ class Instruments:
     """The state that labs of one run share."""
 
     hosts: Hosts
+    """The hosts and their connections."""
     probes: Probes
+    """The results of probes."""
     calibrations: Calibrations
+    """The rates on cables."""
     cable_latencies: CableLatencies
+    """The latencies on cables."""
     counting: dict[Host, CountableEvents] = field(default_factory=dict)
     """The processor counters of each host, once they are known."""
 

@@ -45,8 +45,11 @@ class Outcome:
     """Computes the result of a trial from the reports of the workers of a path."""
 
     path: Path
+    """The path."""
     workers: Sequence[Worker]
+    """The processes that sent, received and forwarded."""
     clocks: Mapping[str, ClockEvidence]
+    """The clocks of other kernels, with their error, by name."""
 
     def result(
         self,

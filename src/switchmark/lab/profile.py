@@ -79,15 +79,20 @@ _NOT_KERNEL = {".": "user", "g": "guest", "u": "guest"}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row of the report: how often, and for how long, a thread was sampled in a function on a
-    CPU. `group` is None if the CPU was idle."""
+    """A row of the report: the samples of a thread in a function on a CPU."""
 
     period: int
+    """The sum of the sampled time, in the unit of the event."""
     samples: int
+    """The number of samples."""
     cpu: int
+    """The CPU."""
     tid: int
+    """The thread."""
     symbol: str | None
+    """The name of the function; None if perf does not know it."""
     group: str | None
+    """The kind of code; None if the CPU was idle."""
 
 
 def group_of(symbol: str) -> str:

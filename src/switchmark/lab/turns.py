@@ -150,20 +150,22 @@ class Turns:
 
 @dataclass(slots=True)
 class _Slot:
-    """The lab of one path, and the local host.
-
-    `why` is the reason for setting the path up again in every round, or None if the path stays up.
-    `rested_s` is the time that the path rested, `rested_cpu_s` the CPU time of its processes
-    meanwhile.
-    """
+    """The lab of one path, and the local host."""
 
     lab: Lab
+    """The lab."""
     host: Host
+    """The local host."""
     why: str | None = None
+    """The reason for setting the path up again in every round; None if the path stays up."""
     freezer: Freezer | None = None
+    """Freezes the processes of the path; None if the host cannot."""
     no_freezer: str = ""
+    """The reason why the host cannot freeze processes."""
     rested_s: float = 0.0
+    """The time that the path rested, in seconds."""
     rested_cpu_s: float = 0.0
+    """The CPU time of the path's processes while it rested, in seconds."""
     _kept: Kept = "idle"
     _frames_after: int | None = None
     _resting_since: tuple[float, int] | None = None

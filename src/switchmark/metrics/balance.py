@@ -23,31 +23,35 @@ _AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The ports of the switch by which the frames of a flow `entered` and `left`.
-
-    Flows with the same `index` are copies of the same frames, made by the switch.
-    """
+    """The way of a flow through the switch."""
 
     flow: str
+    """The id of the flow."""
     index: int
+    """The number of the flow. Flows with the same index are copies of the same frames, made by the
+    switch."""
     entered: tuple[str, ...]
+    """The ports by which its frames enter the switch."""
     left: tuple[str, ...]
+    """The ports by which its frames leave the switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A section of the path, with the frames that entered and left it.
-
-    `counted` are missing frames that a counter already explains. The section makes `copies` of each
-    frame, and each missing frame counts as `lost` lost frames at the receivers.
-    """
+    """A section of the path, with the frames that entered and left it."""
 
     place: Place
+    """The section."""
     entered: int
+    """The number of frames that entered it."""
     left: int
+    """The number of frames that left it."""
     counted: int
+    """The number of missing frames that a counter already explains."""
     copies: int = 1
+    """The number of copies that the section makes of each frame."""
     lost: int = 1
+    """The number of lost frames at the receivers for each missing frame."""
 
     @property
     def missing(self) -> int:

@@ -169,14 +169,18 @@ def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
 
 @dataclass(slots=True)
 class _Counted:
-    """The sum of the processor's counters of a role, with the frames and TSC ticks that they
-    cover."""
+    """The sum of the processor's counters of a role."""
 
     by: Literal["thread", "cpu"]
+    """Whether threads or whole CPUs were counted."""
     cpus: set[int] = field(default_factory=set)
+    """The CPUs that were counted."""
     counts: dict[str, int] = field(default_factory=dict)
+    """The counts, by event."""
     frames: int = 0
+    """The number of frames that the counts cover."""
     ticks: float = 0.0
+    """The number of TSC ticks that the counts cover."""
 
     def figures(self) -> ProcessorFigures:
         frames, counts = self.frames, self.counts

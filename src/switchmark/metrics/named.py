@@ -42,18 +42,20 @@ PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a test.
-
-    `of` returns the value of a test, or None if it is unknown. With enough trials for an interval,
-    the value is their median. `samples` returns the values of the trials in order, without trials
-    that lack the figure. It is empty for a figure that only a test has.
-    """
+    """One figure of a test."""
 
     name: str
+    """The name, as in exports and queries."""
     unit: str
+    """The unit; `1` for a ratio or a count."""
     description: str
+    """The description, for the reference."""
     of: Callable[[Record], float | None]
+    """Returns the value of a test, or None if it is unknown. With enough trials for an interval,
+    the value is their median."""
     samples: Callable[[Record], list[float]]
+    """Returns the values of the trials in order, without trials that lack the figure; empty for a
+    figure that only a test has."""
 
     def interval(self, record: Record) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of the median over the repeats (trials or whole

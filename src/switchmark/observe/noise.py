@@ -85,14 +85,18 @@ def busy_cpus(host: Host, program: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The kernel's counts at one moment. `times` are clock ticks by CPU and kind, with the whole
-    host under -1. `interrupts` are those of devices, by CPU; `frequency_khz` is by CPU."""
+    """The kernel's counts at one moment."""
 
     at_s: float
+    """The time of the reading."""
     times: Mapping[int, tuple[int, ...]]
+    """The clock ticks by CPU and kind; CPU -1 is the whole host."""
     interrupts: Mapping[int, int]
+    """The interrupts of devices, by CPU."""
     frequency_khz: Mapping[int, int]
+    """The frequency, by CPU."""
     waited_us: int | None
+    """The time that processes waited for a CPU (PSI); None if the kernel does not count it."""
 
     @classmethod
     def read(cls, host: Reads, cpus: Collection[int]) -> Snapshot:

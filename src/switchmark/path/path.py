@@ -95,8 +95,11 @@ class Instance:
     id: str
     """The id among the parts: `switch`, or `switch@HOST` on the second of two hosts."""
     driver: Switch
+    """The driver of the switch."""
     environment: Environment
+    """The environment of its node."""
     wiring: Wiring
+    """The ports and flows of this instance."""
     alone: bool = True
     """Whether this is the whole switch."""
 

@@ -60,16 +60,16 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class _FigureGroup:
-    """A group has the figures of tests that differ only in the axis `compared`, the best first.
-
-    `relations` compare the first figure with each of the others. `where` has the values of the
-    other axes, which distinguish the group from other groups.
-    """
+    """The figures of tests that differ only in one axis."""
 
     compared: str
+    """The axis."""
     where: str
+    """The values of the other axes, which distinguish the group from other groups."""
     figures: tuple[MeasuredFigure, ...]
+    """The figures, the best first."""
     relations: tuple[Relation, ...]
+    """The relations of the first figure to each of the others."""
 
     @property
     def leader(self) -> MeasuredFigure:

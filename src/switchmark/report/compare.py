@@ -27,12 +27,14 @@ State = Literal["passed", "failed", "cannot tell", ""]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two tests, and the difference of one of their figures. `base` or `other` is empty if a run
-    lacks the test."""
+    """Two tests, and the difference of one of their figures."""
 
     base: tuple[Record, ...]
+    """The records of the first test; empty if its run lacks the test."""
     other: tuple[Record, ...]
+    """The records of the second test; empty if its run lacks the test."""
     difference: Difference
+    """The difference."""
 
     @property
     def sides(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
@@ -94,13 +96,16 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The pairs of a comparison, main figures first, with the conditions and their outcome:
-    `failures` and `unknown`."""
+    """The outcome of a comparison."""
 
     pairs: tuple[Pair, ...]
+    """The pairs, main figures first."""
     conditions: tuple[Condition, ...] = ()
+    """The conditions that the user gave."""
     failures: tuple[Failure, ...] = field(default=())
+    """The pairs that violate a condition."""
     unknown: tuple[Unknown, ...] = field(default=())
+    """The pairs for which a condition cannot be decided."""
 
     def failures_of(self, pair: Pair) -> list[Failure]:
         return [failure for failure in self.failures if failure.pair is pair]

@@ -37,12 +37,14 @@ SLOWER, UNDECIDED, LOSS = "slower", "undecided", "loss"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a `figure` (None stands for the main figure of each test) with the smallest
-    relevant amount. `undecided` has neither."""
+    """A condition on a figure, with the smallest relevant amount. `undecided` has neither."""
 
     text: str
+    """The condition as written."""
     figure: str | None = None
+    """The name of the figure; None for the main figure of each test."""
     amount: float | None = None
+    """The smallest relevant change."""
 
     @property
     def is_undecided(self) -> bool:

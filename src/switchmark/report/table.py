@@ -19,20 +19,22 @@ _CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: a heading, a group heading above it, and a cell for each row.
-
-    If space is short, columns with the largest `expendable` are dropped first, and columns with 0
-    never. A column that `wraps` may break its cells into lines. A column that `folds` moves to the
-    caption if all of its cells are equal.
-    """
+    """A column of a table."""
 
     heading: str
+    """The heading."""
     cells: tuple[str, ...]
+    """The text of every row."""
     above: str = ""
+    """The group heading above it."""
     numeric: bool = False
+    """Whether cells are aligned to the right."""
     expendable: int = 0
+    """The rank for dropping columns if space is short: the largest first, columns with 0 never."""
     wraps: bool = False
+    """Whether cells may break into lines."""
     folds: bool = False
+    """Whether the column moves to the caption if all of its cells are equal."""
 
     @property
     def name(self) -> str:
@@ -64,12 +66,14 @@ def columns_of(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some tests: a caption and lines below it for their common properties, and a table of the
-    rest."""
+    """Some tests: a table, and their common properties in its caption and below it."""
 
     caption: str
+    """The caption."""
     columns: tuple[Column, ...]
+    """The columns of the table."""
     below: tuple[str, ...] = ()
+    """The lines below the caption."""
     keys: tuple[str, ...] = ()
     """The keys of the tests in the rows."""
 

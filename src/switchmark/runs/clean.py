@@ -40,14 +40,18 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """The result for one run. `actions` are the undos that were executed, or would be. `failures`
-    are left for another attempt; some of them may be on hosts `out_of_reach`."""
+    """The result for one run."""
 
     run: str
+    """The name of the run."""
     state: Literal["live", "dead", "cleaned", "incomplete"]
+    """The state of the run."""
     actions: tuple[str, ...] = ()
+    """The undos that were executed, or would be."""
     failures: tuple[str, ...] = ()
+    """The undos that are left for another attempt."""
     out_of_reach: tuple[str, ...] = ()
+    """The hosts of some of these undos, which cannot be reached."""
 
 
 def clean(

@@ -25,21 +25,24 @@ _SELF = "/proc/self/cgroup"
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A hierarchy of control groups, mounted at `root`.
-
-    Writing `frozen` to a group's `file` freezes the group. It is frozen once `is_frozen` matches
-    the content of `state_file`. Writing `thawed` resumes it. The hierarchy's line in a process's
-    list of groups begins with `line`.
-    """
+    """A hierarchy of control groups."""
 
     name: str
+    """The name, for messages."""
     root: str
+    """The folder where it is mounted."""
     line: str
+    """The start of its line in a process's list of groups, or the controller in that line."""
     file: str
+    """The file of a group that freezes and resumes the group."""
     frozen: bytes
+    """The content of `file` that freezes the group."""
     thawed: bytes
+    """The content of `file` that resumes the group."""
     state_file: str
+    """The file of a group that has its state."""
     is_frozen: re.Pattern[bytes]
+    """Matches the content of `state_file` once the group is frozen."""
 
     def is_there(self, host: Host) -> bool:
         return host.exists(f"{self.root}/cgroup.procs")

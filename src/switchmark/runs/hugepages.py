@@ -22,11 +22,14 @@ _RESERVED = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/resv_hugepages"
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The hugepages of one NUMA node: the KiB of a page, and the file with their count."""
+    """The hugepages of one NUMA node."""
 
     node: int
+    """The NUMA node."""
     page_kib: int
+    """The size of a page, in KiB."""
     total: str
+    """The file with the number of pages."""
 
     @property
     def free(self) -> str:

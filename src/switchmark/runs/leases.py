@@ -40,14 +40,16 @@ _LENGTH = 1 << 62
 
 
 class _About(Entry):
-    """A line about a value. `space` is the network namespace of the value; empty for a value of the
-    whole host. Runs of a later version share the ledger and may add keys."""
+    """A line about a value. Runs of a later version share the ledger and may add keys."""
 
     model_config = ConfigDict(extra="ignore")
 
     host: str
+    """The host of the value."""
     path: NulFree
+    """The file of the value."""
     space: str = ""
+    """The network namespace of the value; empty for a value of the whole host."""
 
     @property
     def value(self) -> tuple[str, str, str]:
@@ -55,20 +57,23 @@ class _About(Entry):
 
 
 class _Take(_About):
-    """A run in the folder of runs `root` is about to set `path` to `content`.
-
-    `old` is the value that the first holder found. For a count, `old` is the value just before this
-    lease, and `added` is the increase for this lease.
-    """
+    """A run is about to set a value."""
 
     entry: Literal["take"] = "take"
     boot: str
+    """The id of the host's boot."""
     run: NulFree
+    """The name of the run."""
     old: bytes
+    """The value that the first holder found; for a count, the value just before this lease."""
     content: bytes
+    """The value that the run sets."""
     added: int | None = None
+    """The increase of a count for this lease; None for any other value."""
     root: str = ""
+    """The folder of runs with the run's folder."""
     byte: int = Field(default=-1, ge=-1, lt=_LENGTH)
+    """The byte of the lock file that the run holds locked; -1 in lines of earlier versions."""
 
     @model_validator(mode="after")
     def _counts(self) -> _Take:
@@ -78,13 +83,15 @@ class _Take(_About):
 
 
 class _Give(_About):
-    """A run releases its latest lease of `path`; other runs may still hold it. A count is about to
-    be lowered to `target`."""
+    """A run releases its latest lease of a value; other runs may still hold it."""
 
     entry: Literal["give"] = "give"
     run: str
+    """The name of the run."""
     root: str = ""
+    """The folder of runs with the run's folder."""
     target: int | None = None
+    """The count to which the value is about to be lowered; None for a value that is no count."""
 
 
 class _Done(_About):
@@ -107,15 +114,18 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 @dataclass
 class _Ledger:
-    """An open and locked ledger: the leases, the changes that may not have happened, and the
-    contents after changes that did. `unread` is the number of lines that this version cannot read.
-    """
+    """An open and locked ledger."""
 
     descriptor: int
+    """The descriptor of the locked file."""
     takes: list[_Take] = field(default_factory=list)
+    """The leases."""
     unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
+    """The changes that may not have happened, by value."""
     contents: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    """The contents after changes that happened, by value."""
     unread: int = 0
+    """The number of lines that this version cannot read."""
 
     def append(self, line: _Line) -> None:
         append_entry(self.descriptor, line)

@@ -44,17 +44,18 @@ _UNPROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A NIC as found.
-
-    `kind` is vendor and device. `driver` is empty if the NIC has no driver. `interfaces` are its
-    own, and `group` is its IOMMU group, empty without an IOMMU.
-    """
+    """A NIC as found."""
 
     address: str
+    """The PCI address."""
     kind: str
+    """The ids of vendor and device."""
     driver: str
+    """The name of its driver; empty if it has none."""
     interfaces: tuple[str, ...] = ()
+    """The names of its interfaces."""
     group: str = ""
+    """The IOMMU group; empty without an IOMMU."""
 
     def __str__(self) -> str:
         interfaces = f"{', '.join(self.interfaces)} of " if self.interfaces else ""

@@ -147,14 +147,17 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """The result of a trial at full speed or at the line rate, in frames per second per sender: the
-    rate sent, the rate received (R+), and the ceiling. The ceiling is the rate sent, or the rate of
-    the test if that is lower."""
+    """The result of a trial at full speed or at the line rate, in frames per second per sender."""
 
     trial: TrialResult
+    """The trial."""
     sent_pps: float
+    """The rate sent."""
     received_pps: float
+    """The rate received (R+)."""
     ceiling_pps: float
+    """The highest rate that can be offered: the rate sent, or the rate of the test if that is
+    lower."""
 
 
 def saturate(probe: Probe) -> Saturation:
