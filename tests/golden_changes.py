@@ -14,12 +14,12 @@ def changes_in_words(changes: Sequence[tuple[str, str, str]]) -> list[str]:
         for hunk in _hunks(before, now):
             files[hunk].append(name)
     steps = sum(len(names) * _steps(hunk) for hunk, names in files.items())
-    told = [f"{steps} steps changed in {len(changes)} files, {len(files)} distinct hunks"]
-    for hunk, names in sorted(files.items(), key=lambda each: -len(each[1])):
+    lines = [f"{steps} steps changed in {len(changes)} files, {len(files)} distinct hunks"]
+    for hunk, names in sorted(files.items(), key=lambda entry: -len(entry[1])):
         apart = sorted({*names})
-        more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
-        told += ["", f"{len(names)} times, in {apart[0]}{more}:", *hunk]
-    return told
+        others = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
+        lines += ["", f"{len(names)} times, in {apart[0]}{others}:", *hunk]
+    return lines
 
 
 def _hunks(before: str, now: str) -> Iterator[tuple[str, ...]]:

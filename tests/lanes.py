@@ -28,11 +28,11 @@ NEED_A_LANE = ("netns", "root")
 
 def _need_lanes(config: pytest.Config) -> bool:
     tests = Path(__file__).parent
-    asked = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    paths = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
     of_lanes = [tests / name for name in NEED_A_LANE]
     asks = any(
         path.is_relative_to(folder) or folder.is_relative_to(path)
-        for path in asked
+        for path in paths
         for folder in of_lanes
     )
     # Root may not be allowed to make namespaces, as in a container.

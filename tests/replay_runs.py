@@ -171,8 +171,8 @@ def _no_settings_of_the_user(patch: pytest.MonkeyPatch, folder: Path) -> None:
 def _prepared_below(base: Path) -> Callable[..., Any]:
     """Return the function that prepares a path, with the folders of a run named as recorded."""
 
-    def prepared(at: Any, prefix: str, folder: str, can: Any) -> Any:
-        return _prepared(at, prefix, folder.replace(str(base), str(ROOTS)), can)
+    def prepared(location: Any, prefix: str, folder: str, can: Any) -> Any:
+        return _prepared(location, prefix, folder.replace(str(base), str(ROOTS)), can)
 
     return prepared
 

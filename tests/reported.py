@@ -17,9 +17,9 @@ def sent(frames: int = 100, **members: Any) -> dict[str, Any]:
 def received(frames: int = 100, **members: Any) -> dict[str, Any]:
     """Return what the traffic program reports of a receiver."""
     names = ("early", "after_end", "late", "after_drain", "duplicated", "reordered", "beyond")
-    more = ("corrupted", "foreign", "stray", "other_phase")
+    kinds = ("corrupted", "foreign", "stray", "other_phase")
     return {
-        **dict.fromkeys((*names, *more), 0),
+        **dict.fromkeys((*names, *kinds), 0),
         "frames": frames,
         "bytes": 60 * frames,
         "flows": [[frames, 0, 0, 0]],

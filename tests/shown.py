@@ -43,8 +43,8 @@ def accounted(records: Sequence[Record]) -> None:
         gate = record.gate
         if gate is not None:
             assert gate.passed
-            seen = 0 if gate.unseen else gate.frames * record.trials[0].copies
-            assert gate.headers == seen
+            frames = 0 if gate.unseen else gate.frames * record.trials[0].copies
+            assert gate.headers == frames
 
 
 def clean(records: Sequence[Record]) -> None:
@@ -59,8 +59,8 @@ def clean(records: Sequence[Record]) -> None:
 
 def both_of(*shows: Shows) -> Shows:
     def show(records: Sequence[Record]) -> None:
-        for each in shows:
-            each(records)
+        for show in shows:
+            show(records)
 
     return show
 
@@ -72,8 +72,8 @@ def doubted(*doubts: str, verdict: str | None = None) -> Shows:
         record = one(records)
         for doubt in doubts:
             assert doubt in record.doubts, record.doubts
-            told = [trial.evidence.doubts.get(doubt) for trial in record.trials]
-            assert any(told), told
+            details = [trial.evidence.doubts.get(doubt) for trial in record.trials]
+            assert any(details), details
         assert verdict in (None, record.verdict), record.trials[0].evidence.verdict
 
     return show
@@ -159,7 +159,7 @@ def certain(records: Sequence[Record]) -> None:
     assert record.verdict
 
 
-def in_turn(kept: str) -> Shows:
+def in_turn(way: str) -> Shows:
     """The paths stayed up between rounds, and each round measured each test once."""
 
     def show(records: Sequence[Record]) -> None:
@@ -169,7 +169,7 @@ def in_turn(kept: str) -> Shows:
             rounds = [trial.round for trial in record.trials]
             assert rounds == [*range(1, len(rounds) + 1)]
             assert record.turns is not None
-            assert record.turns.kept == kept
+            assert record.turns.kept == way
             assert record.turns.frames_after
 
     return show
@@ -293,9 +293,9 @@ def with_a_doubt(records: Sequence[Record]) -> None:
 
 def flooded(records: Sequence[Record]) -> None:
     trial = only(records)
-    told = trial.evidence.doubts["flooded"]
-    assert told["stray"] == trial.stray > 0
-    assert told["f0"] > 0, "a port where nobody listens"
+    doubt = trial.evidence.doubts["flooded"]
+    assert doubt["stray"] == trial.stray > 0
+    assert doubt["f0"] > 0, "a port where nobody listens"
 
 
 def stolen(records: Sequence[Record]) -> None:

@@ -43,8 +43,8 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table[Sw
         "ends = sm_ends:SWITCH\ndata = sm_switches:DATA\nnameless = sm_switches:NAMELESS\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    own = (SWITCHES["null"], SWITCHES["direct"])
-    table = load_plugins("switchmark.switches", Switch, own)  # type: ignore[type-abstract]
+    drivers = (SWITCHES["null"], SWITCHES["direct"])
+    table = load_plugins("switchmark.switches", Switch, drivers)  # type: ignore[type-abstract]
     with SWITCHES.replaced_by(table):
         yield table
 

@@ -120,8 +120,8 @@ def arguments(draw: random.Random, folder: Path) -> Iterator[Ended]:
     if draw.random() < 0.7:
         argv = ["plan", *_some_axes(draw, draw.choice((1, 1, 2, 3)))]
     else:
-        words = (*_WORDS, *TEXTS)
-        argv = [draw.choice(_ALONE), *(draw.choice(words) for _ in range(draw.randrange(5)))]
+        arguments = (*_WORDS, *TEXTS)
+        argv = [draw.choice(_ALONE), *(draw.choice(arguments) for _ in range(draw.randrange(5)))]
     yield command(*(_as_argument(word) for word in argv), folder=folder)
 
 
@@ -131,11 +131,11 @@ def _as_argument(word: str) -> str:
 
 
 def _some_axes(draw: random.Random, count: int) -> list[str]:
-    words = []
+    arguments = []
     for axis in draw.sample(sorted(AXES.values(), key=lambda axis: axis.name), count):
-        known = [*axis.choices, *(SWITCHES if axis.name == "switch" else ()), str(axis.default)]
-        value = draw.choice(known) if draw.random() < 0.4 else draw.choice(TEXTS)
+        values = [*axis.choices, *(SWITCHES if axis.name == "switch" else ()), str(axis.default)]
+        value = draw.choice(values) if draw.random() < 0.4 else draw.choice(TEXTS)
         if draw.random() < 0.3:
             value = spoilt_text(draw, value)
-        words += [axis.option, _as_argument(value)]
-    return words
+        arguments += [axis.option, _as_argument(value)]
+    return arguments

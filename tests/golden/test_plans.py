@@ -283,19 +283,19 @@ def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test)
     while left:
         together = steps_beside(left)
         runs = [step for step in together if isinstance(step, Run)]
-        made = {
+        plans = {
             step.argv[3]: step.subject
             for step in runs
             if step.argv[:3] in (("ip", "netns", "add"), ("ip", "link", "add"))
         }
-        made |= {
+        plans |= {
             step.argv[step.argv.index("peer") + 2]: step.subject
             for step in runs
             if "peer" in step.argv
         }
         for step in runs:
-            used = {*step.argv, step.at.name} & made.keys()
-            assert all(made[word] == step.subject for word in used), f"{name}: {step.why}"
+            used = {*step.argv, step.at.name} & plans.keys()
+            assert all(plans[word] == step.subject for word in used), f"{name}: {step.why}"
         left = left[len(together) :]
 
 

@@ -57,7 +57,7 @@ def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> di
         pytest.skip("needs root to make a namespace")
     quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"
     script = f'set -e\nmount -t sysfs none /sys\n{quiet}\n{cables}\nexec "$@"'
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"),
             *("bash", "-c", script, "-", sys.executable, "-c", MEASURE),
@@ -68,8 +68,8 @@ def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> di
         timeout=60,
         env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    found = json.loads(completed.stdout)
     assert isinstance(found, dict)
     return found
 
@@ -95,8 +95,8 @@ def test_a_switch_that_frames_go_past_is_refused(
     assert record["status"] == "failed", record["gate"]
     assert record["doubts"] == ["not-equivalent"]
     for place in places:
-        said = f"frames arrived, and {place} counted 0: they went past the switch"
-        assert said in record["error"]
+        message = f"frames arrived, and {place} counted 0: they went past the switch"
+        assert message in record["error"]
     assert "--nic names both ends of a cable" in record["error"]
 
 

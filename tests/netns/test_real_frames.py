@@ -40,10 +40,10 @@ _STAMPED_BY = {"mmap": "kernel", "xdp-live": "kernel", "raw": "call", "udp": "ca
 REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.port_kinds]
 
 
-def kind_of_path(each: tuple[str, str]) -> set[object]:
+def kind_of_path(combination: tuple[str, str]) -> set[object]:
     """Return what is new about a switch in a scenario: its plan in p2p or loopback (the others
     are the same with other nodes: test_plans.py), and what it does to frames there."""
-    switch, scenario = each
+    switch, scenario = combination
     return {(switch, scenario == "loopback"), (SWITCHES[switch].semantics[0], scenario)}
 
 
@@ -127,7 +127,7 @@ def test_round_trips_of_sockets_through_a_router(measure: Measure) -> None:
 @pytest.mark.parametrize("engine", ["udp-mmsg", "raw-mmsg", "mmap", "xdp"])
 def test_frame_sizes(measure: Measure, engine: str) -> None:
     sizes: tuple[int | str, ...] = (64, 65, 1500, 1518, "imix")
-    records = measure.each(*({"engine": engine, "frame_size": size} for size in sizes))
+    records = measure.in_sequence(*({"engine": engine, "frame_size": size} for size in sizes))
     for record, size in zip(records, sizes, strict=True):
         trial = assert_nearly_all_arrive(record)
         if isinstance(size, int):
@@ -146,7 +146,7 @@ def test_jumbo_frames_with_every_byte_checked(measure: Measure, engine: str) -> 
 def test_touch_modes(measure: Measure, engine: str) -> None:
     modes = ("none", "header", "full")
     usual = {"engine": engine, "frame_size": 512, "rate": "5k"}
-    records = measure.each(*({**usual, "touch": touch} for touch in modes))
+    records = measure.in_sequence(*({**usual, "touch": touch} for touch in modes))
     for record, touch in zip(records, modes, strict=True):
         trial = assert_nearly_all_arrive(record)
         assert (trial.latency is None) == (touch == "none")
@@ -307,7 +307,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
         workers: Workers,
         command: str,
         members: Callable[[Worker], Message] = lambda _: {},
-        **more: Any,
+        **options: Any,
     ) -> list[Message]:
         if command == "start":
             start = members(next(iter(workers)))
@@ -315,7 +315,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
             noted("ends", start["at_ns"] + start["duration_ns"])
         elif command == "drain":
             noted("drain")
-        return send(workers, command, members, **more)
+        return send(workers, command, members, **options)
 
     def beginning(window: Window) -> None:
         noted("begin")
@@ -398,15 +398,15 @@ def test_a_late_start_is_doubted_and_floods_nobody(
 
 
 def test_senders_take_turns(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+    commands: list[dict[str, Any]] = []
     send = TrafficProcess.send
 
     def noting(process: TrafficProcess, command: str, **members: Any) -> None:
-        asked.extend(members.get("tasks", ()))
+        commands.extend(members.get("tasks", ()))
         send(process, command, **members)
 
     monkeypatch.setattr(TrafficProcess, "send", noting)
     trial = only(measure(switch="linux-bridge", pairs=2, rate="1k"))
-    senders = [task["stagger"] for task in asked if "rate_pps" in task]
+    senders = [task["stagger"] for task in commands if "rate_pps" in task]
     assert sorted(senders[-2:]) == [0.0, 0.5]
     assert trial.tx_frames + trial.tx_unsent == 2 * 150

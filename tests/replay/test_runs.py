@@ -72,9 +72,9 @@ def recorded() -> set[str]:
 
 def test_each_driver_doubt_and_verdict_is_recorded_or_named() -> None:
     tables = (SWITCHES, ENGINES, ENVIRONMENTS, FUNCTIONS, SCENARIOS, SEARCHES, DOUBTS)
-    wanted = {name for table in tables for name in table} | {*get_args(Verdict)}
-    missing = wanted - recorded()
-    assert missing == {*NOT_RECORDED} & wanted
+    expected = {name for table in tables for name in table} | {*get_args(Verdict)}
+    missing = expected - recorded()
+    assert missing == {*NOT_RECORDED} & expected
 
 
 def test_each_file_is_of_a_case() -> None:

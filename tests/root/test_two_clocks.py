@@ -44,11 +44,11 @@ def cabled(
     a, b = machines
     ends = ("type", "veth", "peer", "name", "cabledb1", "netns", b.netns)
     subprocess.run(("ip", "-n", a.netns, "link", "add", "cableda1", *ends), check=True)
-    more = "".join(
+    extra = "".join(
         f'[hosts.{name}.nics]\nuplink = {{name = "cabled{name}1", cable = "a-b"}}\n\n'
         for name in "ab"
     )
-    file = write_host_file(tmp_path / "cabled.toml", machines, more)
+    file = write_host_file(tmp_path / "cabled.toml", machines, extra)
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(file))
     reached = {
         host.name: Machine(host.name, f"root@{host.address}", host.options) for host in machines

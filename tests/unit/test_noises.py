@@ -57,9 +57,9 @@ def test_the_clients_of_the_web_server_last_until_they_fail(
 ) -> None:
     """A search may take any time: clients that have asked for all that they are to begin anew."""
     client = tmp_path / "ab"
-    asked = tmp_path / "asked"
-    end = f"[ $(wc -l <{asked}) -lt 9 ]" if fails else "sleep 0.01"
-    client.write_text(f"#!/bin/sh\necho >>{asked}\n{end}\n")
+    requests = tmp_path / "asked"
+    end = f"[ $(wc -l <{requests}) -lt 9 ]" if fails else "sleep 0.01"
+    client.write_text(f"#!/bin/sh\necho >>{requests}\n{end}\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     step = TABLE["web"].start(Site("sm0000", str(tmp_path), (), 1))[-1]
@@ -67,7 +67,7 @@ def test_the_clients_of_the_web_server_last_until_they_fail(
     process = LocalHost().spawn(step.argv, stderr_path=str(tmp_path / "log"))
     try:
         deadline = time.monotonic() + 20
-        while not asked.exists() or len(asked.read_text()) < 9:
+        while not requests.exists() or len(requests.read_text()) < 9:
             assert time.monotonic() < deadline
         assert process.wait(20 if fails else 0) == fails
     finally:

@@ -16,7 +16,7 @@ from switchmark.switches import TABLE as SWITCHES
 
 
 @pytest.mark.parametrize(
-    ("axes", "words"),
+    ("axes", "messages"),
     [
         ({"switch": "linux-brige"}, ["no switch named 'linux-brige'", "did you mean linux-bridge"]),
         ({"engine": "dpkd"}, ["no engine named 'dpkd'"]),
@@ -168,11 +168,11 @@ from switchmark.switches import TABLE as SWITCHES
         ({"switch": "direct", "scenario": "p2v", "nic": "a0=x:y"}, ["takes no NIC"]),
     ],
 )
-def test_it_is_refused_with_the_reason(axes: dict[str, Any], words: list[str]) -> None:
+def test_it_is_refused_with_the_reason(axes: dict[str, Any], messages: list[str]) -> None:
     reasons = check(Test(**axes))
     assert reasons
     text = "\n".join(map(str, reasons))
-    for word in words:
+    for word in messages:
         assert word in text
 
 
@@ -183,10 +183,10 @@ def test_a_change_that_a_refusal_suggests_is_accepted(
     switch: str, axes: dict[str, str], engine: str
 ) -> None:
     test = Test(switch=switch, engine=engine, **axes)
-    reasons = {each.why for each in check(test)}
+    reasons = {refusal.why for refusal in check(test)}
     for refusal in check(test):
         for name, value in refusal.changes:
-            left = {each.why for each in check(test.model_copy(update={name: value}))}
+            left = {refusal.why for refusal in check(test.model_copy(update={name: value}))}
             assert left <= reasons - {refusal.why}
             assert f"--{name} " in str(refusal.hint)
             assert value in str(refusal.hint)

@@ -22,9 +22,9 @@ class ShownClock(Clock):
 
 @pytest.fixture
 def clock() -> Iterator[ShownClock]:
-    shown = ShownClock()
-    with replaced_by(shown):
-        yield shown
+    clock = ShownClock()
+    with replaced_by(clock):
+        yield clock
 
 
 def test_a_start_is_what_is_waited_for(clock: ShownClock) -> None:
