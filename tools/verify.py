@@ -272,8 +272,8 @@ def nics(host: Host) -> Iterator[None]:
             add = ("ip", "link", "add", one, "type", "veth", "peer", "name", other)
             # A veth takes what is sent by XDP redirect only where its peer polls; NICs always do.
             for argv in (add, ("ethtool", "-K", other, "gro", "on")):
-                if (done := host.run(argv)).status:
-                    sys.exit(f"{' '.join(argv)}: {done.stderr.decode(errors='replace')}")
+                if (completed := host.run(argv)).status:
+                    sys.exit(f"{' '.join(argv)}: {completed.stderr.decode(errors='replace')}")
         yield
     finally:
         for one, _ in cables:

@@ -162,7 +162,7 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 def _offset(source: bytes, line: int) -> int:
-    return sum(len(each) for each in source.splitlines(keepends=True)[: line - 1])
+    return sum(len(line) for line in source.splitlines(keepends=True)[: line - 1])
 
 
 @dataclass(frozen=True)
@@ -211,14 +211,16 @@ class Scopes:
     @staticmethod
     def _first(node: ast.stmt) -> int:
         decorators = getattr(node, "decorator_list", [])
-        lines: list[int] = [each.lineno for each in decorators]
+        lines: list[int] = [decorator.lineno for decorator in decorators]
         return min([node.lineno, *lines])
 
     def around(self, line: int, column: int) -> Scope:
         """Return what a place belongs to."""
-        around = [each for each in self._statements if each[0] <= line <= each[1]]
+        around = [
+            statement for statement in self._statements if statement[0] <= line <= statement[1]
+        ]
         if not around:  # the head of an `except`, `case`, `else`
-            around = [max(each for each in self._statements if each[0] <= line)]
+            around = [max(statement for statement in self._statements if statement[0] <= line)]
             around = [(line, line, *each[2:]) for each in around]
         first, last, function, node = min(around, key=lambda each: each[1] - each[0])
         in_lambda = any(

@@ -51,9 +51,9 @@ tune = click.option(
 )
 
 
-def json_lines(what: str) -> Decorator:
+def json_lines(content: str) -> Decorator:
     """Return the option `--json` of a command that prints one object per test, pair or row."""
-    description = f"print one JSON object per {what} in place of a table"
+    description = f"print one JSON object per {content} in place of a table"
     return click.option("--json", "as_json", is_flag=True, help=description)
 
 

@@ -171,12 +171,12 @@ def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -
     try:
         root = host is not _HOST or os.geteuid() == 0
         user = () if root else ("--user", "--map-root-user")
-        done = host.run(("unshare", *user, "--net", *argv))
+        completed = host.run(("unshare", *user, "--net", *argv))
     except SwitchmarkError as error:
         return Finding(area, name, False, error.message, error.hint)
-    if done.status == 0:
+    if completed.status == 0:
         return Finding(area, name, True, "available")
-    return Finding(area, name, False, done.stderr.decode(errors="replace").strip(), mend)
+    return Finding(area, name, False, completed.stderr.decode(errors="replace").strip(), mend)
 
 
 def _cores(host: Host) -> Iterator[Finding]:

@@ -211,8 +211,8 @@ class Host(ABC):
     def allowed_cpus(self) -> frozenset[int]:
         """Return the CPUs that runs may use, including isolated CPUs."""
         # The kernel grants those of the range that exist.
-        done = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
-        return listed_cpus(done.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
+        completed = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
+        return listed_cpus(completed.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
 
     # --- files --------------------------------------------------------------------------------
 

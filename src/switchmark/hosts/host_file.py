@@ -207,11 +207,11 @@ def check_names(host_names: Iterable[str]) -> None:
     """Raise UsageError, with the closest name, for an unknown program in the host file."""
     names = list(host_names)
     for host, entry in host_entries().items():
-        for written in entry.programs:
-            name = written.partition("@")[0]
+        for program in entry.programs:
+            name = program.partition("@")[0]
             if name not in names:
                 raise UsageError(
-                    f"{host_file()}: [hosts.{host}.programs] names '{written}', which is no "
+                    f"{host_file()}: [hosts.{host}.programs] names '{program}', which is no "
                     f"program of switchmark's{_nearest(name, names)}\n  known: {', '.join(names)}"
                 )
 

@@ -72,12 +72,12 @@ def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
     return [trial for trial in trials if trial.calm] or trials
 
 
-def key_of(cable: Test, placement: Placement, **more: Any) -> str:
+def key_of(cable: Test, placement: Placement, **dependencies: Any) -> str:
     """Return a key for interchangeable trials: the test on a cable, the CPUs of its parts, and
-    further dependencies in `more`. The caches of earlier runs use the same key."""
-    every = placement.recorded().model_dump(mode="json")["seats"]
-    pins = {part: pin for part, pin in every.items() if part != "switch"}
-    return key_of_content({"test": axes_in_key(cable), "seats": pins, **more})
+    further `dependencies`. The caches of earlier runs use the same key."""
+    seats = placement.recorded().model_dump(mode="json")["seats"]
+    pins = {part: pin for part, pin in seats.items() if part != "switch"}
+    return key_of_content({"test": axes_in_key(cable), "seats": pins, **dependencies})
 
 
 class OnCable(ABC, Generic[T]):

@@ -215,6 +215,6 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
     return trial.model_copy(update={"parts": parts})
 
 
-def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
+def _with_evidence(trial: TrialResult, **members: Any) -> TrialResult:
     """Return the trial with additional evidence."""
-    return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
+    return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=members)})

@@ -78,8 +78,8 @@ class Turns:
     def visit(self, visit: Visit) -> Record | None:
         """Run a test, or some of its trials, as `Lab` does. The path of a test that is compared
         `among` others stays up until its record is done."""
-        wanted = {path_key(test) for test in visit.among}
-        for key in [key for key in self._slots if key not in wanted]:
+        keys = {path_key(test) for test in visit.among}
+        for key in [key for key in self._slots if key not in keys]:
             self._close(key)
         if not visit.among:
             return self._alone.visit(visit)

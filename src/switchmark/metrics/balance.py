@@ -81,8 +81,8 @@ def balanced(
     The evidence gets the balance of each section. It also lists the ports of the `ways` that
     counted fewer frames than were received through them, if there are any.
     """
-    every = _spans(trial, ports, through, functions, hosts, cables)
-    spans = [span for span in every if span is not None]
+    sections = _spans(trial, ports, through, functions, hosts, cables)
+    spans = [span for span in sections if span is not None]
     places = dict(trial.lost_at)
     left = trial.lost - sum(places.values())
     for span in spans:
@@ -134,12 +134,12 @@ def _spans(
         accounted = _known_losses(trial, place, *rings)
         if parts.keys() >= set(of_it):
             taken = _sum(parts[port].rx for port in of_it)
-            given = _sum(parts[port].tx for port in of_it)
-            yield _span(place, taken, given, accounted)
+            forwarded = _sum(parts[port].tx for port in of_it)
+            yield _span(place, taken, forwarded, accounted)
         elif switch.keys() >= set(of_it):
             taken = _sum(switch[port].tx for port in of_it)
-            given = _sum(switch[port].rx for port in of_it)
-            yield _span(place, taken, given, accounted)
+            forwarded = _sum(switch[port].rx for port in of_it)
+            yield _span(place, taken, forwarded, accounted)
     if through and switch and not parts:
         counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, ports))
         yield _span(_FROM_SWITCH, left, trial.rx_frames, _known_losses(trial, *counted) + left_over)
@@ -179,10 +179,10 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, Past
         ]
         for flow in passed:
             most[flow] = max(most.get(flow, 0), arrived[way.flow])
-    wanted: Counter[tuple[str, _Direction]] = Counter()
+    expected: Counter[tuple[str, _Direction]] = Counter()
     for (_, port, key), frames in most.items():
-        wanted[port, key] += frames
-    for (port, key), frames in wanted.items():
+        expected[port, key] += frames
+    for (port, key), frames in expected.items():
         counted = _counted(trial, port, key)
         if counted is not None and counted < frames - late:
             place = Place.into if key == "rx" else Place.out

@@ -339,7 +339,7 @@ def _per_frame(counter: str, record: Record) -> float | None:
 
 def _profiled() -> Iterable[Metric]:
     """Yield the shares of the groups of functions that `machine.profile` distinguishes."""
-    for group, what in {
+    for group, subject in {
         "kernel": "all functions of the kernel",
         "user": "all that is not the kernel's",
         "guest": "what virtual machines ran",
@@ -353,7 +353,7 @@ def _profiled() -> Iterable[Metric]:
         "network": "the rest of the network's functions",
     }.items():
         value = partial(_share_of, group)
-        description = f"share of the time that the test's CPUs worked in: {what}"
+        description = f"share of the time that the test's CPUs worked in: {subject}"
         yield _by_trials(f"profile.{group}", "", description, value)
 
 

@@ -55,8 +55,8 @@ class Rate:
     @property
     def number(self) -> float:
         """Return the number in the request, in its unit; infinity for `max`."""
-        asked = (self.pps, self.bps_l1, self.share)
-        return next((number for number in asked if number is not None), math.inf)
+        rates = (self.pps, self.bps_l1, self.share)
+        return next((number for number in rates if number is not None), math.inf)
 
     def __str__(self) -> str:
         if self.share is not None:

@@ -64,13 +64,13 @@ def probe(host: Host) -> CountableEvents:
     refused = ""
     for way in (("-a",), ()):
         try:
-            done = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
+            completed = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
         except Unavailable:
             return CountableEvents(missing="perf is not installed", hint=MENDED_BY)
-        if done.status:
-            refused = _reason(done.stderr)
+        if completed.status:
+            refused = _reason(completed.stderr)
             continue
-        rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
+        rows = list(_COUNT.finditer(completed.stderr.decode(errors="replace")))
         counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
         if not counted:
             return CountableEvents(missing=_NO_COUNTERS)

@@ -87,8 +87,8 @@ class SoftirqTimes:
         for cpu in self.softirq.keys() & before.softirq.keys():
             irq = (self.irq[cpu] - before.irq[cpu]) / elapsed
             softirq = (self.softirq[cpu] - before.softirq[cpu]) / elapsed
-            then, now = before.daemon[cpu], self.daemon[cpu]
-            daemon = None if then is None or now is None else (now - then) / elapsed
+            earlier, now = before.daemon[cpu], self.daemon[cpu]
+            daemon = None if earlier is None or now is None else (now - earlier) / elapsed
             cpus[str(cpu)] = InterruptTimes(irq=irq, softirq=softirq, ksoftirqd=daemon)
             if within:  # a thread pays for its interrupts; ksoftirqd's time is extra
                 outside.append(daemon if softirq else 0.0)

@@ -148,10 +148,10 @@ def _header_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
         inside = {"4": " in a VXLAN tunnel", "6": " in a VXLAN tunnel of IPv6"}.get(
             test.tunnel or "", ""
         )
-        what = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
+        description = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
         yield Refusal(
             ("frame_size", "vlan", "encapsulation", "ip_version"),
-            f"{what}{inside} has at least {least} bytes, not {min(sizes)}",
+            f"{description}{inside} has at least {least} bytes, not {min(sizes)}",
             f"--frame-size {least}",
         )
 

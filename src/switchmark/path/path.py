@@ -247,14 +247,14 @@ class Player:
 def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
     """Return the arguments for the start of a function that plays these parts in one node."""
     ports = tuple(port for part in parts for port in part.ports)
-    written = (macs for part in parts for macs in part.rewrites)
+    rewritten = (macs for part in parts for macs in part.rewrites)
     return Hosted(
         node,
         ports,
         tuple(end for part in parts for end in part.endpoints),
         parts[0].switch.wiring,
         tuple(cpu for part in parts for cpu in part.cpus),
-        {port.id: macs["dst_mac"] for port, macs in zip(ports, written, strict=True) if macs},
+        {port.id: macs["dst_mac"] for port, macs in zip(ports, rewritten, strict=True) if macs},
         parts[0].version,
     )
 
@@ -262,8 +262,10 @@ def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
 def awaits_switch(parts: Sequence[Part]) -> bool:
     """Return whether the first port of a process opens only when the switch connects to it."""
     end = parts[0].endpoints[0]
-    ours = not parts[0].separate_kernel  # in a machine, the port is an interface of the guest
-    return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
+    has_interface = not parts[
+        0
+    ].separate_kernel  # in a machine, the port is an interface of the guest
+    return has_interface and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ class Path:
     cgroups: str
     """The root of the cgroups for CPU limits."""
     found: Findings
-    """What probes of its hosts found."""
+    """The results of probes of its hosts."""
 
     @property
     def switch(self) -> Switch:

@@ -72,8 +72,8 @@ class Scale:
     @property
     def unit(self) -> str:
         """Return the unit at the end of the title; empty if there is none."""
-        words, _, unit = self.title.rpartition(" (")
-        return unit.rstrip(")") if words else ""
+        text, _, unit = self.title.rpartition(" (")
+        return unit.rstrip(")") if text else ""
 
 
 @dataclass(frozen=True, slots=True)

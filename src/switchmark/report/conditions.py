@@ -81,10 +81,10 @@ def _receives_nothing(difference: Difference) -> bool:
 
 
 def _condition(text: str) -> Condition:
-    name, given, amount = text.partition(":")
-    if name == UNDECIDED and not given:
+    name, separator, amount = text.partition(":")
+    if name == UNDECIDED and not separator:
         return Condition(text)
-    if name == LOSS and not given:
+    if name == LOSS and not separator:
         return Condition(text, name, 0.0)
     if name == SLOWER or (name in FIGURES and name != "rate"):
         figure = None if name == SLOWER else name

@@ -42,7 +42,7 @@ class RunSide:
     is_quick: bool = False
     """Whether they are quick runs (`--quick`)."""
     repeated: bool = False
-    """Whether its runs repeat each other; otherwise each has other tests."""
+    """Whether its runs repeat each other; otherwise they have different tests."""
 
     @property
     def facts(self) -> RunFacts:

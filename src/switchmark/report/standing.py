@@ -81,8 +81,8 @@ def figures_of(record: Record) -> Iterator[MeasuredFigure]:
     if of_latency(record.test):
         latency = latency_ns(record)
         if latency is not None and latency.p50 is not None:
-            what = f"{latency.kind} at the highest load" if record.search else latency.kind
-            yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=what)
+            name = f"{latency.kind} at the highest load" if record.search else latency.kind
+            yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=name)
         return
     if record.search is not None and record.search.name != "max":
         for goal in record.search.goals:

@@ -93,12 +93,12 @@ def folded(section: Section) -> Section:
 def table_lines(section: Section, width: int | None = None) -> list[str]:
     """Return a section as lines of at most `width` characters, or of any length without a width.
     Columns that do not fit are dropped, and a note names them."""
-    shown = _fitted(section.columns, width)
-    names = {column.name for column in shown}
+    fitted = _fitted(section.columns, width)
+    names = {column.name for column in fitted}
     gone = [column.name for column in section.columns if column.name not in names]
     caption = (section.caption, *section.below)
     lines = [line for text in caption for line in _within(text, width)]
-    lines += drawn(shown)
+    lines += drawn(fitted)
     if gone:
         note = f"hidden columns: {', '.join(gone)} (--wide shows all)"
         lines += _within(note, width)
@@ -156,17 +156,17 @@ def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
     """Return the columns that fit. Columns with a common group heading are dropped together; of
     other columns with the same priority, the last is dropped first. Columns that wrap get the
     remaining space."""
-    shown = list(columns)
+    fitted = list(columns)
     if width is None:
-        return shown
-    while _width(shown, least=True) > width:
-        most = max((column.expendable for column in shown), default=0)
+        return fitted
+    while _width(fitted, least=True) > width:
+        most = max((column.expendable for column in fitted), default=0)
         if not most:
             break
-        of_most = [column for column in shown if column.expendable == most]
+        of_most = [column for column in fitted if column.expendable == most]
         gone = of_most if of_most[0].above else of_most[-1:]
-        shown = [column for column in shown if column not in gone]
-    return [_wrapped(column, width - _width(shown, but=column)) for column in shown]
+        fitted = [column for column in fitted if column not in gone]
+    return [_wrapped(column, width - _width(fitted, but=column)) for column in fitted]
 
 
 def _wrapped(column: Column, room: int) -> Column:

@@ -179,11 +179,11 @@ class Freezer:
         which this moves the run's other processes."""
         pids = [pid for pid, _ in self._host.marked(self._run)]
         listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid in pids))
-        every = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
+        by_pid = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
         yield self._folder
-        groups = dict.fromkeys(group for group in every.values() if group is not None)
+        groups = dict.fromkeys(group for group in by_pid.values() if group is not None)
         yield from (self._hierarchy.folder(group) for group in groups)
-        for pid in (pid for pid, group in every.items() if group is None):
+        for pid in (pid for pid, group in by_pid.items() if group is None):
             with suppress(ProcessLookupError):  # the process has ended
                 self._host.write(f"{self._folder}/cgroup.procs", pid.encode())
 

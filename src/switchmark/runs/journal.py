@@ -1,6 +1,6 @@
 """The journal of a run: every undo, written before the step that needs it.
 
-It is a file of JSON lines, appended and fsynced one by one. The kernel's lock on the file shows
+It is a file of JSON lines, appended and fsynced line by line. The kernel's lock on the file shows
 that the run is alive; it ends with the run's process, however that dies. This module knows undos as
 data; `undo` executes them.
 """
