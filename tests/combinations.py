@@ -39,8 +39,9 @@ def measured(
 ) -> list[ParameterSet]:
     """Return the parameters of a test: those that do not cover a fact are marked `further`.
 
-    `always` are measured though others cover their facts: each has found a fault. So are those of a
-    switch that may be missing, as nothing is covered by what is skipped.
+    `always` are measured although others cover their facts, because every one of them has found a
+    fault. Combinations of a switch that may be missing are measured too, because a skipped test
+    covers nothing.
     """
     may_be_missing = {*BUILT_BY_USERS, *OF_OTHER_KERNELS}
     here = [candidate for candidate in candidates if not may_be_missing & {*candidate}]

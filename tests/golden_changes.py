@@ -1,4 +1,4 @@
-"""This module tells what changed in golden files: each hunk once, however many files it is in."""
+"""The changes of golden files, with each hunk once, however many files contain it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 
 def changes_in_words(changes: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the lines that tell what changed in files: name, text before, text now."""
+    """Return lines that describe the changes in files: name, old text, new text."""
     files: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, before, now in changes:
         for hunk in _hunks(before, now):

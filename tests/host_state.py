@@ -33,8 +33,8 @@ def start(environment: dict[str, str], cwd: Path, *arguments: str) -> subprocess
 
 
 def clean(base: Path = RUNS, *, dry_run: bool = False) -> list[Cleaned]:
-    """Clean up after the runs below `base`, and return what is said of those. It gives back what
-    dead runs of other lanes hold of the host's values, too."""
+    """Clean up after the runs below `base`, and return the results. It gives back what dead runs of
+    other lanes hold of the host's values, too."""
     names = {folder.name for folder in base.glob("sm*")}
     return [result for result in clean_all(base, dry_run=dry_run) if result.run in names]
 

@@ -59,7 +59,7 @@ def measuring(folder: Path) -> Iterator[Measure]:
 
 
 def interfaces(lab: Lab) -> set[str]:
-    """Return the interfaces of the host, except those of other runs."""
+    """Return the interfaces of the host, without interfaces of other runs."""
     names = {path.name for path in Path("/sys/class/net").iterdir()}
     prefix = f"{lab._workspace.run}-"
     return {

@@ -1,5 +1,5 @@
-"""This module has the cases that are recorded and replayed: what is run, what is done to the
-switch, the host or the code meanwhile, and what the records must say of it."""
+"""The recorded and replayed cases: the run, the faults in the switch, the host or the code, and the
+expected records."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from switchmark.observe.facts import FIGURE_OPTIONS
 Event = dict[str, Any]
 
 ACTIONS = ("run", "spawn", "send", "write", "remove", "stop", "hang_up", "end", "sleep")
-"""Calls that change something: each of a recording must be made. Others only read."""
+"""Calls that change something: a replay must make all of them. Others only read."""
 
 DRAWN = frozenset({"run"})
 """Members of an order to the traffic program that are drawn at random."""
@@ -50,7 +50,7 @@ class Unrecorded(AssertionError):
 
 
 class Names:
-    """Names that differ from run to run, and what stands for them in a recording: `folders` maps
+    """Names that differ from run to run, and their replacements in a recording: `folders` maps
     those of this run. A run's id is noted when the first call names it."""
 
     _RUN = re.compile(r"(?<![0-9a-z])sm[0-9a-f]{4}(?![0-9a-f])")
@@ -61,7 +61,7 @@ class Names:
         self._own_names = {recorded: own for own, recorded in longest}
 
     def request(self, text: str) -> str:
-        """Return the words of a call as the recording has them."""
+        """Return a text of a call as the recording has it, with numbers for new runs."""
         for run in self._RUN.findall(text):
             if run not in self._recorded_names:
                 number = len([name for name in self._recorded_names if "/" not in name])
@@ -131,11 +131,11 @@ _KEPT_OF_ALL = {
     "/proc/[0-9]*/stat": re.compile(r"\d+ \((qemu|vhost-|switchmark).*", re.DOTALL),
 }
 """Files of all processes of a host, of which only some are written down: the content of those that
-the lab looks for. What else a host runs is nobody's business."""
+the lab looks for. Other processes of the host are not recorded."""
 
 
 def _stored_text(path: str, pattern: str, content: bytes) -> str | None:
-    """Return what is written down of a file; None if nothing is."""
+    """Return the recorded part of a file; None if nothing is recorded."""
     text = _text(gzip.decompress(content) if path == _CONFIG else content)
     for end, lines in _KEPT_OF:
         if path.endswith(end):
@@ -162,7 +162,7 @@ class Latest:
         self._of: dict[str, Any] = {}
 
     def news(self, reading: str, answer: Any) -> Any:
-        """Return what a recording says of an answer."""
+        """Return the recorded form of an answer."""
         before, self._of[reading] = self._of.get(reading), answer
         if before is not None and before == answer:
             return SAME
@@ -180,7 +180,7 @@ class Latest:
         return answer
 
     def whole(self, reading: str, news: Any) -> Any:
-        """Return the answer of which a recording says this."""
+        """Return the answer for a recorded form."""
         if news == SAME:
             return self._of[reading]
         if isinstance(news, dict) and "but" in news:
@@ -384,7 +384,7 @@ class RecordedClock(Clock):
 
 
 class RecordedProcess:
-    """This process notes what is said to it and what it says."""
+    """A process that records its input and its output."""
 
     def __init__(self, process: Process, tape: Tape, name: str) -> None:
         self._process, self._tape, self._name = process, tape, name
@@ -818,7 +818,7 @@ class ReplayedProcess:
 def differences(
     old: Any, now: Any, path: str = "", but: Container[str] = frozenset()
 ) -> Iterator[str]:
-    """Yield where recorded JSON and that of now differ, but for members of these names."""
+    """Yield the places where recorded and current JSON differ, without members of these names."""
     if isinstance(old, dict) and isinstance(now, dict):
         for name in dict.fromkeys((*old, *now)):
             if name not in but:

@@ -1,4 +1,4 @@
-"""This module checks what records say of what was done to a run, by name and to the frame."""
+"""Checks of records against the faults injected into a run, by name and to the frame."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def both_of(*shows: Shows) -> Shows:
 
 
 def doubted(*doubts: str, verdict: str | None = None) -> Shows:
-    """The record has these doubts, each with evidence, and this verdict."""
+    """The record has these doubts with evidence, and this verdict."""
 
     def show(records: Sequence[Record]) -> None:
         record = one(records)
@@ -176,7 +176,7 @@ def in_turn(way: str) -> Shows:
 
 
 def flows_followed(records: Sequence[Record]) -> None:
-    """What is lost and doubled of each flow is known to the frame, on two cores."""
+    """The lost and duplicated frames of each flow are known exactly, on two cores."""
     (trial,) = one(records).trials
     assert len(trial.per_flow) == 8
     for flow in trial.per_flow:
@@ -188,7 +188,7 @@ def flows_followed(records: Sequence[Record]) -> None:
 
 
 def each_flow_found(records: Sequence[Record]) -> None:
-    """What is lost, doubled, overtaken and corrupted of each flow is known to the frame."""
+    """The lost, duplicated, overtaken and corrupted frames of each flow are known exactly."""
     (trial,) = one(records).trials
     for flow in trial.per_flow:
         lost, doubled, overtaken, corrupted = found_in(flow.tx)
@@ -213,7 +213,7 @@ def dropped(records: Sequence[Record]) -> None:
 
 
 def dropped_and_doubled(records: Sequence[Record]) -> None:
-    """What arrives twice makes up for nothing that is lost."""
+    """Duplicates do not make up for lost frames."""
     (trial,) = one(records).trials
     assert trial.lost == trial.tx_frames // 10 > 0
     assert trial.duplicated > 0
@@ -246,7 +246,7 @@ def delayed(records: Sequence[Record]) -> None:
 
 
 def in_the_ring(records: Sequence[Record]) -> None:
-    """What the receiver had no time for was dropped by its ring."""
+    """Frames that the receiver had no time for were dropped by its ring."""
     record = one(records)
     lost = sum(trial.lost_at.get(Place.ring("f1"), 0) for trial in record.trials)
     assert lost > 0

@@ -67,7 +67,7 @@ def working(folder: Path, reads: int) -> str:
 def measured(
     folder: Path, name: str, switches: Sequence[str], *arguments: str
 ) -> list[dict[str, Any]]:
-    """Run switches together, and return what is said of each two of them."""
+    """Run switches together, and return the outcome for every pair."""
     command = [*COMMAND, "run", "--switch", ",".join(switches), *OPTIONS, *arguments]
     subprocess.run(
         [*command, "--out", str(folder), "--name", name], check=True, stdout=subprocess.DEVNULL

@@ -2,8 +2,8 @@
 it was before: `make soak-kills COUNT=200 SEED=1`, as root.
 
 Runs are of every switch, environment and noise that works here, and of switches in turn, of which
-one is frozen, in a random order in which all come once before any comes twice. A seed repeats what
-is run and how it is killed; the moments differ by what the host does.
+one is frozen, in a random order in which all come once before any comes twice. A seed repeats the
+runs and the signals; the exact moments depend on the host.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def settled(before: Snapshot, runs: set[str]) -> tuple[Snapshot, dict[str, dict[
 
 
 def one(arguments: list[str], kind: str, draw: random.Random, counts: Tally, folder: Path) -> str:
-    """Kill one run and clean up after it; return what is to be said of it."""
+    """Kill one run and clean up after it; return a description."""
     options = ("--duration=60", "--rate=500", "--warmup=0", "--calibrate=never")
     run = subprocess.Popen(
         [*COMMAND, "run", *options, *arguments],

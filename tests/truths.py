@@ -1,5 +1,5 @@
-"""This module has the faults that tests inject: what the switch `truth` does to frames, with a
-model of what is then found, and what is done to the parts of a path and to the host."""
+"""The faults that tests inject: what the switch `truth` does to frames, with a model of what is
+then found, and what is done to the parts of a path and to the host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches.linux_bridge import LinuxBridge
 
 Change = Callable[[pytest.MonkeyPatch], None]
-"""What is done to the code."""
+"""A change of the code."""
 
 # --- of a switch ------------------------------------------------------------------------------
 
@@ -40,8 +40,8 @@ FAULTS = {"--drop": 10, "--swap": 7, "--corrupt": 9, "--duplicate": 11}
 
 
 def found_in(sent: int) -> tuple[int, int, int, int]:
-    """Return what is lost, doubled, overtaken and corrupted of a flow's frames, by what a switch
-    with FAULTS does to each."""
+    """Return the lost, duplicated, overtaken and corrupted frames of a flow, as a switch with
+    FAULTS treats them."""
     arrived: list[tuple[int, bool]] = []
     held: list[tuple[int, bool]] = []
     chosen = {

@@ -1,5 +1,5 @@
-"""These tests hold the agent to what it says of runs: it holds their undos, carries them out when
-its connection ends, however it does, and leaves them to be found where it was killed."""
+"""These tests check how the agent handles runs: it holds their undos, carries them out when its
+connection ends, however it does, and leaves them to be found where it was killed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gone(pid: int) -> bool:
 
 
 def make(host: PipedHost, held: Held, tmp_path: Path) -> int:
-    """Do something of every kind there, with its undo; return the pid of what is to be stopped."""
+    """Do something of every kind there, with its undo; return the pid of the process to stop."""
     for name in ("written", "old"):
         (tmp_path / name).write_text("old")
     held.restore(1, str(tmp_path / "written"), b"old")
@@ -419,7 +419,7 @@ def test_a_login_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 
 def replies(sent: bytes) -> list[tuple[int, Kind, int, bytes]]:
-    """Return what an agent says to some bytes until these end."""
+    """Return the agent's answers to some bytes."""
     completed = subprocess.run(
         (program_path(AGENT), "serve"), input=sent, capture_output=True, timeout=20, check=False
     )

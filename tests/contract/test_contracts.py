@@ -86,7 +86,7 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Path)
         for a in (flow.addressing,)
         for end, ip in ((flow.source, a.source_ip), (flow.sink, a.sink_ip))
     }
-    # What shares its MAC with another has an IP address of its own.
+    # An interface that shares its MAC has a separate IP address.
     ends = [(endpoint.mac, addresses.get(port)) for port, endpoint in layout.endpoints.items()]
     assert len(set(ends)) == len(ends)
     for endpoint in layout.endpoints.values():
@@ -171,7 +171,7 @@ def test_an_environment_makes_a_node_by_a_plan(name: str) -> None:
             assert 0 < step.timeout_s <= 60
         if isinstance(step, Run) and step.undo:
             undone.append(step.undo)
-    # What is undone is the run's, by name: nothing of the user's can be meant.
+    # Undos name objects of the run, so they cannot touch objects of the user.
     assert all("sm0000" in " ".join(undo) for undo in undone)
     spawned = any(isinstance(step, Spawn) for step in plan)  # undone by being ended
     assert undone or spawned or not environment.isolated
@@ -296,7 +296,7 @@ def test_a_contract_may_gain_an_optional_argument() -> None:
 
 
 class Mine(Switch):
-    """This switch of somebody else's says what it must."""
+    """A switch of another author that defines the required members."""
 
     name = "mine"
     semantics = (Semantics.PATCH,)

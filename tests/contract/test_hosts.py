@@ -89,7 +89,7 @@ class Cell(Host):
 
 @contextmanager
 def opened_cell() -> Iterator[Cell]:
-    """Make a cell, which has a /mnt of its own."""
+    """Make a cell, which has a separate /mnt."""
     if os.geteuid() != 0:
         pytest.skip("mount namespaces are made as root")
     script = "mount -t tmpfs tmpfs /mnt && echo up && exec cat"
@@ -344,7 +344,7 @@ def test_a_process_is_known_by_its_start_time(
 
 
 def test_many_processes_live_at_once(host: Host, spawned: list[Process], tmp_path: Path) -> None:
-    # OpenSSH's server takes ten sessions a connection, unless it is told otherwise.
+    # By default, OpenSSH's server allows ten sessions per connection.
     for number in range(12):
         spawn(host, spawned, tmp_path, "sh", "-c", f"read word; echo $word {number}")
     for process in spawned:

@@ -171,7 +171,7 @@ def command(
 
 
 def truth_of(records: Sequence[Record]) -> Said:
-    """Return what the one rule says of each two results of a run."""
+    """Return the outcome of the rule for every pair of results of a run."""
     results = Results.of(records)
     words = {}
     for one, other in permutations(records, 2):
@@ -216,7 +216,8 @@ def said_by(sentences: Sequence[str]) -> Said:
 
 
 def assert_told(words: Said, records: Sequence[Record], *, whole: bool) -> None:
-    """Check that what is said is what the rule says: of each two, or of one and all others."""
+    """Check that the words agree with the rule, for every pair, or for one result and all
+    others."""
     truth = truth_of(records)
     assert {pair: truth[pair] for pair in words} == words
     names = {record.test.switch for record in records}
@@ -328,7 +329,7 @@ def test_a_lab_says_it(case: Case, folder: Path) -> None:
 
 
 def test_the_table_marks_what_the_rule_knows(folder: Path) -> None:
-    """A bound is one in both, and an interval is printed where there is one."""
+    """A bound is marked in both, and an interval is printed if there is one."""
     records = read_records(folder)
     (section,) = sections(records)
     heads = "p50" if main_figure(records[0]).unit == "ns" else "received|found"

@@ -1,4 +1,5 @@
-"""These tests load plug-ins by entry points: what is none is told of, and nothing else suffers."""
+"""These tests load plug-ins by entry points: an unusable plug-in is reported, and everything else
+works."""
 
 from __future__ import annotations
 

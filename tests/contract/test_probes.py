@@ -71,8 +71,8 @@ class Quiet(RecordingHost):
 
 
 def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver is listed as not verified until it says otherwise; each of ours does. For switches,
-    a file says it (`switches.verified`), and for functions that are switches."""
+    """A driver is listed as not verified until it says otherwise, which all drivers of this project
+    do. For switches, a file says it (`switches.verified`), and for functions that are switches."""
     assert Version("1").verified == "not verified"
     monkeypatch.setattr("switchmark.environments.containers.privileges", lambda: "root")
     for table in TABLES:

@@ -694,7 +694,8 @@ def test_the_counters_of_two_cpus_are_held_against_each_other(tool_program: str)
         assert "skew_ns" not in first_counter
         if "skew_ns" in other:
             break
-    # No time is wrong by more than is told: whoever synchronised them did it better than that.
+    # No time is wrong by more than the reported error: the clocks were synchronised better than
+    # that.
     assert abs(other["skew_ns"]) <= other["skew_within_ns"] + 100_000
 
 
@@ -753,7 +754,7 @@ def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_prog
 
 @pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
 def test_arrivals_of_any_kind_are_as_many_as_the_rate_says(program: Program, arrivals: str) -> None:
-    """How far behind the sender was is told of every frame that it made."""
+    """The sender reports its lag for every frame that it made."""
     program.open_loop()
     assert program.arm(sender={"rate_pps": 20000, "arrivals": arrivals, "seed": 5})["ok"]
     for _ in range(2):

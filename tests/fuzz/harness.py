@@ -71,8 +71,7 @@ class Ended:
 
 
 Target = Callable[[random.Random, Path], Iterator[Ended]]
-"""A target makes an input from what it draws, in an empty folder, and yields the end of each
-command on it."""
+"""A target makes a random input in an empty folder, and yields the end of each command on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """This module fuzzes what is around a command: its outputs, its environment, its limits, and the
-moment at which a signal comes. Each command is a process of its own."""
+moment at which a signal comes. Each command is a separate process."""
 
 from __future__ import annotations
 
@@ -209,6 +209,6 @@ def _interrupted(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 def _is_starting(pid: int) -> bool:
-    """Say whether Python still catches SIGINT itself, and nothing else."""
+    """Say only whether Python still catches SIGINT itself."""
     text = Path(f"/proc/{pid}/status").read_text()
     return not int(text.partition("SigCgt:\t")[2].split()[0], 16) >> (signal.SIGTERM - 1) & 1

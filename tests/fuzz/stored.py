@@ -170,7 +170,7 @@ def _b64(text: str) -> str:
 
 
 def _undos(draw: random.Random, folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield undos that do no harm, whatever becomes of them: what they reach is in the folder."""
+    """Yield undos that are harmless even if they are damaged: they only touch the folder."""
     value, created = str(folder / "value"), str(folder / "made")
     yield {"kind": "command", "host": "local", "argv": ["true"], "timeout_s": 5.0}
     yield {"kind": "command", "host": "local", "argv": ["false", "a"], "stdin": _b64("x")}

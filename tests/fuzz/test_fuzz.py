@@ -25,7 +25,8 @@ SEEDS = {"run-folders": 4, "surroundings": 4, "interruptions": 4}
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_that_is_made_by_these_seeds_is_a_fault(name: str) -> None:
-    """In a process of its own: what the tests before have used has threads, which no child has."""
+    """In a separate process, because earlier tests may have started threads, which a child does not
+    inherit."""
     count = SEEDS.get(name, 15)
     tests = Path(__file__).parents[1]
     path = os.pathsep.join((str(tests.parent / "src"), str(tests)))

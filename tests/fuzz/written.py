@@ -93,7 +93,7 @@ def campaigns(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
 
 def host_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
-    """Read a host file that is spoilt, by a command that asks for what is in it."""
+    """Read a damaged host file with a command that uses its content."""
     _spoilt(draw, folder / "host.toml", _HOST_FILE)
     options = draw.choice(((), ("--hosts", "local,a"), ("--hosts", "m"), ("--switch", "vpp@24.06")))
     argv = ("plan", *options, "--host-file", "host.toml")
@@ -101,7 +101,7 @@ def host_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
 
 def lab_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
-    """Read the description of a lab that is spoilt; nothing of it is started."""
+    """Read a damaged description of a lab, without starting the lab."""
     name, text = draw.choice(sorted(_LABS.items()))
     _spoilt(draw, folder / name, text)
     word = draw.choice((name, name, name, draw.choice(TEXTS).replace("\0", "")))

@@ -1,5 +1,5 @@
 """These tests read every undo of every plan: it touches what the plan made, by the run's prefix or
-below the run's folder, or gives back what the user lent, and nothing else."""
+below the run's folder, or gives back what the user lent."""
 
 from __future__ import annotations
 

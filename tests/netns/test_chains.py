@@ -1,5 +1,5 @@
-"""These tests send real frames through chains of functions: each is accounted for, and lost where
-it was lost."""
+"""These tests send real frames through chains of functions: every frame is accounted for, and a
+lost frame counts as lost where it was lost."""
 
 from __future__ import annotations
 

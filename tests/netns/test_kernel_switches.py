@@ -1,5 +1,5 @@
-"""What is particular to the kernel's own switches, on real paths: who takes what XDP sends, what a
-tunnel adds, on which CPUs the work is done."""
+"""The properties of the kernel's switches on real paths: the receivers of XDP frames, the headers
+of a tunnel, the CPUs that do the work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests lead frames to their receiver without the switch, which are not measured as the
-switch's: each switch of the kernel beside cables that lead past it."""
+"""These tests lead frames past the switch to their receiver. Such frames must not count as the
+switch's. Every switch of the kernel is tested with cables that bypass it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ip link add uxa type veth peer name uxb
 ip link add uxc type veth peer name uxd
 for end in uxa uxb uxc uxd; do ip link set $end up; done
 """
-"""What the user takes for two cables from the switch to the generator: uxa-uxc and uxb-uxd."""
+"""The user believes that these are two cables from the switch to the generator: uxa-uxc and
+uxb-uxd."""
 
 SIBLING = """
 ip link add uxa type veth peer name uxb
@@ -52,7 +53,7 @@ CHILD = {"scenario": "p2v", "nic": "a0=uxa:uxc", "switch_environment": "host"}
 
 
 def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> dict[str, Any]:
-    """Return the record of a test in a network of its own, which ends with it."""
+    """Return the record of a test in a separate network namespace, which ends with it."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a namespace")
     quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"

@@ -1,5 +1,5 @@
-"""These tests send real frames through every switch, with every engine: each is accounted for, to
-the frame."""
+"""These tests send real frames through every switch, with every engine, and account for every
+frame."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.por
 
 
 def kind_of_path(combination: tuple[str, str]) -> set[object]:
-    """Return what is new about a switch in a scenario: its plan in p2p or loopback (the others
-    are the same with other nodes: test_plans.py), and what it does to frames there."""
+    """Return the facts that a switch adds in a scenario: its plan in p2p or loopback (the others
+    are the same with other nodes: test_plans.py), and its treatment of frames there."""
     switch, scenario = combination
     return {(switch, scenario == "loopback"), (SWITCHES[switch].semantics[0], scenario)}
 
@@ -375,7 +375,7 @@ def test_a_burst_on_a_real_path(measure: Measure, monkeypatch: pytest.MonkeyPatc
 def test_a_late_start_is_doubted_and_floods_nobody(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All parts are told to begin 0.05 s ago: a third of the phase is over."""
+    """All parts are ordered to begin 0.05 s ago: a third of the phase is over."""
     phase = trials.Trials._phase
 
     def late(path: trials.Trials, name: str, duration_s: float, *window: Window) -> None:

@@ -1,5 +1,5 @@
-"""These tests make undoing fail: it is told, wherever it fails, in the record, and at the end of
-the run."""
+"""These tests make undos fail: every failure is in the record and at the end of the run's
+output."""
 
 from __future__ import annotations
 

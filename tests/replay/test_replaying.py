@@ -1,5 +1,5 @@
-"""These tests check the recorder and the player themselves: what was recorded of this host is
-replayed without it, and what was not recorded is refused."""
+"""These tests check the recorder and the player themselves: recorded calls are replayed without the
+host, and unrecorded calls are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names(folder: Path) -> Names:
 
 
 def recorded(act: Act, folder: Path) -> tuple[object, list[str]]:
-    """Return what an action on this host gave, and the lines of its recording."""
+    """Return the result of an action on this host, and the lines of its recording."""
     folder.mkdir(exist_ok=True)
     tape = Tape(names(folder))
     with clock.replaced_by(RecordedClock(tape)):
@@ -50,7 +50,7 @@ def recorded(act: Act, folder: Path) -> tuple[object, list[str]]:
 
 
 def replayed(act: Act, folder: Path, lines: list[str]) -> object:
-    """Return what the same action gives in a replay, where no process starts."""
+    """Return the result of the same action in a replay, where no process starts."""
     folder.mkdir(exist_ok=True)
     recording = Recording("x", lines, names(folder))
     with pytest.MonkeyPatch.context() as patch, clock.replaced_by(ReplayedClock(recording)):

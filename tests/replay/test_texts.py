@@ -39,7 +39,7 @@ def _width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*arguments: object) -> str:
-    """Return what a command prints, with its exit status."""
+    """Return the output of a command, with its exit status."""
     completed = CliRunner().invoke(app, [str(word) for word in arguments], standalone_mode=False)
     if completed.exception is not None:
         raise completed.exception

@@ -1,4 +1,4 @@
-"""These tests start the anchor as an unprivileged user really gets it, or is told why not."""
+"""These tests start the anchor as an unprivileged user, who gets it or the reason why not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests load the switches in user space: how busy they say that they are, and what they take
-to start and to stop."""
+"""These tests load the switches in user space, and check the busy share that they report and the
+time that they take to start and to stop."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def semantics_of(switch: str) -> str:
 @pytest.mark.parametrize("switch", USER_SPACE)
 def test_the_busy_share_follows_the_load(measure: Measure, switch: str) -> None:
     """Nearly nothing without a load, nearly all at R+, and more with more. A switch that does not
-    tell it tells it at no load. On a crowded host it is not the switch that has no more time, and
-    what it tells is of the time that it had: it is tried again."""
+    report its busy share does not report it at any load. On a crowded host it is not the switch
+    that has no more time, and what it tells is of the time that it had: it is tried again."""
     axes = {"switch": switch, "engine": engine_of(switch), "semantics": semantics_of(switch)}
     for _ in range(TRIES):
         trials = [only(measure(**axes, **LOADS[0]))]

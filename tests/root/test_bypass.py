@@ -211,7 +211,7 @@ def test_a_pair_apart_and_in_one_process(
 def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DPDK's driver does not tell it; the kernel does. The receiver is made too slow for it."""
+    """DPDK's driver does not report it; the kernel does. The receiver is made too slow for it."""
     load = Trials._load
 
     def slow(self: Trials, part: Any, job: Any, spec: Any) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -
     "switch", ["testpmd", "fastclick", "bess", "t4p4s"]
 )  # vpp needs a third CPU
 def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
-    """Where there are no more CPUs than those, the functions take turns with them."""
+    """If there are no other CPUs, the functions share these CPUs."""
     axes = {"switch": switch, "engine": "dpdk", "switch_cores": 2, "queues": 2, "flows": 16}
     record = measure(**axes, direction="bi")
     trial = assert_every_frame_is_accounted_for(record)

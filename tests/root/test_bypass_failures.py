@@ -1,6 +1,6 @@
-"""These tests run what cannot begin past the kernel, or ends as nobody planned: without hugepages,
-without DPDK, with a part that dies or hangs, beside another run. After each the host is as it
-was."""
+"""These tests run bypass switches that cannot start or that end unexpectedly: without hugepages,
+without DPDK, with a part that dies or hangs, at the same time as another run. After each the host
+is as it was."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ def begin(sender: Program, receiver: Program, *, rate_pps: int, duration_s: floa
 
 
 def finish(program: Program) -> dict[str, Any]:
-    """Return what the only task of a program did."""
+    """Return the report of the only task of a program."""
     assert program.ask("wait")["ok"]
     assert program.ask("drain", quiet_ms=20, timeout_ms=2000)["ok"]
     report = program.ask("report")

@@ -43,7 +43,8 @@ def named(prefix: str) -> set[str]:
 
 
 def topology(run: str, folder: Path) -> Plan:
-    """Return two nodes on a bridge in a third, a link beside them, daemons, files and a sysctl."""
+    """Return two nodes on a bridge in a third node, an additional link, daemons, files and a
+    sysctl."""
     switch, f0, f1 = (Node(f"{run}-{name}", "netns") for name in ("sw", "f0", "f1"))
     plan: list[Run | Spawn | Write | Wait] = [
         Run(

@@ -1,5 +1,5 @@
-"""These tests run functions and switches in containers: frames pass, limits hold, and whatever
-happens to a runtime the host is left as it was."""
+"""These tests run functions and switches in containers: frames pass, limits hold, and the host is
+unchanged afterwards, even if a runtime fails."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests run whole tests on one host that is reached by ssh, with real frames: every one is
-accounted for there, and nothing is left there."""
+"""These tests measure real frames on a host that is reached by ssh: every frame is accounted for,
+and nothing is left there."""
 
 from __future__ import annotations
 

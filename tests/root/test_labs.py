@@ -56,7 +56,7 @@ def certificates(folder: Path) -> Tls:
 
 
 def tls_section(tls: Tls) -> str:
-    """Return what a lab's file says of certificates."""
+    """Return the section on certificates of a lab's file."""
     return f'[tls]\nca = "{tls.ca}"\ncert = "{tls.cert}"\nkey = "{tls.key}"\n'
 
 

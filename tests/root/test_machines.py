@@ -1,5 +1,5 @@
-"""These tests boot VMs of the host file, each a Debian under QEMU with a kernel of its own, and
-measure in one and between two. An emulated one on a busy host takes its time."""
+"""These tests boot VMs of the host file (Debian under QEMU, with separate kernels), and measure in
+one VM and between two. An emulated one on a busy host takes its time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests send frames between two test hosts, each a network namespace with an sshd of its own:
-all of them are accounted for on both hosts, and nothing is left there."""
+"""These tests send frames between two test hosts, which are network namespaces with an sshd. All
+frames are accounted for on both hosts, and nothing is left there."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_accounts_for_every_frame_between_two_hosts(
 def cabled(
     ssh_hosts: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mapping[str, str]]:
-    """Join the test hosts by NICs of their own, which the host file names; return these."""
+    """Connect the test hosts by NICs that the host file names, and return the NICs."""
     nics = {"a": "cableda0", "b": "cabledb0"}
     a, b = ssh_hosts
     ends = ("type", "veth", "peer", "name", nics["b"], "netns", b.netns)
@@ -200,7 +200,7 @@ def test_a_connection_that_drops_in_a_trial_names_its_host_and_leaves_nothing(
 def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     ssh_hosts: Pair, attempt: Try, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is on the other host is undone at once."""
+    """The changes on the other host are undone at once."""
     phase = Trials._phase
     gone, stays = sorted(ssh_hosts, key=lambda host: host.name != lost)
 

@@ -1,6 +1,6 @@
-"""These tests try `make setup` and `make bare`: what is said of an installation before it begins,
-and how much of a bare root is apart from the host. Real apt, with packages of the test's own;
-nothing is installed."""
+"""These tests try `make setup` and `make bare`: the announcement of an installation, and the
+isolation of a bare root from the host. Real apt, with packages of the test's own; nothing is
+installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {
     "sm-test-runtime": "",
     "sm-test-other": "",
 }
-"""Packages of a small archive, and what they depend on."""
+"""Packages of a small archive, with their dependencies."""
 
 PARTS = """\
 # part  package
@@ -32,7 +32,7 @@ lxc     sm-test-other
 
 @pytest.fixture
 def tree(repository: Path, tmp_path: Path) -> Path:
-    """Make a source tree with the real scripts and packages of its own."""
+    """Make a source tree with the real scripts and other packages."""
     tree = tmp_path / "tree"
     (tree / "tools").mkdir(parents=True)
     for name in ("setup.sh", "messages.sh"):

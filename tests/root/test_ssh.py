@@ -55,7 +55,8 @@ FORWARD = "/proc/sys/net/ipv4/conf/lo/forwarding"  # of the host's own network
 
 
 def steps(run: str, folder: Path) -> tuple[Run | Spawn | Write, ...]:
-    """Return what makes a namespace, a file and a process on the host, and sets a value of it."""
+    """Return steps that make a namespace, a file and a process on the host, and that set one of its
+    values."""
     node = f"{run}-f0"
     return (
         Run("a node", ("ip", "netns", "add", node), AT, undo=("ip", "netns", "del", node)),

@@ -91,7 +91,7 @@ def test_a_program_that_a_host_lacks_is_named_with_it(host: SshHost) -> None:
 
 def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
     class AsNobody(SshHost):
-        """This host lets a user in who is not root."""
+        """A host that accepts a user who is not root."""
 
         def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
             return super().run(("setpriv", "--reuid", "65534", *argv), **options)

@@ -65,7 +65,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for truth in truths:
         monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
-    # One for all attempts: who is slow in a later one was not when it was calibrated.
+    # One calibration for all attempts: a part that is slow in a later attempt was not slow when it
+    # was calibrated.
     measured_by: list[Lab] = []
     calibrations = Calibrations(
         "auto",
@@ -116,7 +117,7 @@ TRIES = 3
 def named_by(run: Callable[[], Record], verdict: str, *doubts: str) -> Record:
     """Return a try that says what it should, or one that does not though nobody else took CPU time
     from it: where somebody did, it may be the host that was the limit, as the record itself says by
-    a doubt. Skipped, by name, where each of many was so disturbed."""
+    a doubt. Skipped, by name, if all of many attempts were disturbed."""
     failures = []
     for _ in range(TRIES):
         with preferred():
@@ -218,7 +219,7 @@ def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
     trial = only(attempt("--swap", 7, "--corrupt", 10, engine="mmap", **TWO_CORES))
     for flow in trial.per_flow:
         swapped = range(6, flow.tx, 7)
-        # What is swapped is not corrupted; the last frame has nobody that overtakes it.
+        # Swapped frames are not corrupted; no frame overtakes the last frame.
         corrupted = [n for n in range(9, flow.tx, 10) if n not in swapped]
         held = flow.tx % 7 == 0
         assert flow.corrupted == len(corrupted)
@@ -430,7 +431,7 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
 
 
 def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
-    """Return what was said other than wanted, of as many tries as there are to be."""
+    """Return the unexpected verdicts of all attempts."""
     other = []
     for _ in range(TIMES):
         record = run() if verdict == "host" else named_by(run, verdict, *doubts)
@@ -592,7 +593,7 @@ def test_a_hog_on_a_core_that_is_shared(attempt: Try) -> None:
 def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     attempt: Try, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """Also on a core whose parts yield to each other. What else this host does meanwhile may spoil
+    """Also on a core whose parts yield to each other. Background load of this host may spoil
     further trials."""
     trials: list[TrialResult] = []
     measured = Trials.measure

@@ -28,7 +28,7 @@ from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
 QEMU = "qemu-system-x86"
-"""What the kernel keeps of its name."""
+"""The part of its name that the kernel keeps."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""These tests hold what is said of records against their intervals: no sentence claims more."""
+"""These tests compare the sentences about records with the intervals: no sentence claims more."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_three_trials_have_no_interval_and_may_show_an_order() -> None:
 
 
 def test_a_disturbance_of_the_slower_spoils_the_order() -> None:
-    """What others took of its CPUs is given back, where it is known: here that is all."""
+    """CPU time that background load took is added back if it is known, which is all of it here."""
     disturbed = {"verdict": "host", "doubts": ("cpu-stolen",)}
     slow = of_rates(SLOW, switch="ovs", found=disturbed)
     evidence = slow.trials[0].evidence.model_copy(update={"taken": {"0": 0.5}})
@@ -482,7 +482,7 @@ def test_no_delay_is_said_to_be_longer_that_is_not_shown_to_be(found: list[list[
 
 
 def recorded() -> dict[str, list[Record]]:
-    """Return the records of runs on two busy cores, by what they tried."""
+    """Return the records of runs on two busy cores, by their subject."""
     runs: dict[str, list[Record]] = {}
     with gzip.open(DATA / "answered.jsonl.gz", "rt") as lines:
         for line in lines:

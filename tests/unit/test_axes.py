@@ -293,7 +293,7 @@ print(json.dumps({
 
 
 def test_a_new_axis_is_one_field_with_its_record(tmp_path: Path) -> None:
-    """In a copy of the package fields are added to `Test`, and nothing else is edited."""
+    """In a copy of the package, fields are added to `Test`, and nothing else is edited."""
     shutil.copytree(PACKAGE, tmp_path / "switchmark", ignore=shutil.ignore_patterns("*.pyc"))
     spec = tmp_path / "switchmark/model/test.py"
     text, before = spec.read_text(), "\n    @property\n    def limits"

@@ -1,4 +1,4 @@
-"""These tests hold what BESS's client is told, and how its counters are parsed."""
+"""These tests check the commands to BESS's client and the parsing of its counters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ wiring = partial(wiring_of, program="/srv/bess")
 
 
 def configuration(requested: Wiring) -> dict[str, Any]:
-    """Return what the client's file tells the daemon."""
+    """Return the configuration in the client's file."""
     (file,) = (
         step
         for step in SWITCH.start(requested)
@@ -144,7 +144,7 @@ def test_long_frames_and_a_port_with_two_peers_are_refused() -> None:
 
 
 def counters(**options: Any) -> bytes:
-    """Return what the client prints of two ports: threads that ran for 1 ms, and polled in vain for
+    """Return the client's output for two ports: threads that ran for 1 ms, and polled in vain for
     three quarters of it."""
     answer = {"ports": {"p0": COUNTS, "p1": {**COUNTS, "rx": 20}}, "spent_ns": 1_000_000}
     return json.dumps({**answer, "empty": 30_000, "empty_a_ns": 0.04, **options}).encode()

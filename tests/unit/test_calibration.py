@@ -29,7 +29,7 @@ BOOT, CPU = "c0ffee", "Some CPU @ 2.00GHz"
 
 
 class Bench:
-    """This bench notes what it is asked to measure, but for senders into nothing. Each cable
+    """A bench that records its measurements, except those of senders into a null sink. Each cable
     carries 100 more than the one before it in its second trial, 10 less in the first and 10 more in
     the third; the next have the `doubts` that are listed, in turn."""
 
@@ -42,7 +42,7 @@ class Bench:
         self.begin()
 
     def begin(self, mode: Mode = "auto") -> None:
-        """Begin a run of its own."""
+        """Begin another run."""
         self.kept = Calibrations(mode, self._measure, self.path, lambda: self.now)
 
     def _measure(
@@ -243,7 +243,7 @@ def test_a_cache_of_another_form_counts_as_none(
 def test_keys_of_calibrations_stay_valid(
     bench: Bench, axes: dict[str, Any], keys: list[str]
 ) -> None:
-    """What was kept by an earlier version of the same calibration is found."""
+    """A calibration that an earlier version stored is found."""
     those = drawn(**axes)
     versions = {"switchmark": "1", "switch ovs": "2", "engine udp": "1", "placement": "pinned"}
     bench.kept.of(replace(those, versions=versions))

@@ -1,4 +1,5 @@
-"""These tests read campaign files and axes: every problem is told at once with its line."""
+"""These tests read campaign files and axes: all problems are reported together, with their
+lines."""
 
 from __future__ import annotations
 
@@ -315,7 +316,7 @@ def test_an_option_takes_the_place_of_an_axis(tmp_path: Path) -> None:
 def test_several_switches_are_compared_by_several_trials(
     tmp_path: Path, text: str, trials: set[tuple[int, float]]
 ) -> None:
-    """Each test takes no longer than one of one trial, unless more is asked for."""
+    """A test takes no longer than a test with one trial, unless the user asks for more."""
     campaign = read(tmp_path, text)
     assert {(test.repeat, test.duration) for test in campaign.tests} == trials
     longest = max((test.warmup + test.duration) * test.repeat for test in campaign.tests)

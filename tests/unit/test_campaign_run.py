@@ -478,7 +478,7 @@ def test_a_stored_run_of_other_versions_does_not_go_on(tmp_path: Path) -> None:
 
 
 def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:
-    """What one look alone would claim takes more where there may be three."""
+    """A claim that a single comparison would make needs more evidence if there may be three."""
     found, records = decided(tmp_path, 0.5, "200")
     alone = [
         record.model_copy(update={"test": record.test.model_copy(update={"until_decided": None})})

@@ -204,7 +204,7 @@ def test_a_router_is_crossed_once_a_hop() -> None:
     assert a.routed == 4
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(0, router=True))
     assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(7, router=True), mac_address(7))
-    # What a function sends on is for the router's side of the port that it leaves by.
+    # A function addresses its frames to the router's side of the output port.
     one = layout.parts[1]
     assert list(one.rewrites) == [
         {"src_mac": mac_address(port.index), "dst_mac": mac_address(port.index, router=True)}

@@ -46,7 +46,7 @@ def lacking(switch: str, *engines: str) -> Callable[[Test], bool]:
 def chosen(
     usable: Callable[[Test], bool] = everything, *, switch: str = "linux-bridge", **axes: Any
 ) -> dict[str, str]:
-    """Return the engine for each of some switches, `a,b`, of one run."""
+    """Return the engines for some switches, `a,b`, of one run."""
     tests = [Test(switch=name, engine=AUTO, **axes) for name in switch.split(",")]
     return {test.switch: test.engine for test in with_engines(tests, usable)}
 

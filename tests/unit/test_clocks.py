@@ -1,4 +1,4 @@
-"""These tests check how the clock of another kernel is told against this host's."""
+"""These tests compare the clock of another kernel with this host's clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_exchange_that_came_back_soonest_tells() -> None:
 def test_the_truth_is_within_what_is_told(
     offset_s: int, drift_ppm: float, round_trips_ns: list[int], seed: int
 ) -> None:
-    """Whatever the offset, the drift and how long each way takes."""
+    """For any offset, drift and delay in each direction."""
     draw = random.Random(seed)
 
     def ticks_at(ns: int) -> int:

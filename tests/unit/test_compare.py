@@ -1,5 +1,5 @@
-"""These tests put records side by side: what is paired, what is said of a difference, when a
-comparison fails, and how often a run that is compared with itself alarms."""
+"""These tests put records side by side: the pairing, the words for a difference, the failure of a
+comparison, and the false alarms when a run is compared with itself."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_all_comparisons_are_counted() -> None:
 
 
 def test_two_runs_differ_by_more_than_their_repeats_do() -> None:
-    """What changes from run to run is not seen within one; tests of one run take turns."""
+    """Changes from run to run do not appear within a run, because tests of one run take turns."""
     slower = [rate * 0.98 for rate in SLOW]
     assert difference(repeats(SLOW), repeats(slower)).word == "undecided"
     output = text(one(repeats(SLOW), repeats(slower)), runs=2)
@@ -282,7 +282,7 @@ def test_a_rate_that_a_search_found_is_one_value() -> None:
 
 
 def test_several_runs_of_a_side_have_one_value_each() -> None:
-    """What differs from run to run is seen in no other way."""
+    """There is no other way to see differences from run to run."""
     runs = [[repeats([rate, rate + 10, rate - 10])] for rate in SLOW]
     (pair,) = compared(between(runs, [[repeats(FAST)]])).pairs
     assert pair.difference.before.values == tuple(SLOW)
@@ -671,7 +671,7 @@ def test_a_run_that_is_repeated_differs_from_itself_in_five_of_a_hundred_times_a
 
 
 def test_a_switch_that_lost_a_third_of_its_rate_is_found_in_a_quiet_host_s_repeats() -> None:
-    """What alarms at nothing would be quiet too."""
+    """A rule that never raises an alarm would pass this test too."""
     draw = random.Random(1)
     found = 0
     for _ in range(20):

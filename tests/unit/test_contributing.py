@@ -36,7 +36,7 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
 
 
 def test_both_diffs_can_be_applied(tmp_path: Path) -> None:
-    """Also where a reader has done so: what is there of the example is left out first."""
+    """This also works if a reader has added the example: its parts are removed first."""
     blocks = re.findall(r"```diff\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     assert len(blocks) == 2
     table = tmp_path / "src/switchmark/switches/__init__.py"
@@ -53,7 +53,7 @@ def test_both_diffs_can_be_applied(tmp_path: Path) -> None:
 
 
 def test_a_switch_outside_of_the_repository_is_listed(tmp_path: Path) -> None:
-    """Its pyproject.toml says what an installed package tells of its entry points."""
+    """Its pyproject.toml declares the entry points of an installed package."""
     block = re.search(r"```toml\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     assert block
     project = tomllib.loads(block[1])

@@ -303,7 +303,7 @@ def test_interrupts_are_told_beside_the_cores() -> None:
 
 
 def cores(record: Record) -> dict[str, str]:
-    """Return the cells of a record from that of the sender's cores on, but for the verdict."""
+    """Return the cells of a record from the sender's cores on, without the verdict."""
     columns = sections([record], wide=True)[0].columns
     names = [column.name for column in columns]
     return {

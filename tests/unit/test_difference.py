@@ -1,5 +1,5 @@
-"""These tests hold the one rule by which results differ to published tables, and to what it
-promises."""
+"""These tests compare the rule for differences with published tables, and with its promised error
+rate."""
 
 from __future__ import annotations
 
@@ -274,7 +274,8 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
 
 
 def test_values_that_are_like_their_neighbours_have_a_wider_interval() -> None:
-    """A host stays in each of two states for some four trials, drawn anew for each stretch."""
+    """A host stays in either of two states for about four trials, with a random length each
+    time."""
     draw, covered, wider = random.Random(4), 0, 0
     for _ in range(1000):
         states: list[float] = []

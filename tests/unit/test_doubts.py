@@ -89,7 +89,8 @@ def test_no_trials_are_not_spoiled() -> None:
 
 
 def test_every_passing_disturbance_spoils() -> None:
-    """What is worth another try is no ground for a comparison; and all words are in the table."""
+    """A doubt that justifies another attempt does not explain a difference; and all words are in
+    the table."""
     assert {doubt.spoils for doubt in TABLE.values()} == set(SPOILS)
     assert all(doubt.spoils for doubt in TABLE.values() if doubt.passing)
 

@@ -1,5 +1,5 @@
-"""These tests check drivers without a host: what they read from tools, and what they say of a
-missing one."""
+"""These tests check drivers without a host: the parsing of tools' output, and the errors for
+missing tools."""
 
 from __future__ import annotations
 

@@ -442,7 +442,7 @@ MEMBERS = frozenset(
     test_documentation test_id test_name_long test_name_short test_type tg_type tg_version
     version""".split()
 )
-"""What version 1.5.1 of their model requires, and nothing else is allowed."""
+"""The members that version 1.5.1 of the CSIT model requires; no others are allowed."""
 
 
 def check_document(content: dict[str, Any]) -> None:

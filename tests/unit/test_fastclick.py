@@ -1,5 +1,5 @@
-"""These tests drive FastClick without a machine: its configuration, its command line, and what is
-read from the answers of its control socket."""
+"""These tests drive FastClick without a machine: its configuration, its command line, and the
+parsing of the answers of its control socket."""
 
 from __future__ import annotations
 

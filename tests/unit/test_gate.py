@@ -1,5 +1,4 @@
-"""These tests check what the functional trial before measuring makes of what it finds, by made-up
-trials."""
+"""These tests check the gate's decisions with simulated trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests hold each command of the README and of the guide to what the program understands."""
+"""These tests check that the program understands every command of the README and of the guide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEFORE = ("sudo", "$", "SWITCHMARK_", "time")
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a block of a shell, or of what a shell was told, with its place."""
+    """Yield every command of a shell block or of a shell session, with its place."""
     for page in PAGES:
         text = page.read_text()
         for block in re.finditer(r"^```(sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):

@@ -1,4 +1,4 @@
-"""These tests check what is read from the host file, and how what is wrong in it is told."""
+"""These tests check the reading of the host file and its error messages."""
 
 from __future__ import annotations
 

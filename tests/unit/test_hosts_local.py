@@ -1,4 +1,4 @@
-"""These tests check what is the local host's alone, and the recording host. What every host does is
+"""These tests check what is the local host's alone, and the recording host. Tests of all hosts are
 in tests/contract/test_hosts.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""These tests check machines of the host file, as far as none is booted."""
+"""These tests check virtual machines of the host file without booting them."""
 
 from __future__ import annotations
 

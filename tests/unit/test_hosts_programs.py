@@ -1,4 +1,4 @@
-"""These tests check where a program is found, and how it is asked for its version."""
+"""These tests check the search for a program and the query of its version."""
 
 from __future__ import annotations
 

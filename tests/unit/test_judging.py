@@ -86,7 +86,7 @@ def placed(found: TrialResult) -> dict[str, int]:
 
 
 UNCOUNTED = dict.fromkeys(port(0, 0))
-"""What a switch says of a port that it does not count at."""
+"""The counters of a port at which the switch does not count."""
 
 PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
 
@@ -428,7 +428,7 @@ CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
     ("axes", "frames", "counted", "past"),
     [
         ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 90)), {}),
-        # What more a port counted came from somewhere else, and is no matter.
+        # Additional frames at a port came from elsewhere and do not matter.
         ({}, arrived(f0_f1=90), ends(f0=(95, 1), f1=(0, 99)), {}),
         ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 80)), {"f1@switch out": (90, 80)}),
         (
@@ -461,11 +461,11 @@ CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
             ends(a0=(90, 0), f1_0=(0, 90), f1_1=(20, 0), b0=(0, 90)),
             {"f1.1@switch in": (90, 20)},
         ),
-        # Where it is not looked which flow a frame is of, all ports are held against all frames.
+        # If frames are not assigned to flows, the sum over all ports is compared with all frames.
         ({"touch": "none"}, (), ends(f0=(100, 0), f1=(0, 100)), {}),
         ({"touch": "none"}, (), ends(f0=(0, 0), f1=(0, 100)), {"to switch": (100, 0)}),
         ({"touch": "none", "copies": 2}, (), ends(f0=(100, 0), f1=(0, 100), f2=(0, 100)), {}),
-        # Whoever opens the port that the switch made is inside of it.
+        # A process that opens a port of the switch is inside the switch.
         ({"switch": "direct"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
         ({"switch": "direct", "engine": "dpdk"}, arrived(f0_f1=90), {}, {}),
         ({"switch": "macvlan"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),

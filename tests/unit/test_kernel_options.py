@@ -1,5 +1,5 @@
-"""These tests ask kernels for what they were built with, and the switches that not every kernel
-has for what they refuse and why."""
+"""These tests read the build options of kernels, and check the refusals of switches that not every
+kernel has."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
     assert reference.wanted_by is one
     assert agenda.then(reference, "ab") == one.test
     assert agenda.next("b", "ab") is None
-    agenda.landed(reference, done=True)
+    agenda.landed(reference, is_done=True)
     assert agenda.next("a", "ab") is one
 
 
@@ -86,8 +86,8 @@ def test_an_r_plus_that_was_not_found_is_looked_for_again_by_the_next_test() -> 
     reference.is_reference, one.needs, other.needs = True, reference, reference
     agenda = agenda_of([one, other])
     assert agenda.next("a", "ab") is reference
-    agenda.landed(reference, done=False)
-    agenda.landed(one, done=True)
+    agenda.landed(reference, is_done=False)
+    agenda.landed(one, is_done=True)
     assert agenda.next("b", "ab") is reference
     assert reference.wanted_by is other
 
@@ -97,7 +97,7 @@ def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
     agenda = agenda_of([first, last])
     assert agenda.next("a", "ab") is first
     first.repeats["a"] += 1
-    agenda.landed(first, done=False)
+    agenda.landed(first, is_done=False)
     assert agenda.next("a", "ab") is last
     assert agenda.next("b", "ab") is None
     assert agenda.next("b", "b") is first  # the other one is gone
@@ -111,7 +111,7 @@ def test_spread_repeats_are_as_many_on_each_testbed() -> None:
             if (item := agenda.next(bed, "abc")) is not None:
                 testbeds.append(bed)
                 item.repeats[bed] += 1
-                agenda.landed(item, done=False)
+                agenda.landed(item, is_done=False)
     assert testbeds == list("abcabcabc")
 
 
@@ -124,14 +124,14 @@ def test_rounds_go_one_after_another_and_paths_stay_up() -> None:
     assert agenda.then(first, "ab") == tests[2]  # of the same switch
     second = agenda.next("b", "ab")
     assert number(second) == 1  # not where the path of the other one is up
-    agenda.landed(first, done=True)
+    agenda.landed(first, is_done=True)
     assert number(agenda.next("a", "ab")) == 2
 
 
 def test_what_is_measured_last_leaves_its_path_up_for_its_own_repeats() -> None:
     item, other = items(64, 128, repeat=2)
     agenda = agenda_of([item, other])
-    agenda.landed(other, done=True)
+    agenda.landed(other, is_done=True)
     agenda.next("a", "a")
     assert agenda.then(item, "a") == item.test
     item.repeats["a"] += 1

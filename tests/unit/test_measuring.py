@@ -1,4 +1,4 @@
-"""These tests hold the lock of the machine, and what is doubted where it is passed by."""
+"""These tests check the lock of the machine, and the doubts if a run ignores it."""
 
 from __future__ import annotations
 

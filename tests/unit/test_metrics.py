@@ -326,7 +326,7 @@ def index_of(value: int) -> int:
 
 
 def histogram_of(values: list[int]) -> dict[str, Any]:
-    """Return what the traffic program reports of these samples."""
+    """Return the traffic program's report of these samples."""
     counts = Counter(index_of(value) for value in values)
     return {
         "count": len(values),

@@ -212,8 +212,7 @@ def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
 
 @cache
 def of_differing_trials(trials: int) -> Record:
-    """Return a record of trials that differ much, by their latency, their length and what was
-    lost."""
+    """Return a record of trials that differ much in latency, duration and loss."""
     results = []
     for n in range(trials):
         middle = 10_000 * (1 + n**2)

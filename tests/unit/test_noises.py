@@ -55,7 +55,7 @@ def test_every_process_of_a_noise_is_named_after_its_run(kind: str) -> None:
 def test_the_clients_of_the_web_server_last_until_they_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """A search may take any time: clients that have asked for all that they are to begin anew."""
+    """A search may take any time, so clients that have sent all of their requests start again."""
     client = tmp_path / "ab"
     requests = tmp_path / "asked"
     end = f"[ $(wc -l <{requests}) -lt 9 ]" if fails else "sleep 0.01"
@@ -75,7 +75,7 @@ def test_the_clients_of_the_web_server_last_until_they_fail(
 
 
 class Machine:
-    """This host has these files and lets this user write all of them, or none."""
+    """A host with these files, which this user may write or not."""
 
     name = "local"
 

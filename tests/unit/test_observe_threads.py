@@ -1,5 +1,5 @@
-"""These tests check what the kernel tells of processes and their threads, here and on a host of a
-test's own."""
+"""These tests check the kernel's facts about processes and threads, here and on a simulated
+host."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_who_is_gone_has_used_nothing(host: Host) -> None:
 
 
 def test_a_machine_has_the_kernels_threads_that_copy_its_frames() -> None:
-    """As Linux 6.1 shows them; since 6.4 they are threads of the machine's own process. Who else is
-    called so copies nothing for it."""
+    """As Linux 6.1 shows them; since 6.4 they are threads of the machine's own process. Other
+    threads with this name copy nothing for it."""
     stats = {
         2: "(kthreadd) S 0 0 0",
         40: "(boot (a) S 7) S 1 40 40",

@@ -41,7 +41,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Callable[[], int]], tuple[int, str]]:
-    """Run something in place of a command, and return its exit status and what it said."""
+    """Run a function in place of a command, and return its exit status and its messages."""
 
     def call(command: Callable[[], int]) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["switchmark"])

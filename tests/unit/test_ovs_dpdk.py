@@ -1,5 +1,4 @@
-"""These tests check OVS with DPDK without a host: what it is told, and what is read from its
-answers."""
+"""These tests check OVS with DPDK without a host: its commands, and the parsing of its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests check that what is installed is what the source tree holds, and that the lock names
+"""These tests check that the installed files are those of the source tree, and that the lock names
 no package index."""
 
 from __future__ import annotations

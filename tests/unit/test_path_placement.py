@@ -297,7 +297,7 @@ FAR = ("nic-on-other-node",)
         (("eth0",), ("eth1",), "pinned", {"switch": (1,), "s0": (4,), "r0": (5,)}, 0, ()),
         # One process for both ends serves the NIC of either.
         (("eth0",), ("eth1",), "shared-process", {"switch": (1,), "s0": (4,), "r0": (4,)}, 0, ()),
-        # Whoever has NICs on both nodes is far from one of them.
+        # A part with NICs on both nodes is far from one of them.
         (("eth0", "eth1"), (), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
         # A user is obeyed: memory is where the programs are.
         (("eth0",), (), "4-6", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
@@ -326,11 +326,11 @@ def test_parts_that_do_not_fit_on_the_node_of_their_nics_are_doubted() -> None:
     placement = place(parts, TWO_NODES, nodes=NICS)
     assert {cpu for pin in placement.pins.values() for cpu in pin.cpus} == {1, 4, 5, 6, 7}
     assert (placement.node, placement.doubts) == (1, FAR)
-    # The work of a switch in the kernel goes to the node of its NICs too, and is told of.
+    # The work of a switch in the kernel also goes to the node of its NICs, and is recorded.
     kernel = replace(spread(1), nics=("eth1",))
     assert place([kernel, *pairs(1)], TWO_NODES, nodes=NICS).pins["switch"].cpus == (6,)
     assert place([kernel, *pairs(1)], TWO_NODES, "0-3", nodes=NICS).doubts == FAR
-    # Who has no NIC is on the node of those that a switch in the kernel has.
+    # A part without a NIC is on the node of the NICs of a switch in the kernel.
     bridge = place([replace(KERNEL, nics=("eth0",)), *pairs(1)], TWO_NODES, nodes=NICS)
     assert [pin.cpus for pin in bridge.pins.values()] == [(), (1,), (2,)]
     # None of the NIC's node may be used.

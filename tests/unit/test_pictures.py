@@ -1,5 +1,5 @@
-"""These tests hold the pictures of the README and of the guide: each is of a real run, says where
-and when that was, and stands in a page."""
+"""These tests check the pictures of the README and of the guide: every picture shows a real run,
+says where and when it was measured, and is part of a page."""
 
 from __future__ import annotations
 

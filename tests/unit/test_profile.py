@@ -22,7 +22,7 @@ from switchmark.report.json import to_object
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text().splitlines()[0])["record"])
 
-# As perf 6.1 printed it, but for the last rows.
+# Output of perf 6.1, apart from the last rows.
 REPORT = """\
 # To display the perf.data header info, please use --header/--header-only options.
 #

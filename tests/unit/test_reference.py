@@ -1,4 +1,4 @@
-"""These tests check that docs/reference is what the tables say now."""
+"""These tests check that docs/reference agrees with the tables."""
 
 from __future__ import annotations
 

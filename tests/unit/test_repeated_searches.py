@@ -1,5 +1,5 @@
-"""These tests repeat whole searches against a switch whose truth is known: each is one value, with
-a precision, and how far several lie apart is what can be said of an order."""
+"""These tests repeat whole searches against a switch whose truth is known: every search has one
+value with a precision, and the spread of several values decides about an order."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ NODE = Node("sm0000-f0", "netns")
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the way into a node of these tests: a variable that tells which it is."""
+    """Return the way into a node of these tests: a variable with the node's name."""
     return argv if node.environment == "host" else ("env", f"NODE={node.name}", *argv)
 
 
@@ -398,7 +398,7 @@ def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -
     executor.execute(tuple(Run(n, ("do", n), undo=("undo", n)) for n in "abc"))
     (failure,) = executor.unwind()
     assert failure == ("could not undo (undo b): an undo ended with status 1: undo b\n  busy")
-    # What fails among others is tried once more by itself.
+    # A command that fails among others is tried again alone.
     assert host.ran[3:] == [("undo", name) for name in "cbab"]
     assert len(workspace.journal.pending) == 1  # left to `clean`
     workspace.journal.done(1)
@@ -600,7 +600,7 @@ def test_a_stop_sends_the_signal_that_the_step_names(executor: Executor, tmp_pat
 
 
 def folders(parent: Path, count: int = 4) -> list[Step]:
-    """Return commands about different things: each makes a folder, and another one in it."""
+    """Return commands with different subjects: each makes a folder with a subfolder."""
     return [
         step
         for path in (f"{parent}/{number}" for number in range(count))

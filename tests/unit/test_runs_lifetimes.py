@@ -11,7 +11,7 @@ from switchmark.runs.lifetimes import Lifetimes
 
 
 class ShownClock(Clock):
-    """This clock says what it is told."""
+    """A clock whose time the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -22,7 +22,7 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def in_shell(plan: Plan, folder: Path) -> str:
-    """Return what the text of a plan prints when it is pasted."""
+    """Return the output of a plan's text when it is pasted into a shell."""
     script = "\n".join(describe(plan, inside))
     completed = subprocess.run(
         ["bash", "-eu"], input=script.encode(), cwd=folder, capture_output=True

@@ -1,4 +1,4 @@
-"""These tests hold stored records, and what is printed of them, against the published schemas."""
+"""These tests validate stored records and printed objects with the published schemas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALIDATORS = {name: Draft202012Validator(schema(name)) for name in SCHEMAS}
 
 
 def wrong(name: str, content: Any) -> list[str]:
-    """Return what is wrong with some content by a schema."""
+    """Return the violations of a schema in some content."""
     found = VALIDATORS[name].iter_errors(content)
     return [f"{error.json_path}: {error.message[:200]}" for error in found]
 

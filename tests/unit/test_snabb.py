@@ -1,5 +1,4 @@
-"""These tests drive Snabb without a host: the script that it is given, and what is read from its
-files."""
+"""These tests drive Snabb without a host: its script, and the parsing of its files."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def record(number: int, **changes: object) -> Record:
 
 
 def stored(records: Iterable[Record]) -> list[Record]:
-    """Return records as they were before a run folder told where they come from."""
+    """Return records without their origin, which early run folders did not store."""
     return [record.model_copy(update={"origin": None}) for record in records]
 
 
@@ -289,7 +289,7 @@ def test_an_old_schema_is_readable(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
-    """All members are those of the stored object, but for axes that came later still."""
+    """All members are those of the stored object, except axes that were added later."""
     stored = json.loads((DATA / "object-schema-1.json").read_text())
     content = to_object(RECORD)
     for name in content["test"].keys() - stored["test"].keys():

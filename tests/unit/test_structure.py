@@ -306,7 +306,7 @@ def test_the_package_never_imports_a_copyleft_library() -> None:
 
 
 def implementations(folder: str) -> dict[str, str]:
-    """Return what a plural folder holds: names, as its classes or instances write them, by file."""
+    """Return the names of the members of a plural folder, by file."""
     found: dict[str, str] = {}
     for path in sorted((PACKAGE / folder).glob("*.py")):
         if path.stem in ("__init__", "base"):
@@ -389,7 +389,8 @@ def test_a_switch_is_named_only_in_its_own_file_and_the_table() -> None:
 
 
 def said_by(node: ast.ClassDef) -> set[str]:
-    """Return what a class says itself: names that it assigns, also to `self`, and methods."""
+    """Return the members that a class defines itself: names that it assigns, also to `self`, and
+    methods."""
     methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
     for child in ast.walk(node):
         if isinstance(child, ast.Assign):
@@ -408,7 +409,7 @@ def drivers_of(folder: str, contract: str) -> dict[str, set[str]]:
     }
 
     def members_of(name: str) -> set[str] | None:
-        """Return None for what derives from something else than the contract."""
+        """Return the members of a class; None if it does not derive from the contract."""
         if name == contract:
             return set()
         if name not in classes:
@@ -475,7 +476,8 @@ def test_a_switch_is_imported_only_through_the_table() -> None:
 
 
 def test_the_anchor_needs_nothing_but_the_interpreter() -> None:
-    """A user without privileges may not be able to read what is installed beside the package."""
+    """A user without privileges may be unable to read files that are installed next to the
+    package."""
     script = (
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import switchmark.runs.anchor"
     )

@@ -1,4 +1,4 @@
-"""These tests plan searches for settings and say what they came to: pure, with real drivers."""
+"""These tests plan searches for settings and summarise the results: pure, with real drivers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def settings(test: Test) -> dict[str, object]:
 
 
 def others(campaign: Campaign, count: int) -> list[Test]:
-    """Return what is tried beside the default of the only test."""
+    """Return the settings that are tried in addition to the default of the only test."""
     (test,) = campaign.tests
     return with_settings_of_its_own(test, to_try(campaign, count, check).tests)
 
@@ -87,7 +87,8 @@ def test_settings_are_the_same_each_time_and_others_with_another_seed() -> None:
 
 
 def test_settings_are_drawn_alike_for_all_switches() -> None:
-    """Who follows the same axes gets the same settings, who follows some of them those of these."""
+    """Switches that follow the same axes get the same settings; a switch that follows some of them
+    gets the settings of these axes."""
     all_settings, some = (
         SWITCHES[name].resources & set(SETTINGS) for name in ("testpmd", "ovs-dpdk")
     )

@@ -1,4 +1,4 @@
-"""These tests hold what is told of the error of a latency against its formula."""
+"""These tests compare the reported error of a latency with its formula."""
 
 from __future__ import annotations
 

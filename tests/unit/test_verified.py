@@ -1,4 +1,4 @@
-"""These tests check the file that says how far switches were verified, and what is made of it."""
+"""These tests check the file with the verified combinations of switches, and its use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests check that versions of one switch are found, told apart, and refused where they are
-not what they are asked for by."""
+"""These tests check that versions of one switch are found and distinguished, and refused if they
+are not the requested version."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_workers_on_every_cpu_are_refused_before_anything_is_made() -> None:
     refused = subprocess.run(first.argv, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert f"there is no CPU {len(cpus)}: use --switch-cores {len(cpus) - 1}" in refused.stderr
-    # Where CPU 0 is free, it is the main thread's.
+    # CPU 0, if it is free, belongs to the main thread.
     fewer = SWITCH.start(wiring_of(cores=(1, 2), program="/opt/vpp"))[0]
     assert isinstance(fewer, Run)
     assert subprocess.run(fewer.argv, check=False).returncode == 0
