@@ -85,7 +85,7 @@ def test_an_unprivileged_user_works_in_namespaces_of_its_own(unprivileged: Ancho
         """,
         stdin="input",
     )
-    assert completed.stderr == "switchmark: not root: working in a user namespace of its own\n"
+    assert completed.stderr == "switchmark: not root: working in a separate user namespace\n"
     assert completed.returncode == 7
     first, bridge, *links = completed.stdout.splitlines()
     assert first == "user-namespace 0 input"

@@ -344,7 +344,7 @@ def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
     states = sorted(record.turns.kept for record in records if record.turns)
     assert states == ["idle", "set-up-again", "set-up-again"]
     whys = {record.turns.why for record in records if record.turns and record.turns.why}
-    assert whys == {"no room beside other paths: there are no hugepages left"}
+    assert whys == {"no room for another path: there are no hugepages left"}
 
 
 # --- runs that end otherwise --------------------------------------------------------------------

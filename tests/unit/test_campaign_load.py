@@ -182,7 +182,7 @@ BLAMED = {
     ),
     "what a test of a list adds": (
         "switch: linux-bridge\ntests:\n- pairs: 2\n  copies: 2\n- cpu-limit: 50",
-        {4: "copies reach the sinks", 5: "no processes of its own"},
+        {4: "copies reach the sinks", 5: "has no processes"},
     ),
     "a scenario's own reason": ("scenario: p2p\nburst: 3\nnic: a0=x", {3: "not a physical port"}),
 }

@@ -298,7 +298,7 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"function": "linux-bridge", **OF_MACS}, "would learn one MAC at several ports"),
         (
             {"function": "testpmd", "environment": "vm", **OF_MACS},
-            "does not tell it its own: frames for it would be flooded",
+            "does not announce its MAC: frames for it would be flooded",
         ),
         (
             {"function": "testpmd", "environment": "vm", "switch": "ip-forward"},

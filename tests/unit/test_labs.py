@@ -337,8 +337,8 @@ TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is needed, and no other"),
-        ('address = "tcp://127.0.0.1:1"\n[local]\n', "is needed, and no other"),
+        ("", "give exactly one of"),
+        ('address = "tcp://127.0.0.1:1"\n[local]\n', "give exactly one of"),
         ("[local]\ntestbeds = 0\n", "local.testbeds"),
         ("[local]\nbeds = 2\n", "local.beds"),
         ("[ssh]\nhosts = []\n", "ssh.hosts"),

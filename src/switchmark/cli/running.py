@@ -305,8 +305,8 @@ def _print_waiting(holder: str) -> None:
     """Print why the command waits."""
     print(
         f"waiting: another run measures on this machine ({holder})\n"
-        "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds\n"
-        "  any user can hold this lock: SWITCHMARK_MACHINE_LOCK=FILE takes another one",
+        "  Ctrl-C stops waiting; --share-machine measures at the same time, with a doubt\n"
+        "  any user can hold this lock: SWITCHMARK_MACHINE_LOCK=FILE uses another one",
         file=sys.stderr,
         flush=True,
     )

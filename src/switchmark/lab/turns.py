@@ -88,7 +88,7 @@ class Turns:
         evicted: list[_Slot] = []
         record = self._measure_in(slot, visit)
         while record is not None and slot.lab.unbuilt and (others := self._in_the_way(slot)):
-            why = f"no room beside other paths: {_first_line(record.error)}"
+            why = f"no room for another path: {_first_line(record.error)}"
             for other in others[-1:] if not evicted else others:
                 other.stand_up(why)
                 evicted.append(other)

@@ -54,7 +54,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
         *_chain_reasons(test, path),
     ]
     if test.outer_ip_version == "6" and path.wiring.semantics is Semantics.ROUTED:
-        why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
+        why = f"switch {test.switch} has only IPv4 routes, so it drops IPv6 frames"
         refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
     if refusal := path.refusal:
         refusals.append(_of_driver(refusal))
@@ -198,7 +198,7 @@ def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if who == "switch" and not _has_processes(path):
         yield Refusal(
             ("placement", "switch"),
-            f"switch {test.switch} has no processes of its own that could be pinned, or not",
+            f"switch {test.switch} has no processes to pin",
         )
     if who == "function" and all(part.physical for part in path.parts):
         yield Refusal(
@@ -226,7 +226,7 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.queues not in (1, cores):
         yield Refusal(
             ("queues", "function_cores"),
-            f"each of {cores} cores has a pair of queues of its own: {test.queues} do not fit",
+            f"every core has a separate pair of queues: {test.queues} do not fit {cores} cores",
             f"--queues {cores}",
         )
     if engine.user_memory and "queues" not in path.switch.resources:
@@ -272,7 +272,7 @@ def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if "switch" in test.limits and not _has_processes(path):
         yield Refusal(
             ("cpu_limit", "switch"),
-            f"switch {test.switch} has no processes of its own whose CPU could be limited",
+            f"switch {test.switch} has no processes whose CPU time could be limited",
             "--cpu-limit function:50",
         )
     if "function" in test.limits:

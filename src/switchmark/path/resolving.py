@@ -482,7 +482,7 @@ def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Seman
             return steering[0]
         if Semantics.LEARNING in by_macs:
             why = (
-                "does not tell it its own: frames for it would be flooded to all functions"
+                "does not announce its MAC: frames for it would be flooded to all functions"
                 if writes_macs
                 else "leaves them as they are: the switch would learn one MAC at several ports"
             )
