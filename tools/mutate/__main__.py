@@ -365,7 +365,7 @@ def summary(generated: dict[str, list[Mutant]], tried: dict[str, list[Mutant]]) 
         f"{'open':>6}{'no test':>9}{'noticed %':>11}  95 % interval"
     )
     rows = {**tried, "all": [answer for some in tried.values() for answer in some]}
-    sizes = {name: len(each) for name, each in generated.items()}
+    sizes = {name: len(mutants) for name, mutants in generated.items()}
     sizes["all"] = sum(sizes.values())
     for room, mutants in rows.items():
         if room == "all" and len(tried) == 1:
@@ -420,9 +420,9 @@ def main() -> None:
     if options.sample:
         tried = {
             room: random.Random(f"{options.seed} {room}").sample(
-                each, min(options.sample, len(each))
+                mutants, min(options.sample, len(mutants))
             )
-            for room, each in generated.items()
+            for room, mutants in generated.items()
         }
     mutants = [answer for some in tried.values() for answer in some]
     if not options.show:

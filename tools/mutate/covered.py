@@ -121,7 +121,7 @@ class Covered:
             "digest": self.digest,
             "tests": self.tests,
             "left_out": self.left_out,
-            "sets": [[numbers[name] for name in each] for each in sets],
+            "sets": [[numbers[name] for name in names] for names in sets],
             "lines": lines,
             "functions": self.functions,
         }

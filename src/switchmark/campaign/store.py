@@ -361,8 +361,8 @@ def _readable(path: Path, line: int) -> Iterator[None]:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path}:{line}: not readable: {where}: {first['msg']}") from error
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}:{line}: not readable: {place}: {first['msg']}") from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UsageError(f"{path}:{line}: not a line of a record") from error
 

@@ -241,18 +241,17 @@ def _read(path: Path, changed: int) -> _File:
 def _described(error: ValidationError) -> str:
     """Describe the first validation error."""
     first = error.errors(include_url=False)[0]
-    where = [str(word) for word in first["loc"]]
+    keys = [str(word) for word in first["loc"]]
     if first["type"] != "extra_forbidden":
         wrong = first.get("ctx", {}).get("error", first["msg"])
-        return f"[{'.'.join(where)}]: {wrong}"
+        return f"[{'.'.join(keys)}]: {wrong}"
     # The path is hosts, NAME, then nics, NAME or vm; the keys below belong to these models.
     models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 4: MachineEntry, 5: Nic}
-    inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
-    fields = models[len(where)].model_fields.items()
+    inside = f" in [{'.'.join(keys[:-1])}]" if keys[:-1] else ""
+    fields = models[len(keys)].model_fields.items()
     names = [field.alias or name for name, field in fields]
     return (
-        f"unknown key '{where[-1]}'{inside}{_nearest(where[-1], names)}"
-        f"\n  known: {', '.join(names)}"
+        f"unknown key '{keys[-1]}'{inside}{_nearest(keys[-1], names)}\n  known: {', '.join(names)}"
     )
 
 

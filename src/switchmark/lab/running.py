@@ -122,11 +122,11 @@ def build_path(
     vms = {part.id: boot for part in path.parts for boot in _spawned(executor, vm_of(path, part))}
 
     def alive(when: str = "during the trial") -> None:
-        for who, _, processes in daemons.values():
+        for user, _, processes in daemons.values():
             for process in processes:
                 if process.poll() is not None:
                     raise TrialFailed(
-                        f"{who} died {when}"
+                        f"{user} died {when}"
                         + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                     )
         for place, pids in working().items():

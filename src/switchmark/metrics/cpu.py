@@ -253,8 +253,8 @@ def _disagreements(
             sum(filter(None, known_loads)) if known_loads and None not in known_loads else None
         )
     return tuple(
-        Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=who)
-        for role, who, by_cycles in pairs
+        Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=name)
+        for role, name, by_cycles in pairs
         if by_cycles is not None
         and (cores := scheduler.get(role)) is not None
         and abs(cores - by_cycles) > DISAGREEMENT

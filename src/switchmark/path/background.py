@@ -18,22 +18,22 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
     """Return the background load during a test's trials. `cpus` are the CPUs that the host
     allows."""
     test, wiring = path.test, path.wiring
-    noise, where = path.drivers.noise, path.drivers.noise_cpus
+    noise, chosen = path.drivers.noise, path.drivers.noise_cpus
     if noise is None:
         return ()
-    if isinstance(where, str):
+    if isinstance(chosen, str):
         pins = path.placement.pins
-        of_switch = where == "switch"
-        taken = {cpu for who in pins if (who == "switch") == of_switch for cpu in pins[who].cpus}
+        of_switch = chosen == "switch"
+        taken = {cpu for user in pins if (user == "switch") == of_switch for cpu in pins[user].cpus}
         if not taken:
             raise UsageError(
-                f"noise {test.noise}: no CPU is set apart for the {where} here",
+                f"noise {test.noise}: no CPU is set apart for the {chosen} here",
                 hint=f"--noise {noise.name}:0",
                 axes=("noise",),
             )
-        where = tuple(sorted(taken))
+        chosen = tuple(sorted(taken))
     allowed = [cpu.id for cpu in cpus]
-    if outside := sorted(set(where) - set(allowed)):
+    if outside := sorted(set(chosen) - set(allowed)):
         raise UsageError(
             f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
             hint=f"--noise {noise.name}:{allowed[0]}",
@@ -41,8 +41,8 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
     site = Site(
         prefix=wiring.prefix,
         run_dir=wiring.run_dir,
-        cpus=where,
-        workers=len(where or allowed),
+        cpus=chosen,
+        workers=len(chosen or allowed),
     )
     return noise.start(site)
 

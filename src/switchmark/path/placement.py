@@ -287,8 +287,8 @@ def _unpinned(
     parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
 ) -> Placement:
     """Pin the parts that the policy does not leave unpinned, as if the others did not exist."""
-    who = unpinned_only(policy)
-    free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
+    unpinned = unpinned_only(policy)
+    free = {part.id for part in parts if unpinned in ("", part.kind, part.function and "function")}
     fixed = _pinned([part for part in parts if part.id not in free], cpus, PINNED, nodes)
     units = _units(parts, nodes, together=False)
     busy = sum(unit.cores for unit in units if unit.polls)
@@ -303,7 +303,7 @@ def _unpinned(
     return Placement(
         policy,
         pins,
-        fixed.orchestrator if who else None,
+        fixed.orchestrator if unpinned else None,
         tuple(dict.fromkeys((*doubts, *fixed.doubts))),
         frozenset(part for unit in units for part in unit.ids if part in free),
     )

@@ -194,13 +194,13 @@ def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    who = unpinned_only(test.placement)
-    if who == "switch" and not _has_processes(path):
+    unpinned = unpinned_only(test.placement)
+    if unpinned == "switch" and not _has_processes(path):
         yield Refusal(
             ("placement", "switch"),
             f"switch {test.switch} has no processes to pin",
         )
-    if who == "function" and all(part.physical for part in path.parts):
+    if unpinned == "function" and all(part.physical for part in path.parts):
         yield Refusal(
             ("placement", "scenario"),
             f"scenario {test.scenario} has no function that could be pinned, or not",
@@ -289,14 +289,14 @@ def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _noise_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    noise, where = path.drivers.noise, path.drivers.noise_cpus
+    noise, noise_cpus = path.drivers.noise, path.drivers.noise_cpus
     if noise is None:
         return
-    if isinstance(where, str) and not _has_cpus(test, path, where):
+    if isinstance(noise_cpus, str) and not _has_cpus(test, path, noise_cpus):
         yield Refusal(
             ("noise", "placement", "switch"),
             f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
-            f"{where} of this test",
+            f"{noise_cpus} of this test",
             f"--noise {noise.name}:0, or --noise {noise.name} for wherever the kernel likes",
         )
 
@@ -305,7 +305,7 @@ def _has_cpus(test: Test, path: Path, where: str) -> bool:
     """Return whether the placement of a test gives CPUs to the switch, or to the functions."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
     pins = place(path.cpu_users, cpus, test.placement).pins
-    return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
+    return any(pin.cpus for name, pin in pins.items() if (name == "switch") == (where == "switch"))
 
 
 def _copy_reasons(test: Test, path: Path) -> Iterable[Refusal]:
@@ -369,7 +369,7 @@ def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]
         )
     # Physical ports are outside the functions' environment.
     inner = {end.kind for port, end in path.ends if not port.physical}
-    for who, kinds, accepted in (
+    for noun, kinds, accepted in (
         *(
             (f"engine {part.engine.name}", part.kinds, part.engine.port_kinds)
             for part in path.played
@@ -395,7 +395,7 @@ def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]
                 ("engine", "function", "port", "environment", "switch"),
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
-                f"  {test.switch} offers {listed(kinds)}; {who} {takes}",
+                f"  {test.switch} offers {listed(kinds)}; {noun} {takes}",
             )
             yield _with_changes(refusal, test) if suggest else refusal
             return
