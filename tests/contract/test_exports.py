@@ -119,7 +119,7 @@ def test_every_metric_is_a_column_with_its_value(
 ) -> None:
     for row, record in zip(export(folder), records, strict=True):
         cells = {name: row[column_of(name)] for name in METRICS}
-        expected = {name: value.of(record) for name, value in METRICS.items()}
+        expected = {name: metric.of(record) for name, metric in METRICS.items()}
         assert {
             name: None if value in ("", None) else float(value) for name, value in cells.items()
         } == expected

@@ -124,10 +124,10 @@ def test_a_run_goes_on_in_the_middle_of_a_repeated_search(tmp_path: Path) -> Non
             run(folder, Lab(folder.path), cut)
         path = folder.path
     with RunFolder(path) as folder:
-        stored = {key: len(trial) for key, trial in folder.trials.items()}
+        stored = {key: len(trials) for key, trials in folder.trials.items()}
         assert sum(stored.values()) == len(cut.trials)
         run(folder, Lab(folder.path), rest)
-        kept_trials = {key: list(trial) for key, trial in folder.trials.items()}
+        kept_trials = {key: list(trials) for key, trials in folder.trials.items()}
     switch = cut.trials[-1][0]
     again = [number for name, number in rest.trials if name == switch]
     assert min(again) == 2, "the first search is not made again"

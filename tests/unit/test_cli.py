@@ -723,8 +723,8 @@ def test_no_command_shows_the_help(cli) -> None:
 
 def test_the_page_of_exit_codes_has_those_of_the_code() -> None:
     page = Path(__file__).parents[2] / "docs/guide/exit-codes.md"
-    text = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", page.read_text(), re.MULTILINE)
-    assert text == [(str(int(code)), code.name.lower()) for code in Exit]
+    rows = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", page.read_text(), re.MULTILINE)
+    assert rows == [(str(int(code)), code.name.lower()) for code in Exit]
 
 
 def test_no_command_ends_with_a_code_of_its_own() -> None:

@@ -661,11 +661,11 @@ def test_a_run_that_is_repeated_differs_from_itself_in_five_of_a_hundred_times_a
     """Of 100 pairs that are drawn from runs of one campaign, made one after the other."""
     runs = [recorded_run(run) for run in RECORDED["hosts"][host]]
     pairs = random.Random(1).sample(list(itertools.combinations(runs, 2)), 100)
-    expected = [
+    outcomes = [
         {pair.difference.word for pair in compared(between([one], [other])).pairs}
         for one, other in pairs
     ]
-    alarms = sum(bool(word & {"faster", "slower"}) for word in expected)
+    alarms = sum(bool(outcome & {"faster", "slower"}) for outcome in outcomes)
     print(f"{host}: {len(runs)} runs, 100 pairs, {alarms} alarms")
     assert alarms <= 5
 

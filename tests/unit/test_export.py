@@ -622,8 +622,8 @@ def test_a_bundle_has_what_a_reviewer_asks_for(cli: Any, mixed: Path, tmp_path: 
     assert read_records(folder) == read_records(mixed)
     for name in ("campaign.yaml", "host.json", "records.jsonl", "trials.jsonl", "logs/steps.sh"):
         assert (folder / name).read_bytes() == (mixed / name).read_bytes()
-    text = (line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines())
-    sums = {name: content for content, name in text}
+    hashes = (line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines())
+    sums = {name: content for content, name in hashes}
     there = {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }

@@ -151,7 +151,7 @@ def test_repeats_at_one_load(
 
 
 def at_rates(*rates_pps: int) -> list[list[TrialResult]]:
-    return [[trial(rx_frames=rate_pps, intervals=(rate_pps // 10,) * 10)] for rate_pps in rates_pps]
+    return [[trial(rx_frames=frames, intervals=(frames // 10,) * 10)] for frames in rates_pps]
 
 
 @pytest.mark.parametrize(
