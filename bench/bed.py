@@ -150,10 +150,10 @@ class RxCounter:
 
     def rate(self, seconds: float) -> float:
         """Return the rate in frames per second over the next seconds."""
-        first, then = self.read(), time.monotonic()
+        first, start_s = self.read(), time.monotonic()
         time.sleep(seconds)
         last, now = self.read(), time.monotonic()
-        return (last - first) / (now - then)
+        return (last - first) / (now - start_s)
 
 
 def _plan(track: Track) -> Plan:

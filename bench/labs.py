@@ -50,15 +50,15 @@ def _seconds(folder: Path, testbeds: int, name: str) -> float:
     lab.write_text(f"[local]\ntestbeds = {testbeds}\n")
     argv = ["run", "campaign.yaml", "--cluster", str(lab), "--share-machine", "--name", name]
     begun = time.monotonic()
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "switchmark", *argv, "--quiet", "--json"],
         capture_output=True,
         text=True,
         cwd=folder,
     )
     seconds = time.monotonic() - begun
-    if done.returncode or done.stdout.count('"status": "ok"') != _TESTS:
-        raise RuntimeError(f"a run on {testbeds} testbeds failed: {done.stderr[-2000:]}")
+    if completed.returncode or completed.stdout.count('"status": "ok"') != _TESTS:
+        raise RuntimeError(f"a run on {testbeds} testbeds failed: {completed.stderr[-2000:]}")
     return seconds
 
 

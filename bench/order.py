@@ -57,19 +57,19 @@ def _order(session: Session) -> list[Row]:
     samples = interleaved(session.pairs, slots, session.say)
     return [
         compared(
-            f"order, {first} to {then}",
+            f"order, {first} to {second}",
             first,
-            then,
+            second,
             "Mpps",
             {
                 "A": samples[first],
-                "B": samples[then],
+                "B": samples[second],
                 **({"A again": samples["again"]} if first == names[0] else {}),
             },
             Limit("at least", _AS_MUCH),
             (f"64 B, a bare veth pair, received; bursts of {_BURST}",),
         )
-        for first, then in pairwise(names)
+        for first, second in pairwise(names)
     ]
 
 

@@ -105,8 +105,8 @@ def _null(session: Session) -> list[Row]:
 
 def worst_interval(counts: list[int], rate_pps: int, interval_s: float) -> float:
     """Return the greatest relative error of an interval's count."""
-    wanted = rate_pps * interval_s
-    return max(abs(count - wanted) / wanted for count in counts)
+    expected = rate_pps * interval_s
+    return max(abs(count - expected) / expected for count in counts)
 
 
 def _pacing(session: Session) -> list[Row]:

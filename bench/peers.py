@@ -59,6 +59,6 @@ def find(peer: Peer, environ: Mapping[str, str] = os.environ) -> str:
     path = f"{environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}"
     program = shutil.which(peer.program, path=path) if peer.program else None
     if program is None:
-        how = f"{peer.how}; set" if peer.program is None else f"{peer.how}, or set"
-        raise MissingPeer(f"{peer.name} is not here: {how} {peer.variable} to its path")
+        advice = f"{peer.how}; set" if peer.program is None else f"{peer.how}, or set"
+        raise MissingPeer(f"{peer.name} is not here: {advice} {peer.variable} to its path")
     return program

@@ -113,10 +113,10 @@ def _node(layout: Path, index: int) -> Plan:
     """Return the steps that make a part's node, and bring its interfaces up."""
     part = layout.parts[index]
     environment = ENVIRONMENTS[layout.test.environment]
-    made = node_of(layout, part)
+    node = node_of(layout, part)
     if not environment.separate_kernel:
-        return made
-    return made + part.environment.attach(part.node, attachments_of(layout, part))
+        return node
+    return node + part.environment.attach(part.node, attachments_of(layout, part))
 
 
 PLACED = (

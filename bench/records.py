@@ -68,9 +68,9 @@ def _measure(session: Session) -> list[Row]:
     for number in range(session.pairs):
         session.say(f"{number + 1}/{session.pairs}")
         begun = time.monotonic()
-        done = subprocess.run(argv, capture_output=True, text=True, check=True)
+        completed = subprocess.run(argv, capture_output=True, text=True, check=True)
         values.append(time.monotonic() - begun)
-    assert len(done.stdout.splitlines()) == 1 + 4 * 4
+    assert len(completed.stdout.splitlines()) == 1 + 4 * 4
     note = f"{megabytes:.0f} MB; the whole command, which groups by switch and size"
     return [absolute("records", "query", "s", values, Limit("at most", 3.0), (note,))]
 

@@ -106,7 +106,9 @@ class Machine:
     _started: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%S%z"))
 
     def facts(self) -> dict[str, Any]:
-        stolen, total = (now - then for now, then in zip(_cpu_times(), self._cpu_then, strict=True))
+        stolen, total = (
+            now - before for now, before in zip(_cpu_times(), self._cpu_then, strict=True)
+        )
         return {
             "started": self._started,
             "cores": len(os.sched_getaffinity(0)),

@@ -100,7 +100,7 @@ def _rtt(session: Session) -> list[Row]:
         },
         session.say,
     )
-    both = f"median round trip, {FRAME_BYTES} B over a veth, {_PACE} a second in both"
+    title = f"median round trip, {FRAME_BYTES} B over a veth, {_PACE} a second in both"
     return [
         compared(
             "rtt",
@@ -109,7 +109,7 @@ def _rtt(session: Session) -> list[Row]:
             "us",
             {slot: samples[slot] for slot in ("A", "B", "A again")},
             Limit("at most", 1.0),
-            (f"{both}; both count from when they are about to call send",),
+            (f"{title}; both count from when they are about to call send",),
         ),
         compared(
             "rtt, from when due",
@@ -118,7 +118,7 @@ def _rtt(session: Session) -> list[Row]:
             "us",
             {"A": samples["due"], "B": samples["B"]},
             None,
-            (f"{both}; A counts from when a frame should have left, as a test does",),
+            (f"{title}; A counts from when a frame should have left, as a test does",),
         ),
     ]
 

@@ -59,7 +59,7 @@ def chromium() -> str:
     return path
 
 
-def asked(
+def run_in_page(
     page: str,
     folder: Path,
     question: str = "",
@@ -84,9 +84,9 @@ def asked(
     ended = _run(path, folder, *flags)
     found = re.search(r'<pre id="told">(.*?)</pre>', ended.stdout, re.DOTALL)
     assert found is not None, ended.stderr[-2000:]
-    told: dict[str, Any] = json.loads(html.unescape(found[1]))
-    told["console"] = [line for line in ended.stderr.splitlines() if ":CONSOLE" in line]
-    return told
+    content: dict[str, Any] = json.loads(html.unescape(found[1]))
+    content["console"] = [line for line in ended.stderr.splitlines() if ":CONSOLE" in line]
+    return content
 
 
 def painted_ms(page: str, folder: Path) -> float:

@@ -22,13 +22,13 @@ OF_OTHER_KERNELS = ("ipvlan", "netkit", "nft-flowtable", "vale", "sriov")
 def covering(candidates: Sequence[T], facts: Callable[[T], Collection[Hashable]]) -> list[T]:
     """Return few candidates that have all facts of all of them: always the next one with the most
     facts that are still missing, and of equals the first."""
-    missing = {fact for each in candidates for fact in facts(each)}
+    missing = {fact for candidate in candidates for fact in facts(candidate)}
     chosen: list[T] = []
     while missing:
-        best = max(candidates, key=lambda each: len(missing & {*facts(each)}))
+        best = max(candidates, key=lambda candidate: len(missing & {*facts(candidate)}))
         chosen.append(best)
         missing -= {*facts(best)}
-    return [each for each in candidates if each in chosen]
+    return [candidate for candidate in candidates if candidate in chosen]
 
 
 def measured(
@@ -39,13 +39,18 @@ def measured(
 ) -> list[ParameterSet]:
     """Return the parameters of a test: those that do not cover a fact are marked `further`.
 
-    `always` are measured though others cover their facts: each has found a fault. So are those of a
-    switch that may be missing, as nothing is covered by what is skipped.
+    `always` are measured although others cover their facts, because every one of them has found a
+    fault. Combinations of a switch that may be missing are measured too, because a skipped test
+    covers nothing.
     """
     may_be_missing = {*BUILT_BY_USERS, *OF_OTHER_KERNELS}
-    here = [each for each in candidates if not may_be_missing & {*each}]
-    chosen = {*covering(here, facts), *always, *(each for each in candidates if each not in here)}
+    here = [candidate for candidate in candidates if not may_be_missing & {*candidate}]
+    chosen = {
+        *covering(here, facts),
+        *always,
+        *(candidate for candidate in candidates if candidate not in here),
+    }
     return [
-        pytest.param(*each, marks=() if each in chosen else (pytest.mark.further,))
-        for each in candidates
+        pytest.param(*candidate, marks=() if candidate in chosen else (pytest.mark.further,))
+        for candidate in candidates
     ]

@@ -115,8 +115,8 @@ def _no_program_of_the_user_is_known(request: pytest.FixtureRequest) -> Iterator
     """Hide the variables with a user's programs, except from tests with real frames."""
     with pytest.MonkeyPatch.context() as patch:
         if folder_of(request.node.nodeid) not in ("netns", "root"):
-            kept = {f"SWITCHMARK_{name}" for name in OF_THE_TESTS}
-            for name in {name for name in os.environ if name.startswith("SWITCHMARK_")} - kept:
+            variables = {f"SWITCHMARK_{name}" for name in OF_THE_TESTS}
+            for name in {name for name in os.environ if name.startswith("SWITCHMARK_")} - variables:
                 patch.delenv(name)
         yield
 
@@ -188,11 +188,11 @@ def _host_is_left_as_it_was(
         return
     file = request.node.getparent(pytest.Module)
     areas = None if request.node.get_closest_marker("whole_host") else QUICK
-    known, shared = file.stash.get(SEEN_LAST, None), request.config.stash[SHARED]
-    with left_as_it_was(known, areas, shared) as seen:
+    last_state, shared = file.stash.get(SEEN_LAST, None), request.config.stash[SHARED]
+    with left_as_it_was(last_state, areas, shared) as state:
         file.stash[SEEN_LAST] = None  # after a failure the next test looks for itself
         yield
-    file.stash[SEEN_LAST] = seen[-1]
+    file.stash[SEEN_LAST] = state[-1]
 
 
 # --- fixtures --------------------------------------------------------------------------------
@@ -313,10 +313,10 @@ class SkipPolicy:
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not self.strict or not report.skipped or hasattr(report, "wasxfail"):
             return
-        where = report.longrepr
-        reason = where[2] if isinstance(where, tuple) else str(where)
+        location = report.longrepr
+        reason = location[2] if isinstance(location, tuple) else str(location)
         folder = folder_of(report.nodeid)
-        if any(folder in folders and words.search(reason) for folders, words in self.allowed):
+        if any(folder in folders and pattern.search(reason) for folders, pattern in self.allowed):
             return
         report.outcome = "failed"
         report.longrepr = f"{reason}\nnot in tests/allowed-skips.txt, so a failure under CI=true"
@@ -364,9 +364,9 @@ class Costs:
         for nodeid, seconds in self.of_test.items():
             of_folder[folder_of(nodeid)].append(seconds)
         terminalreporter.section("cost")
-        for folder, each in of_folder.items():
+        for folder, value in of_folder.items():
             terminalreporter.write_line(
-                f"{folder or 'other':10}{len(each):6} tests {sum(each):8.1f} s"
+                f"{folder or 'other':10}{len(value):6} tests {sum(value):8.1f} s"
                 + (f" of {BUDGET_S[folder]} s" if folder else "")
             )
 

@@ -1,4 +1,4 @@
-"""This module tells what changed in golden files: each hunk once, however many files it is in."""
+"""The changes of golden files, with each hunk once, however many files contain it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 
 
 def changes_in_words(changes: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the lines that tell what changed in files: name, text before, text now."""
+    """Return lines that describe the changes in files: name, old text, new text."""
     files: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, before, now in changes:
         for hunk in _hunks(before, now):
             files[hunk].append(name)
     steps = sum(len(names) * _steps(hunk) for hunk, names in files.items())
-    told = [f"{steps} steps changed in {len(changes)} files, {len(files)} distinct hunks"]
-    for hunk, names in sorted(files.items(), key=lambda each: -len(each[1])):
+    lines = [f"{steps} steps changed in {len(changes)} files, {len(files)} distinct hunks"]
+    for hunk, names in sorted(files.items(), key=lambda entry: -len(entry[1])):
         apart = sorted({*names})
-        more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
-        told += ["", f"{len(names)} times, in {apart[0]}{more}:", *hunk]
-    return told
+        others = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
+        lines += ["", f"{len(names)} times, in {apart[0]}{others}:", *hunk]
+    return lines
 
 
 def _hunks(before: str, now: str) -> Iterator[tuple[str, ...]]:

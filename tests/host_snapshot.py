@@ -79,16 +79,16 @@ _LEFT_IN_TMP = (
 
 def state_of_the_host(areas: Iterable[str] | None = None) -> Snapshot:
     """Return everything that a run could leave behind or change, or some areas of it."""
-    asked = AREAS if areas is None else areas
-    found = {area: frozenset(filter(None, AREAS[area]())) for area in asked}
+    chosen = AREAS if areas is None else areas
+    found = {area: frozenset(filter(None, AREAS[area]())) for area in chosen}
     of_others = _any_of(run.name for run in RUNS.glob("sm*") if is_locked(run / "journal"))
-    kept = {}
+    results = {}
     for area, lines in found.items():
         passed_over = _any_of(VOLATILE.get(area, {}))
-        kept[area] = frozenset(
+        results[area] = frozenset(
             line for line in lines if not passed_over.match(line) and not of_others.search(line)
         )
-    return kept
+    return results
 
 
 def differences(before: Snapshot, after: Snapshot) -> dict[str, dict[str, list[str]]]:
@@ -207,9 +207,9 @@ def _settled(
 
 def _in_words(changed: Mapping[str, Mapping[str, Iterable[str]]]) -> str:
     lines = [
-        f"{area}: {what} {line}"
-        for area, each in changed.items()
-        for what, lines in each.items()
+        f"{area}: {kind} {line}"
+        for area, value in changed.items()
+        for kind, lines in value.items()
         for line in lines
     ]
     return "\n  ".join([f"{CHANGED}:", *lines])
@@ -261,8 +261,8 @@ def _firewall() -> Iterator[str]:
 
 def _network() -> Iterator[str]:
     """Return links, addresses, routes and rules of this network namespace."""
-    asked = b"link\naddress\nroute show table all\n-6 route show table all\nrule\n-6 rule\n"
-    for line in _out("ip", "-o", "-batch", "-", stdin=asked):
+    commands = b"link\naddress\nroute show table all\n-6 route show table all\nrule\n-6 rule\n"
+    for line in _out("ip", "-o", "-batch", "-", stdin=commands):
         line = re.sub(r"^\d+: |(valid|preferred)_lft \S+|expires \S+|\\", "", line)
         yield " ".join(re.sub(r"\b(if|link-netnsid )\d+", r"\1", line).split())
 
@@ -270,8 +270,8 @@ def _network() -> Iterator[str]:
 def _mounts() -> Iterator[str]:
     """Return each mount by its device, root and place; their numbers change each time."""
     for line in _read("/proc/self/mountinfo").splitlines():
-        words = line.split()
-        yield f"{words[2]} {words[4]} {words[3]} {' '.join(words[5:])}"
+        fields = line.split()
+        yield f"{fields[2]} {fields[4]} {fields[3]} {' '.join(fields[5:])}"
 
 
 def _namespaces() -> Iterator[str]:
@@ -433,10 +433,10 @@ def _read(path: str) -> str:
 def _out(*argv: str, stdin: bytes = b"") -> list[str]:
     """Return the lines that a program prints; none if it is missing or does not work here."""
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True)
+        completed = subprocess.run(argv, input=stdin, capture_output=True)
     except FileNotFoundError:
         return []
-    return done.stdout.decode(errors="replace").splitlines()
+    return completed.stdout.decode(errors="replace").splitlines()
 
 
 def is_locked(path: Path) -> bool:

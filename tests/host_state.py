@@ -17,13 +17,13 @@ from switchmark.runs.clean import clean as clean_all
 COMMAND = [sys.executable, "-m", "switchmark"]
 
 
-def records(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def records(completed: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
-def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
+def start(environment: dict[str, str], cwd: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, *words],
+        [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -33,20 +33,20 @@ def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Pop
 
 
 def clean(base: Path = RUNS, *, dry_run: bool = False) -> list[Cleaned]:
-    """Clean up after the runs below `base`, and return what is said of those. It gives back what
-    dead runs of other lanes hold of the host's values, too."""
-    ours = {folder.name for folder in base.glob("sm*")}
-    return [each for each in clean_all(base, dry_run=dry_run) if each.run in ours]
+    """Clean up after the runs below `base`, and return the results. It gives back what dead runs of
+    other lanes hold of the host's values, too."""
+    names = {folder.name for folder in base.glob("sm*")}
+    return [result for result in clean_all(base, dry_run=dry_run) if result.run in names]
 
 
-def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 60) -> Any:
+def wait_for(condition: Callable[[], Any], description: str, limit_s: float = 60) -> Any:
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         found = condition()
         if found:
             return found
         time.sleep(0.01)
-    raise AssertionError(f"{what}: not in {limit_s} s")
+    raise AssertionError(f"{description}: not in {limit_s} s")
 
 
 def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:

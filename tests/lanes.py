@@ -28,11 +28,11 @@ NEED_A_LANE = ("netns", "root")
 
 def _need_lanes(config: pytest.Config) -> bool:
     tests = Path(__file__).parent
-    asked = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    paths = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
     of_lanes = [tests / name for name in NEED_A_LANE]
     asks = any(
         path.is_relative_to(folder) or folder.is_relative_to(path)
-        for path in asked
+        for path in paths
         for folder in of_lanes
     )
     # Root may not be allowed to make namespaces, as in a container.
@@ -57,10 +57,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 class Turns:
-    """The turns of lanes: tests run beside each other, but for one that runs alone.
+    """The turns of lanes: tests run at the same time, except a test that runs alone.
 
-    Two files are locked. A test that waits for its turn holds the first, so that one that is to run
-    alone waits for those that run, and for no other.
+    Two files are locked. A test that waits for its turn holds the first, so that a test that must
+    run alone waits only for the tests that run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait in a test until those of other lanes have ended, and let none begin meanwhile."""
+        """Wait in a test until the tests of other lanes have ended, and let no other test begin."""
         self.leave()
         self.enter(alone=True)
         try:

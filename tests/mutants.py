@@ -354,25 +354,27 @@ MUTANTS = (
 
 def is_noticed(mutant: Mutant, tree: Path) -> bool:
     """Say whether a test of the Python package fails where a line is broken in a copy."""
-    tests = [str(REPOSITORY / "tests" / each) for each in mutant.tests]
+    tests = [str(REPOSITORY / "tests" / test) for test in mutant.tests]
     options = ["-q", "-x", "-o", f"pythonpath={tree.parent} tests ."]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with mutant.applied(tree):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=REPOSITORY,
             env=environment,
             capture_output=True,
             text=True,
         )
-    if done.returncode not in (0, 1):
-        sys.exit(f"{mutant.name}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
-    return done.returncode == 1
+    if completed.returncode not in (0, 1):
+        sys.exit(
+            f"{mutant.name}: pytest ended with {completed.returncode}\n{completed.stdout[-2000:]}"
+        )
+    return completed.returncode == 1
 
 
-def meson(*words: str) -> subprocess.CompletedProcess[str]:
+def meson(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run meson."""
-    command = [sys.executable, "-m", "mesonbuild.mesonmain", *words]
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", *arguments]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -399,19 +401,23 @@ def copy_of_c(tree: Path) -> None:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, tree / name)
     build = str(tree / "build")
-    for words in (
+    for arguments in (
         ("setup", build, str(tree), "-Ddpdk=disabled", "-Dxdp=disabled"),
         ("compile", "-C", build),
         ("test", "-C", build, "--no-rebuild", *C),
     ):
-        done = meson(*words)
-        if done.returncode:
-            sys.exit(f"meson {' '.join(words)}:\n{done.stdout[-2000:]}{done.stderr}")
+        completed = meson(*arguments)
+        if completed.returncode:
+            sys.exit(f"meson {' '.join(arguments)}:\n{completed.stdout[-2000:]}{completed.stderr}")
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    chosen = [each for each in MUTANTS if not words or any(word in each.name for word in words)]
+    arguments = sys.argv[1:]
+    chosen = [
+        mutant
+        for mutant in MUTANTS
+        if not arguments or any(word in mutant.name for word in arguments)
+    ]
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="switchmark-mutants-") as name:
         python, c = Path(name, "src/switchmark"), Path(name, "c")

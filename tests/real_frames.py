@@ -28,23 +28,23 @@ class Measure:
         self._lab = lab
 
     def __call__(self, **axes: Any) -> Record:
-        (record,) = self.each(axes)
+        (record,) = self.in_sequence(axes)
         return record
 
-    def each(self, *tests: Mapping[str, Any]) -> list[Record]:
+    def in_sequence(self, *tests: Mapping[str, Any]) -> list[Record]:
         """Run tests one after the other, on a common path if they can share it."""
         usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
-        asked = [Test(**{**usual, **axes}) for axes in tests]
-        skip_unpackaged(asked[0].switch, asked[0].engine)
+        requested = [Test(**{**usual, **axes}) for axes in tests]
+        skip_unpackaged(requested[0].switch, requested[0].engine)
         before = interfaces(self._lab)
         records = []
-        for test, then in zip(asked, [*asked[1:], None], strict=True):
+        for test, following in zip(requested, [*requested[1:], None], strict=True):
             assert check(test) == []
-            record = self._lab.run(test, then=then)
+            record = self._lab.run(test, then=following)
             if test.port == "memif" and "Segmentation fault" in (record.error or ""):
                 # DPDK 22.11's server of a memif may end so while a client sets its rings up (3 of
                 # 110 starts of testpmd with two queues): told, and none of ours.
-                record = self._lab.run(test, then=then)
+                record = self._lab.run(test, then=following)
             assert record.status == "ok", record.error
             records.append(record)
         assert interfaces(self._lab) == before
@@ -59,10 +59,12 @@ def measuring(folder: Path) -> Iterator[Measure]:
 
 
 def interfaces(lab: Lab) -> set[str]:
-    """Return the interfaces of the host, except those of other runs."""
+    """Return the interfaces of the host, without interfaces of other runs."""
     names = {path.name for path in Path("/sys/class/net").iterdir()}
-    own = f"{lab._workspace.run}-"
-    return {name for name in names if name.startswith(own) or not re.match("sm[0-9a-f]{4}-", name)}
+    prefix = f"{lab._workspace.run}-"
+    return {
+        name for name in names if name.startswith(prefix) or not re.match("sm[0-9a-f]{4}-", name)
+    }
 
 
 def skip_unpackaged(switch: str, engine: str = "null") -> None:
@@ -76,7 +78,7 @@ def skip_unpackaged(switch: str, engine: str = "null") -> None:
         if "SWITCHMARK_" in (missing.hint or ""):
             pytest.skip(f"{missing.message}, and no package has it")
         of_this_host = ("was built without", "module is not loaded", "(SR-IOV)")
-        if any(words in missing.message for words in of_this_host):
+        if any(phrase in missing.message for phrase in of_this_host):
             pytest.skip(missing.message)
 
 
@@ -107,8 +109,8 @@ def assert_every_frame_is_accounted_for(record: Record) -> TrialResult:
         assert record.gate.headers == (0 if unseen else arrived)
     if trial.spec.rate_pps is not None:
         senders = len({counts.flow.split("-")[0] for counts in trial.per_flow})
-        wanted = round(trial.spec.rate_pps * trial.spec.duration_s) * max(senders, 1)
-        assert trial.tx_frames + trial.tx_unsent == wanted
+        expected = round(trial.spec.rate_pps * trial.spec.duration_s) * max(senders, 1)
+        assert trial.tx_frames + trial.tx_unsent == expected
     return trial
 
 

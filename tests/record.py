@@ -51,8 +51,10 @@ def _parsed(lines: list[str]) -> list[object]:
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    chosen = [case for case in CASES if not words or any(word in case.name for word in words)]
+    arguments = sys.argv[1:]
+    chosen = [
+        case for case in CASES if not arguments or any(word in case.name for word in arguments)
+    ]
     failed = [case.name for case in chosen if not is_recorded(case)]
     print(f"{len(chosen) - len(failed)} recorded, {len(failed)} not: {', '.join(failed)}")
     sys.exit(bool(failed))
@@ -65,8 +67,8 @@ def is_recorded(case: Case) -> bool:
         try:
             record(case)
         except (AssertionError, SwitchmarkError) as error:
-            *_, at = traceback.extract_tb(error.__traceback__)
-            print(f"{case.name}: try {attempt}: {at.name}: {at.line}\n  {error}", flush=True)
+            *_, frame = traceback.extract_tb(error.__traceback__)
+            print(f"{case.name}: try {attempt}: {frame.name}: {frame.line}\n  {error}", flush=True)
         else:
             size = case.recording.stat().st_size + case.records.stat().st_size
             took = time.monotonic() - began

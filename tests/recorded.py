@@ -49,10 +49,10 @@ def latency_trial(rate_pps: float, latencies_ns: Sequence[int]) -> TrialResult:
 
     counts: dict[int, int] = {}
     index_of = HdrHistogram(1, 100_000_000_000, 3)
-    for each in latencies_ns:
-        index = index_of._counts_index_for(each)
+    for latency_ns in latencies_ns:
+        index = index_of._counts_index_for(latency_ns)
         counts[index] = counts.get(index, 0) + 1
-    told = {
+    fields = {
         "count": len(latencies_ns),
         "min": min(latencies_ns),
         "max": max(latencies_ns),
@@ -60,12 +60,12 @@ def latency_trial(rate_pps: float, latencies_ns: Sequence[int]) -> TrialResult:
         "counts": sorted(counts.items()),
     }
     trial = SyntheticSwitch()(TrialSpec(rate_pps=rate_pps, duration_s=1, warmup_s=0))
-    return trial.model_copy(update={"latency": from_counts("one-way", [told])})
+    return trial.model_copy(update={"latency": from_counts("one-way", [fields])})
 
 
-def kept(parent: Path, records: Sequence[Record], tests: int | None = None) -> Path:
+def stored_run(parent: Path, records: Sequence[Record], tests: int | None = None) -> Path:
     """Make a run folder with these records, of a campaign with a number of tests."""
-    sizes = [64 * (each + 1) for each in range(tests or len(records))]
+    sizes = [64 * (number + 1) for number in range(tests or len(records))]
     campaign = from_options({"frame_size": ",".join(map(str, sizes))}, lambda test: [])
     with RunFolder.create(parent, campaign, FACTS) as folder:
         for record in records:
@@ -75,9 +75,9 @@ def kept(parent: Path, records: Sequence[Record], tests: int | None = None) -> P
     return folder.path
 
 
-def written(parent: Path) -> Path:
+def stored_lines_run(parent: Path) -> Path:
     """Make a run folder with all stored lines unchanged, except for new numbers."""
-    path = kept(parent, [], tests=len(list(stored_lines())))
+    path = stored_run(parent, [], tests=len(list(stored_lines())))
     with (path / "records.jsonl").open("w") as file:
         for number, (_, line) in enumerate(stored_lines(), 1):
             line["record"]["number"] = number

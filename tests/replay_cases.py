@@ -1,5 +1,5 @@
-"""This module has the cases that are recorded and replayed: what is run, what is done to the
-switch, the host or the code meanwhile, and what the records must say of it."""
+"""The recorded and replayed cases: the run, the faults in the switch, the host or the code, and the
+expected records."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def plain(name: str, **axes: str) -> Case:
 
 def faulty(name: str, faults: str, shows: Shows, **axes: str) -> Case:
     """Return a case of the switch `truth` that is measured without a gate."""
-    told = tuple(faults.split())
-    return Case(name=name, axes=FAULTY | axes, faults=told, shows=shows, options=UNGATED)
+    parts = tuple(faults.split())
+    return Case(name=name, axes=FAULTY | axes, faults=parts, shows=shows, options=UNGATED)
 
 
 def at_gate(name: str, faults: str, *sentences: str, **axes: str) -> Case:
     """Return a case of the switch `truth` that the gate refuses."""
-    told = tuple(faults.split())
-    return Case(name=name, axes=FAULTY | axes, faults=told, shows=refused(*sentences))
+    parts = tuple(faults.split())
+    return Case(name=name, axes=FAULTY | axes, faults=parts, shows=refused(*sentences))
 
 
 PLAIN = (
@@ -185,7 +185,7 @@ def search(name: str, shows: Shows, **axes: str) -> Case:
 
 
 TWO_CORES = {"function_cores": "2", "flows": "8", "duration": "0.2"}
-ALL_FAULTS = " ".join(f"{fault} {every}" for fault, every in FAULTS.items())
+ALL_FAULTS = " ".join(f"{fault} {period}" for fault, period in FAULTS.items())
 CALIBRATED = {"calibrate": "auto"}
 SATURATED = {**MAX, "duration": "0.2", "warmup": "0.05"}
 

@@ -69,7 +69,7 @@ class Case:
     host: Callable[[], Host] = LocalHost
 
     def check(self, run: Path) -> None:
-        """Check what a run folder says of what was done."""
+        """Check that a run folder reports the injected faults."""
         self.shows(read_records(run))
 
     @property
@@ -171,14 +171,14 @@ def _no_settings_of_the_user(patch: pytest.MonkeyPatch, folder: Path) -> None:
 def _prepared_below(base: Path) -> Callable[..., Any]:
     """Return the function that prepares a path, with the folders of a run named as recorded."""
 
-    def prepared(at: Any, prefix: str, folder: str, can: Any) -> Any:
-        return _prepared(at, prefix, folder.replace(str(base), str(ROOTS)), can)
+    def prepared(location: Any, prefix: str, folder: str, can: Any) -> Any:
+        return _prepared(location, prefix, folder.replace(str(base), str(ROOTS)), can)
 
     return prepared
 
 
 def as_recorded(patch: pytest.MonkeyPatch, base: Path) -> None:
-    """Let a replay act for root, whoever runs it, in a folder of runs of its own."""
+    """Let a replay act as root, whoever runs it, in a separate folder of runs."""
     patch.setattr("switchmark.runs.workspace.default_base", lambda: base)
     patch.setattr("switchmark.lab.drawing._prepared", _prepared_below(base))
     patch.setattr("switchmark.runs.leases.MACHINE_WIDE", base.parent / "leases")
@@ -216,7 +216,7 @@ def without_run(text: str) -> str:
 
 
 def stored_lines(run: Path) -> list[str]:
-    """Return the records of a run folder as it stores them, but for what is volatile."""
+    """Return the records of a run folder as stored, without volatile members."""
     lines = []
     for line in (run / "records.jsonl").read_text().splitlines():
         entry = json.loads(line)

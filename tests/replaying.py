@@ -32,7 +32,7 @@ from switchmark.observe.facts import FIGURE_OPTIONS
 Event = dict[str, Any]
 
 ACTIONS = ("run", "spawn", "send", "write", "remove", "stop", "hang_up", "end", "sleep")
-"""Calls that change something: each of a recording must be made. Others only read."""
+"""Calls that change something: a replay must make all of them. Others only read."""
 
 DRAWN = frozenset({"run"})
 """Members of an order to the traffic program that are drawn at random."""
@@ -50,37 +50,40 @@ class Unrecorded(AssertionError):
 
 
 class Names:
-    """Names that differ from run to run, and what stands for them in a recording: `folders` maps
+    """Names that differ from run to run, and their replacements in a recording: `folders` maps
     those of this run. A run's id is noted when the first call names it."""
 
     _RUN = re.compile(r"(?<![0-9a-z])sm[0-9a-f]{4}(?![0-9a-f])")
 
     def __init__(self, folders: Mapping[str, str]) -> None:
-        longest = sorted(folders.items(), key=lambda each: -len(each[0]))
-        self._there = dict(longest)
-        self._here = {there: here for here, there in longest}
+        longest = sorted(folders.items(), key=lambda pair: -len(pair[0]))
+        self._recorded_names = dict(longest)
+        self._own_names = {recorded: own for own, recorded in longest}
 
-    def asked(self, text: str) -> str:
-        """Return the words of a call as the recording has them."""
+    def request(self, text: str) -> str:
+        """Return a text of a call as the recording has it, with numbers for new runs."""
         for run in self._RUN.findall(text):
-            if run not in self._there:
-                there = f"sm{len([each for each in self._there if '/' not in each]):04x}"
-                self._there[run], self._here[there] = there, run
-        return self.there(text)
+            if run not in self._recorded_names:
+                number = len([name for name in self._recorded_names if "/" not in name])
+                name = f"sm{number:04x}"
+                self._recorded_names[run], self._own_names[name] = name, run
+        return self.to_recording(text)
 
-    def there(self, text: str) -> str:
+    def to_recording(self, text: str) -> str:
         """Return a text as a recording has it."""
-        return _replaced(text, self._there)
+        return _replaced(text, self._recorded_names)
 
-    def here(self, text: str) -> str:
+    def from_recording(self, text: str) -> str:
         """Return a text of a recording with the names of this run."""
-        return _replaced(text, self._here)
+        return _replaced(text, self._own_names)
 
 
-def _replaced(text: str, words: Mapping[str, str]) -> str:
-    if not any(word in text for word in words):
+def _replaced(text: str, replacements: Mapping[str, str]) -> str:
+    if not any(word in text for word in replacements):
         return text
-    return re.sub("|".join(map(re.escape, words)), lambda match: words[match[0]], text)
+    return re.sub(
+        "|".join(map(re.escape, replacements)), lambda match: replacements[match[0]], text
+    )
 
 
 def _text(content: bytes) -> str:
@@ -103,10 +106,10 @@ def _shown(text: str) -> Any:
     return text
 
 
-def _of_shown(shown: Any) -> str:
-    if isinstance(shown, dict):
-        return json.dumps(shown["json"], separators=(",", ":"), ensure_ascii=False) + "\n"
-    return str(shown)
+def _of_shown(output: Any) -> str:
+    if isinstance(output, dict):
+        return json.dumps(output["json"], separators=(",", ":"), ensure_ascii=False) + "\n"
+    return str(output)
 
 
 # --- what is written down ---------------------------------------------------------------------
@@ -128,18 +131,18 @@ _KEPT_OF_ALL = {
     "/proc/[0-9]*/stat": re.compile(r"\d+ \((qemu|vhost-|switchmark).*", re.DOTALL),
 }
 """Files of all processes of a host, of which only some are written down: the content of those that
-the lab looks for. What else a host runs is nobody's business."""
+the lab looks for. Other processes of the host are not recorded."""
 
 
-def _kept(path: str, pattern: str, content: bytes) -> str | None:
-    """Return what is written down of a file; None if nothing is."""
+def _stored_text(path: str, pattern: str, content: bytes) -> str | None:
+    """Return the recorded part of a file; None if nothing is recorded."""
     text = _text(gzip.decompress(content) if path == _CONFIG else content)
     for end, lines in _KEPT_OF:
         if path.endswith(end):
             apart = " " if path == _COMMANDS else "\n"
-            return apart.join(each for each in text.strip().split(apart) if lines.fullmatch(each))
-    wanted = _KEPT_OF_ALL.get(pattern)
-    return text if wanted is None or wanted.fullmatch(text) else None
+            return apart.join(line for line in text.strip().split(apart) if lines.fullmatch(line))
+    kept_lines = _KEPT_OF_ALL.get(pattern)
+    return text if kept_lines is None or kept_lines.fullmatch(text) else None
 
 
 def _as_read(path: str, content: str) -> bytes:
@@ -159,53 +162,57 @@ class Latest:
         self._of: dict[str, Any] = {}
 
     def news(self, reading: str, answer: Any) -> Any:
-        """Return what a recording says of an answer."""
+        """Return the recorded form of an answer."""
         before, self._of[reading] = self._of.get(reading), answer
         if before is not None and before == answer:
             return SAME
         if isinstance(before, str) and isinstance(answer, str):
-            then, now = before.split("\n"), answer.split("\n")
-            if len(then) == len(now) > 2:
-                changed = enumerate(zip(then, now, strict=True))
-                return {str(at): new for at, (old, new) in changed if old != new}
+            old_lines, now = before.split("\n"), answer.split("\n")
+            if len(old_lines) == len(now) > 2:
+                changed = enumerate(zip(old_lines, now, strict=True))
+                return {str(index): new for index, (old, new) in changed if old != new}
         if isinstance(before, dict) and isinstance(answer, dict):
-            leaves, known = dict(_leaves(answer)), dict(_leaves(before))
-            if list(leaves) == list(known):
-                return {"but": {at: leaf for at, leaf in leaves.items() if leaf != known[at]}}
+            leaves, old_leaves = dict(_leaves(answer)), dict(_leaves(before))
+            if list(leaves) == list(old_leaves):
+                return {
+                    "but": {path: leaf for path, leaf in leaves.items() if leaf != old_leaves[path]}
+                }
         return answer
 
     def whole(self, reading: str, news: Any) -> Any:
-        """Return the answer of which a recording says this."""
+        """Return the answer for a recorded form."""
         if news == SAME:
             return self._of[reading]
         if isinstance(news, dict) and "but" in news:
             news = _with_leaves(self._of[reading], news["but"])
         elif isinstance(news, dict) and "json" not in news:
             lines = self._of[reading].split("\n")
-            for at, line in news.items():
-                lines[int(at)] = line
+            for index, line in news.items():
+                lines[int(index)] = line
             news = "\n".join(lines)
         self._of[reading] = news
         return news
 
 
-def _leaves(content: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values in JSON, each with its place."""
     if isinstance(content, (dict, list)) and content:
-        each = content.items() if isinstance(content, dict) else enumerate(content)
-        for name, member in each:
-            yield from _leaves(member, f"{at}/{name}")
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for name, member in items:
+            yield from _leaves(member, f"{path}/{name}")
     else:
-        yield at, content
+        yield path, content
 
 
-def _with_leaves(content: Any, changed: Mapping[str, Any], at: str = "") -> Any:
+def _with_leaves(content: Any, changed: Mapping[str, Any], path: str = "") -> Any:
     """Return JSON with other values in some places."""
     if isinstance(content, dict) and content:
-        return {name: _with_leaves(each, changed, f"{at}/{name}") for name, each in content.items()}
+        return {
+            name: _with_leaves(value, changed, f"{path}/{name}") for name, value in content.items()
+        }
     if isinstance(content, list) and content:
-        return [_with_leaves(each, changed, f"{at}/{no}") for no, each in enumerate(content)]
-    return changed.get(at, content)
+        return [_with_leaves(value, changed, f"{path}/{no}") for no, value in enumerate(content)]
+    return changed.get(path, content)
 
 
 _ANY = re.compile(r"[*?\[]")
@@ -216,11 +223,11 @@ def _news_of(latest: Latest, kind: str, found: Mapping[str, Mapping[str, Any]]) 
     pattern that may have several. A file that is not there is null."""
     news: Event = {}
     for pattern, files in found.items():
-        of_files = {path: latest.news(f"{kind} {path}", each) for path, each in files.items()}
+        of_files = {path: latest.news(f"{kind} {path}", file) for path, file in files.items()}
         if not _ANY.search(pattern):
             news[pattern] = of_files.get(pattern)
         elif latest.news(f"{kind} paths of {pattern}", list(files)) == SAME and all(
-            each == SAME for each in of_files.values()
+            value == SAME for value in of_files.values()
         ):
             news[pattern] = SAME
         else:
@@ -238,7 +245,7 @@ def _whole_of(latest: Latest, kind: str, news: Event) -> Event:
             of_files = dict.fromkeys(latest.whole(f"{kind} paths of {pattern}", SAME), SAME)
         latest.whole(f"{kind} paths of {pattern}", list(of_files))
         found[pattern] = {
-            path: latest.whole(f"{kind} {path}", each) for path, each in of_files.items()
+            path: latest.whole(f"{kind} {path}", value) for path, value in of_files.items()
         }
     return found
 
@@ -294,15 +301,15 @@ def _kind(event: Mapping[str, Any]) -> str:
 
 
 def _request(argv: tuple[str, ...], stdin: bytes | None, env: Mapping[str, str]) -> Event:
-    own = {name: value for name, value in env.items() if name != MARK}
+    variables = {name: value for name, value in env.items() if name != MARK}
     return {
         "run": list(argv),
         **({} if stdin is None else {"stdin": _text(stdin)}),
-        **({"env": own} if own else {}),
+        **({"env": variables} if variables else {}),
     }
 
 
-def _words(argv: Iterable[str]) -> str:
+def _request_line(argv: Iterable[str]) -> str:
     return f"run {' '.join(argv)}"
 
 
@@ -311,9 +318,9 @@ def _mapped(content: Any, change: Callable[[str], str]) -> Any:
     if isinstance(content, str):
         return change(content)
     if isinstance(content, Mapping):
-        return {change(name): _mapped(each, change) for name, each in content.items()}
+        return {change(name): _mapped(value, change) for name, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_mapped(each, change) for each in content]
+        return [_mapped(item, change) for item in content]
     return content
 
 
@@ -330,19 +337,19 @@ class Tape:
         self.began_ns = time.monotonic_ns()
         self._spawned: Counter[str] = Counter()
 
-    def note(self, asked: Event, **answer: Any) -> None:
+    def note(self, request: Event, **answer: Any) -> None:
         """Note a call that has just ended, and its answer."""
         t = round((time.monotonic_ns() - self.began_ns) / 1e6, 3)
-        call = _mapped(asked, self.names.asked)
-        self.events.append({"t": t, **call, **_mapped(answer, self.names.there)})
+        call = _mapped(request, self.names.request)
+        self.events.append({"t": t, **call, **_mapped(answer, self.names.to_recording)})
 
     def name_of(self, stderr_path: str) -> str:
         """Return the name of a process that is about to be started."""
         return _name_of(self._spawned, Path(stderr_path).stem)
 
-    def lines(self, **about: Any) -> Iterable[str]:
-        """Return the lines of the file. The first says what the recording is `about`."""
-        yield _line({"began_ns": self.began_ns, **about})
+    def lines(self, **facts: Any) -> Iterable[str]:
+        """Return the lines of the file. The first has `facts` about the recording."""
+        yield _line({"began_ns": self.began_ns, **facts})
         yield from map(_line, self.events)
 
 
@@ -377,7 +384,7 @@ class RecordedClock(Clock):
 
 
 class RecordedProcess:
-    """This process notes what is said to it and what it says."""
+    """A process that records its input and its output."""
 
     def __init__(self, process: Process, tape: Tape, name: str) -> None:
         self._process, self._tape, self._name = process, tape, name
@@ -410,9 +417,9 @@ class RecordedProcess:
         return status
 
     def last_words(self, count: int = 5) -> str:
-        words = self._process.last_words(count)
-        self._tape.note({"of": self._name}, words=words)
-        return words
+        lines = self._process.last_words(count)
+        self._tape.note({"of": self._name}, words=lines)
+        return lines
 
     def hang_up(self) -> None:
         self._process.hang_up()
@@ -434,12 +441,12 @@ def _order(line: str) -> Any:
 
 
 def _raised(error: Exception) -> Event:
-    told = {"raised": type(error).__name__}
+    answer = {"raised": type(error).__name__}
     if isinstance(error, SwitchmarkError):
-        return {**told, "message": error.message, **({"hint": error.hint} if error.hint else {})}
+        return {**answer, "message": error.message, **({"hint": error.hint} if error.hint else {})}
     if isinstance(error, OSError):
-        return {**told, "errno": error.errno, "message": error.strerror or str(error)}
-    return {**told, "message": str(error)}
+        return {**answer, "errno": error.errno, "message": error.strerror or str(error)}
+    return {**answer, "message": str(error)}
 
 
 class RecordedHost(Host):
@@ -464,38 +471,42 @@ class RecordedHost(Host):
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
         with closing(self._host.run_all(calls)) as outcomes:
             for call in calls:
-                asked = _request(call.argv, call.stdin, call.env)
+                request = _request(call.argv, call.stdin, call.env)
                 try:
-                    done = next(outcomes)
+                    completed = next(outcomes)
                 except StopIteration:
                     return
                 except SwitchmarkError as error:
-                    self._tape.note(asked, **_raised(error))
+                    self._tape.note(request, **_raised(error))
                     raise
                 self._tape.note(
-                    asked,
-                    **({"status": done.status} if done.status else {}),
-                    **({"out": self._news_of(call, done)} if done.stdout else {}),
-                    **({"err": _shown(_text(done.stderr))} if done.stderr else {}),
+                    request,
+                    **({"status": completed.status} if completed.status else {}),
+                    **({"out": self._news_of(call, completed)} if completed.stdout else {}),
+                    **({"err": _shown(_text(completed.stderr))} if completed.stderr else {}),
                 )
-                yield done
+                yield completed
 
-    def _news_of(self, call: Call, done: Completed) -> Any:
-        shown = _shown(_text(done.stdout))
-        return self._tape.latest.news(_words(call.argv), shown) if call.stdin is None else shown
+    def _news_of(self, call: Call, completed: Completed) -> Any:
+        output = _shown(_text(completed.stdout))
+        return (
+            self._tape.latest.news(_request_line(call.argv), output)
+            if call.stdin is None
+            else output
+        )
 
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
     ) -> RecordedProcess:
         name = self._tape.name_of(stderr_path)
-        asked = _request(argv, None, env)
-        asked = {"spawn": name, "argv": asked.pop("run"), **asked}
+        request = _request(argv, None, env)
+        request = {"spawn": name, "argv": request.pop("run"), **request}
         try:
             process = self._host.spawn(argv, stderr_path=stderr_path, env=env)
         except SwitchmarkError as error:
-            self._tape.note(asked, **_raised(error))
+            self._tape.note(request, **_raised(error))
             raise
-        self._tape.note(asked, pid=process.pid, started=process.started)
+        self._tape.note(request, pid=process.pid, started=process.started)
         return RecordedProcess(process, self._tape, name)
 
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
@@ -525,18 +536,19 @@ class RecordedHost(Host):
             self._tape.note({"read": path}, **_raised(error))
             raise
         self._tape.note(
-            {"read": path}, to=self._tape.latest.news(f"read {path}", _kept(path, path, content))
+            {"read": path},
+            to=self._tape.latest.news(f"read {path}", _stored_text(path, path, content)),
         )
         return content
 
     def write(self, path: str, content: bytes) -> None:
-        asked = {"write": path, "content": _text(content)}
+        request = {"write": path, "content": _text(content)}
         try:
             self._host.write(path, content)
         except OSError as error:
-            self._tape.note(asked, **_raised(error))
+            self._tape.note(request, **_raised(error))
             raise
-        self._tape.note(asked)
+        self._tape.note(request)
 
     def exists(self, path: str) -> bool:
         exists = self._host.exists(path)
@@ -551,11 +563,13 @@ class RecordedHost(Host):
         files = self._host.read_all(*patterns)
         found: dict[str, dict[str, str]] = {pattern: {} for pattern in patterns}
         for path, content in files.items():
-            pattern = next(each for each in patterns if path == each or _matches(path, each))
-            if (kept := _kept(path, pattern, content)) is not None:
-                found[pattern][path] = kept
+            pattern = next(
+                pattern for pattern in patterns if path == pattern or _matches(path, pattern)
+            )
+            if (text := _stored_text(path, pattern, content)) is not None:
+                found[pattern][path] = text
         for pattern in patterns:
-            self._tape.names.asked(pattern)
+            self._tape.names.request(pattern)
         self._tape.note({}, read_all=_news_of(self._tape.latest, "read", found))
         return files
 
@@ -565,11 +579,13 @@ class RecordedHost(Host):
         named = {numbers.get(pattern) for pattern in patterns}
         found: dict[str, dict[str, int]] = {pattern: {} for pattern in patterns}
         for path, number in numbers.items():
-            pattern = next(each for each in patterns if path == each or _matches(path, each))
+            pattern = next(
+                pattern for pattern in patterns if path == pattern or _matches(path, pattern)
+            )
             if number in named or not _matches(path, "/proc/[0-9]*/ns/net"):
                 found[pattern][path] = number
         for pattern in patterns:
-            self._tape.names.asked(pattern)
+            self._tape.names.request(pattern)
         self._tape.note({}, inodes=_news_of(self._tape.latest, "inode", found))
         return numbers
 
@@ -593,9 +609,9 @@ class Recording:
 
     def __init__(self, name: str, lines: Iterable[str], names: Names) -> None:
         self.name, self.names = name, names
-        about, *events = (json.loads(line) for line in lines)
-        self.about: Event = about
-        self.events = list(_whole(events))
+        header, *events = (json.loads(line) for line in lines)
+        self.about: Event = header
+        self.events = list(_completed(events))
         self.at = -1
         self.failure: Unrecorded | None = None
         self.spawned: Counter[str] = Counter()
@@ -606,17 +622,17 @@ class Recording:
             for key in _keys(event):
                 self._waiting[key].append(number)
 
-    def answer(self, **asked: Any) -> Event:
+    def answer(self, **request: Any) -> Event:
         """Return the recorded call of these words. Raise Unrecorded if there is no further one."""
-        event = _mapped(asked, self.names.asked)
-        answer: Event = self._here(self.events[self._next(_key(event), event)])
+        event = _mapped(request, self.names.request)
+        answer: Event = self._to_own_names(self.events[self._next(_key(event), event)])
         return answer
 
     def of_file(self, kind: str, pattern: str) -> Mapping[str, Any]:
         """Return what a pattern of `read_all` or `inodes` found."""
-        there = self.names.asked(pattern)
-        number = self._next(f"{kind} {there}", {kind: there})
-        found: Mapping[str, Any] = self._here(self.events[number][kind][there])
+        recorded_pattern = self.names.request(pattern)
+        number = self._next(f"{kind} {recorded_pattern}", {kind: recorded_pattern})
+        found: Mapping[str, Any] = self._to_own_names(self.events[number][kind][recorded_pattern])
         return found
 
     def now_ns(self) -> int:
@@ -639,7 +655,7 @@ class Recording:
 
     def ended(self, process: str) -> int | None:
         """Return the status of a process if the recording has found it ended by now."""
-        key = self.names.asked(f"ended {process}")
+        key = self.names.request(f"ended {process}")
         if (waiting := self._waiting.get(key)) and waiting[0] <= self.at + 1:
             return int(self.events[self._next(key, {})]["ended"])
         return None
@@ -661,15 +677,15 @@ class Recording:
             if number not in self._made and _kind(event) in ACTIONS
         ]
         if left:
-            shown = "".join(f"\n  line {number + 2}: {self._brief(number)}" for number in left[:5])
-            self.fail(f"{len(left)} recorded calls were not made:{shown}")
+            lines = "".join(f"\n  line {number + 2}: {self._brief(number)}" for number in left[:5])
+            self.fail(f"{len(left)} recorded calls were not made:{lines}")
 
-    def _next(self, key: str, asked: Event, *, again: bool = False) -> int:
+    def _next(self, key: str, request: Event, *, again: bool = False) -> int:
         waiting = self._waiting.get(key)
         if not waiting and (again or self._never_changed(key)) and key in self._last:
             return self._last[key]
         if not waiting:
-            self._refuse(key, asked)
+            self._refuse(key, request)
         assert waiting
         number = self._last[key] = waiting.popleft()
         self._made.add(number)
@@ -690,12 +706,12 @@ class Recording:
             return False
         return all(answer == answers[0] for answer in answers)
 
-    def _refuse(self, key: str, asked: Event) -> None:
+    def _refuse(self, key: str, request: Event) -> None:
         if key in self._last:
             self.fail(f"asked once more than recorded: {key}")
         nearest = difflib.get_close_matches(key, list(self._waiting), n=1, cutoff=0.3)
-        told = "".join(f"\n  recorded is: {each}" for each in nearest)
-        self.fail(f"not recorded: {key}{told}")
+        text = "".join(f"\n  recorded is: {event}" for event in nearest)
+        self.fail(f"not recorded: {key}{text}")
 
     def _follows(self, kind: str) -> bool:
         return self.at + 1 < len(self.events) and kind in self.events[self.at + 1]
@@ -705,15 +721,15 @@ class Recording:
         self._made.add(self.at)
         return self.events[self.at]
 
-    def _here(self, content: Any) -> Any:
-        return _mapped(content, self.names.here)
+    def _to_own_names(self, content: Any) -> Any:
+        return _mapped(content, self.names.from_recording)
 
     def _brief(self, number: int) -> str:
         text = _line(self.events[number]).strip() if number >= 0 else "the beginning"
         return text if len(text) < 200 else f"{text[:200]}..."
 
 
-def _whole(events: Iterable[Event]) -> Iterator[Event]:
+def _completed(events: Iterable[Event]) -> Iterator[Event]:
     """Yield the events of a recording with the answers of readings as a whole."""
     latest = Latest()
     for event in events:
@@ -721,7 +737,7 @@ def _whole(events: Iterable[Event]) -> Iterator[Event]:
             case "read" if "to" in event:
                 yield {**event, "to": latest.whole(f"read {event['read']}", event["to"])}
             case "run" if "out" in event and "stdin" not in event:
-                yield {**event, "out": latest.whole(_words(event["run"]), event["out"])}
+                yield {**event, "out": latest.whole(_request_line(event["run"]), event["out"])}
             case "allowed_cpus":
                 yield {**event, "to": latest.whole("cpus", event["to"])}
             case "read_all":
@@ -767,13 +783,13 @@ class ReplayedProcess:
 
     def send(self, line: str) -> None:
         event = self._recording.answer(of=self._name, send=_order(line))
-        now = _mapped(_order(line), self._recording.names.there)
-        then = _mapped(event["send"], self._recording.names.there)
-        if differing := list(differences(then, now, but=DRAWN)):
+        now = _mapped(_order(line), self._recording.names.to_recording)
+        recorded = _mapped(event["send"], self._recording.names.to_recording)
+        if differing := list(differences(recorded, now, but=DRAWN)):
             self._recording.fail(
-                f"{self._recording.names.there(self._name)} gets another order than recorded"
-                f"\n  recorded: {json.dumps(then)}\n  now:      {json.dumps(now)}"
-                + "".join(f"\n  {each}" for each in differing)
+                f"{self._recording.names.to_recording(self._name)} gets another order than recorded"
+                f"\n  recorded: {json.dumps(recorded)}\n  now:      {json.dumps(now)}"
+                + "".join(f"\n  {line}" for line in differing)
             )
         _raise(event)
 
@@ -800,19 +816,19 @@ class ReplayedProcess:
 
 
 def differences(
-    then: Any, now: Any, at: str = "", but: Container[str] = frozenset()
+    old: Any, now: Any, path: str = "", but: Container[str] = frozenset()
 ) -> Iterator[str]:
-    """Yield where recorded JSON and that of now differ, but for members of these names."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        for name in dict.fromkeys((*then, *now)):
+    """Yield the places where recorded and current JSON differ, without members of these names."""
+    if isinstance(old, dict) and isinstance(now, dict):
+        for name in dict.fromkeys((*old, *now)):
             if name not in but:
-                here = f"{at}.{name}" if at else name
-                yield from differences(then.get(name), now.get(name), here, but)
-    elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
-        for number, (one, other) in enumerate(zip(then, now, strict=True)):
-            yield from differences(one, other, f"{at}[{number}]", but)
-    elif then != now:
-        yield f"{at or 'all of it'}: recorded {json.dumps(then)}, now {json.dumps(now)}"
+                here = f"{path}.{name}" if path else name
+                yield from differences(old.get(name), now.get(name), here, but)
+    elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
+        for number, (one, other) in enumerate(zip(old, now, strict=True)):
+            yield from differences(one, other, f"{path}[{number}]", but)
+    elif old != now:
+        yield f"{path or 'all of it'}: recorded {json.dumps(old)}, now {json.dumps(now)}"
 
 
 def _raise(event: Event) -> None:
@@ -850,8 +866,8 @@ class ReplayedHost(Host):
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
     ) -> ReplayedProcess:
         name = _name_of(self._recording.spawned, Path(stderr_path).stem)
-        asked = _request(argv, None, env)
-        event = self._recording.answer(**{"spawn": name, "argv": asked.pop("run"), **asked})
+        request = _request(argv, None, env)
+        event = self._recording.answer(**{"spawn": name, "argv": request.pop("run"), **request})
         _raise(event)
         Path(stderr_path).touch()
         return ReplayedProcess(self._recording, name, event["pid"], event["started"])

@@ -9,17 +9,17 @@ EMPTY = {"count": 0, "min": 0, "max": 0, "sum": 0, "counts": []}
 
 
 def sent(frames: int = 100, **members: Any) -> dict[str, Any]:
-    """Return what the traffic program reports of a sender."""
+    """Return the traffic program's report of a sender."""
     counts = {"cores": [[1, frames]], "frames": frames, "unsent": 0, "lag": EMPTY}
     return {**counts, "polls": 50, "empty_polls": 5, "blocked": 2, "lag_max_ns": 9, **members}
 
 
 def received(frames: int = 100, **members: Any) -> dict[str, Any]:
-    """Return what the traffic program reports of a receiver."""
+    """Return the traffic program's report of a receiver."""
     names = ("early", "after_end", "late", "after_drain", "duplicated", "reordered", "beyond")
-    more = ("corrupted", "foreign", "stray", "other_phase")
+    kinds = ("corrupted", "foreign", "stray", "other_phase")
     return {
-        **dict.fromkeys((*names, *more), 0),
+        **dict.fromkeys((*names, *kinds), 0),
         "frames": frames,
         "bytes": 60 * frames,
         "flows": [[frames, 0, 0, 0]],

@@ -1,4 +1,4 @@
-"""This module checks what records say of what was done to a run, by name and to the frame."""
+"""Checks of records against the faults injected into a run, by name and to the frame."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def accounted(records: Sequence[Record]) -> None:
         gate = record.gate
         if gate is not None:
             assert gate.passed
-            seen = 0 if gate.unseen else gate.frames * record.trials[0].copies
-            assert gate.headers == seen
+            frames = 0 if gate.unseen else gate.frames * record.trials[0].copies
+            assert gate.headers == frames
 
 
 def clean(records: Sequence[Record]) -> None:
@@ -59,21 +59,21 @@ def clean(records: Sequence[Record]) -> None:
 
 def both_of(*shows: Shows) -> Shows:
     def show(records: Sequence[Record]) -> None:
-        for each in shows:
-            each(records)
+        for show in shows:
+            show(records)
 
     return show
 
 
 def doubted(*doubts: str, verdict: str | None = None) -> Shows:
-    """The record has these doubts, each with evidence, and this verdict."""
+    """The record has these doubts with evidence, and this verdict."""
 
     def show(records: Sequence[Record]) -> None:
         record = one(records)
         for doubt in doubts:
             assert doubt in record.doubts, record.doubts
-            told = [trial.evidence.doubts.get(doubt) for trial in record.trials]
-            assert any(told), told
+            details = [trial.evidence.doubts.get(doubt) for trial in record.trials]
+            assert any(details), details
         assert verdict in (None, record.verdict), record.trials[0].evidence.verdict
 
     return show
@@ -159,7 +159,7 @@ def certain(records: Sequence[Record]) -> None:
     assert record.verdict
 
 
-def in_turn(kept: str) -> Shows:
+def in_turn(way: str) -> Shows:
     """The paths stayed up between rounds, and each round measured each test once."""
 
     def show(records: Sequence[Record]) -> None:
@@ -169,14 +169,14 @@ def in_turn(kept: str) -> Shows:
             rounds = [trial.round for trial in record.trials]
             assert rounds == [*range(1, len(rounds) + 1)]
             assert record.turns is not None
-            assert record.turns.kept == kept
+            assert record.turns.kept == way
             assert record.turns.frames_after
 
     return show
 
 
 def flows_followed(records: Sequence[Record]) -> None:
-    """What is lost and doubled of each flow is known to the frame, on two cores."""
+    """The lost and duplicated frames of each flow are known exactly, on two cores."""
     (trial,) = one(records).trials
     assert len(trial.per_flow) == 8
     for flow in trial.per_flow:
@@ -188,7 +188,7 @@ def flows_followed(records: Sequence[Record]) -> None:
 
 
 def each_flow_found(records: Sequence[Record]) -> None:
-    """What is lost, doubled, overtaken and corrupted of each flow is known to the frame."""
+    """The lost, duplicated, overtaken and corrupted frames of each flow are known exactly."""
     (trial,) = one(records).trials
     for flow in trial.per_flow:
         lost, doubled, overtaken, corrupted = found_in(flow.tx)
@@ -213,7 +213,7 @@ def dropped(records: Sequence[Record]) -> None:
 
 
 def dropped_and_doubled(records: Sequence[Record]) -> None:
-    """What arrives twice makes up for nothing that is lost."""
+    """Duplicates do not make up for lost frames."""
     (trial,) = one(records).trials
     assert trial.lost == trial.tx_frames // 10 > 0
     assert trial.duplicated > 0
@@ -246,7 +246,7 @@ def delayed(records: Sequence[Record]) -> None:
 
 
 def in_the_ring(records: Sequence[Record]) -> None:
-    """What the receiver had no time for was dropped by its ring."""
+    """Frames that the receiver had no time for were dropped by its ring."""
     record = one(records)
     lost = sum(trial.lost_at.get(Place.ring("f1"), 0) for trial in record.trials)
     assert lost > 0
@@ -293,9 +293,9 @@ def with_a_doubt(records: Sequence[Record]) -> None:
 
 def flooded(records: Sequence[Record]) -> None:
     trial = only(records)
-    told = trial.evidence.doubts["flooded"]
-    assert told["stray"] == trial.stray > 0
-    assert told["f0"] > 0, "a port where nobody listens"
+    doubt = trial.evidence.doubts["flooded"]
+    assert doubt["stray"] == trial.stray > 0
+    assert doubt["f0"] > 0, "a port where nobody listens"
 
 
 def stolen(records: Sequence[Record]) -> None:

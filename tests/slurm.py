@@ -109,14 +109,14 @@ def _path() -> str:
 
 
 def _states(environment: Mapping[str, str]) -> str:
-    return _said(environment, "sinfo", "--noheader", "--format=%t")
+    return _run(environment, "sinfo", "--noheader", "--format=%t")
 
 
 def _jobs(environment: Mapping[str, str]) -> str:
-    return _said(environment, "squeue", "--noheader")
+    return _run(environment, "squeue", "--noheader")
 
 
-def _said(environment: Mapping[str, str], *command: str) -> str:
+def _run(environment: Mapping[str, str], *command: str) -> str:
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=20
     ).stdout.strip()

@@ -64,37 +64,39 @@ def working(folder: Path, reads: int) -> str:
     return f"testpmd@{path}"
 
 
-def measured(folder: Path, name: str, switches: Sequence[str], *words: str) -> list[dict[str, Any]]:
-    """Run switches together, and return what is said of each two of them."""
-    command = [*COMMAND, "run", "--switch", ",".join(switches), *OPTIONS, *words]
+def measured(
+    folder: Path, name: str, switches: Sequence[str], *arguments: str
+) -> list[dict[str, Any]]:
+    """Run switches together, and return the outcome for every pair."""
+    command = [*COMMAND, "run", "--switch", ",".join(switches), *OPTIONS, *arguments]
     subprocess.run(
         [*command, "--out", str(folder), "--name", name], check=True, stdout=subprocess.DEVNULL
     )
     compare = [*COMMAND, "compare", str(folder / name), "--base", switches[0], "--json"]
     if len(switches) > 2:
         compare[-3:-1] = []
-    told = subprocess.run(compare, check=True, capture_output=True)
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    completed = subprocess.run(compare, check=True, capture_output=True)
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def claims(pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [pair for pair in pairs if pair["difference"] in ("faster", "slower")]
 
 
-def written(pair: dict[str, Any]) -> str:
-    both = (Path(pair[side]["test"]["switch"]).parent.name for side in ("before", "after"))
-    words = f"{pair['difference']} {pair['ratio']:.3f} {pair['ratio95']}"
-    return f"{' and '.join(both)}: {words} of {pair['after']['repeats']} repeats"
+def description(pair: dict[str, Any]) -> str:
+    names = (Path(pair[side]["test"]["switch"]).parent.name for side in ("before", "after"))
+    text = f"{pair['difference']} {pair['ratio']:.3f} {pair['ratio95']}"
+    return f"{' and '.join(names)}: {text} of {pair['after']['repeats']} repeats"
 
 
 def equal(folder: Path, runs: int) -> int:
     """Return in how many runs a difference between equal copies was claimed."""
     switches, wrong = list(copies(folder, 5)), 0
     for number in range(1, runs + 1):
-        words = ("--repeat", "3", "--duration", "0.3", "--warmup", "0.1")
-        found = claims(measured(folder, f"equal{number}", switches, *words))
+        arguments = ("--repeat", "3", "--duration", "0.3", "--warmup", "0.1")
+        found = claims(measured(folder, f"equal{number}", switches, *arguments))
         wrong += bool(found)
-        print(f"equal {number}: {'; '.join(map(written, found)) or 'no claim'}", flush=True)
+        print(f"equal {number}: {'; '.join(map(description, found)) or 'no claim'}", flush=True)
     return wrong
 
 
@@ -118,10 +120,10 @@ def found(folder: Path, percent: float, runs: int, repeats: int) -> int:
     switches = [working(folder, 0), working(folder, slowed(folder, percent))]
     right = 0
     for number in range(1, runs + 1):
-        words = ("--repeat", "20", "--until-decided", str(repeats), *SHORT)
-        (pair,) = measured(folder, f"slower{number}", switches, *words)
+        arguments = ("--repeat", "20", "--until-decided", str(repeats), *SHORT)
+        (pair,) = measured(folder, f"slower{number}", switches, *arguments)
         right += pair["difference"] == "slower"
-        print(f"slower {number}: {written(pair)}", flush=True)
+        print(f"slower {number}: {description(pair)}", flush=True)
     return right
 
 
@@ -132,7 +134,7 @@ def ordered(folder: Path, runs: int) -> int:
     for number in range(1, runs + 1):
         (pair,) = measured(folder, f"order{number}", switches)
         right += pair["difference"] == "slower"
-        print(f"much slower {number}: {written(pair)}", flush=True)
+        print(f"much slower {number}: {description(pair)}", flush=True)
     return right
 
 
@@ -143,17 +145,19 @@ def main() -> None:
     parser.add_argument("--slower", type=float, default=10.0)
     parser.add_argument("--repeats", type=int, default=300)
     parser.add_argument("--order", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="switchmark-copies-") as name:
         folder = Path(name)
-        in_order = ordered(folder, given.order) if given.order else 0
-        wrong = equal(folder, given.runs)
-        right = found(folder, given.slower, given.found, given.repeats) if given.found else 0
-    print(f"equal copies: a difference was claimed in {wrong} of {given.runs} runs")
-    print(f"one {given.slower:g} % slower: it was found in {right} of {given.found} runs")
-    print(f"one much slower: it was found in {in_order} of {given.order} runs")
-    enough = right >= 0.9 * given.found and in_order >= 0.9 * given.order
-    sys.exit(wrong > given.runs / 8 or not enough)
+        in_order = ordered(folder, options.order) if options.order else 0
+        wrong = equal(folder, options.runs)
+        right = (
+            found(folder, options.slower, options.found, options.repeats) if options.found else 0
+        )
+    print(f"equal copies: a difference was claimed in {wrong} of {options.runs} runs")
+    print(f"one {options.slower:g} % slower: it was found in {right} of {options.found} runs")
+    print(f"one much slower: it was found in {in_order} of {options.order} runs")
+    enough = right >= 0.9 * options.found and in_order >= 0.9 * options.order
+    sys.exit(wrong > options.runs / 8 or not enough)
 
 
 if __name__ == "__main__":

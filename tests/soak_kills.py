@@ -2,8 +2,8 @@
 it was before: `make soak-kills COUNT=200 SEED=1`, as root.
 
 Runs are of every switch, environment and noise that works here, and of switches in turn, of which
-one is frozen, in a random order in which all come once before any comes twice. A seed repeats what
-is run and how it is killed; the moments differ by what the host does.
+one is frozen, in a random order in which all come once before any comes twice. A seed repeats the
+runs and the signals; the exact moments depend on the host.
 """
 
 from __future__ import annotations
@@ -84,17 +84,19 @@ def settings() -> list[dict[str, Any]]:
         return [name for name in names if name != "null"]
 
     switches, environments, noises = map(usable, (SWITCHES, ENVIRONMENTS, NOISES))
-    wanted: Iterator[dict[str, Any]] = itertools.chain(
+    candidates: Iterator[dict[str, Any]] = itertools.chain(
         (
-            {"switch": switch, "environment": environment, **where}
+            {"switch": switch, "environment": environment, **place}
             for switch in switches
             for environment in environments
-            for where in ({}, {"switch_environment": environment})
+            for place in ({}, {"switch_environment": environment})
         ),
         ({"noise": noise} for noise in noises),
         ({"cpu_limit": limit} for limit in ("50", "function:50")),
     )
-    return [axes for each in wanted if (axes := with_engine(each))] + in_turn(switches)
+    return [axes for candidate in candidates if (axes := with_engine(candidate))] + in_turn(
+        switches
+    )
 
 
 def in_turn(switches: Sequence[str]) -> list[dict[str, Any]]:
@@ -123,8 +125,8 @@ def with_engine(axes: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def words_of(axes: dict[str, Any], draw: random.Random) -> list[str]:
-    more = ["--capture=50"] if draw.random() < 0.1 else []
-    return [f"{AXES[axis].option}={value}" for axis, value in axes.items()] + more
+    options = ["--capture=50"] if draw.random() < 0.1 else []
+    return [f"{AXES[axis].option}={value}" for axis, value in axes.items()] + options
 
 
 def folder_of(run: subprocess.Popen[bytes]) -> Path | None:
@@ -137,7 +139,7 @@ def folder_of(run: subprocess.Popen[bytes]) -> Path | None:
 
 
 def processes_of(name: str) -> list[int]:
-    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if run_of(each) == name]
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if run_of(path) == name]
 
 
 def kill(run: subprocess.Popen[bytes], kind: str, draw: random.Random) -> None:
@@ -192,11 +194,11 @@ def settled(before: Snapshot, runs: set[str]) -> tuple[Snapshot, dict[str, dict[
         time.sleep(0.1)
 
 
-def one(words: list[str], kind: str, draw: random.Random, tally: Tally, folder: Path) -> str:
-    """Kill one run and clean up after it; return what is to be said of it."""
-    more = ("--duration=60", "--rate=500", "--warmup=0", "--calibrate=never")
+def one(arguments: list[str], kind: str, draw: random.Random, counts: Tally, folder: Path) -> str:
+    """Kill one run and clean up after it; return a description."""
+    options = ("--duration=60", "--rate=500", "--warmup=0", "--calibrate=never")
     run = subprocess.Popen(
-        [*COMMAND, "run", *more, *words],
+        [*COMMAND, "run", *options, *arguments],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -205,25 +207,25 @@ def one(words: list[str], kind: str, draw: random.Random, tally: Tally, folder: 
     begun = time.monotonic()
     try:
         while (
-            not (made := folder_of(run))
+            not (run_folder := folder_of(run))
             and run.poll() is None
             and time.monotonic() < begun + BEGINS_S
         ):
             time.sleep(0.005)
-        tally.runs |= {made.name} if made else set()
-        moment = draw.uniform(0, LONGEST_IN_TURN_S if "--repeat=500" in words else LONGEST_S)
+        counts.runs |= {run_folder.name} if run_folder else set()
+        moment = draw.uniform(0, LONGEST_IN_TURN_S if "--repeat=500" in arguments else LONGEST_S)
         with suppress(subprocess.TimeoutExpired):
             run.wait(moment)
         had_ended = run.poll() is not None
     finally:
         kill(run, kind, draw)
-    tally.kinds[kind] += 1
-    tally.ended += had_ended
+    counts.kinds[kind] += 1
+    counts.ended += had_ended
     if kind == "clean too":
         clean_killed(draw)
     cleaned = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True)
     if cleaned.returncode:
-        tally.unclean += 1
+        counts.unclean += 1
         return f"clean ended with {cleaned.returncode}: {cleaned.stdout}{cleaned.stderr}"
     return f"after {moment:.2f} s" + (", when it had ended" if had_ended else "")
 
@@ -233,36 +235,40 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20, help="runs to kill")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--only", default="", help="words that a run's options must have")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if os.geteuid() != 0:
         print("soak: needs root", file=sys.stderr)
         return 3
-    draw, tally = random.Random(asked.seed), Tally(Counter(), set())
-    known = [each for each in settings() if asked.only in " ".join(words_of(each, draw))]
-    if not known:
-        print(f"soak: no run has the words '{asked.only}' here", file=sys.stderr)
+    draw, counts = random.Random(options.seed), Tally(Counter(), set())
+    choices = [
+        setting for setting in settings() if options.only in " ".join(words_of(setting, draw))
+    ]
+    if not choices:
+        print(f"soak: no run has the words '{options.only}' here", file=sys.stderr)
         return 2
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     subprocess.run([*COMMAND, "clean"], capture_output=True, check=True)
-    before, _ = settled({}, tally.runs)
+    before, _ = settled({}, counts.runs)
     turn: list[dict[str, Any]] = []
     try:
-        for number in range(1, asked.count + 1):
-            turn = turn or draw.sample(known, len(known))
-            words = words_of(turn.pop(), draw)
+        for number in range(1, options.count + 1):
+            turn = turn or draw.sample(choices, len(choices))
+            arguments = words_of(turn.pop(), draw)
             kind = KILLS[(number - 1) % len(KILLS)]
-            told = one(words, kind, draw, tally, folder)
-            print(f"[{number}/{asked.count}] {kind}: {shlex.join(words)}: {told}", flush=True)
-            before, changed = settled(before, tally.runs)
-            tally.different += bool(changed)
+            outcome = one(arguments, kind, draw, counts, folder)
+            print(
+                f"[{number}/{options.count}] {kind}: {shlex.join(arguments)}: {outcome}", flush=True
+            )
+            before, changed = settled(before, counts.runs)
+            counts.different += bool(changed)
             for area, lines in changed.items():
-                for what, each in lines.items():
-                    for line in each:
-                        print(f"    {area}: {what} {line}", flush=True)
+                for change, entries in lines.items():
+                    for line in entries:
+                        print(f"    {area}: {change} {line}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        print(tally.line(asked.seed), flush=True)
-    return 1 if tally.unclean or tally.different else 0
+        print(counts.line(options.seed), flush=True)
+    return 1 if counts.unclean or counts.different else 0
 
 
 if __name__ == "__main__":

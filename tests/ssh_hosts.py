@@ -132,7 +132,7 @@ class SshdHost:
         return (self.folder / "sshd.log").read_text(errors="replace")
 
 
-def write_host_file(path: Path, hosts: Sequence[SshdHost], more: str = "") -> Path:
+def write_host_file(path: Path, hosts: Sequence[SshdHost], extra: str = "") -> Path:
     """Write the host file that names these hosts; return its path."""
     text = ""
     for host in hosts:
@@ -140,19 +140,19 @@ def write_host_file(path: Path, hosts: Sequence[SshdHost], more: str = "") -> Pa
         text += (
             f'[hosts.{host.name}]\naddress = "root@{host.address}"\nssh-options = [{options}]\n\n'
         )
-    path.write_text(text + more)
+    path.write_text(text + extra)
     return path
 
 
 @contextmanager
-def one_host(folder: Path, name: str = "a", more: str = "", ahead_s: int = 0) -> Iterator[SshdHost]:
-    """Make a test host of that name; `more` are further lines of its sshd's configuration."""
+def one_host(folder: Path, name: str = "a", text: str = "", ahead_s: int = 0) -> Iterator[SshdHost]:
+    """Make a test host of that name; `text` has further lines of its sshd's configuration."""
     tag = secrets.token_hex(2)
     netns, near, far = f"st{tag}-{name}", f"st{tag}{name}0", f"st{tag}{name}1"
     # Others may have test hosts on this machine, too.
     net = f"198.{18 + secrets.randbelow(2)}.{secrets.randbelow(256)}.{4 * secrets.randbelow(64)}"
     start, _, last = net.rpartition(".")
-    ours, theirs = f"{start}.{int(last) + 1}", f"{start}.{int(last) + 2}"
+    local_ip, theirs = f"{start}.{int(last) + 1}", f"{start}.{int(last) + 2}"
     folder = folder / name
     (folder / "home").mkdir(parents=True)
     for key in ("host_key", "user_key"):
@@ -166,14 +166,14 @@ def one_host(folder: Path, name: str = "a", more: str = "", ahead_s: int = 0) ->
         "GlobalKnownHostsFile=/dev/null",
         "StrictHostKeyChecking=yes",
     )
-    host = SshdHost(name, theirs, netns, folder, options, more, ahead_s)
+    host = SshdHost(name, theirs, netns, folder, options, text, ahead_s)
     with ExitStack() as stack:
         _run("ip", "netns", "add", netns)
         stack.callback(_run, "ip", "netns", "del", netns)
         _run("ip", "link", "add", near, "type", "veth", "peer", "name", far, "netns", netns)
         stack.callback(subprocess.run, ("ip", "link", "del", near), capture_output=True)
         _run("sysctl", "-q", "-w", f"net.ipv6.conf.{near}.disable_ipv6=1")
-        _run("ip", "addr", "add", f"{ours}/30", "dev", near)
+        _run("ip", "addr", "add", f"{local_ip}/30", "dev", near)
         _run("ip", "link", "set", near, "addrgenmode", "none")
         _run("ip", "link", "set", near, "up")
         _run("ip", "-n", netns, "addr", "add", f"{theirs}/30", "dev", far)
@@ -193,8 +193,8 @@ def two_hosts(folder: Path, ahead_s: int = 0) -> Iterator[tuple[SshdHost, SshdHo
 
 def left_on(host: SshdHost) -> list[str]:
     """Return the remains of a run on a test host: namespaces, interfaces, files and processes."""
-    shown = host.exec("ip", "-o", "link")
-    links = [line for line in shown.splitlines() if ": sm" in line]
+    output = host.exec("ip", "-o", "link")
+    links = [line for line in output.splitlines() if ": sm" in line]
     ssh = host.connect()
     try:
         spaces = ssh.run(("ip", "netns", "list")).stdout.decode().split()
@@ -207,8 +207,8 @@ def left_on(host: SshdHost) -> list[str]:
 
 def know(folder: Path, address: str) -> None:
     """Write the host's key into the file of known hosts, as its administrator would."""
-    words = (folder / "host_key.pub").read_text().split()
-    (folder / "known_hosts").write_text(f"{address} {words[0]} {words[1]}\n")
+    fields = (folder / "host_key.pub").read_text().split()
+    (folder / "known_hosts").write_text(f"{address} {fields[0]} {fields[1]}\n")
 
 
 def require() -> None:

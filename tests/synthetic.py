@@ -41,8 +41,8 @@ class SyntheticSwitch:
         capacity = self.capacity_pps * (1 + self.drift) ** (number - 1)
         capacity *= self.bands if self._draw.random() < 0.5 else 1.0
         capacity *= max(1 + self._draw.gauss(0, self.noise), 0.1)
-        wanted = spec.frames or round((spec.rate_pps or self.sender_pps) * spec.duration_s)
-        sent = min(wanted, round(self.sender_pps * spec.duration_s))
+        expected = spec.frames or round((spec.rate_pps or self.sender_pps) * spec.duration_s)
+        sent = min(expected, round(self.sender_pps * spec.duration_s))
         busy_s = sent / self.sender_pps if spec.frames else spec.duration_s
         lost = max(sent - round(capacity * busy_s) - self.buffer, 0)
         if not spec.frames and sent > self.lossless_pps * spec.duration_s:
@@ -50,23 +50,23 @@ class SyntheticSwitch:
         if self.rare and number % self.rare == 0:
             lost = max(lost, 1)
         received = sent - lost
-        each = received // _INTERVALS
+        count = received // _INTERVALS
         elapsed_ns = round(spec.duration_s * 1e9)
         return TrialResult(
             spec=spec,
             elapsed_ns=elapsed_ns,
             tx_frames=sent,
-            tx_unsent=wanted - sent if spec.rate_pps or spec.frames else 0,
+            tx_unsent=expected - sent if spec.rate_pps or spec.frames else 0,
             rx_frames=received,
             rx_bytes=60 * received,
             lost=lost,
             lost_at={"ring f1": lost} if self.receiver and lost else {},
             interval_ns=elapsed_ns // _INTERVALS,
-            intervals=(each,) * _INTERVALS,
+            intervals=(count,) * _INTERVALS,
         )
 
 
-def answers_of(trials: list[TrialResult], then: Measure) -> Measure:
+def answers_of(trials: list[TrialResult], fresh: Measure) -> Measure:
     """Return a `measure` that first returns stored trials, like a resumed run, then measures."""
     stored = list(trials)
 
@@ -75,6 +75,6 @@ def answers_of(trials: list[TrialResult], then: Measure) -> Measure:
             trial = stored.pop(0)
             assert trial.spec == spec, "the search asked for something else than before"
             return trial
-        return then(spec)
+        return fresh(spec)
 
     return measure

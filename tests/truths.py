@@ -1,5 +1,5 @@
-"""This module has the faults that tests inject: what the switch `truth` does to frames, with a
-model of what is then found, and what is done to the parts of a path and to the host."""
+"""The faults that tests inject: what the switch `truth` does to frames, with a model of what is
+then found, and what is done to the parts of a path and to the host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches.linux_bridge import LinuxBridge
 
 Change = Callable[[pytest.MonkeyPatch], None]
-"""What is done to the code."""
+"""A change of the code."""
 
 # --- of a switch ------------------------------------------------------------------------------
 
@@ -40,12 +40,13 @@ FAULTS = {"--drop": 10, "--swap": 7, "--corrupt": 9, "--duplicate": 11}
 
 
 def found_in(sent: int) -> tuple[int, int, int, int]:
-    """Return what is lost, doubled, overtaken and corrupted of a flow's frames, by what a switch
-    with FAULTS does to each."""
+    """Return the lost, duplicated, overtaken and corrupted frames of a flow, as a switch with
+    FAULTS treats them."""
     arrived: list[tuple[int, bool]] = []
     held: list[tuple[int, bool]] = []
     chosen = {
-        fault: {n for n in range(sent) if n % every == every - 1} for fault, every in FAULTS.items()
+        fault: {n for n in range(sent) if n % period == period - 1}
+        for fault, period in FAULTS.items()
     }
     for number in range(sent):
         if number in chosen["--drop"]:
@@ -58,14 +59,14 @@ def found_in(sent: int) -> tuple[int, int, int, int]:
         )
         arrived += held
         held = []
-    seen: set[int] = set()
+    numbers: set[int] = set()
     doubled = overtaken = 0
     for number, corrupt in arrived:
         if not corrupt:
-            doubled += number in seen
-            overtaken += number not in seen and number < max(seen, default=0)
-            seen.add(number)
-    return sent - len(seen), doubled, overtaken, sum(corrupt for _, corrupt in arrived)
+            doubled += number in numbers
+            overtaken += number not in numbers and number < max(numbers, default=0)
+            numbers.add(number)
+    return sent - len(numbers), doubled, overtaken, sum(corrupt for _, corrupt in arrived)
 
 
 def slow(patch: pytest.MonkeyPatch, role: Role, delay_ns: int) -> None:
@@ -130,9 +131,9 @@ def in_phase(act: Callable[[Trials, str, int], AbstractContextManager[object]]) 
         phase = Trials._phase
         numbers = itertools.count()
 
-        def disturbed(self: Trials, name: str, *more: Any) -> None:
+        def disturbed(self: Trials, name: str, *arguments: Any) -> None:
             with act(self, name, next(numbers)):
-                phase(self, name, *more)
+                phase(self, name, *arguments)
 
         patch.setattr(Trials, "_phase", disturbed)
 
@@ -150,8 +151,8 @@ def core_of(trials: Trials, part: str) -> int:
     return core
 
 
-def hogged(part: str, **how: Any) -> Change:
-    return measured_phases(lambda trials: hog(core_of(trials, part), **how))
+def hogged(part: str, **options: Any) -> Change:
+    return measured_phases(lambda trials: hog(core_of(trials, part), **options))
 
 
 def slowed(role: Role, delay_ns: int) -> Change:
@@ -177,10 +178,10 @@ class StolenHost(AlteredHost):
             return content
         lines = []
         for line in content.decode().splitlines():
-            name, *words = line.split()
+            name, *fields = line.split()
             if name.startswith("cpu"):
-                words[7] = str(sum(map(int, words[:7])) // 5)
-            lines.append(" ".join((name, *words)))
+                fields[7] = str(sum(map(int, fields[:7])) // 5)
+            lines.append(" ".join((name, *fields)))
         return "\n".join(lines).encode()
 
 
@@ -208,9 +209,9 @@ class ThrottledHost(AlteredHost):
         self._khz = itertools.cycle((3_000_000, 2_000_000))
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        wanted = [path for path in patterns if path.endswith("/cpufreq/scaling_cur_freq")]
-        khz = b"%d\n" % next(self._khz) if wanted else b""
-        return {**super().read_all(*patterns), **dict.fromkeys(wanted, khz)}
+        paths = [path for path in patterns if path.endswith("/cpufreq/scaling_cur_freq")]
+        khz = b"%d\n" % next(self._khz) if paths else b""
+        return {**super().read_all(*patterns), **dict.fromkeys(paths, khz)}
 
 
 class SiblingsHost(AlteredHost):
@@ -244,25 +245,25 @@ class UncountingHost(LocalHost):
     """The links of this host count nothing."""
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        for call, done in zip(calls, super().run_all(calls), strict=False):
-            nothing = re.sub(rb'"packets":\d+', b'"packets":0', done.stdout)
-            yield replace(done, stdout=nothing) if "-s" in call.argv else done
+        for call, completed in zip(calls, super().run_all(calls), strict=False):
+            nothing = re.sub(rb'"packets":\d+', b'"packets":0', completed.stdout)
+            yield replace(completed, stdout=nothing) if "-s" in call.argv else completed
 
 
 class GarblingHost(LocalHost):
     """The counters of links of this host are no JSON."""
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
-        for call, done in zip(calls, super().run_all(calls), strict=False):
-            yield replace(done, stdout=b"[{") if "-s" in call.argv else done
+        for call, completed in zip(calls, super().run_all(calls), strict=False):
+            yield replace(completed, stdout=b"[{") if "-s" in call.argv else completed
 
 
 class FailingHost(LocalHost):
     """A command of this host that has this word fails."""
 
-    def __init__(self, word: str, said: bytes = b"Operation not supported") -> None:
+    def __init__(self, word: str, message: bytes = b"Operation not supported") -> None:
         super().__init__()
-        self._word, self._said = word, said
+        self._word, self._said = word, message
 
     def run_all(self, calls: Sequence[Call]) -> Generator[Completed, None, None]:
         for call in calls:
@@ -342,9 +343,9 @@ def hogged_once(part: str) -> Change:
     def change(patch: pytest.MonkeyPatch) -> None:
         measure, first = Trials.measure, iter([True])
 
-        def disturbed(self: Trials, spec: TrialSpec, **how: Any) -> TrialResult:
+        def disturbed(self: Trials, spec: TrialSpec, **options: Any) -> TrialResult:
             with hog(core_of(self, part)) if next(first, False) else nullcontext():
-                return measure(self, spec, **how)
+                return measure(self, spec, **options)
 
         patch.setattr(Trials, "measure", disturbed)
 

@@ -18,12 +18,12 @@ def wiring_of(
     both_ways: bool = False,
     program: str = "",
     mode: str | None = None,
-    given: Mapping[str, Endpoint] = MappingProxyType({}),
-    **more: Any,
+    function_ends: Mapping[str, Endpoint] = MappingProxyType({}),
+    **options: Any,
 ) -> Wiring:
     """Return a wiring of functions with a port each, and a flow from the first to the second of
-    each pair, or in `both_ways`. A probe has found its `program` and `mode`. `given` are the ends
-    that it opens as a function, by port. `more` are members to replace."""
+    every pair, or in `both_ways`. A probe has found its `program` and `mode`. The wiring opens
+    `function_ends` as a function, by port. `options` are members to replace."""
     topology = Topology()
     ends = [topology.function(f"f{i}")[0] for i in range(ports)]
     for source, sink in zip(ends[::2], ends[1::2], strict=False):
@@ -34,11 +34,11 @@ def wiring_of(
         prefix="sm0000",
         run_dir="/run/x",
         node=HOST,
-        ports=tuple(replace(port, given=given.get(port.id)) for port in topology.ports),
+        ports=tuple(replace(port, given=function_ends.get(port.id)) for port in topology.ports),
         flows=tuple(topology.flows),
         kind=PortKind.VHOST_USER,
         semantics=Semantics.PATCH,
         version=Version("", mode, program=program),
         cores=(3,),
     )
-    return replace(usual, **more)
+    return replace(usual, **options)

@@ -155,9 +155,9 @@ def record() -> str:
     ]
     for path, model in parts_of_record():
         lead = as_json(inspect.getdoc(model) or "")
-        shown = [name for name, field in model.model_fields.items() if not field.exclude]
+        names = [name for name, field in model.model_fields.items() if not field.exclude]
         docstrings = member_docstrings(model)
-        rows = [(f"`{name}`", as_json(docstrings.get(name, ""))) for name in shown]
+        rows = [(f"`{name}`", as_json(docstrings.get(name, ""))) for name in names]
         lines += ["", f"## {path or 'A record'}", "", lead, "", line(("member", "description"))]
         lines += ["|---|---|", *map(line, rows)]
     return "\n".join(lines) + "\n"
@@ -171,12 +171,12 @@ def parts_of_record() -> Iterator[tuple[str, type[BaseModel]]]:
     from switchmark.model.test import Test
 
     waiting: list[tuple[str, type[BaseModel]]] = [("", Record)]
-    seen: set[type[BaseModel]] = {Test}
+    models: set[type[BaseModel]] = {Test}
     while waiting:
         path, model = waiting.pop(0)
-        if model in seen:
+        if model in models:
             continue
-        seen.add(model)
+        models.add(model)
         yield path and f"`{path}`", model
         children: list[tuple[str, type[BaseModel]]] = []
         for name, field in model.model_fields.items():
@@ -217,15 +217,15 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     if not table:
         return
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
-    more: Mapping[str, Callable[[Any], str]] = {}
+    extra: Mapping[str, Callable[[Any], str]] = {}
     if folder == "switches":
-        more = {"follows": followed, "verified": verified}
+        extra = {"follows": followed, "verified": verified}
     if folder == "functions":
-        more = {"writes both MACs": written_macs}
-    yield ("name", *(COLUMNS[name] for name in columns), *more, "description")
+        extra = {"writes both MACs": written_macs}
+    yield ("name", *(COLUMNS[name] for name in columns), *extra, "description")
     for name, entry in table.items():
         cells = [listed(getattr(entry, column, ())) for column in columns]
-        yield (f"`{name}`", *cells, *(column(entry) for column in more.values()), summary(entry))
+        yield (f"`{name}`", *cells, *(column(entry) for column in extra.values()), summary(entry))
 
 
 def followed(switch: Any) -> str:
@@ -261,8 +261,8 @@ def verified(switch: Any) -> str:
 
 def listed(values: str | Iterable[object]) -> str:
     """Write values as `a`, `b`."""
-    every = [values] if isinstance(values, str) else values
-    return ", ".join(sorted(f"`{value}`" for value in every))
+    items = [values] if isinstance(values, str) else values
+    return ", ".join(sorted(f"`{value}`" for value in items))
 
 
 def summary(entry: object) -> str:
@@ -364,11 +364,11 @@ def values(annotation: object, limits: Iterable[object]) -> str:
 
 def main() -> None:
     """Write every page, and remove pages that no table makes any more."""
-    written = dict(pages())
+    contents = dict(pages())
     REFERENCE.mkdir(parents=True, exist_ok=True)
-    for stale in {path.name for path in REFERENCE.iterdir()} - set(written):
+    for stale in {path.name for path in REFERENCE.iterdir()} - set(contents):
         (REFERENCE / stale).unlink()
-    for name, text in written.items():
+    for name, text in contents.items():
         (REFERENCE / name).write_text(text)
         print(f"docs/reference/{name}")
 

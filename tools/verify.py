@@ -114,8 +114,8 @@ class Place:
     @property
     def axes(self) -> Mapping[str, Any]:
         """Return the axes of every test there."""
-        where = {} if self.name == LOCAL else {"hosts": self.name}
-        return {**where, **(EMULATED if self.emulated else {})}
+        axes = {} if self.name == LOCAL else {"hosts": self.name}
+        return {**axes, **(EMULATED if self.emulated else {})}
 
     @property
     def words(self) -> str:
@@ -272,8 +272,8 @@ def nics(host: Host) -> Iterator[None]:
             add = ("ip", "link", "add", one, "type", "veth", "peer", "name", other)
             # A veth takes what is sent by XDP redirect only where its peer polls; NICs always do.
             for argv in (add, ("ethtool", "-K", other, "gro", "on")):
-                if (done := host.run(argv)).status:
-                    sys.exit(f"{' '.join(argv)}: {done.stderr.decode(errors='replace')}")
+                if (completed := host.run(argv)).status:
+                    sys.exit(f"{' '.join(argv)}: {completed.stderr.decode(errors='replace')}")
         yield
     finally:
         for one, _ in cables:
@@ -381,8 +381,8 @@ def asked(word: str) -> tuple[str, str]:
 def keep(name: str, found: Mapping[str, Verification]) -> None:
     """Write the results of a switch next to those that concurrent commands have written."""
     verifications.cache_clear()
-    every = verifications()
-    FILE.write_text(text_of({**every, name: {**every.get(name, {}), **found}}))
+    verified = verifications()
+    FILE.write_text(text_of({**verified, name: {**verified.get(name, {}), **found}}))
 
 
 def main() -> None:
@@ -397,17 +397,17 @@ def main() -> None:
     parser.add_argument(
         "--containers", action="append", choices=RUNTIMES, help="on an emulated host: none without"
     )
-    given = parser.parse_args()
-    if given.host_file:
-        os.environ[VARIABLE] = str(given.host_file.absolute())
+    options = parser.parse_args()
+    if options.host_file:
+        os.environ[VARIABLE] = str(options.host_file.absolute())
     status = 0
     with Hosts(OwnRun) as hosts:
-        for name, kind in given.names:
+        for name, kind in options.names:
             try:
-                place = Place(given.host, hosts[given.host], given.containers)
-                for found in verify(name, kind, place, more=given.more):
+                place = Place(options.host, hosts[options.host], options.containers)
+                for found in verify(name, kind, place, more=options.more):
                     status |= any(verification.failed for verification in found.values())
-                    if given.write:
+                    if options.write:
                         keep(name, found)
                     else:
                         print(text_of({name: found}).removeprefix(HEAD), end="")

@@ -102,10 +102,10 @@ def _missing(candidate: Any, contract: type[Any], names: Iterable[str]) -> Itera
 
 def _of_another_kind(candidate: Any, contract: type[Any]) -> Iterator[str]:
     """Yield the values with the wrong class, for members whose class belongs to this project."""
-    for name, asked in get_type_hints(contract).items():
-        hint = get_origin(asked) or asked
-        ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
-        if ours and hasattr(candidate, name) and not isinstance(getattr(candidate, name), hint):
+    for name, annotation in get_type_hints(contract).items():
+        hint = get_origin(annotation) or annotation
+        is_ours = isinstance(hint, type) and hint.__module__.startswith(f"{__package__}.")
+        if is_ours and hasattr(candidate, name) and not isinstance(getattr(candidate, name), hint):
             yield f"'{name}' is a {type(getattr(candidate, name)).__name__}, not a {hint.__name__}"
 
 
@@ -126,8 +126,8 @@ def _misfit(candidate: Any, name: str, method: Callable[..., Any]) -> str | None
             **{p.name: p.name for p in needed if p.kind is p.KEYWORD_ONLY},
         )
     except TypeError:
-        wanted = ", ".join(p.name for p in want)
-        return f"{name}({', '.join(have.parameters)}) should be {name}({wanted})"
+        parameters = ", ".join(p.name for p in want)
+        return f"{name}({', '.join(have.parameters)}) should be {name}({parameters})"
     return None
 
 

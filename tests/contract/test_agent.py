@@ -1,5 +1,5 @@
-"""These tests hold the agent to what it says of runs: it holds their undos, carries them out when
-its connection ends, however it does, and leaves them to be found where it was killed."""
+"""These tests check how the agent handles runs: it holds their undos, carries them out when its
+connection ends, however it does, and leaves them to be found where it was killed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gone(pid: int) -> bool:
 
 
 def make(host: PipedHost, held: Held, tmp_path: Path) -> int:
-    """Do something of every kind there, with its undo; return the pid of what is to be stopped."""
+    """Do something of every kind there, with its undo; return the pid of the process to stop."""
     for name in ("written", "old"):
         (tmp_path / name).write_text("old")
     held.restore(1, str(tmp_path / "written"), b"old")
@@ -264,8 +264,8 @@ def test_a_command_whose_agent_is_killed_is_told_with_its_host(host: PipedHost) 
 
 def test_more_than_a_frame_holds_goes_both_ways(host: PipedHost) -> None:
     content = bytes(range(256)) * 40_000
-    done = host.run(("sh", "-c", "cat; head -c 100000 /dev/zero >&2"), stdin=content)
-    assert (done.stdout, done.stderr) == (content, bytes(100_000))
+    completed = host.run(("sh", "-c", "cat; head -c 100000 /dev/zero >&2"), stdin=content)
+    assert (completed.stdout, completed.stderr) == (content, bytes(100_000))
 
 
 def test_a_host_without_the_program_here_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,19 +275,19 @@ def test_a_host_without_the_program_here_is_unavailable(monkeypatch: pytest.Monk
 
 
 def test_a_copy_of_the_agent_that_is_not_whole_is_replaced(tmp_path: Path) -> None:
-    own = Path(program_path(AGENT)).read_bytes()
-    for found in (None, own[:1000], own + b"more"):
+    content = Path(program_path(AGENT)).read_bytes()
+    for found in (None, content[:1000], content + b"more"):
         host = PipedHost("a")
         path = Path(host.path_of(program_path(AGENT)))
         host.close()
-        assert path.read_bytes() == own
+        assert path.read_bytes() == content
         if found is not None:
             path.write_bytes(found)
     host = PipedHost("a")
     assert host.path_of(program_path(AGENT)) == str(path)
     host.close()
-    assert path.read_bytes() == own
-    assert [each.name for each in path.parent.iterdir()] == ["switchmark-agent"]
+    assert path.read_bytes() == content
+    assert [path.name for path in path.parent.iterdir()] == ["switchmark-agent"]
 
 
 def test_of_a_process_no_more_is_kept_than_is_received(
@@ -336,10 +336,10 @@ except BrokenPipeError:
 """
 
 
-def false_host(tmp_path: Path, *what: str) -> PipedHost:
+def false_host(tmp_path: Path, *messages: str) -> PipedHost:
     """Return a host whose agent does something else."""
     path = tmp_path / "switchmark-agent"
-    lines = "".join(f"    {line}\n" for line in what)
+    lines = "".join(f"    {line}\n" for line in messages)
     path.write_text(FALSE_AGENT.format(python=sys.executable, what=lines))
     path.chmod(0o755)
     return PipedHost("a", there={program_path(AGENT): str(path)})
@@ -405,8 +405,8 @@ def test_an_error_that_no_system_has_is_one_of_input(tmp_path: Path) -> None:
 
 def test_runs_whose_folders_are_none_are_not_heeded(tmp_path: Path) -> None:
     folders = (b"/run/switchmark/sm00fe", b"/etc/sm00fe", b"/run/switchmark/\x1b[2J", b"sm00fe")
-    told = b"".join(folder + b"\0" + uint32(1) for folder in folders)
-    host = false_host(tmp_path, HELLO, f"say(0, 8, 0, asked() + number(0) + {told!r})")
+    request = b"".join(folder + b"\0" + uint32(1) for folder in folders)
+    host = false_host(tmp_path, HELLO, f"say(0, 8, 0, asked() + number(0) + {request!r})")
     assert host.runs_there() == [("sm00fe", "/run/switchmark/sm00fe", True)]
     host.close()
 
@@ -443,14 +443,14 @@ def test_a_login_that_never_ends_is_given_up(tmp_path: Path) -> None:
 # --- what is no question ---------------------------------------------------------------------
 
 
-def told(sent: bytes) -> list[tuple[int, Kind, int, bytes]]:
-    """Return what an agent says to some bytes until these end."""
-    done = subprocess.run(
+def replies(sent: bytes) -> list[tuple[int, Kind, int, bytes]]:
+    """Return the agent's answers to some bytes."""
+    completed = subprocess.run(
         (program_path(AGENT), "serve"), input=sent, capture_output=True, timeout=20, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == b""
-    return list(frames(bytearray(done.stdout)))
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == b""
+    return list(frames(bytearray(completed.stdout)))
 
 
 def test_each_question_that_is_cut_off_is_answered_by_an_error() -> None:
@@ -458,7 +458,7 @@ def test_each_question_that_is_cut_off_is_answered_by_an_error() -> None:
         if ask in (Ask.RUNS, Ask.READ_ALL, Ask.INODES, Ask.CANCEL, Ask.CLEAN):
             continue  # nothing is cut off of these, or they are answered later
         for rest in (b"", b"\xff" * 3, b"no end", uint32(0xFFFFFFFF) * 5):
-            _, *answers = told(message(7, ask, rest))
+            _, *answers = replies(message(7, ask, rest))
             (answer,) = [payload for _, kind, _, payload in answers if kind is Kind.ANSWER]
             assert answer[:4] == uint32(7)
             assert answer[4:8] != uint32(0) or ask in (Ask.EXISTS, Ask.END), (ask, rest)
@@ -466,5 +466,5 @@ def test_each_question_that_is_cut_off_is_answered_by_an_error() -> None:
 
 def test_a_message_longer_than_any_and_what_is_no_frame_end_the_agent() -> None:
     huge = frame(0, Kind.ASK, 1, bytes(65536)) * (4096 + 2)
-    assert [kind for _, kind, _, _ in told(huge)] == [Kind.HELLO]
-    assert [kind for _, kind, _, _ in told(b"\xff" * 64)] == [Kind.HELLO]
+    assert [kind for _, kind, _, _ in replies(huge)] == [Kind.HELLO]
+    assert [kind for _, kind, _, _ in replies(b"\xff" * 64)] == [Kind.HELLO]

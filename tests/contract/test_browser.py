@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench.page import tests as lines_of_tests
 
-from browser import asked, chromium, painted_ms, picture
+from browser import chromium, painted_ms, picture, run_in_page
 from recorded import fresh, latency_trial
 from switchmark.campaign.experiments import planned
 from switchmark.campaign.store import read_records
@@ -46,28 +46,28 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def written() -> str:
-    made = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 512, 1500)]
+def report_html() -> str:
+    points = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 512, 1500)]
     records = [
         fresh(number, test=Test(switch=switch, frame_size=size, search="max"))
-        for number, (switch, size) in enumerate(made, 1)
+        for number, (switch, size) in enumerate(points, 1)
     ]
     return page([(HOSTILE, records)], {HOSTILE: "ip link add a\n"})
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_is_drawn_asks_for_nothing_and_fits(
-    width: int, written: str, tmp_path: Path
+    width: int, report_html: str, tmp_path: Path
 ) -> None:
-    told = asked(written, tmp_path, QUESTION, width)
-    assert told["errors"] == []
-    assert told["console"] == []
-    assert told["requests"] == []
-    assert told["drawn"] == told["figures"] >= 2
-    assert told["explored"] == 1
-    assert told["wide"] <= width
-    assert told["order"] == 0
-    assert (told["rows"], told["count"]) == (3, "3 of 6 tests")
+    facts = run_in_page(report_html, tmp_path, QUESTION, width)
+    assert facts["errors"] == []
+    assert facts["console"] == []
+    assert facts["requests"] == []
+    assert facts["drawn"] == facts["figures"] >= 2
+    assert facts["explored"] == 1
+    assert facts["wide"] <= width
+    assert facts["order"] == 0
+    assert (facts["rows"], facts["count"]) == (3, "3 of 6 tests")
 
 
 PRINTED = """
@@ -88,7 +88,7 @@ A4 = 718
 
 def test_what_is_printed_has_every_chart_and_every_column(tmp_path: Path) -> None:
     doubts = ("host-busy", "cpu-stolen", "started-late", "cores-shared", "short", "slow-path")
-    made = [(size, burst, pairs) for size in (64, 1500) for burst in (1, 32) for pairs in (1, 2)]
+    points = [(size, burst, pairs) for size in (64, 1500) for burst in (1, 32) for pairs in (1, 2)]
     records = [
         fresh(
             number,
@@ -97,22 +97,23 @@ def test_what_is_printed_has_every_chart_and_every_column(tmp_path: Path) -> Non
             doubts=doubts,
         )
         for number, (size, burst, pairs, switch) in enumerate(
-            ((*each, switch) for each in made for switch in ("linux-bridge", "ovs")), 1
+            ((*point, switch) for point in points for switch in ("linux-bridge", "ovs")), 1
         )
     ]
-    told = asked(page([("wide", records)]), tmp_path, PRINTED, A4, height=300)
-    assert told["errors"] == []
-    assert told["drawn"] == told["figures"] >= 4
-    assert told["wideOnScreen"] >= 1
-    assert (told["wide"], told["forms"]) == (0, 0)
+    facts = run_in_page(page([("wide", records)]), tmp_path, PRINTED, A4, height=300)
+    assert facts["errors"] == []
+    assert facts["drawn"] == facts["figures"] >= 4
+    assert facts["wideOnScreen"] >= 1
+    assert (facts["wide"], facts["forms"]) == (0, 0)
 
 
 def test_of_many_panels_the_first_are_drawn_and_a_filter_shows_others(tmp_path: Path) -> None:
-    made = [(size, pairs) for size in (64, 1500) for pairs in range(1, 15)]
+    points = [(size, pairs) for size in (64, 1500) for pairs in range(1, 15)]
     records = [
         fresh(number, test=Test(frame_size=size, pairs=pairs, switch=switch, search="max"))
         for number, (size, pairs, switch) in enumerate(
-            ((size, pairs, switch) for size, pairs in made for switch in ("ovs", "linux-bridge")), 1
+            ((size, pairs, switch) for size, pairs in points for switch in ("ovs", "linux-bridge")),
+            1,
         )
     ]
     question = """
@@ -123,9 +124,9 @@ def test_of_many_panels_the_first_are_drawn_and_a_filter_shows_others(tmp_path: 
     await new Promise((resolve) => setTimeout(resolve, 500));
     told.chosen = text().includes("pairs 14") && !text().includes("of 14 panels");
     """
-    told = asked(page([("many", records)]), tmp_path, question)
-    assert told["errors"] == []
-    assert (told["first"], told["chosen"]) == (True, True)
+    facts = run_in_page(page([("many", records)]), tmp_path, question)
+    assert facts["errors"] == []
+    assert (facts["first"], facts["chosen"]) == (True, True)
 
 
 def test_of_a_thousand_tests_the_first_is_seen_within_two_seconds(tmp_path: Path) -> None:
@@ -133,9 +134,9 @@ def test_of_a_thousand_tests_the_first_is_seen_within_two_seconds(tmp_path: Path
     chromium()
     (tmp_path / "campaign.yaml").write_text("name: thousand\nswitch: ovs\n")
     (tmp_path / "records.jsonl").write_text("".join(f"{line}\n" for line in lines_of_tests(1000)))
-    written = page([("thousand", read_records(tmp_path))], stills=1)
-    assert len(written) < 6e6
-    tries = (painted_ms(written, tmp_path) for _ in range(5))
+    text = page([("thousand", read_records(tmp_path))], stills=1)
+    assert len(text) < 6e6
+    tries = (painted_ms(text, tmp_path) for _ in range(5))
     assert any(ms <= 2000 for ms in tries)
 
 
@@ -159,27 +160,29 @@ told.backwards = tops.filter((top, at) => at > 0 && top < tops[at - 1] - 60).len
 
 @pytest.mark.parametrize("width", [500, 1400])
 def test_tab_reaches_every_control_from_top_to_bottom_and_shows_where_it_is(
-    width: int, written: str, tmp_path: Path
+    width: int, report_html: str, tmp_path: Path
 ) -> None:
-    told = asked(written, tmp_path, KEYBOARD, width)
-    assert told["errors"] == []
-    assert told["first"] == "skip"
-    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV", "PRE"} >= set(told["kinds"])
-    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV"} <= set(told["kinds"])
-    assert told["unreachable"] == []
-    assert told["unframed"] == []
-    assert told["backwards"] == 0
+    facts = run_in_page(report_html, tmp_path, KEYBOARD, width)
+    assert facts["errors"] == []
+    assert facts["first"] == "skip"
+    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV", "PRE"} >= set(facts["kinds"])
+    assert {"A", "SELECT", "BUTTON", "SUMMARY", "DIV"} <= set(facts["kinds"])
+    assert facts["unreachable"] == []
+    assert facts["unframed"] == []
+    assert facts["backwards"] == 0
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_light_and_dark_are_pictures_of_their_own(dark: bool, written: str, tmp_path: Path) -> None:
-    other = picture(written, tmp_path, 900, dark=not dark)
-    assert picture(written, tmp_path, 900, dark=dark) != other
+def test_light_and_dark_are_pictures_of_their_own(
+    dark: bool, report_html: str, tmp_path: Path
+) -> None:
+    other = picture(report_html, tmp_path, 900, dark=not dark)
+    assert picture(report_html, tmp_path, 900, dark=dark) != other
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_stands_in_the_way_of_who_cannot_see_it(
-    dark: bool, written: str, tmp_path: Path
+    dark: bool, report_html: str, tmp_path: Path
 ) -> None:
     script = Path(os.environ.get("SWITCHMARK_AXE", AXE))
     if not script.is_file():
@@ -190,9 +193,9 @@ def test_nothing_stands_in_the_way_of_who_cannot_see_it(
       .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" | ")}`);
     """
     axe = f"<script>{script.read_text()}</script></head>"
-    told = asked(written.replace("</head>", axe, 1), tmp_path, question, dark=dark)
-    assert told["errors"] == []
-    assert told["found"] == []
+    facts = run_in_page(report_html.replace("</head>", axe, 1), tmp_path, question, dark=dark)
+    assert facts["errors"] == []
+    assert facts["found"] == []
 
 
 MODES = """
@@ -214,12 +217,12 @@ def test_a_button_switches_between_relative_and_absolute_values(tmp_path: Path) 
     experiment = read("ara-2021/table2")
     points = planned(experiment, check, {}, quick=True)
     pairs = [(p.point, fresh(n, test=p.test)) for n, p in enumerate(points, 1) if p.test]
-    told = asked(paper_page([judged(experiment, pairs)]), tmp_path, MODES)
-    assert (told["errors"], told["console"], told["requests"]) == ([], [], [])
-    relative, absolute = told["first"], told["second"]
+    facts = run_in_page(paper_page([judged(experiment, pairs)]), tmp_path, MODES)
+    assert (facts["errors"], facts["console"], facts["requests"]) == ([], [], [])
+    relative, absolute = facts["first"], facts["second"]
     assert (relative["button"], absolute["button"]) == ("absolute values", "relative values")
     assert "100%" in relative["ticks"]
     assert not [tick for tick in absolute["ticks"] if tick.endswith("%")]
     assert "100 % is" in relative["caption"]
     assert "100 % is" not in absolute["caption"]
-    assert told["third"]["ticks"] == relative["ticks"]
+    assert facts["third"]["ticks"] == relative["ticks"]

@@ -19,9 +19,9 @@ from switchmark.switches import TABLE as SWITCHES
 def test_what_is_chosen_can_work_wherever_an_engine_can(switch: str) -> None:
     for environment, scenario in itertools.product(ENVIRONMENTS, SCENARIOS):
         test = Test(switch=switch, environment=environment, scenario=scenario, engine=AUTO)
-        (made,) = with_engines([test], lambda made: True)
-        if check(made, suggest=False):  # then no engine that may be chosen everywhere could
+        (chosen,) = with_engines([test], lambda chosen: True)
+        if check(chosen, suggest=False):  # then no engine that may be chosen everywhere could
             others = [name for name in candidates() if ENGINES[name].chosen_for is None]
             made_by = [test.model_copy(update={"engine": name}) for name in others]
-            assert all(check(each, suggest=False) for each in made_by), (environment, scenario)
-        assert made.model_copy(update={"engine": AUTO}) == test
+            assert all(check(test, suggest=False) for test in made_by), (environment, scenario)
+        assert chosen.model_copy(update={"engine": AUTO}) == test

@@ -86,7 +86,7 @@ def test_a_switch_gives_every_port_an_end_and_every_flow_addresses(layout: Path)
         for a in (flow.addressing,)
         for end, ip in ((flow.source, a.source_ip), (flow.sink, a.sink_ip))
     }
-    # What shares its MAC with another has an IP address of its own.
+    # An interface that shares its MAC has a separate IP address.
     ends = [(endpoint.mac, addresses.get(port)) for port, endpoint in layout.endpoints.items()]
     assert len(set(ends)) == len(ends)
     for endpoint in layout.endpoints.values():
@@ -171,7 +171,7 @@ def test_an_environment_makes_a_node_by_a_plan(name: str) -> None:
             assert 0 < step.timeout_s <= 60
         if isinstance(step, Run) and step.undo:
             undone.append(step.undo)
-    # What is undone is the run's, by name: nothing of the user's can be meant.
+    # Undos name objects of the run, so they cannot touch objects of the user.
     assert all("sm0000" in " ".join(undo) for undo in undone)
     spawned = any(isinstance(step, Spawn) for step in plan)  # undone by being ended
     assert undone or spawned or not environment.isolated
@@ -193,8 +193,8 @@ def test_a_function_sees_neither_the_runs_folder_nor_the_switchs(name: str, swit
     layout = resolve(test, prefix="sm0000", run_dir="/run/x")
     for part in layout.parts:
         assert needs_of(layout, part).folders == ("/run/x/ports",)
-        seen = {mount.path for mount in mounts(needs_of(layout, part)) if mount.writable}
-        assert seen == {"/run/x/ports"}
+        writable = {mount.path for mount in mounts(needs_of(layout, part)) if mount.writable}
+        assert writable == {"/run/x/ports"}
     assert switch_needs(layout, layout.switches[0]).folders == ("/run/x/ports", "/run/x/switch")
 
 
@@ -296,7 +296,7 @@ def test_a_contract_may_gain_an_optional_argument() -> None:
 
 
 class Mine(Switch):
-    """This switch of somebody else's says what it must."""
+    """A switch of another author that defines the required members."""
 
     name = "mine"
     semantics = (Semantics.PATCH,)
@@ -320,8 +320,8 @@ def test_a_switch_that_derives_from_nothing_is_told_where_defaults_are() -> None
     bare = SimpleNamespace(**{name: getattr(Mine(), name) for name in ("name", "probe", "start")})
     with pytest.raises(UsageError) as refused:
         check_contract(bare, Switch, "the plug-in x")
-    told = "it has no 'accepts', 'addressing', 'bound_to', 'capabilities', 'counters',"
-    assert told in refused.value.message
+    message = "it has no 'accepts', 'addressing', 'bound_to', 'capabilities', 'counters',"
+    assert message in refused.value.message
     assert "derives from switchmark.switches.base.Switch has defaults" in refused.value.message
 
 
@@ -390,24 +390,24 @@ def test_a_function_starts_in_its_node_and_settled_only_waits(chained: Path) -> 
 
 
 def test_what_a_function_makes_is_its_own(chained: Path) -> None:
-    made = [
+    steps = [
         step.name if isinstance(step, Spawn) else step.argv[3]
         for step in build(chained)
         if isinstance(step, Spawn) or (isinstance(step, Run) and step.argv[1:3] == ("link", "add"))
     ]
-    assert len(set(made)) == len(made)
-    assert all("sm0000-" in name for name in made)
+    assert len(set(steps)) == len(steps)
+    assert all("sm0000-" in name for name in steps)
 
 
 def test_a_function_that_polls_has_the_cpus_that_it_is_given(chained: Path) -> None:
     for part in chained.hosted:
-        words = ""
+        text = ""
         for step in part.function.start(part.hosted):
             if isinstance(step, Spawn):
-                words += " ".join((*step.argv, ""))
+                text += " ".join((*step.argv, ""))
             elif isinstance(step, Write):
-                words += step.content.decode()
-        pinned = re.search(r"@2\b|workers 2\b", words) is not None
+                text += step.content.decode()
+        pinned = re.search(r"@2\b|workers 2\b", text) is not None
         assert pinned == (part.function.polls and part.id == "f1")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from recorded import DATA, fresh, kept, latency_trial
+from recorded import DATA, fresh, latency_trial, stored_run
 from switchmark.campaign.store import read_records
 from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.loss import lost_share
@@ -68,8 +68,8 @@ def _records() -> Iterator[Record]:
     yield fresh(trials=tuple(trial.model_copy(update={"cost": cost}) for trial in trials))
     roles = ("sender", "receiver", "client", "server", "forwarder", "function", "switch")
     parts = tuple(
-        PartReport(part=role, roles=(role,), cpu=1, cores=0.125 * at)
-        for at, role in enumerate(roles)
+        PartReport(part=role, roles=(role,), cpu=1, cores=0.125 * index)
+        for index, role in enumerate(roles)
     )
     delayed = latency_trial(1e3, range(1000, 3000))
     yield fresh(
@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         record.model_copy(update={"number": number, "key": f"k{number}"})
         for number, record in enumerate(_records(), 1)
     ]
-    return kept(tmp_path_factory.mktemp("exports"), numbered)
+    return stored_run(tmp_path_factory.mktemp("exports"), numbered)
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,10 @@ def test_every_metric_is_a_column_with_its_value(
     export: Callable[[Path], list[dict[str, Any]]], folder: Path, records: Sequence[Record]
 ) -> None:
     for row, record in zip(export(folder), records, strict=True):
-        shown = {name: row[column_of(name)] for name in METRICS}
-        expected = {name: each.of(record) for name, each in METRICS.items()}
+        cells = {name: row[column_of(name)] for name in METRICS}
+        expected = {name: metric.of(record) for name, metric in METRICS.items()}
         assert {
-            name: None if value in ("", None) else float(value) for name, value in shown.items()
+            name: None if value in ("", None) else float(value) for name, value in cells.items()
         } == expected
 
 
@@ -134,7 +134,9 @@ def test_no_two_columns_of_a_table_have_one_name(table: str) -> None:
 def test_every_metric_is_known_of_some_record(records: Sequence[Record]) -> None:
     """Else a column of nothing but nulls would pass the tests above."""
     unknown = [
-        name for name, each in METRICS.items() if all(each.of(record) is None for record in records)
+        name
+        for name, value in METRICS.items()
+        if all(value.of(record) is None for record in records)
     ]
     assert unknown == []
 
@@ -184,8 +186,8 @@ def test_the_table_of_latex_has_the_figures_of_the_records(
             r"NDR [kpps]": ndr and f"{(ndr.rate_pps or 0) / 1e3:.1f}",
             r"NDR within [\%]": within and f"{100 * within:.2g}",
         }
-        shown = {head: re.sub(r"\$.*?\$", "", row[head]) for head in expected}
-        assert shown == {head: text or "--" for head, text in expected.items()}
+        cells = {head: re.sub(r"\$.*?\$", "", row[head]) for head in expected}
+        assert cells == {head: text or "--" for head, text in expected.items()}
         received = row[r"Received [kpps]"]
         assert received.startswith(r"$\geq$") is content["lower_bound"]
         assert received.endswith(r"$^{\circ}$") is is_doubtful(content["doubts"])
@@ -197,13 +199,13 @@ def test_the_telemetry_of_csit_has_the_figures_of_the_records(records: Sequence[
             re.fullmatch(r"switchmark_(\w+)\{(.*)\} (\S+) \S+", line)
             for line in as_csit(record)["telemetry"]
         ]
-        shown = {(line[1], line[2]): float(line[3]) for line in lines if line}
+        values = {(line[1], line[2]): float(line[3]) for line in lines if line}
         content = to_object(record)
         for name in ("pps", "gbps_l1", "gbps_l2"):
             value = METRICS[f"rx.{name}"].of(record)
-            assert shown.get((f"rx_{name}", "")) == (value and pytest.approx(value))
-        assert shown.get(("lost_frames", "")) == content["lost"]
+            assert values.get((f"rx_{name}", "")) == (value and pytest.approx(value))
+        assert values.get(("lost_frames", "")) == content["lost"]
         for role in ("sender", "receiver", "switch"):
-            assert shown.get(("cpu_cores", f'role="{role}"')) == (
+            assert values.get(("cpu_cores", f'role="{role}"')) == (
                 pytest.approx(content["cpu"][role]) if content["cpu"][role] is not None else None
             )

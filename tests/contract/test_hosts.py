@@ -50,11 +50,11 @@ class Cell(Host):
         env: Mapping[str, str] = {},
         timeout_s: float = 10.0,
     ) -> Completed:
-        done = self._here.run((*self._way, *argv), stdin=stdin, env=env, timeout_s=timeout_s)
-        if done.stderr.startswith(f"nsenter: failed to execute {argv[0]}: ".encode()):
-            why = "may not be executed" if done.status == 126 else "is not installed"
+        completed = self._here.run((*self._way, *argv), stdin=stdin, env=env, timeout_s=timeout_s)
+        if completed.stderr.startswith(f"nsenter: failed to execute {argv[0]}: ".encode()):
+            why = "may not be executed" if completed.status == 126 else "is not installed"
             raise Unavailable(f"the program '{argv[0]}' {why} in the cell {self.name}")
-        return done
+        return completed
 
     def spawn(
         self, argv: tuple[str, ...], *, stderr_path: str, env: Mapping[str, str] = {}
@@ -79,17 +79,17 @@ class Cell(Host):
         self._here.remove(self._root + path)
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        files = self._here.read_all(*(self._root + each for each in patterns))
+        files = self._here.read_all(*(self._root + pattern for pattern in patterns))
         return {path.removeprefix(self._root): content for path, content in files.items()}
 
     def inodes(self, *patterns: str) -> Mapping[str, int]:
-        numbers = self._here.inodes(*(self._root + each for each in patterns))
+        numbers = self._here.inodes(*(self._root + pattern for pattern in patterns))
         return {path.removeprefix(self._root): number for path, number in numbers.items()}
 
 
 @contextmanager
 def opened_cell() -> Iterator[Cell]:
-    """Make a cell, which has a /mnt of its own."""
+    """Make a cell, which has a separate /mnt."""
     if os.geteuid() != 0:
         pytest.skip("mount namespaces are made as root")
     script = "mount -t tmpfs tmpfs /mnt && echo up && exec cat"
@@ -161,8 +161,8 @@ def spawn(host: Host, spawned: list[Process], tmp_path: Path, *argv: str) -> Pro
 
 
 def test_a_command_gives_its_status_and_both_outputs(host: Host) -> None:
-    done = host.run(("sh", "-c", "cat; echo why >&2; exit 3"), stdin=b"in\0put")
-    assert done == Completed(3, b"in\0put", b"why\n")
+    completed = host.run(("sh", "-c", "cat; echo why >&2; exit 3"), stdin=b"in\0put")
+    assert completed == Completed(3, b"in\0put", b"why\n")
 
 
 def test_a_signal_is_a_negative_status(host: Host) -> None:
@@ -197,8 +197,8 @@ def test_a_command_that_outlives_its_limit_is_ended_with_all_it_started(
 def test_a_daemon_left_behind_does_not_hold_its_command_up(host: Host, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     started = time.monotonic()
-    done = host.run(("sh", "-c", f"setsid sleep 60 & echo $! >{pid}; echo up"), timeout_s=30)
-    assert done == Completed(0, b"up\n", b"")
+    completed = host.run(("sh", "-c", f"setsid sleep 60 & echo $! >{pid}; echo up"), timeout_s=30)
+    assert completed == Completed(0, b"up\n", b"")
     assert time.monotonic() - started < 20
     assert host.run(("sh", "-c", f"kill -9 $(cat {pid})")).status == 0
 
@@ -215,11 +215,11 @@ def test_a_file_that_is_no_program_is_unavailable(host: Host, tmp_path: Path) ->
 
 
 def test_the_terminals_ctrl_c_does_not_reach_a_command(host: Host) -> None:
-    own = os.getsid(0)
+    own_session = os.getsid(0)
     script = "import os; print(os.getsid(0), os.getpgrp(), os.getpid())"
     session, group, pid = host.run((sys.executable, "-c", script)).stdout.split()
     assert session == group == pid
-    assert int(session) != own
+    assert int(session) != own_session
 
 
 def test_programs_of_the_administrator_are_found(
@@ -235,10 +235,10 @@ def test_behind_a_command_that_fails_none_is_begun(host: Host, tmp_path: Path) -
         Call(("sh", "-c", "exit 3"), ok=(0, 1)),
         Call(("touch", f"{tmp_path}/third")),
     ]
-    assert [done.status for done in host.run_all(calls)] == [0, 3]
+    assert [completed.status for completed in host.run_all(calls)] == [0, 3]
     assert not (tmp_path / "third").exists()
-    every = [Call(("sh", "-c", f"exit {status}")) for status in (3, 0)]
-    assert [done.status for done in host.run_all(every)] == [3, 0]
+    failing = [Call(("sh", "-c", f"exit {status}")) for status in (3, 0)]
+    assert [completed.status for completed in host.run_all(failing)] == [3, 0]
 
 
 # --- processes -------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_a_process_is_known_by_its_start_time(
 
 
 def test_many_processes_live_at_once(host: Host, spawned: list[Process], tmp_path: Path) -> None:
-    # OpenSSH's server takes ten sessions a connection, unless it is told otherwise.
+    # By default, OpenSSH's server allows ten sessions per connection.
     for number in range(12):
         spawn(host, spawned, tmp_path, "sh", "-c", f"read word; echo $word {number}")
     for process in spawned:
@@ -377,21 +377,25 @@ def test_a_spawned_program_sees_no_secret_of_the_shell(
     env = {"SWITCHMARK_RUN": "sm0000"}
     spawned.append(host.spawn(argv, stderr_path=str(tmp_path / "stderr"), env=env))
     lines = list(iter(lambda: spawned[-1].receive(5), "end"))
-    seen = {line.partition("=")[0] for line in lines if line is not None}
+    names = {line.partition("=")[0] for line in lines if line is not None}
     assert "SWITCHMARK_RUN=sm0000" in lines
-    assert {"PATH", "HOME"} <= seen
-    assert not seen & {"SECRET", "LD_PRELOAD", "AWS_SESSION_TOKEN"}
+    assert {"PATH", "HOME"} <= names
+    assert not names & {"SECRET", "LD_PRELOAD", "AWS_SESSION_TOKEN"}
 
 
 def test_a_spawned_program_finds_what_the_user_configured(
     spawned: list[Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {"TMPDIR": str(tmp_path), "SWITCHMARK_VPP": "/opt/vpp", "ASAN_OPTIONS": "verbosity=0"}
-    for name, value in kept.items():
+    variables = {
+        "TMPDIR": str(tmp_path),
+        "SWITCHMARK_VPP": "/opt/vpp",
+        "ASAN_OPTIONS": "verbosity=0",
+    }
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     script = "echo $TMPDIR $SWITCHMARK_VPP $ASAN_OPTIONS"
     process = spawn(LocalHost(), spawned, tmp_path, "sh", "-c", script)
-    assert process.receive(5) == " ".join(kept.values())
+    assert process.receive(5) == " ".join(variables.values())
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -440,8 +444,8 @@ def test_many_files_are_read_at_once(host: Host, tmp_path: Path) -> None:
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "folder").mkdir()
-    every, nowhere = f"{tmp_path}/*", f"{tmp_path}/nowhere"
-    found = host.read_all(every, nowhere, f"{tmp_path}/*/x")
+    pattern, nowhere = f"{tmp_path}/*", f"{tmp_path}/nowhere"
+    found = host.read_all(pattern, nowhere, f"{tmp_path}/*/x")
     assert found == {f"{tmp_path}/{name}": content for name, content in contents.items()}
     assert host.read_all("/proc/[1-9]/comm", "/no/such*") == host.read_all("/proc/[1-9]/comm")
     assert list(host.read_all(f"{tmp_path}/b", f"{tmp_path}/a")) == [
@@ -471,27 +475,29 @@ HOSTILE = st.text(
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(words=st.lists(HOSTILE, max_size=5), value=HOSTILE, stdin=st.binary(max_size=200))
+@given(arguments=st.lists(HOSTILE, max_size=5), value=HOSTILE, stdin=st.binary(max_size=200))
 def test_hostile_words_arrive_as_they_are(
-    host: Host, words: list[str], value: str, stdin: bytes
+    host: Host, arguments: list[str], value: str, stdin: bytes
 ) -> None:
     script = 'printf "%s\\0" "$@" "$VALUE"; cat'
-    done = host.run(("sh", "-c", script, "sh", *words), env={"VALUE": value}, stdin=stdin)
-    assert done.stdout == b"".join(f"{each}\0".encode() for each in (*words, value)) + stdin
-    assert done.stderr == b""
+    completed = host.run(("sh", "-c", script, "sh", *arguments), env={"VALUE": value}, stdin=stdin)
+    assert (
+        completed.stdout == b"".join(f"{word}\0".encode() for word in (*arguments, value)) + stdin
+    )
+    assert completed.stderr == b""
 
 
 def test_bytes_that_are_no_text_arrive_as_they_are(host: Host) -> None:
-    every = bytes(range(1, 256))
-    word = every.decode(errors="surrogateescape")
-    assert host.run(("printf", "%s", word)).stdout == every
+    content = bytes(range(1, 256))
+    word = content.decode(errors="surrogateescape")
+    assert host.run(("printf", "%s", word)).stdout == content
 
 
 def test_a_hostile_output_is_an_output(host: Host) -> None:
     script = "cat /proc/$PPID/cmdline; printf '<%032d>\\n' 0 1; yes | head -c 200000"
-    done = host.run(("sh", "-c", script))
-    assert done.status == 0
-    assert done.stdout.endswith(b"y\n" * 100_000)
+    completed = host.run(("sh", "-c", script))
+    assert completed.status == 0
+    assert completed.stdout.endswith(b"y\n" * 100_000)
 
 
 def test_a_nul_in_a_word_is_refused(host: Host) -> None:
@@ -515,8 +521,8 @@ def test_patterns_are_words_of_a_shell_but_for_their_stars(host: Host, tmp_path:
 
 @pytest.fixture
 def cell() -> Iterator[Cell]:
-    with opened_cell() as made:
-        yield made
+    with opened_cell() as host:
+        yield host
 
 
 def test_a_new_kind_of_host_has_facts_and_cpus(cell: Cell) -> None:
@@ -536,14 +542,14 @@ def test_a_new_kind_of_host_has_facts_and_cpus(cell: Cell) -> None:
 def test_files_of_several_kinds_of_hosts_are_taken_at_once(cell: Cell) -> None:
     cell.write("/mnt/own", b"of the cell")
     taken = taken_at_once({cell: ["/mnt/*"], LocalHost(): ["/mnt/own"]})
-    assert [dict(each.read_all("/mnt/*")) for each in taken.values()] == [
+    assert [dict(reads.read_all("/mnt/*")) for reads in taken.values()] == [
         {"/mnt/own": b"of the cell"},
         {},
     ]
 
 
 def test_a_plan_is_carried_out_and_undone_on_a_new_kind_of_host(cell: Cell, tmp_path: Path) -> None:
-    at = Node("cell", "host", host="cell")
+    cell_node = Node("cell", "host", host="cell")
     cell.write("/mnt/old", b"before")
     with Workspace(tmp_path / "runs") as workspace:
         executor = Executor(
@@ -551,12 +557,12 @@ def test_a_plan_is_carried_out_and_undone_on_a_new_kind_of_host(cell: Cell, tmp_
         )
         executor.execute(
             (
-                Folder("a folder", "/mnt/a/b", at=at),
-                Run("a file", ("touch", "/mnt/a/b/c"), at, undo=("rm", "/mnt/a/b/c")),
-                Run("its name", ("ls", "/mnt/a/b"), at, save="name"),
-                Write("a file that was there", "/mnt/old", b"now: ${name}", at=at),
-                Spawn("a process", "echo", ("cat",), at),
-                Wait("it is there", Check(("test", "-e", "/mnt/a/b/${name}"), at)),
+                Folder("a folder", "/mnt/a/b", at=cell_node),
+                Run("a file", ("touch", "/mnt/a/b/c"), cell_node, undo=("rm", "/mnt/a/b/c")),
+                Run("its name", ("ls", "/mnt/a/b"), cell_node, save="name"),
+                Write("a file that was there", "/mnt/old", b"now: ${name}", at=cell_node),
+                Spawn("a process", "echo", ("cat",), cell_node),
+                Wait("it is there", Check(("test", "-e", "/mnt/a/b/${name}"), cell_node)),
             )
         )
         assert cell.read("/mnt/old") == b"now: c"
@@ -565,7 +571,7 @@ def test_a_plan_is_carried_out_and_undone_on_a_new_kind_of_host(cell: Cell, tmp_
         process.send("to the cell")
         assert process.receive(5) == "to the cell"
         with pytest.raises(SetupFailed, match=r"on cell: ls /nowhere"):
-            executor.execute((Run("none", ("ls", "/nowhere"), at),))
+            executor.execute((Run("none", ("ls", "/nowhere"), cell_node),))
         assert executor.unwind() == ()
     assert cell.read("/mnt/old") == b"before"
     assert not cell.exists("/mnt/a")
@@ -574,13 +580,13 @@ def test_a_plan_is_carried_out_and_undone_on_a_new_kind_of_host(cell: Cell, tmp_
 
 
 def test_what_a_dead_run_left_on_a_new_kind_of_host_is_cleaned(cell: Cell, tmp_path: Path) -> None:
-    at = Node("cell", "host", host="cell")
+    cell_node = Node("cell", "host", host="cell")
     hosts = {"cell": cell}
     workspace = Workspace(tmp_path / "runs")
     executor = Executor(
         hosts, workspace, inside=lambda node, argv: argv, logs_dir=tmp_path / "logs"
     )
-    executor.execute((Run("a file", ("touch", "/mnt/c"), at, undo=("rm", "/mnt/c")),))
+    executor.execute((Run("a file", ("touch", "/mnt/c"), cell_node, undo=("rm", "/mnt/c")),))
     workspace.close()
     (cleaned,) = clean(tmp_path / "runs", hosts=hosts)
     assert (cleaned.state, cleaned.actions) == ("cleaned", ("rm /mnt/c",))

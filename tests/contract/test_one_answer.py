@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from recorded import fresh, kept, latency_trial
+from recorded import fresh, latency_trial, stored_run
 from switchmark.campaign.store import read_records
 from switchmark.cli import main
 from switchmark.cli.running import print_report
@@ -60,11 +60,11 @@ def result(number: int, rates: Sequence[float], *, taken: float = 0.0, **found: 
     """Return the record of a switch whose trials received at these rates."""
     axes = {"switch": NAMES[number - 1], "repeat": len(rates), **found.pop("axes", {})}
     trials = tuple(trial(rate, taken=taken) for rate in rates)
-    told = {"verdict": "switch", "search": None, "trials": trials, **found}
-    return fresh(number, test=Test(**axes), **told)
+    members = {"verdict": "switch", "search": None, "trials": trials, **found}
+    return fresh(number, test=Test(**axes), **members)
 
 
-def drawn(middle: float, noise: float, seed: int, count: int = 5) -> list[float]:
+def samples(middle: float, noise: float, seed: int, count: int = 5) -> list[float]:
     draw = random.Random(seed)
     return [middle * (1 + draw.gauss(0, noise)) for _ in range(count)]
 
@@ -81,58 +81,60 @@ def searched(number: int, rates: Sequence[float]) -> Record:
     many = SearchResult(name="ndr", trials=15 * len(rates), goals=(middle,), results=found)
     record = result(number, rates, search=many, axes={"search": "ndr"})
     trials = tuple(
-        one.model_copy(update={"spec": SPEC.model_copy(update={"repeat": at})})
-        for at, one in enumerate(record.trials, 1)
+        one.model_copy(update={"spec": SPEC.model_copy(update={"repeat": index})})
+        for index, one in enumerate(record.trials, 1)
     )
     return record.model_copy(update={"trials": trials})
 
 
 def of_delays(number: int, medians_ns: Sequence[int]) -> Record:
-    trials = tuple(latency_trial(1e5, [each] * 1000) for each in medians_ns)
+    trials = tuple(latency_trial(1e5, [median_ns] * 1000) for median_ns in medians_ns)
     axes = {"dimension": "latency", "rate": "1000"}
     return result(number, [1.0] * len(trials), trials=trials, axes=axes)
 
 
 OFFERED: dict[str, Any] = {"verdict": "offered-load", "axes": {"rate": "50%"}}
 CASES = {
-    "noise": Case(tuple(result(n, drawn(1e6, 0.05, n)) for n in range(1, 6))),
-    "noise of three": Case(tuple(result(n, drawn(1e6, 0.01, 20 + n, 3)) for n in range(1, 6))),
+    "noise": Case(tuple(result(n, samples(1e6, 0.05, n)) for n in range(1, 6))),
+    "noise of three": Case(tuple(result(n, samples(1e6, 0.01, 20 + n, 3)) for n in range(1, 6))),
     "calm among noisy": Case(
         (
             result(1, (1e6, 1.001e6, 0.999e6)),
             result(2, (0.85e6, 0.851e6, 0.849e6)),  # alone these two would be told apart
-            *(result(n, drawn(9e5, 0.1, 30 + n, 3)) for n in (3, 4, 5)),
+            *(result(n, samples(9e5, 0.1, 30 + n, 3)) for n in (3, 4, 5)),
         )
     ),
     "apart": Case(
         (
-            result(1, drawn(1e6, 0.01, 1)),
-            result(2, drawn(5e5, 0.01, 2)),
-            result(3, drawn(99e4, 0.01, 9)),
+            result(1, samples(1e6, 0.01, 1)),
+            result(2, samples(5e5, 0.01, 2)),
+            result(3, samples(99e4, 0.01, 9)),
         )
     ),
-    "same": Case((result(1, drawn(1e6, 3e-4, 1)), result(2, drawn(1.001e6, 3e-4, 2)))),
+    "same": Case((result(1, samples(1e6, 3e-4, 1)), result(2, samples(1.001e6, 3e-4, 2)))),
     "few": Case((result(1, [1e6, 1.01e6]), result(2, [5e5, 5.1e5]))),
     "bounds": Case(
         (
-            result(1, drawn(1e6, 0.01, 1)),
-            result(2, drawn(5e5, 0.01, 2), verdict="sender"),
-            result(3, drawn(2e6, 0.01, 3), verdict="receiver"),
+            result(1, samples(1e6, 0.01, 1)),
+            result(2, samples(5e5, 0.01, 2), verdict="sender"),
+            result(3, samples(2e6, 0.01, 3), verdict="receiver"),
         ),
         of_cables=False,
     ),
     "host": Case(
         (
-            result(1, drawn(1e6, 0.01, 1)),
-            result(2, drawn(5e5, 0.01, 2), verdict="host", taken=0.6),
-            result(3, drawn(4e5, 0.01, 3), verdict="host", taken=0.1),
+            result(1, samples(1e6, 0.01, 1)),
+            result(2, samples(5e5, 0.01, 2), verdict="host", taken=0.6),
+            result(3, samples(4e5, 0.01, 3), verdict="host", taken=0.1),
         )
     ),
     "shares": Case(
-        tuple(result(n, drawn(5e5 / n, 0.01, n), r_plus_pps=1e6 / n, **OFFERED) for n in (1, 2)),
+        tuple(result(n, samples(5e5 / n, 0.01, n), r_plus_pps=1e6 / n, **OFFERED) for n in (1, 2)),
         of_cables=False,
     ),
-    "searches": Case(tuple(searched(n, drawn(1e6 / n, 0.01, n)) for n in (1, 2)), of_cables=False),
+    "searches": Case(
+        tuple(searched(n, samples(1e6 / n, 0.01, n)) for n in (1, 2)), of_cables=False
+    ),
     "searched once": Case((searched(1, [1e6]), searched(2, [5e5])), of_cables=False),
     "delays": Case(
         (
@@ -152,7 +154,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def folder(case: Case, tmp_path: Path) -> Path:
-    return kept(tmp_path, case.records)
+    return stored_run(tmp_path, case.records)
 
 
 @pytest.fixture
@@ -169,15 +171,15 @@ def command(
 
 
 def truth_of(records: Sequence[Record]) -> Said:
-    """Return what the one rule says of each two results of a run."""
+    """Return the outcome of the rule for every pair of results of a run."""
     results = Results.of(records)
-    said = {}
+    words = {}
     for one, other in permutations(records, 2):
-        told = results.difference(one, other)
-        decided = "better" if told.better is told.before else "worse"
-        word = decided if told.word in ("faster", "slower") else told.word
-        said[one.test.switch, other.test.switch] = word
-    return said
+        difference = results.difference(one, other)
+        decided = "better" if difference.better is difference.before else "worse"
+        word = decided if difference.word in ("faster", "slower") else difference.word
+        words[one.test.switch, other.test.switch] = word
+    return words
 
 
 _UNDECIDED = (
@@ -191,8 +193,8 @@ _UNDECIDED = (
 
 def said_by(sentences: Sequence[str]) -> Said:
     """Return what sentences say of the first result that they name against the others."""
-    said: Said = {}
-    for clause in (each for sentence in sentences[:1] for each in sentence.split("; ")):
+    words: Said = {}
+    for clause in (part for sentence in sentences[:1] for part in sentence.split("; ")):
         names = sorted((n for n in NAMES if n in clause), key=clause.index)
         if "times as much as" in clause or "median" in clause:
             leader = names[0]
@@ -203,30 +205,31 @@ def said_by(sentences: Sequence[str]) -> Said:
             leader, others, word = names[0], names[1:], "same"
         elif re.search(r"(is|are) within", clause):
             leader, others, word = names[-1], names[:-1], "same"
-        elif any(each in clause.lower() for each in _UNDECIDED):
+        elif any(phrase in clause.lower() for phrase in _UNDECIDED):
             if not clause.startswith("the difference from") and "not ranked" not in clause:
                 leader, names = names[0], names[1:]
             others, word = names, "undecided"
         else:
             raise AssertionError(f"not understood: {clause}")
-        said |= {(leader, other): word for other in others}
-    return said
+        words |= {(leader, other): word for other in others}
+    return words
 
 
-def assert_told(said: Said, records: Sequence[Record], *, whole: bool) -> None:
-    """Check that what is said is what the rule says: of each two, or of one and all others."""
+def assert_told(words: Said, records: Sequence[Record], *, whole: bool) -> None:
+    """Check that the words agree with the rule, for every pair, or for one result and all
+    others."""
     truth = truth_of(records)
-    assert {pair: truth[pair] for pair in said} == said
+    assert {pair: truth[pair] for pair in words} == words
     names = {record.test.switch for record in records}
     if whole:
-        assert {frozenset(pair) for pair in said} == {frozenset(pair) for pair in truth}
+        assert {frozenset(pair) for pair in words} == {frozenset(pair) for pair in truth}
     else:
-        (leader,) = {one for one, _ in said}
-        assert {other for _, other in said} == names - {leader}
+        (leader,) = {one for one, _ in words}
+        assert {other for _, other in words} == names - {leader}
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "expected"),
     [
         ("noise", {"undecided"}),
         ("noise of three", {"undecided"}),
@@ -242,8 +245,8 @@ def assert_told(said: Said, records: Sequence[Record], *, whole: bool) -> None:
         ("delays", {"better", "worse", "undecided"}),
     ],
 )
-def test_the_rule_says_of_a_case_what_it_is_for(name: str, words: set[str]) -> None:
-    assert set(truth_of(CASES[name].records).values()) == words
+def test_the_rule_says_of_a_case_what_it_is_for(name: str, expected: set[str]) -> None:
+    assert set(truth_of(CASES[name].records).values()) == expected
 
 
 def test_what_is_said_of_two_depends_on_all_results_of_their_run() -> None:
@@ -257,38 +260,40 @@ def test_run_says_it(folder: Path, explain: bool, capsys: pytest.CaptureFixture[
     print_report(records, explain=explain)
     first = capsys.readouterr().out.split("\n\n")[0]
     sentences = re.split(r"\.\n(?=\S)", first.rstrip(".\n"))
-    assert_told(said_by([" ".join(each.split()) for each in sentences]), records, whole=False)
+    assert_told(
+        said_by([" ".join(sentence.split()) for sentence in sentences]), records, whole=False
+    )
 
 
 def test_the_page_says_it(folder: Path, tmp_path: Path, command: Callable[..., str]) -> None:
     path = tmp_path / "x.html"
     command("report", str(folder), "-o", str(path))
     found = re.findall(r"<p class='answer'>(.*?)</p>", path.read_text())
-    sentences = [html.unescape(re.sub("<[^>]*>", "", each)).rstrip(".") for each in found]
+    sentences = [html.unescape(re.sub("<[^>]*>", "", paragraph)).rstrip(".") for paragraph in found]
     assert_told(said_by(sentences), read_records(folder), whole=False)
 
 
 def test_compare_says_it(folder: Path, command: Callable[..., str]) -> None:
-    words = {"faster": "worse", "slower": "better"}  # of the one before
-    said = {}
+    ranks = {"faster": "worse", "slower": "better"}  # of the one before
+    relations = {}
     for line in command("compare", str(folder), "--json").splitlines():
         pair = json.loads(line)
         sides = (pair[when]["test"]["switch"] for when in ("before", "after"))
-        said[tuple(sides)] = words.get(pair["difference"], pair["difference"])
-    assert_told(said, read_records(folder), whole=True)
+        relations[tuple(sides)] = ranks.get(pair["difference"], pair["difference"])
+    assert_told(relations, read_records(folder), whole=True)
 
 
 def test_tune_says_it(folder: Path) -> None:
     """Whichever is the default."""
     records = read_records(folder)
     results = Results.of(records)
-    words = {"faster": "worse", "slower": "better"}
-    said = {}
+    ranks = {"faster": "worse", "slower": "better"}
+    relations = {}
     for one, other in permutations(records, 2):
         line = tuning_lines(one, other, 3, (), results)[0]
         (word,) = re.findall(r"(faster|slower|same|undecided)", line)
-        said[one.test.switch, other.test.switch] = words.get(word, word)
-    assert_told(said, records, whole=True)
+        relations[one.test.switch, other.test.switch] = ranks.get(word, word)
+    assert_told(relations, records, whole=True)
 
 
 def test_a_claim_of_a_paper_says_it(folder: Path) -> None:
@@ -317,18 +322,18 @@ def test_a_lab_says_it(case: Case, folder: Path) -> None:
         return
     for one, other in permutations(records, 2):
         names = one.test.switch, other.test.switch
-        rates = {each.test.switch: rate for each in records if (rate := rate_of(each))}
+        rates = {record.test.switch: rate for record in records if (rate := rate_of(record))}
         truth = truth_of(records)[names]
         apart = len(groups(names, {"raw": rates})) == 2
         assert apart == (truth in ("better", "worse"))
 
 
 def test_the_table_marks_what_the_rule_knows(folder: Path) -> None:
-    """A bound is one in both, and an interval is printed where there is one."""
+    """A bound is marked in both, and an interval is printed if there is one."""
     records = read_records(folder)
     (section,) = sections(records)
     heads = "p50" if main_figure(records[0]).unit == "ns" else "received|found"
-    (column,) = (each for each in section.columns if re.match(heads, each.heading))
+    (column,) = (column for column in section.columns if re.match(heads, column.heading))
     for record, cell in zip(records, column.cells, strict=True):
         repeats = repeats_of([record], main_figure(record))
         assert (BOUND_MARK in cell) == repeats.bound

@@ -1,4 +1,5 @@
-"""These tests load plug-ins by entry points: what is none is told of, and nothing else suffers."""
+"""These tests load plug-ins by entry points: an unusable plug-in is reported, and everything else
+works."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table[Sw
         "ends = sm_ends:SWITCH\ndata = sm_switches:DATA\nnameless = sm_switches:NAMELESS\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    own = (SWITCHES["null"], SWITCHES["direct"])
-    table = load_plugins("switchmark.switches", Switch, own)  # type: ignore[type-abstract]
+    drivers = (SWITCHES["null"], SWITCHES["direct"])
+    table = load_plugins("switchmark.switches", Switch, drivers)  # type: ignore[type-abstract]
     with SWITCHES.replaced_by(table):
         yield table
 

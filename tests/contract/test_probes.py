@@ -62,13 +62,17 @@ class Quiet(RecordingHost):
         return b"0" if path.endswith("/sriov_numvfs") else b"1"
 
     def read_all(self, *patterns: str) -> Mapping[str, bytes]:
-        nics = (each.replace("*", "nic") for each in patterns if each.endswith("/sriov_totalvfs"))
+        nics = (
+            pattern.replace("*", "nic")
+            for pattern in patterns
+            if pattern.endswith("/sriov_totalvfs")
+        )
         return dict.fromkeys(nics, b"7")
 
 
 def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver is listed as not verified until it says otherwise; each of ours does. For switches,
-    a file says it (`switches.verified`), and for functions that are switches."""
+    """A driver is listed as not verified until it says otherwise, which all drivers of this project
+    do. For switches, a file says it (`switches.verified`), and for functions that are switches."""
     assert Version("1").verified == "not verified"
     monkeypatch.setattr("switchmark.environments.containers.privileges", lambda: "root")
     for table in TABLES:
@@ -76,8 +80,8 @@ def test_only_what_says_so_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
             if isinstance(driver, Switch):
                 assert driver.probe(Quiet()).verified == "not verified", name
             elif name not in SWITCHES and hasattr(driver, "probe"):
-                told = driver.probe(Quiet()).verified
-                assert told == "verified", f"{name} was not tried with real frames: its probe"
+                verified = driver.probe(Quiet()).verified
+                assert verified == "verified", f"{name} was not tried with real frames: its probe"
 
 
 ESSENTIAL = {
@@ -96,10 +100,12 @@ def programs_of(plan: Plan) -> set[str]:
     found = set()
     for step in plan:
         argv = step.check.argv if isinstance(step, Wait) else getattr(step, "argv", ())
-        words = [word for word in argv if "=" not in word and not word.startswith("-")]
-        while words and words[0] in ("env", "nsenter", "taskset"):
-            words = [word for word in words[1:] if not re.fullmatch(r"[\d,-]+|\$\{.*\}", word)]
-        found |= {PurePosixPath(words[0]).name} if words else set()
+        arguments = [word for word in argv if "=" not in word and not word.startswith("-")]
+        while arguments and arguments[0] in ("env", "nsenter", "taskset"):
+            arguments = [
+                word for word in arguments[1:] if not re.fullmatch(r"[\d,-]+|\$\{.*\}", word)
+            ]
+        found |= {PurePosixPath(arguments[0]).name} if arguments else set()
     return found - ESSENTIAL
 
 

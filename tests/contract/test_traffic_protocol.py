@@ -137,13 +137,13 @@ def test_what_several_cores_did_is_told_as_one(
         assert sent["frames"] + sent["unsent"] == sender.get("frames", 2000)
         assert sum(frames for _, frames in sent["cores"]) == sent["frames"]
         # Each core sends its flows in turn.
-        each = [
+        counts = [
             frames // flows + (flow < frames % flows)
             for flows, frames in sent["cores"]
             for flow in range(flows)
         ]
-        assert len(each) == sent["flows"] == 7
-        assert received["flows"] == [[frames, 0, 0, 0] for frames in each]
+        assert len(counts) == sent["flows"] == 7
+        assert received["flows"] == [[frames, 0, 0, 0] for frames in counts]
         assert received["frames"] == received["latency"]["count"] == sent["frames"]
         assert sum(received["intervals"]) == received["frames"]
         assert received["mixed"] == received["duplicated"] == received["after_drain"] == 0
@@ -160,20 +160,20 @@ def test_cores_share_flows_and_have_cpus_of_their_own(program: Program) -> None:
         answer = program.ask("open", ports=[port], threads=[{"tasks": tasks, **thread}])
         assert why in answer["error"], answer
     cpus = sorted(os.sched_getaffinity(0))
-    both = [cpus[0], cpus[-1]]
-    threads = [{"tasks": tasks, "cores": 2, "cpus": both}]
+    pair = [cpus[0], cpus[-1]]
+    threads = [{"tasks": tasks, "cores": 2, "cpus": pair}]
     assert program.ask("open", ports=[port], threads=threads)["ok"]
     assert "fewer flows than cores" in program.arm()["error"]
     assert program.arm(sender={"flows": 2, "rate_pps": 0, "frames": 64})["ok"]
     report = program.trial(10**8)
     assert report["tasks"][0]["sent"]["cores"] == [[1, 32], [1, 32]]
-    assert report["threads"][0]["cpu"] == both[0]
+    assert report["threads"][0]["cpu"] == pair[0]
 
 
 @pytest.mark.parametrize("engine", ["udp", "udp-mmsg"])
 def test_a_client_with_several_sockets_gets_all_its_answers(program: Program, engine: str) -> None:
-    own = f"127.83.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"  # nobody else's ports
-    ends = {"local_ip": own, "remote_ip": own, "engine": engine}
+    address = f"127.83.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"  # nobody else's ports
+    ends = {"local_ip": address, "remote_ip": address, "engine": engine}
     ports = [
         {**ends, "local_port": 20000, "remote_port": 20100, "flows": 4},
         {**ends, "local_port": 20100, "remote_port": 20000},
@@ -205,9 +205,9 @@ def test_many_flows_and_sizes_are_told_apart(program: Program, touch: str) -> No
     assert received["frames"] == sent["frames"] > 0
     assert received["corrupted"] == received["foreign"] == received["stray"] == 0
     if touch != "none":
-        each = [flow[0] for flow in received["flows"]]
-        assert sum(each) == received["frames"]
-        assert max(each) - min(each) <= 1
+        counts = [flow[0] for flow in received["flows"]]
+        assert sum(counts) == received["frames"]
+        assert max(counts) - min(counts) <= 1
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -259,9 +259,9 @@ def test_flows_share_the_addresses_of_their_sender(program: Program) -> None:
     load = {"rate_pps": 50000, "flows": 12, "address": several, "vary": ["src_port"]}
     assert program.arm(sender=load)["ok"]
     received = program.trial()["tasks"][1]["received"]
-    each = [flow[0] for flow in received["flows"]]
-    assert len(each) == 12
-    assert max(each) - min(each) <= 1
+    counts = [flow[0] for flow in received["flows"]]
+    assert len(counts) == 12
+    assert max(counts) - min(counts) <= 1
     refused = program.arm(sender={**load, "flows": 10})
     assert "3 addresses do not share 10 flows evenly" in refused["error"]
     assert "not a list of 1 to 64" in program.arm(sender={**load, "address": []})["error"]
@@ -271,8 +271,8 @@ def test_headers_are_compared_with_those_expected(program: Program) -> None:
     program.open_loop()
     load = {"frame_bytes": [64, 594], "address": ADDRESS, "flows": 6, "vary": ["src_mac", "dst_ip"]}
     members = {"run": 7, "longest_ns": 10**9}
-    seen = {"address": ADDRESS, "vary": ["src_mac", "dst_ip"]}
-    for expect, broken in ((seen, 0), ({**seen, "vary": ["dst_ip"]}, 5)):
+    addressing = {"address": ADDRESS, "vary": ["src_mac", "dst_ip"]}
+    for expect, broken in ((addressing, 0), ({**addressing, "vary": ["dst_ip"]}, 5)):
         tasks = [load, {"flows": 6, "expect": expect, "latency": True}]
         assert program.ask("arm", **members, tasks=tasks)["ok"]
         received = program.trial()["tasks"][1]["received"]
@@ -304,12 +304,12 @@ def test_the_headers_of_sockets_are_compared_by_a_second_one(
     answer = program.ask("open", ports=ports, threads=[{"tasks": tasks}])
     assert answer["ok"], answer
     load = {"frames": 90, "flows": 3, "vary": ["src_port"], "frame_bytes": [64, 9600]}
-    nobody = "00:00:00:00:00:00"
+    zero_mac = "00:00:00:00:00:00"
     sent = {"src_ip": "127.0.0.1", "dst_ip": "127.0.0.1", "src_port": 20000, "dst_port": 20010}
-    seen = {**sent, "src_mac": nobody, "dst_mac": nobody}
+    expected = {**sent, "src_mac": zero_mac, "dst_mac": zero_mac}
     try:
         for wrong in ({}, {"ttl": 63}, {"src_mac": "02:00:00:00:00:01"}):
-            expect = {"address": {**seen, **wrong}, "vary": ["src_port"]}
+            expect = {"address": {**expected, **wrong}, "vary": ["src_port"]}
             receiver = {"flows": 3, "expect": expect}
             answer = program.arm(tasks=[{**load, "address": sent}, receiver])
             assert answer["ok"], answer
@@ -369,11 +369,11 @@ def test_asking_for_the_time_leaves_what_is_armed_alone(program: Program) -> Non
     clock = {key: value for key, value in program.ask("clock").items() if key != "ok"}
     ahead = {**clock, "ns": clock["ns"] + 10**15}
     assert program.arm(clock=ahead)["ok"]
-    told = program.ask("clock")["ns"]
+    now_ns = program.ask("clock")["ns"]
     assert 0 < program.ask("start", duration_ns=10**7)["at_ns"] - ahead["ns"] < 10**14
     assert program.ask("stop")["ok"]
     assert program.arm()["ok"]
-    assert 0 < program.ask("start", duration_ns=10**7)["at_ns"] - told < 10**14
+    assert 0 < program.ask("start", duration_ns=10**7)["at_ns"] - now_ns < 10**14
 
 
 def test_frames_of_another_run_are_foreign(program: Program) -> None:
@@ -464,9 +464,9 @@ def test_a_name_in_any_script_is_answered_in_json(
         program.line(json.dumps({"cmd": "wait", name: 1}, ensure_ascii=False).encode()),
         program.ask("open", ports=options, threads=[{"tasks": []}]),
     ):
-        shown = answer["error"].split("'")[1]
-        assert name.startswith(shown)
-        assert 36 < len(shown.encode()) <= 40
+        member = answer["error"].split("'")[1]
+        assert name.startswith(member)
+        assert 36 < len(member.encode()) <= 40
 
 
 def test_a_process_has_as_many_threads_as_a_big_server_needs(program: Program) -> None:
@@ -573,14 +573,14 @@ def test_it_ends_within_a_second_of_its_stdin_in_the_middle_of_a_trial(
 
 def test_it_ends_when_a_socket_says_no_more_in_the_middle_of_a_trial(traffic_program: str) -> None:
     """ssh and others give a socket as stdin, and may close it one way only."""
-    ours, its = socket.socketpair()
+    near, its = socket.socketpair()
     process = subprocess.Popen(
         [str(SANITIZED) if SANITIZED.exists() else traffic_program],
         stdin=its.fileno(),
         stdout=its.fileno(),
     )
     its.close()
-    with ours, ours.makefile("rwb") as lines:
+    with near, near.makefile("rwb") as lines:
         for command in (
             {
                 "cmd": "open",
@@ -595,7 +595,7 @@ def test_it_ends_when_a_socket_says_no_more_in_the_middle_of_a_trial(traffic_pro
             assert json.loads(lines.readline())["ok"]
         lines.write(b'{"cmd": "wait"}\n')
         lines.flush()
-        ours.shutdown(socket.SHUT_WR)
+        near.shutdown(socket.SHUT_WR)
         assert process.wait(30) == 0
 
 
@@ -666,7 +666,7 @@ def test_what_it_executed_would_have_no_more_privileges(program: Program) -> Non
     program.open_loop()
     threads = [*Path(f"/proc/{program.process.pid}/task").iterdir()]
     assert len(threads) > 1
-    assert all("NoNewPrivs:\t1\n" in (each / "status").read_text() for each in threads)
+    assert all("NoNewPrivs:\t1\n" in (thread / "status").read_text() for thread in threads)
 
 
 def test_the_jitter_probe_is_in_the_usage_and_ends(tool_program: str) -> None:
@@ -674,12 +674,12 @@ def test_the_jitter_probe_is_in_the_usage_and_ends(tool_program: str) -> None:
     assert "jitter --cpus" in usage.stdout
     cpu = min(os.sched_getaffinity(0))
     begin = time.monotonic()
-    done = subprocess.run(
+    completed = subprocess.run(
         [tool_program, "jitter", "--cpus", str(cpu), "--ms", "30"],
         capture_output=True,
         check=True,
     )
-    found = json.loads(done.stdout)["cpus"][0]
+    found = json.loads(completed.stdout)["cpus"][0]
     assert 29 * 10**6 < found["elapsed_ns"] < (time.monotonic() - begin) * 10**9
 
 
@@ -687,19 +687,20 @@ def test_the_counters_of_two_cpus_are_held_against_each_other(tool_program: str)
     first, *others = sorted(os.sched_getaffinity(0))
     if not others:
         pytest.skip("there is one CPU")
-    words = [tool_program, "jitter", "--cpus", f"{first},{others[0]}", "--ms", "1"]
+    argv = [tool_program, "jitter", "--cpus", f"{first},{others[0]}", "--ms", "1"]
     for _ in range(20):  # where others have a CPU all the time, it does not answer
-        done = subprocess.run(words, capture_output=True, check=True)
-        own, other = json.loads(done.stdout)["cpus"]
-        assert "skew_ns" not in own
+        completed = subprocess.run(argv, capture_output=True, check=True)
+        first_counter, other = json.loads(completed.stdout)["cpus"]
+        assert "skew_ns" not in first_counter
         if "skew_ns" in other:
             break
-    # No time is wrong by more than is told: whoever synchronised them did it better than that.
+    # No time is wrong by more than the reported error: the clocks were synchronised better than
+    # that.
     assert abs(other["skew_ns"]) <= other["skew_within_ns"] + 100_000
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "reason"),
+    ("arguments", "status", "reason"),
     [
         (("xdp", "sm-none", "lo"), 1, "there is no interface sm-none"),
         (("tc", "lo", "sm-none"), 1, "there is no interface sm-none"),
@@ -708,21 +709,23 @@ def test_the_counters_of_two_cpus_are_held_against_each_other(tool_program: str)
     ],
 )
 def test_a_redirection_says_what_is_missing(
-    tool_program: str, words: tuple[str, ...], status: int, reason: str
+    tool_program: str, arguments: tuple[str, ...], status: int, reason: str
 ) -> None:
-    done = subprocess.run([tool_program, "redirect", *words], capture_output=True, text=True)
-    assert done.returncode == status
-    assert reason in done.stderr
+    completed = subprocess.run(
+        [tool_program, "redirect", *arguments], capture_output=True, text=True
+    )
+    assert completed.returncode == status
+    assert reason in completed.stderr
 
 
 def test_telemetry_is_asked_and_answers_are_lines(tool_program: str, tmp_path: Path) -> None:
     """Of a DPDK program of our own making: it says who it is, answers once, and is gone."""
     path = str(tmp_path / "dpdk_telemetry.v2")
-    words = [str(SANITIZED_TOOL) if SANITIZED_TOOL.exists() else tool_program, "telemetry", path]
+    argv = [str(SANITIZED_TOOL) if SANITIZED_TOOL.exists() else tool_program, "telemetry", path]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()
-        asking = subprocess.Popen([*words, "/a,0", "/a,1"], stdout=-1, stderr=-1)
+        asking = subprocess.Popen([*argv, "/a,0", "/a,1"], stdout=-1, stderr=-1)
         peer, _ = listener.accept()
         with peer:
             peer.send(b'{"pid": 1}')
@@ -732,7 +735,7 @@ def test_telemetry_is_asked_and_answers_are_lines(tool_program: str, tmp_path: P
         out, err = asking.communicate(timeout=10)
     assert (asking.returncode, out) == (1, b'{"/a": "x"}\n')
     assert b"/a,1: Connection reset by peer" in err
-    none = subprocess.run([*words[:2], str(tmp_path / "none"), "/a"], capture_output=True)
+    none = subprocess.run([*argv[:2], str(tmp_path / "none"), "/a"], capture_output=True)
     assert (none.returncode, none.stdout) == (1, b"")
     assert b"cannot connect: No such file or directory" in none.stderr
 
@@ -740,8 +743,8 @@ def test_telemetry_is_asked_and_answers_are_lines(tool_program: str, tmp_path: P
 def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_program: str) -> None:
     from switchmark.engines import TABLE
 
-    done = subprocess.run([traffic_program, "engines"], capture_output=True, check=True)
-    built = {engine["name"]: engine for engine in json.loads(done.stdout)["engines"]}
+    completed = subprocess.run([traffic_program, "engines"], capture_output=True, check=True)
+    built = {engine["name"]: engine for engine in json.loads(completed.stdout)["engines"]}
     assert set(built) <= set(TABLE), "an engine that Python does not know"
     for name, engine in TABLE.items():
         if name in built:
@@ -751,7 +754,7 @@ def test_every_engine_of_the_table_is_known_to_the_program_and_back(traffic_prog
 
 @pytest.mark.parametrize("arrivals", ["burst", "even", "poisson", "on-off"])
 def test_arrivals_of_any_kind_are_as_many_as_the_rate_says(program: Program, arrivals: str) -> None:
-    """How far behind the sender was is told of every frame that it made."""
+    """The sender reports its lag for every frame that it made."""
     program.open_loop()
     assert program.arm(sender={"rate_pps": 20000, "arrivals": arrivals, "seed": 5})["ok"]
     for _ in range(2):
@@ -845,7 +848,7 @@ def test_frames_in_a_tunnel_have_the_headers_that_were_promised(
     load = {"frame_bytes": [least, 594], "address": address, "rate_pps": 0, "frames": 3000}
     load |= {"flows": 300, "vary": [vary]}
     end, inside = (
-        "dst_ip6" if "dst_ip6" in each else "dst_ip" for each in (address, address["vxlan"])
+        "dst_ip6" if "dst_ip6" in headers else "dst_ip" for headers in (address, address["vxlan"])
     )
 
     def broken(expected: dict[str, Any], **members: Any) -> int:

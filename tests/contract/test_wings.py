@@ -46,8 +46,8 @@ def callers(frame: FrameType) -> Iterator[FrameType]:
 
 
 def calls_between_wings(arguments: tuple[str, ...]) -> set[tuple[str, str, str]]:
-    """Return who calls whom, wing by wing, and which function. What lies between, as a search or
-    the executor does, hands a call through."""
+    """Return who calls whom, wing by wing, and which function. Code in between, such as a search or
+    the executor, passes a call through."""
     found: set[tuple[str, str, str]] = set()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:

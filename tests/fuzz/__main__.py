@@ -20,25 +20,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed [1]")
     parser.add_argument("--count", type=int, help="as many seeds, whatever time they take")
     parser.add_argument("--most", type=int, default=5, help="faults that are shown in full [5]")
-    asked = parser.parse_args()
-    if unknown := set(asked.targets) - set(TARGETS):
+    options = parser.parse_args()
+    if unknown := set(options.targets) - set(TARGETS):
         parser.error(f"there is no target {', '.join(sorted(unknown))}")
     found = 0
-    for name in asked.targets or TARGETS:
-        seeds = seeds_of(asked.seed, asked.count, asked.seconds)
-        tally = hunt(name, TARGETS[name], seeds, _KEPT)
-        statuses = ", ".join(f"{many} x {each}" for each, many in sorted(tally.statuses.items()))
-        print(f"{name}: {tally.seeds} seeds, {tally.commands} commands ({statuses or 'none'})")
-        for each in tally.found[: asked.most]:
-            words = " ".join(map(repr, each.ended.argv))[:300]
+    for name in options.targets or TARGETS:
+        seeds = seeds_of(options.seed, options.count, options.seconds)
+        results = hunt(name, TARGETS[name], seeds, _KEPT)
+        statuses = ", ".join(
+            f"{many} x {status}" for status, many in sorted(results.statuses.items())
+        )
+        print(f"{name}: {results.seeds} seeds, {results.commands} commands ({statuses or 'none'})")
+        for fault in results.found[: options.most]:
+            command = " ".join(map(repr, fault.ended.argv))[:300]
             print(
-                f"  seed {each.seed}: {each.ended.fault}: {words}\n"
-                f"    kept in {each.kept}\n"
-                f"    again: make fuzz TARGET={name} SEED={each.seed} COUNT=1"
+                f"  seed {fault.seed}: {fault.ended.fault}: {command}\n"
+                f"    kept in {fault.kept}\n"
+                f"    again: make fuzz TARGET={name} SEED={fault.seed} COUNT=1"
             )
-        if len(tally.found) > asked.most:
-            print(f"  and {len(tally.found) - asked.most} more faults")
-        found += len(tally.found)
+        if len(results.found) > options.most:
+            print(f"  and {len(results.found) - options.most} more faults")
+        found += len(results.found)
     return 1 if found else 0
 
 

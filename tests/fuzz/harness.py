@@ -42,7 +42,7 @@ of it."""
 
 _POLL_MS = 100
 _KEPT_BYTES = 1 << 16
-_STATUSES = {int(each) for each in Exit} - {int(Exit.BUG)}
+_STATUSES = {int(status) for status in Exit} - {int(Exit.BUG)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,7 @@ class Ended:
 
 
 Target = Callable[[random.Random, Path], Iterator[Ended]]
-"""A target makes an input from what it draws, in an empty folder, and yields the end of each
-command on it."""
+"""A target makes a random input in an empty folder, and yields the end of each command on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,30 +104,32 @@ def seeds_of(first: int, count: int | None, seconds: float) -> Iterator[int]:
         seed += 1
 
 
-def hunt(name: str, target: Target, seeds: Iterator[int], kept: Path) -> Tally:
-    """Run a target with each seed. Keep the folder of each fault below `kept`."""
-    tally = Tally()
+def hunt(name: str, target: Target, seeds: Iterator[int], faults_dir: Path) -> Tally:
+    """Run a target with each seed. Keep the folder of each fault below `faults_dir`."""
+    results = Tally()
     for seed in seeds:
-        tally.seeds += 1
+        results.seeds += 1
         with tempfile.TemporaryDirectory(prefix="switchmark-fuzz-") as scratch:
             folder = Path(scratch, "case")
             folder.mkdir()
             for ended in target(random.Random(f"{name} {seed}"), folder):
-                tally.statuses[ended.status] += 1
+                results.statuses[ended.status] += 1
                 if ended.fault:
-                    tally.found.append(Found(seed, ended, _keep(kept / f"{name}-{seed}", ended)))
+                    results.found.append(
+                        Found(seed, ended, _keep(faults_dir / f"{name}-{seed}", ended))
+                    )
                     with suppress(OSError):
                         shutil.copytree(
-                            folder, kept / f"{name}-{seed}", symlinks=True, dirs_exist_ok=True
+                            folder, faults_dir / f"{name}-{seed}", symlinks=True, dirs_exist_ok=True
                         )
                     break
-    return tally
+    return results
 
 
 def _keep(folder: Path, ended: Ended) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    told = f"{ended.fault}\n{list(ended.argv)!r}\n\n{ended.stderr}"
-    (folder / "fault.txt").write_text(told, errors="backslashreplace")
+    report = f"{ended.fault}\n{list(ended.argv)!r}\n\n{ended.stderr}"
+    (folder / "fault.txt").write_text(report, errors="backslashreplace")
     return folder
 
 
@@ -156,8 +157,8 @@ def command(
             _child(argv, folder, environment(env or {}), before, run, (out.fileno(), err.fileno()))
         status, killed = _watched(pid)
         err.seek(0)
-        told = err.read(_KEPT_BYTES).decode(errors="replace")
-    return Ended(argv, status, told, killed, allowed)
+        stderr = err.read(_KEPT_BYTES).decode(errors="replace")
+    return Ended(argv, status, stderr, killed, allowed)
 
 
 def _child(
@@ -226,9 +227,9 @@ def _import_all() -> None:
     """Import the package and its late imports, so that no child has to: an unprivileged child may
     be unable to read them."""
     for package in (switchmark, click):
-        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not each.name.endswith(("__main__", "_winconsole")):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith(("__main__", "_winconsole")):
                 with suppress(ImportError):  # of an extra that is not installed
-                    importlib.import_module(each.name)
+                    importlib.import_module(module.name)
     for name in ("duckdb", "hdrh.histogram", "numpy", "vl_convert", "yaml"):
         importlib.import_module(name)

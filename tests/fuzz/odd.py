@@ -112,16 +112,16 @@ def spoilt_bytes(draw: random.Random, content: bytes) -> bytes:
     data = bytearray(content)
     if not data:
         return draw.randbytes(20)
-    at = draw.randrange(len(data))
+    position = draw.randrange(len(data))
     match draw.randrange(4):
         case 0:
-            data[at] ^= 1 << draw.randrange(8)
+            data[position] ^= 1 << draw.randrange(8)
         case 1:
-            del data[at:]
+            del data[position:]
         case 2:
-            data[at:at] = draw.randbytes(draw.choice((1, 4, 40)))
+            data[position:position] = draw.randbytes(draw.choice((1, 4, 40)))
         case _:
-            data[at : at + 40] = data[at : at + 80]
+            data[position : position + 40] = data[position : position + 80]
     return bytes(data)
 
 

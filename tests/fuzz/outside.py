@@ -1,5 +1,5 @@
 """This module fuzzes what is around a command: its outputs, its environment, its limits, and the
-moment at which a signal comes. Each command is a process of its own."""
+moment at which a signal comes. Each command is a separate process."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 def _started(argv: Sequence[str], folder: Path, **options: object) -> subprocess.Popen[bytes]:
-    given = {"env": environment({"PYTHONPATH": _SOURCE}), **options}
+    arguments = {"env": environment({"PYTHONPATH": _SOURCE}), **options}
     return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-m", "switchmark", *argv], cwd=folder, start_new_session=True, **given
+        [sys.executable, "-m", "switchmark", *argv], cwd=folder, start_new_session=True, **arguments
     )
 
 
 def _ended(
     process: subprocess.Popen[bytes],
     argv: Sequence[str],
-    told: IO[bytes],
+    output: IO[bytes],
     allowed: frozenset[int] = frozenset(),
 ) -> Ended:
     """Wait for a process, whose standard error is a file; kill it where it does not end."""
@@ -64,9 +64,9 @@ def _ended(
         killed = f"no end within {HANG_S:g} s"
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    told.seek(0)
+    output.seek(0)
     return Ended(
-        tuple(argv), process.returncode, told.read().decode(errors="replace"), killed, allowed
+        tuple(argv), process.returncode, output.read().decode(errors="replace"), killed, allowed
     )
 
 
@@ -105,10 +105,10 @@ def surroundings(draw: random.Random, folder: Path) -> Iterator[Ended]:
     """Run a command with outputs, an environment and limits that are not the usual ones."""
     put_sound_run(folder)
     argv = draw.choice(_COMMANDS)
-    where, removed = folder, draw.random() < 0.1
+    place, removed = folder, draw.random() < 0.1
     if removed:
-        where = folder / "gone"
-        where.mkdir()
+        place = folder / "gone"
+        place.mkdir()
         argv = tuple(str(folder / word) if word == "run" != argv[0] else word for word in argv)
     variables = draw.choice(_VARIABLES) if draw.random() < 0.6 else {}
     limited, values = draw.choice(_LIMITS)
@@ -117,7 +117,7 @@ def surroundings(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
     def prepare() -> None:
         if removed:
-            where.rmdir()
+            place.rmdir()
         for number, output in enumerate(outputs, 1):
             if output == "closed":
                 os.close(number)
@@ -133,15 +133,21 @@ def surroundings(draw: random.Random, folder: Path) -> Iterator[Ended]:
         streams = [_output(kind, file) for kind, file in zip(outputs, (out, err), strict=True)]
         env = environment({"PYTHONPATH": _SOURCE, **variables})
         process = _started(
-            argv, where, stdout=streams[0], stderr=streams[1], env=env, preexec_fn=prepare
+            argv, place, stdout=streams[0], stderr=streams[1], env=env, preexec_fn=prepare
         )
         for stream in streams:
             if isinstance(stream, int):
                 os.close(stream)
-        told = (*argv, f"out: {outputs[0]}", f"err: {outputs[1]}", f"{variables}", f"limit {limit}")
+        description = (
+            *argv,
+            f"out: {outputs[0]}",
+            f"err: {outputs[1]}",
+            f"{variables}",
+            f"limit {limit}",
+        )
         # Python itself needs some files to start with: below that it does not come to this program.
         allowed = frozenset({-signal.SIGABRT, 1, 120}) if limit is not None and limit < 12 else None
-        yield _ended(process, told, err, allowed or frozenset())
+        yield _ended(process, description, err, allowed or frozenset())
 
 
 def _output(kind: str, file: IO[bytes]) -> IO[bytes] | int:
@@ -203,6 +209,6 @@ def _interrupted(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 def _is_starting(pid: int) -> bool:
-    """Say whether Python still catches SIGINT itself, and nothing else."""
+    """Say only whether Python still catches SIGINT itself."""
     text = Path(f"/proc/{pid}/status").read_text()
     return not int(text.partition("SigCgt:\t")[2].split()[0], 16) >> (signal.SIGTERM - 1) & 1

@@ -19,7 +19,7 @@ import switchmark.runs.anchor
 import switchmark.runs.clean
 from fuzz.harness import Ended, command
 from fuzz.odd import TEXTS, any_value, endless, spoilt_bytes, spoilt_json, spoilt_text
-from recorded import fresh, kept, latency_trial, written
+from recorded import fresh, latency_trial, stored_lines_run, stored_run
 from switchmark.errors import SetupFailed
 from switchmark.hosts.base import boot_id
 from switchmark.hosts.local import LocalHost
@@ -64,7 +64,9 @@ def _sound_folders() -> tuple[Mapping[str, bytes], ...]:
     """Return run folders that are as they should be, by the names of their files."""
     folders = []
     with tempfile.TemporaryDirectory(prefix="switchmark-fuzz-") as scratch:
-        latency = tuple(latency_trial(1e5, [900 + each for each in range(200)]) for _ in range(3))
+        latency = tuple(
+            latency_trial(1e5, [900 + number for number in range(200)]) for _ in range(3)
+        )
         records = [
             fresh(1),
             fresh(2, test=Test(search="max", switch="ovs", frame_size=128), verdict="sender"),
@@ -72,16 +74,16 @@ def _sound_folders() -> tuple[Mapping[str, bytes], ...]:
             fresh(4, trials=latency, test=Test(dimension="latency", search="fixed", rate="1M")),
         ]
         for number, path in enumerate(
-            (kept(Path(scratch, "a"), records), written(Path(scratch, "b")))
+            (stored_run(Path(scratch, "a"), records), stored_lines_run(Path(scratch, "b")))
         ):
             (path / "logs/steps.sh").write_text("ip link add a\n")
             if number:
                 (path / "testbeds.json").write_text(json.dumps(_LAB))
             folders.append(
                 {
-                    each.relative_to(path).as_posix(): each.read_bytes()
-                    for each in sorted(path.rglob("*"))
-                    if each.is_file()
+                    entry.relative_to(path).as_posix(): entry.read_bytes()
+                    for entry in sorted(path.rglob("*"))
+                    if entry.is_file()
                 }
             )
     return tuple(folders)
@@ -168,13 +170,13 @@ def _b64(text: str) -> str:
 
 
 def _undos(draw: random.Random, folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield undos that do no harm, whatever becomes of them: what they reach is in the folder."""
-    value, made = str(folder / "value"), str(folder / "made")
+    """Yield undos that are harmless even if they are damaged: they only touch the folder."""
+    value, created = str(folder / "value"), str(folder / "made")
     yield {"kind": "command", "host": "local", "argv": ["true"], "timeout_s": 5.0}
     yield {"kind": "command", "host": "local", "argv": ["false", "a"], "stdin": _b64("x")}
     yield {"kind": "command", "host": "far", "argv": ["true"]}
     yield {"kind": "restore", "host": "local", "path": value, "content": _b64("1\n")}
-    yield {"kind": "restore", "host": "local", "path": made, "content": None}
+    yield {"kind": "restore", "host": "local", "path": created, "content": None}
     endings = draw.choice(("/dev/zero", "/dev/full", str(folder), value + "/x"))
     yield {"kind": "restore", "host": "local", "path": endings, "content": _b64("1\n")}
     yield {"kind": "stop", "name": "x", "number": 15, "grace_s": 0.1, "pid": 4194000, "start": 1}
@@ -208,7 +210,7 @@ _HARMLESS = [text for text in TEXTS if "/" not in text]
 def _spoilt_lines(draw: random.Random, lines: Iterator[Any]) -> bytes:
     """Return lines of JSON, some of them spoilt. The words of commands stay as they are: they are
     carried out."""
-    told = []
+    encoded = []
     for line in lines:
         spoilt = spoilt_json(draw, line) if draw.random() < 0.3 else line
         text = json.dumps(spoilt)
@@ -217,8 +219,8 @@ def _spoilt_lines(draw: random.Random, lines: Iterator[Any]) -> bytes:
         if isinstance(argv, list) and draw.random() < 0.2:
             argv.append(draw.choice(_HARMLESS))
             text = json.dumps(spoilt)
-        told.append(text.encode())
-    content = b"\n".join(told) + b"\n"
+        encoded.append(text.encode())
+    content = b"\n".join(encoded) + b"\n"
     return spoilt_bytes(draw, content) if draw.random() < 0.15 else content
 
 

@@ -1,4 +1,4 @@
-"""This is the table of what is fuzzed."""
+"""The table of fuzz targets."""
 
 from __future__ import annotations
 

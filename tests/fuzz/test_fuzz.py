@@ -25,28 +25,29 @@ SEEDS = {"run-folders": 4, "surroundings": 4, "interruptions": 4}
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_that_is_made_by_these_seeds_is_a_fault(name: str) -> None:
-    """In a process of its own: what the tests before have used has threads, which no child has."""
+    """In a separate process, because earlier tests may have started threads, which a child does not
+    inherit."""
     count = SEEDS.get(name, 15)
     tests = Path(__file__).parents[1]
     path = os.pathsep.join((str(tests.parent / "src"), str(tests)))
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "fuzz", name, "--seed", "1", "--count", str(count)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert done.stdout.startswith(f"{name}: {count} seeds, ")
+    assert (completed.returncode, completed.stderr) == (0, ""), completed.stdout
+    assert completed.stdout.startswith(f"{name}: {count} seeds, ")
 
 
 def test_a_seed_makes_the_same_input_each_time(tmp_path: Path) -> None:
-    made = []
+    inputs = []
     for number in range(2):
         folder = tmp_path / str(number)
         folder.mkdir()
         ended = list(TARGETS["campaigns"](random.Random("campaigns 3"), folder))
-        made.append((ended[0].argv, (folder / "c.yaml").read_bytes()))
-    assert made[0] == made[1]
+        inputs.append((ended[0].argv, (folder / "c.yaml").read_bytes()))
+    assert inputs[0] == inputs[1]
 
 
 def fails() -> None:
@@ -95,8 +96,8 @@ def test_a_fault_is_found_and_its_input_kept(
         (folder / "input").write_text(str(draw.random()))
         yield command("x", folder=folder, run=run)
 
-    tally = hunt("faulty", target, seeds_of(7, 1, 0), tmp_path)
-    (found,) = tally.found
+    results = hunt("faulty", target, seeds_of(7, 1, 0), tmp_path)
+    (found,) = results.found
     assert (found.seed, found.ended.fault) == (7, fault)
     assert (found.kept / "input").exists()
     assert fault in (found.kept / "fault.txt").read_text()
@@ -114,10 +115,10 @@ def test_memory_that_was_there_before_is_no_fault(
 
 
 def test_a_traceback_is_a_fault_unless_it_was_asked_for() -> None:
-    told = "Traceback (most recent call last):\n"
-    assert Ended(("run",), 2, told).fault == "a traceback"
-    assert Ended(("--debug", "run"), 2, told).fault == ""
-    assert Ended(("--debug", "run"), 70, told).fault == "status 70"
+    traceback = "Traceback (most recent call last):\n"
+    assert Ended(("run",), 2, traceback).fault == "a traceback"
+    assert Ended(("--debug", "run"), 2, traceback).fault == ""
+    assert Ended(("--debug", "run"), 70, traceback).fault == "status 70"
 
 
 def test_what_ends_well_is_no_fault(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def campaigns(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
 
 def host_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
-    """Read a host file that is spoilt, by a command that asks for what is in it."""
+    """Read a damaged host file with a command that uses its content."""
     _spoilt(draw, folder / "host.toml", _HOST_FILE)
     options = draw.choice(((), ("--hosts", "local,a"), ("--hosts", "m"), ("--switch", "vpp@24.06")))
     argv = ("plan", *options, "--host-file", "host.toml")
@@ -101,7 +101,7 @@ def host_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
 
 
 def lab_files(draw: random.Random, folder: Path) -> Iterator[Ended]:
-    """Read the description of a lab that is spoilt; nothing of it is started."""
+    """Read a damaged description of a lab, without starting the lab."""
     name, text = draw.choice(sorted(_LABS.items()))
     _spoilt(draw, folder / name, text)
     word = draw.choice((name, name, name, draw.choice(TEXTS).replace("\0", "")))
@@ -120,8 +120,8 @@ def arguments(draw: random.Random, folder: Path) -> Iterator[Ended]:
     if draw.random() < 0.7:
         argv = ["plan", *_some_axes(draw, draw.choice((1, 1, 2, 3)))]
     else:
-        words = (*_WORDS, *TEXTS)
-        argv = [draw.choice(_ALONE), *(draw.choice(words) for _ in range(draw.randrange(5)))]
+        arguments = (*_WORDS, *TEXTS)
+        argv = [draw.choice(_ALONE), *(draw.choice(arguments) for _ in range(draw.randrange(5)))]
     yield command(*(_as_argument(word) for word in argv), folder=folder)
 
 
@@ -131,11 +131,11 @@ def _as_argument(word: str) -> str:
 
 
 def _some_axes(draw: random.Random, count: int) -> list[str]:
-    words = []
+    arguments = []
     for axis in draw.sample(sorted(AXES.values(), key=lambda axis: axis.name), count):
-        known = [*axis.choices, *(SWITCHES if axis.name == "switch" else ()), str(axis.default)]
-        value = draw.choice(known) if draw.random() < 0.4 else draw.choice(TEXTS)
+        values = [*axis.choices, *(SWITCHES if axis.name == "switch" else ()), str(axis.default)]
+        value = draw.choice(values) if draw.random() < 0.4 else draw.choice(TEXTS)
         if draw.random() < 0.3:
             value = spoilt_text(draw, value)
-        words += [axis.option, _as_argument(value)]
-    return words
+        arguments += [axis.option, _as_argument(value)]
+    return arguments

@@ -1,6 +1,6 @@
 """These tests hold the exact steps of every switch between physical ports and through a chain, and
-of each variant that differs, one text file each. What the other scenarios do once is in the files
-of one switch; that they do no more for any other is a test."""
+of each variant that differs, one text file each. The other scenarios are in the files of one
+switch; a test checks that they add nothing for other switches."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _joins(switch: Switch, engine: str) -> bool:
 
 
 def plain(switch: str, scenario: str) -> Test:
-    """Return the test of a switch in a scenario with all else as usual, by an engine that can join
-    it."""
+    """Return the test of a switch in a scenario with the usual values of the other axes and an
+    engine that fits."""
     engine = next(e for e in ("raw-mmsg", "dpdk", "null") if _joins(SWITCHES[switch], e))
     chain = 2 if scenario == "loopback" else 1
     return Test(switch=switch, scenario=scenario, engine=engine, chain=chain)
@@ -282,24 +282,25 @@ def test_the_plan_is_the_one_on_file(name: str, test: Test, golden: Golden) -> N
     ("name", "test"), list(plans()), ids=lambda v: v if isinstance(v, str) else ""
 )
 def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test) -> None:
-    """What is made by a command is used by none that is about another thing and may run at once."""
+    """A command uses nothing that a command with another subject creates, because both may run at
+    the same time."""
     left = build(resolve(test, prefix="smtest", run_dir=RUN_DIR))
     while left:
         together = steps_beside(left)
         runs = [step for step in together if isinstance(step, Run)]
-        made = {
+        plans = {
             step.argv[3]: step.subject
             for step in runs
             if step.argv[:3] in (("ip", "netns", "add"), ("ip", "link", "add"))
         }
-        made |= {
+        plans |= {
             step.argv[step.argv.index("peer") + 2]: step.subject
             for step in runs
             if "peer" in step.argv
         }
         for step in runs:
-            used = {*step.argv, step.at.name} & made.keys()
-            assert all(made[word] == step.subject for word in used), f"{name}: {step.why}"
+            used = {*step.argv, step.at.name} & plans.keys()
+            assert all(plans[word] == step.subject for word in used), f"{name}: {step.why}"
         left = left[len(together) :]
 
 
@@ -308,7 +309,7 @@ def test_commands_side_by_side_need_nothing_of_each_other(name: str, test: Test)
 def test_the_plan_between_functions_is_that_between_physical_ports(
     switch: str, scenario: str
 ) -> None:
-    """Line for line, but for the names of the nodes at the ends."""
+    """Line by line, apart from the names of the nodes at the ends."""
     ends = ENDS[scenario]
     renamed = re.sub(
         rf"\bsmtest-({'|'.join(ends)})\b",

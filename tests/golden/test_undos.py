@@ -1,5 +1,5 @@
 """These tests read every undo of every plan: it touches what the plan made, by the run's prefix or
-below the run's folder, or gives back what the user lent, and nothing else."""
+below the run's folder, or gives back what the user lent."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _engines(switch: str) -> list[str]:
 def plans() -> Iterator[tuple[str, Plan]]:
     """Yield the plan of every switch in every scenario and environment, of functions and of the
     switch, with the ports that it can have, and what else has undos."""
-    more: tuple[dict[str, Any], ...] = (
+    variants: tuple[dict[str, Any], ...] = (
         {"chain": 2, "direction": "bi"},
         {"pairs": 2},
         {"cpu_limit": "function:50"},
@@ -84,12 +84,12 @@ def plans() -> Iterator[tuple[str, Plan]]:
         {"locality": "remote", "hosts": "left,right"},
     )
     places = (
-        {"environment": environment, "switch_environment": where, "scenario": scenario}
+        {"environment": environment, "switch_environment": place, "scenario": scenario}
         for environment in ENVIRONMENTS
-        for where in dict.fromkeys(("netns", "host", environment))
-        for scenario in (SCENARIOS if (environment, where) == ("netns", "netns") else _WITH_NODES)
+        for place in dict.fromkeys(("netns", "host", environment))
+        for scenario in (SCENARIOS if (environment, place) == ("netns", "netns") else _WITH_NODES)
     )
-    for switch, axes in itertools.product(SWITCHES, [*places, *more]):
+    for switch, axes in itertools.product(SWITCHES, [*places, *variants]):
         for engine in _engines(switch):
             test = Test.model_validate({"switch": switch, "engine": engine, **axes})
             if not check(test):
@@ -124,13 +124,13 @@ def strange(plan: Plan) -> Iterator[str]:
 
 
 def test_every_undo_touches_what_its_plan_made_and_nothing_else() -> None:
-    seen = 0
+    count = 0
     wrong: dict[str, str] = {}
     for name, plan in plans():
-        seen += 1
-        wrong |= {each: name for each in strange(plan) if each not in wrong}
+        count += 1
+        wrong |= {undo: name for undo in strange(plan) if undo not in wrong}
     assert wrong == {}
-    assert seen > 300
+    assert count > 300
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""These tests send real frames through chains of functions: each is accounted for, and lost where
-it was lost."""
+"""These tests send real frames through chains of functions: every frame is accounted for, and a
+lost frame counts as lost where it was lost."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ BRIDGE = {"switch": "direct", "function": "pcap-bridge", **LOOPBACK}
 
 
 @pytest.mark.parametrize(
-    ("axes", "words", "number", "said"),
+    ("axes", "options", "number", "message"),
     [
         (BRIDGE, "-f1.counts", signal.SIGKILL, "function f1 (pcap-bridge) died during the trial"),
         (BRIDGE, "-f1.counts", signal.SIGSTOP, "function f1 (pcap-bridge) was stopped during the"),
@@ -219,9 +219,9 @@ def test_what_dies_or_is_stopped_fails_the_test_with_its_name(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     axes: dict[str, Any],
-    words: str,
+    options: str,
     number: signal.Signals,
-    said: str,
+    message: str,
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("namespaces are made as root here")
@@ -236,7 +236,7 @@ def test_what_dies_or_is_stopped_fails_the_test_with_its_name(
             found = [
                 int(process.name)
                 for process in Path("/proc").glob("[0-9]*")
-                if run.encode() in _words(process) and words.encode() in _words(process)
+                if run.encode() in _argv(process) and options.encode() in _argv(process)
             ]
             time.sleep(0.05)
         time.sleep(1.0)
@@ -249,15 +249,15 @@ def test_what_dies_or_is_stopped_fails_the_test_with_its_name(
         striker.join()
     assert record.status == "failed"
     assert record.error is not None
-    assert record.error.startswith(said)
+    assert record.error.startswith(message)
 
 
-def _words(process: Path) -> bytes:
+def _argv(process: Path) -> bytes:
     try:
-        words = (process / "cmdline").read_bytes()
+        arguments = (process / "cmdline").read_bytes()
     except OSError:
         return b""
-    return b"" if b"netns\0exec\0" in words else words  # which is about to be the program
+    return b"" if b"netns\0exec\0" in arguments else arguments  # which is about to be the program
 
 
 # --- the bridge itself -----------------------------------------------------------------------
@@ -279,15 +279,15 @@ def cable() -> Iterator[list[str]]:
 def test_the_bridge_says_what_is_wrong(cable: list[str], tmp_path: Path) -> None:
     counts = str(tmp_path / "a folder" / "counts")
     subprocess.run(["ip", "-n", NAMESPACE, "link", "set", "lo", "up"], check=True)
-    for words, status, reason in (
+    for arguments, status, reason in (
         (["c0"], 2, "usage: "),
         (["nowhere", "c0", counts], 1, "nowhere: "),
         (["c0", "c1", counts], 1, "c0: That device is not up"),
         (["lo", "lo", counts], 1, "counts: No such file or directory"),
     ):
-        done = subprocess.run([*cable, *words], capture_output=True, text=True, timeout=10)
-        assert done.returncode == status, done.stderr
-        assert reason in done.stderr
+        completed = subprocess.run([*cable, *arguments], capture_output=True, text=True, timeout=10)
+        assert completed.returncode == status, completed.stderr
+        assert reason in completed.stderr
 
 
 def test_the_bridge_ends_when_told_and_leaves_its_counts(cable: list[str], tmp_path: Path) -> None:

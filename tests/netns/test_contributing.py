@@ -48,9 +48,9 @@ def test_the_example_forwards(measure: Measure, pasted: ModuleType, axes: dict[s
 
 def test_what_a_kernel_lacks_is_found_by_trying_it(pasted: ModuleType) -> None:
     """A classifier that no kernel has, in the place of the example's."""
-    made = pasted.redirection
+    redirection = pasted.redirection
     pasted.__dict__["redirection"] = lambda near, far: tuple(
-        "nosuchclassifier" if word == "u32" else word for word in made(near, far)
+        "nosuchclassifier" if word == "u32" else word for word in redirection(near, far)
     )
     with pytest.raises(Unavailable, match="lacks something that this switch needs"):
         pasted.SWITCH.probe(LocalHost())

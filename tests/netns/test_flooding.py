@@ -57,9 +57,9 @@ def test_what_is_flooded_is_doubted(measure: Measure, monkeypatch: pytest.Monkey
     trial = only(measure(**LONG, pairs=2))
     assert trial.lost == trial.unaccounted == 0
     assert "flooded" in trial.doubts
-    told = trial.evidence.doubts["flooded"]
-    assert told["stray"] == trial.stray > 0
-    assert told["f0"] > 0, "a port where nobody listens"
+    doubt = trial.evidence.doubts["flooded"]
+    assert doubt["stray"] == trial.stray > 0
+    assert doubt["f0"] > 0, "a port where nobody listens"
 
 
 def test_a_server_answers_for_itself_alone(

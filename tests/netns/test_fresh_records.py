@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from real_frames import Measure
-from recorded import kept
+from recorded import stored_run
 from switchmark.campaign.store import read_records
 from switchmark.model.record import SCHEMA
 from switchmark.report.bundle import packed
@@ -28,7 +28,7 @@ def test_a_fresh_record_is_valid_and_goes_into_every_form(measure: Measure, tmp_
     Draft202012Validator(schema("records")).validate(json.loads(json.dumps(stored)))
     Draft202012Validator(schema("json")).validate(json.loads(json.dumps(to_object(record))))
 
-    folder = kept(tmp_path, [record])
+    folder = stored_run(tmp_path, [record])
     (again,) = read_records(folder)
     runs = Tables([folder])
     rows = rows_as_csv(runs)

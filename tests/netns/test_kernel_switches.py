@@ -1,5 +1,5 @@
-"""What is particular to the kernel's own switches, on real paths: who takes what XDP sends, what a
-tunnel adds, on which CPUs the work is done."""
+"""The properties of the kernel's switches on real paths: the receivers of XDP frames, the headers
+of a tunnel, the CPUs that do the work."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_every_frame_crosses_the_tunnel(measure: Measure, monkeypatch: pytest.Mo
     def with_cable(executor: Executor, path: ResolvedPath) -> PathCounters:
         (links,) = link_counters(path.wiring)
         (printed,) = executor.run(links)
-        told = {link["ifname"]: link["stats64"]["tx"] for link in json.loads(printed)}
-        sent.append(told[path.wiring.name("u0")])
+        counts = {link["ifname"]: link["stats64"]["tx"] for link in json.loads(printed)}
+        sent.append(counts[path.wiring.name("u0")])
         return counters(executor, path)
 
     monkeypatch.setattr(running, "_counters", with_cable)
@@ -69,7 +69,7 @@ def softnet() -> dict[int, tuple[int, int]]:
     some (RPS), both of all that this host does."""
     lines = Path("/proc/net/softnet_stat").read_text().splitlines()
     numbers = ([int(word, 16) for word in line.split()] for line in lines)
-    return {each[12]: (each[0], each[9]) for each in numbers}
+    return {number[12]: (number[0], number[9]) for number in numbers}
 
 
 @pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "tc-redirect", "vxlan"])

@@ -1,5 +1,5 @@
-"""These tests lead frames to their receiver without the switch, which are not measured as the
-switch's: each switch of the kernel beside cables that lead past it."""
+"""These tests lead frames past the switch to their receiver. Such frames must not count as the
+switch's. Every switch of the kernel is tested with cables that bypass it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ip link add uxa type veth peer name uxb
 ip link add uxc type veth peer name uxd
 for end in uxa uxb uxc uxd; do ip link set $end up; done
 """
-"""What the user takes for two cables from the switch to the generator: uxa-uxc and uxb-uxd."""
+"""The user believes that these are two cables from the switch to the generator: uxa-uxc and
+uxb-uxd."""
 
 SIBLING = """
 ip link add uxa type veth peer name uxb
@@ -52,12 +53,12 @@ CHILD = {"scenario": "p2v", "nic": "a0=uxa:uxc", "switch_environment": "host"}
 
 
 def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> dict[str, Any]:
-    """Return the record of a test in a network of its own, which ends with it."""
+    """Return the record of a test in a separate network namespace, which ends with it."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a namespace")
     quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"
     script = f'set -e\nmount -t sysfs none /sys\n{quiet}\n{cables}\nexec "$@"'
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"),
             *("bash", "-c", script, "-", sys.executable, "-c", MEASURE),
@@ -68,8 +69,8 @@ def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> di
         timeout=60,
         env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    found = json.loads(completed.stdout)
     assert isinstance(found, dict)
     return found
 
@@ -95,8 +96,8 @@ def test_a_switch_that_frames_go_past_is_refused(
     assert record["status"] == "failed", record["gate"]
     assert record["doubts"] == ["not-equivalent"]
     for place in places:
-        said = f"frames arrived, and {place} counted 0: they went past the switch"
-        assert said in record["error"]
+        message = f"frames arrived, and {place} counted 0: they went past the switch"
+        assert message in record["error"]
     assert "--nic names both ends of a cable" in record["error"]
 
 

@@ -1,5 +1,5 @@
-"""These tests send real frames through every switch, with every engine: each is accounted for, to
-the frame."""
+"""These tests send real frames through every switch, with every engine, and account for every
+frame."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _STAMPED_BY = {"mmap": "kernel", "xdp-live": "kernel", "raw": "call", "udp": "ca
 REAL = [name for name, switch in SWITCHES.items() if PortKind.VETH in switch.port_kinds]
 
 
-def kind_of_path(each: tuple[str, str]) -> set[object]:
-    """Return what is new about a switch in a scenario: its plan in p2p or loopback (the others
-    are the same with other nodes: test_plans.py), and what it does to frames there."""
-    switch, scenario = each
+def kind_of_path(combination: tuple[str, str]) -> set[object]:
+    """Return the facts that a switch adds in a scenario: its plan in p2p or loopback (the others
+    are the same with other nodes: test_plans.py), and its treatment of frames there."""
+    switch, scenario = combination
     return {(switch, scenario == "loopback"), (SWITCHES[switch].semantics[0], scenario)}
 
 
@@ -128,7 +128,7 @@ def test_round_trips_of_sockets_through_a_router(measure: Measure) -> None:
 @pytest.mark.parametrize("engine", ["udp-mmsg", "raw-mmsg", "mmap", "xdp"])
 def test_frame_sizes(measure: Measure, engine: str) -> None:
     sizes: tuple[int | str, ...] = (64, 65, 1500, 1518, "imix", "imix:csit", "genome:aag")
-    records = measure.each(*({"engine": engine, "frame_size": size} for size in sizes))
+    records = measure.in_sequence(*({"engine": engine, "frame_size": size} for size in sizes))
     for record, size in zip(records, sizes, strict=True):
         trial = assert_nearly_all_arrive(record)
         mean = mean_frame_bytes(size)
@@ -148,7 +148,7 @@ def test_jumbo_frames_with_every_byte_checked(measure: Measure, engine: str) -> 
 def test_touch_modes(measure: Measure, engine: str) -> None:
     modes = ("none", "header", "full")
     usual = {"engine": engine, "frame_size": 512, "rate": "5k"}
-    records = measure.each(*({**usual, "touch": touch} for touch in modes))
+    records = measure.in_sequence(*({**usual, "touch": touch} for touch in modes))
     for record, touch in zip(records, modes, strict=True):
         trial = assert_nearly_all_arrive(record)
         assert (trial.latency is None) == (touch == "none")
@@ -309,7 +309,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
         workers: Workers,
         command: str,
         members: Callable[[Worker], Message] = lambda _: {},
-        **more: Any,
+        **options: Any,
     ) -> list[Message]:
         if command == "start":
             start = members(next(iter(workers)))
@@ -317,7 +317,7 @@ def test_what_a_trial_cost_is_counted_from_its_start_to_its_end(
             noted("ends", start["at_ns"] + start["duration_ns"])
         elif command == "drain":
             noted("drain")
-        return send(workers, command, members, **more)
+        return send(workers, command, members, **options)
 
     def beginning(window: Window) -> None:
         noted("begin")
@@ -387,7 +387,7 @@ def test_the_loss_of_real_frames_by_load(measure: Measure) -> None:
 def test_a_trial_waits_for_its_last_frames_and_for_the_switch(measure: Measure) -> None:
     usual = {"rate": "1k", "duration": 0.05, "warmup": 0}
     began = time.monotonic_ns()
-    records = measure.each(usual, {**usual, "residual": 0.7, "settle": 0.4})
+    records = measure.in_sequence(usual, {**usual, "residual": 0.7, "settle": 0.4})
     assert time.monotonic_ns() - began > 1.1e9
     for record in records:
         assert_every_frame_is_accounted_for(record)
@@ -396,7 +396,7 @@ def test_a_trial_waits_for_its_last_frames_and_for_the_switch(measure: Measure) 
 def test_a_late_start_is_doubted_and_floods_nobody(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All parts are told to begin 0.05 s ago: a third of the phase is over."""
+    """All parts are ordered to begin 0.05 s ago: a third of the phase is over."""
     phase = trials.Trials._phase
 
     def late(path: trials.Trials, name: str, duration_s: float, *options: Any) -> None:
@@ -419,15 +419,15 @@ def test_a_late_start_is_doubted_and_floods_nobody(
 
 
 def test_senders_take_turns(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+    commands: list[dict[str, Any]] = []
     send = TrafficProcess.send
 
     def noting(process: TrafficProcess, command: str, **members: Any) -> None:
-        asked.extend(members.get("tasks", ()))
+        commands.extend(members.get("tasks", ()))
         send(process, command, **members)
 
     monkeypatch.setattr(TrafficProcess, "send", noting)
     trial = only(measure(switch="linux-bridge", pairs=2, rate="1k"))
-    senders = [task["stagger"] for task in asked if "rate_pps" in task]
+    senders = [task["stagger"] for task in commands if "rate_pps" in task]
     assert sorted(senders[-2:]) == [0.0, 0.5]
     assert trial.tx_frames + trial.tx_unsent == 2 * 150

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recorded import kept
+from recorded import stored_run
 from switchmark.campaign.load import from_options
 from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder, read_records
@@ -61,7 +61,7 @@ def rounds_of(trials: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watching]:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watching]:
     """Return a run of two switches, each searched three times."""
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), from_options(AXES, check), {})
     watching = Watching()
@@ -70,59 +70,64 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watching]:
     return folder.path, watching
 
 
-def test_searches_of_two_switches_take_turns(whole: tuple[Path, Watching]) -> None:
-    _, watching = whole
-    made = rounds_of(watching.trials)
-    assert len(made) == 6, "no search is torn apart"
-    assert [number for _, number in made] == [1, 1, 2, 2, 3, 3]
-    assert all({switch for switch, _ in made[at : at + 2]} == {"linux-bridge", "tc-redirect"}
-               for at in (0, 2, 4))  # fmt: skip
+def test_searches_of_two_switches_take_turns(finished_run: tuple[Path, Watching]) -> None:
+    _, watching = finished_run
+    rounds = rounds_of(watching.trials)
+    assert len(rounds) == 6, "no search is torn apart"
+    assert [number for _, number in rounds] == [1, 1, 2, 2, 3, 3]
+    for start in (0, 2, 4):
+        assert {switch for switch, _ in rounds[start : start + 2]} == {
+            "linux-bridge",
+            "tc-redirect",
+        }
 
 
-def test_a_record_has_what_each_search_found(whole: tuple[Path, Watching]) -> None:
-    path, watching = whole
+def test_a_record_has_what_each_search_found(finished_run: tuple[Path, Watching]) -> None:
+    path, watching = finished_run
     counts = Counter(watching.trials)
     for record in read_records(path):
         assert record.search is not None
-        made = [counts[record.test.switch, number] for number in (1, 2, 3)]
-        assert [each.trials for each in record.search.results] == made
-        assert record.search.trials == sum(made)
+        counted = [counts[record.test.switch, number] for number in (1, 2, 3)]
+        assert [result.trials for result in record.search.results] == counted
+        assert record.search.trials == sum(counted)
         values = values_of_goal(record, "ndr")
         assert len(values) == 3
-        assert all(each.value is None or each.value == each.passed for each in values)
-        known = sorted(each.value or 0.0 for each in values)
-        assert record.search.goals[0].rate_pps == (known[1] or None)
+        assert all(value.value is None or value.value == value.passed for value in values)
+        sorted_values = sorted(value.value or 0.0 for value in values)
+        assert record.search.goals[0].rate_pps == (sorted_values[1] or None)
         content = to_object(record)
         assert content["ci95_pps"] is None
         assert len(content["search"]["results"]) == 3
 
 
-def test_each_search_is_a_row_of_a_query(whole: tuple[Path, Watching], tmp_path: Path) -> None:
-    records = read_records(whole[0])
-    with opened(Tables([kept(tmp_path, records)])) as database:
+def test_each_search_is_a_row_of_a_query(
+    finished_run: tuple[Path, Watching], tmp_path: Path
+) -> None:
+    records = read_records(finished_run[0])
+    with opened(Tables([stored_run(tmp_path, records)])) as database:
         query = "select repeat, rate_pps, low_pps, high_pps from searches order by number, repeat"
         rows = ask(database, query).rows
-    told = [
-        (number, each.value, each.passed, each.failed)
+    expected = [
+        (number, value.value, value.passed, value.failed)
         for record in records
-        for number, each in enumerate(values_of_goal(record, "ndr"), 1)
+        for number, value in enumerate(values_of_goal(record, "ndr"), 1)
     ]
-    assert rows == told
+    assert rows == expected
 
 
 def test_a_run_goes_on_in_the_middle_of_a_repeated_search(tmp_path: Path) -> None:
     """It was cut off in the second search of a switch: what is measured then begins there."""
     cut, rest = Watching(seconds=2), Watching()
-    asked = from_options({**AXES, "repeat": "2"}, check)
-    with RunFolder.create(tmp_path, asked, {}) as folder:
+    campaign = from_options({**AXES, "repeat": "2"}, check)
+    with RunFolder.create(tmp_path, campaign, {}) as folder:
         with pytest.raises(Interrupted):
             run(folder, Lab(folder.path), cut)
         path = folder.path
     with RunFolder(path) as folder:
-        stored = {key: len(each) for key, each in folder.trials.items()}
+        stored = {key: len(trials) for key, trials in folder.trials.items()}
         assert sum(stored.values()) == len(cut.trials)
         run(folder, Lab(folder.path), rest)
-        kept_trials = {key: list(each) for key, each in folder.trials.items()}
+        kept_trials = {key: list(trials) for key, trials in folder.trials.items()}
     switch = cut.trials[-1][0]
     again = [number for name, number in rest.trials if name == switch]
     assert min(again) == 2, "the first search is not made again"
@@ -130,7 +135,7 @@ def test_a_run_goes_on_in_the_middle_of_a_repeated_search(tmp_path: Path) -> Non
     assert [record.status for record in records] == ["ok", "ok"]
     for record in records:
         assert record.search is not None
-        own = kept_trials[record.key]
-        assert Counter(trial.spec.repeat for trial in own) == {
-            number: each.trials for number, each in enumerate(record.search.results, 1)
+        trials = kept_trials[record.key]
+        assert Counter(trial.spec.repeat for trial in trials) == {
+            number: result.trials for number, result in enumerate(record.search.results, 1)
         }, "no trial was measured twice, none is of another search"

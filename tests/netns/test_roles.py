@@ -1,5 +1,5 @@
-"""These tests have roles that no scenario uses yet, and what a receiver tells apart: forwarding,
-late frames."""
+"""These tests use roles that no scenario uses yet, and the frames that a receiver distinguishes:
+forwarded and late frames."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""These tests make undoing fail: it is told, wherever it fails, in the record, and at the end of
-the run."""
+"""These tests make undos fail: every failure is in the record and at the end of the run's
+output."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Break]:
     test's end, and `more` are commands after it."""
     mended = tmp_path / "mended"
 
-    def broken(name: str, *more: tuple[str, ...]) -> None:
+    def broken(name: str, *steps: tuple[str, ...]) -> None:
         kind = type(SWITCHES[name])
         begin = kind.start
 
         def start(self: object, w: Wiring) -> Plan:
-            made = Run("something that stays", ("true",), undo=("test", "-e", str(mended)))
-            return (made, *(Run("and then", argv) for argv in more), *begin(SWITCHES[name], w))
+            step = Run("something that stays", ("true",), undo=("test", "-e", str(mended)))
+            return (step, *(Run("and then", argv) for argv in steps), *begin(SWITCHES[name], w))
 
         monkeypatch.setattr(kind, "start", start)
 

@@ -1,6 +1,5 @@
-"""This plug-in is a switch that misbehaves as it is told to (traffic/tests/truth_switch.c), for
-tests that hold what switchmark finds against what was done. `SWITCH.faults` are the program's
-options."""
+"""A switch that misbehaves on request (traffic/tests/truth_switch.c), for tests that compare
+switchmark's findings with the injected faults. `SWITCH.faults` are the program's options."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from switchmark.switches.eal_ports import SOCKET_KINDS, eal_endpoints, file_pref
 
 
 class Truth(links.KernelSwitch):
-    """Frames go from each flow's source to its sink, but for the faults."""
+    """Frames go from each flow's source to its sink, apart from the faults."""
 
     name = "truth"
     semantics = (Semantics.STATIC,)
@@ -47,7 +46,7 @@ class Truth(links.KernelSwitch):
         return (*steps, *self._started(wiring))
 
     def _port(self, wiring: Wiring, port: Port) -> str:
-        """Return what the program calls a port."""
+        """Return the program's name for a port."""
         return links.switch_ifname(wiring, port)
 
     def _started(self, wiring: Wiring, *first: str) -> Plan:

@@ -1,5 +1,5 @@
-"""These tests check the recorder and the player themselves: what was recorded of this host is
-replayed without it, and what was not recorded is refused."""
+"""These tests check the recorder and the player themselves: recorded calls are replayed without the
+host, and unrecorded calls are refused."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ def names(folder: Path) -> Names:
 
 
 def recorded(act: Act, folder: Path) -> tuple[object, list[str]]:
-    """Return what an action on this host gave, and the lines of its recording."""
+    """Return the result of an action on this host, and the lines of its recording."""
     folder.mkdir(exist_ok=True)
     tape = Tape(names(folder))
     with clock.replaced_by(RecordedClock(tape)):
-        given = act(RecordedHost(LocalHost(), tape), folder)
-    return given, list(tape.lines(case="x"))
+        result = act(RecordedHost(LocalHost(), tape), folder)
+    return result, list(tape.lines(case="x"))
 
 
 def replayed(act: Act, folder: Path, lines: list[str]) -> object:
-    """Return what the same action gives in a replay, where no process starts."""
+    """Return the result of the same action in a replay, where no process starts."""
     folder.mkdir(exist_ok=True)
     recording = Recording("x", lines, names(folder))
     with pytest.MonkeyPatch.context() as patch, clock.replaced_by(ReplayedClock(recording)):
         patch.setattr(subprocess, "Popen", None)
-        given = act(ReplayedHost(recording), folder)
+        result = act(ReplayedHost(recording), folder)
     recording.finish()
-    return given
+    return result
 
 
-def both(act: Act, tmp_path: Path) -> tuple[object, object, list[str]]:
-    given, lines = recorded(act, tmp_path / "one")
-    return given, replayed(act, tmp_path / "other", lines), lines
+def recorded_and_replayed(act: Act, tmp_path: Path) -> tuple[object, object, list[str]]:
+    result, lines = recorded(act, tmp_path / "one")
+    return result, replayed(act, tmp_path / "other", lines), lines
 
 
 def run_of(text: str) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def run_of(text: str) -> tuple[str, ...]:
 
 
 def commands(host: Host, folder: Path) -> object:
-    done = [
+    results = [
         host.run(run_of("cat; echo out; echo err >&2; exit 3"), stdin=b"\xff in\n"),
         host.run(run_of("echo $A"), env={"A": "1", MARK: RUN}),
         *host.run_all([Call(run_of("echo 1"), ok=(0,)), Call(run_of("exit 1"), ok=(0,))]),
@@ -82,43 +82,43 @@ def commands(host: Host, folder: Path) -> object:
     for argv, timeout_s in (("no-such-program",), 1.0), (("sleep", "9"), 0.01):
         with pytest.raises((Unavailable, CommandTimedOut)) as failed:
             host.run(argv, timeout_s=timeout_s)
-        done.append((type(failed.value).__name__, failed.value.message))  # type: ignore[arg-type]
-    return done
+        results.append((type(failed.value).__name__, failed.value.message))  # type: ignore[arg-type]
+    return results
 
 
 def files(host: Host, folder: Path) -> object:
     path = f"{folder}/{RUN}-file"
     host.write(path, b"1\n2\n3\n")
-    seen: list[object] = [host.read(path), host.exists(path), host.read_all(f"{folder}/*")]
+    results: list[object] = [host.read(path), host.exists(path), host.read_all(f"{folder}/*")]
     host.write(path, b"1\n4\n3\n")
-    seen += [host.read_all(f"{folder}/*", f"{folder}/none"), host.read_all(path)]
-    seen += [host.inodes("/proc/self/ns/net", f"{folder}/none"), host.allowed_cpus()]
+    results += [host.read_all(f"{folder}/*", f"{folder}/none"), host.read_all(path)]
+    results += [host.inodes("/proc/self/ns/net", f"{folder}/none"), host.allowed_cpus()]
     host.remove(path)
     with pytest.raises(FileNotFoundError) as failed:
         host.read(path)
-    return [_with_here(each, folder) for each in seen], failed.value.errno, host.exists(path)
+    return [_with_here(result, folder) for result in results], failed.value.errno, host.exists(path)
 
 
-def _with_here(seen: object, folder: Path) -> object:
-    if not isinstance(seen, dict):
-        return seen
-    return {path.replace(str(folder), ""): content for path, content in seen.items()}
+def _with_here(result: object, folder: Path) -> object:
+    if not isinstance(result, dict):
+        return result
+    return {path.replace(str(folder), ""): content for path, content in result.items()}
 
 
 def processes(host: Host, folder: Path) -> object:
     process = host.spawn(run_of(ANSWERS), stderr_path=f"{folder}/{RUN}-talks.stderr")
-    seen: list[object] = []
+    results: list[object] = []
     for number in range(3):
         process.send(json.dumps({"cmd": "go", "number": number}))
-        seen += [process.poll(), process.receive(5.0)]
-    seen += [process.poll(), process.last_words()]
+        results += [process.poll(), process.receive(5.0)]
+    results += [process.poll(), process.last_words()]
     with pytest.raises(CommandFailed):
         for _ in range(100):  # its input may take a moment to close
             process.send("one more")
     process.hang_up()
     spinning = host.spawn(("sleep", "60"), stderr_path=f"{folder}/{RUN}-talks.stderr")
     assert (folder / f"{RUN}-talks.stderr").exists()
-    return *seen, process.stop(signal.SIGTERM, 1.0), spinning.stop(signal.SIGKILL, 1.0)
+    return *results, process.stop(signal.SIGTERM, 1.0), spinning.stop(signal.SIGKILL, 1.0)
 
 
 def times(host: Host, folder: Path) -> object:
@@ -129,8 +129,8 @@ def times(host: Host, folder: Path) -> object:
 
 @pytest.mark.parametrize("act", [commands, files, processes, times])
 def test_a_replay_gives_what_the_host_gave(act: Act, tmp_path: Path) -> None:
-    given, again, _ = both(act, tmp_path)
-    assert again == given
+    result, again, _ = recorded_and_replayed(act, tmp_path)
+    assert again == result
 
 
 def test_every_call_of_a_host_is_recorded() -> None:
@@ -148,7 +148,7 @@ def test_every_call_of_a_host_is_recorded() -> None:
 
 
 def test_a_recording_names_neither_run_nor_folder(tmp_path: Path) -> None:
-    _, _, lines = both(files, tmp_path)
+    _, _, lines = recorded_and_replayed(files, tmp_path)
     assert not [line for line in lines if RUN in line or str(tmp_path) in line]
     assert any('"/runs/sm0000-file"' in line for line in lines)
 
@@ -156,16 +156,16 @@ def test_a_recording_names_neither_run_nor_folder(tmp_path: Path) -> None:
 def test_a_file_that_was_read_before_is_not_written_again(tmp_path: Path) -> None:
     def act(host: Host, folder: Path) -> object:
         path = folder / "file"
-        seen = []
+        results = []
         for text in ("a\nb\nc\n", "a\nb\nc\n", "a\nx\nc\n", "a\n"):
             path.write_text(text)
-            seen.append(host.read_all(str(path))[str(path)])
-        return seen
+            results.append(host.read_all(str(path))[str(path)])
+        return results
 
-    given, lines = recorded(act, tmp_path / "one")
+    result, lines = recorded(act, tmp_path / "one")
     news = [json.loads(line)["read_all"]["/runs/file"] for line in lines[1:]]
     assert news == ["a\nb\nc\n", "=", {"1": "x"}, "a\n"]
-    assert given == [b"a\nb\nc\n", b"a\nb\nc\n", b"a\nx\nc\n", b"a\n"]
+    assert result == [b"a\nb\nc\n", b"a\nb\nc\n", b"a\nx\nc\n", b"a\n"]
 
 
 def test_output_that_is_json_is_shown_as_json_and_replayed_to_the_byte(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_output_that_is_json_is_shown_as_json_and_replayed_to_the_byte(tmp_path:
     def act(host: Host, folder: Path) -> object:
         return [host.run(("printf", "%s", text)).stdout for text in texts]
 
-    given, again, lines = both(act, tmp_path)
-    assert again == given == [text.encode() for text in texts]
+    result, again, lines = recorded_and_replayed(act, tmp_path)
+    assert again == result == [text.encode() for text in texts]
     assert json.loads(lines[-1])["out"] == {"json": [1]}
 
 
@@ -183,10 +183,10 @@ def test_what_else_a_host_runs_is_not_written_down(tmp_path: Path) -> None:
     def act(host: Host, folder: Path) -> object:
         return host.read_all("/proc/[0-9]*/comm")
 
-    given, lines = recorded(act, tmp_path / "one")
-    assert len(given) > 1  # type: ignore[arg-type]
-    kept = json.loads(lines[1])["read_all"]["/proc/[0-9]*/comm"]
-    assert all(name.startswith("ksoftirqd/") for name in kept.values())
+    result, lines = recorded(act, tmp_path / "one")
+    assert len(result) > 1  # type: ignore[arg-type]
+    files = json.loads(lines[1])["read_all"]["/proc/[0-9]*/comm"]
+    assert all(name.startswith("ksoftirqd/") for name in files.values())
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """These tests replay recorded runs without a host, a process or a wait, and compare the records
-with those of the recorded run: exactly, and by what was done to its switch, host or code."""
+with those of the recorded run: exactly, and by the faults in its switch, host or code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NOT_RECORDED: Mapping[str, str] = {
     "shared-machine": "said by the command line, of --share-machine",
     "other-commit": "said by the command line, of a continued run",
 }
-"""What the table of a driver or of the doubts has, and no recording: why."""
+"""The entries of the tables of drivers and doubts that no recording has, with the reason."""
 
 
 def recorded() -> set[str]:
@@ -72,9 +72,9 @@ def recorded() -> set[str]:
 
 def test_each_driver_doubt_and_verdict_is_recorded_or_named() -> None:
     tables = (SWITCHES, ENGINES, ENVIRONMENTS, FUNCTIONS, SCENARIOS, SEARCHES, DOUBTS)
-    wanted = {name for table in tables for name in table} | {*get_args(Verdict)}
-    missing = wanted - recorded()
-    assert missing == {*NOT_RECORDED} & wanted
+    expected = {name for table in tables for name in table} | {*get_args(Verdict)}
+    missing = expected - recorded()
+    assert missing == {*NOT_RECORDED} & expected
 
 
 def test_each_file_is_of_a_case() -> None:

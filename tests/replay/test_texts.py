@@ -38,12 +38,12 @@ def _width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def command(*words: object) -> str:
-    """Return what a command prints, with its exit status."""
-    done = CliRunner().invoke(app, [str(word) for word in words], standalone_mode=False)
-    if done.exception is not None:
-        raise done.exception
-    return f"$ switchmark {words[0]}: {done.return_value}\n\n{done.stdout}"
+def command(*arguments: object) -> str:
+    """Return the output of a command, with its exit status."""
+    completed = CliRunner().invoke(app, [str(word) for word in arguments], standalone_mode=False)
+    if completed.exception is not None:
+        raise completed.exception
+    return f"$ switchmark {arguments[0]}: {completed.return_value}\n\n{completed.stdout}"
 
 
 def columns(folder: Path, case: Case) -> str:
@@ -77,11 +77,11 @@ COMPARED: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_two_runs_are_compared(name: str, run_of: RunOf, golden: Golden, tmp_path: Path) -> None:
-    base, other = (run_of(BY_NAME[each]) for each in COMPARED[name])
+    base, other = (run_of(BY_NAME[case]) for case in COMPARED[name])
     junit, markdown = tmp_path / "junit.xml", tmp_path / "compared.md"
     also = ("--junit", junit, "--markdown", markdown, "--fail-on", "slower:5%")
-    said = command("compare", base, other, *also)
-    golden(f"compare-{name}.txt", f"{said}\n{junit.read_text()}\n{markdown.read_text()}")
+    output = command("compare", base, other, *also)
+    golden(f"compare-{name}.txt", f"{output}\n{junit.read_text()}\n{markdown.read_text()}")
 
 
 def test_each_text_is_of_a_run_or_of_a_comparison() -> None:

@@ -1,4 +1,4 @@
-"""These tests start the anchor as an unprivileged user really gets it, or is told why not."""
+"""These tests start the anchor as an unprivileged user, who gets it or the reason why not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Anchored:
 
 
 @pytest.fixture(scope="module")
-def nobody(repository: Path) -> Iterator[Anchored]:
+def unprivileged(repository: Path) -> Iterator[Anchored]:
     recent = "import sys; sys.exit(sys.version_info < (3, 11))"
     for python in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([*NOBODY, python, "-c", recent], capture_output=True).returncode == 0:
@@ -71,8 +71,8 @@ def test_root_needs_no_anchor() -> None:
     assert privileges() == "root"
 
 
-def test_an_unprivileged_user_works_in_namespaces_of_its_own(nobody: Anchored) -> None:
-    done = nobody.run(
+def test_an_unprivileged_user_works_in_namespaces_of_its_own(unprivileged: Anchored) -> None:
+    completed = unprivileged.run(
         """
         import os, subprocess, sys
         anchor()
@@ -85,9 +85,9 @@ def test_an_unprivileged_user_works_in_namespaces_of_its_own(nobody: Anchored) -
         """,
         stdin="input",
     )
-    assert done.stderr == "switchmark: not root: working in a user namespace of its own\n"
-    assert done.returncode == 7
-    first, bridge, *links = done.stdout.splitlines()
+    assert completed.stderr == "switchmark: not root: working in a separate user namespace\n"
+    assert completed.returncode == 7
+    first, bridge, *links = completed.stdout.splitlines()
     assert first == "user-namespace 0 input"
     assert bridge.startswith("br0")
     assert [line.split()[0] for line in links] == ["lo"]
@@ -95,13 +95,13 @@ def test_an_unprivileged_user_works_in_namespaces_of_its_own(nobody: Anchored) -
     assert not Path("/run/netns/sm-t").exists()
 
 
-def test_a_second_anchor_changes_nothing(nobody: Anchored) -> None:
-    done = nobody.run("import os\nanchor()\nanchor()\nprint(os.listdir('/run'))")
-    assert done.stdout == "[]\n"
+def test_a_second_anchor_changes_nothing(unprivileged: Anchored) -> None:
+    completed = unprivileged.run("import os\nanchor()\nanchor()\nprint(os.listdir('/run'))")
+    assert completed.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_reaches_the_run_below_the_anchor(nobody: Anchored, number: int) -> None:
+def test_a_signal_reaches_the_run_below_the_anchor(unprivileged: Anchored, number: int) -> None:
     script = """
         import os, signal, sys, time
         anchor()
@@ -114,7 +114,7 @@ def test_a_signal_reaches_the_run_below_the_anchor(nobody: Anchored, number: int
         time.sleep(60)
         """
     with subprocess.Popen(
-        nobody.argv(script), stdout=subprocess.PIPE, text=True, env=nobody.env, cwd="/"
+        unprivileged.argv(script), stdout=subprocess.PIPE, text=True, env=unprivileged.env, cwd="/"
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -123,7 +123,7 @@ def test_a_signal_reaches_the_run_below_the_anchor(nobody: Anchored, number: int
         assert process.wait(10) == 130
 
 
-def test_a_killed_anchor_takes_everything_with_it(nobody: Anchored) -> None:
+def test_a_killed_anchor_takes_everything_with_it(unprivileged: Anchored) -> None:
     mark = f"SM_TEST={os.getpid()}"
     script = """
         import subprocess, time
@@ -133,10 +133,10 @@ def test_a_killed_anchor_takes_everything_with_it(nobody: Anchored) -> None:
         time.sleep(300)
         """
     with subprocess.Popen(
-        [*NOBODY, mark, *nobody.argv(script)[len(NOBODY) :]],
+        [*NOBODY, mark, *unprivileged.argv(script)[len(NOBODY) :]],
         stdout=subprocess.PIPE,
         text=True,
-        env=nobody.env,
+        env=unprivileged.env,
         cwd="/",
     ) as process:
         assert process.stdout is not None
@@ -167,18 +167,18 @@ def bearing(mark: str) -> list[str]:
     return found
 
 
-def test_a_user_who_can_have_neither_is_told_what_would_work(nobody: Anchored) -> None:
-    script = nobody.argv("anchor()")[len(NOBODY) :]
+def test_a_user_who_can_have_neither_is_told_what_would_work(unprivileged: Anchored) -> None:
+    script = unprivileged.argv("anchor()")[len(NOBODY) :]
     forbid = 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set -all "$@"'
-    done = subprocess.run(
+    completed = subprocess.run(
         [*NOBODY, "unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh", *script],
         capture_output=True,
         text=True,
-        env=nobody.env,
+        env=unprivileged.env,
         cwd="/",
     )
-    assert done.returncode == 1
-    message = done.stderr.partition("Unavailable: ")[2]
+    assert completed.returncode == 1
+    message = completed.stderr.partition("Unavailable: ")[2]
     assert message.startswith("this needs root or a user namespace, and this user can have neither")
     assert "No space left on device" in message
     assert message.endswith(f"hint: sudo {' '.join(script)}\n")

@@ -26,15 +26,15 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def run(
-    at: Path, traffic_program: str, *words: str, as_nobody: bool = False
+    cwd: Path, traffic_program: str, *arguments: str, as_nobody: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder, as root or as a user."""
-    command = [*COMMAND, "run", *words, *SHORT]
-    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(at)}
+    command = [*COMMAND, "run", *arguments, *SHORT]
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(cwd)}
     if as_nobody:
-        command, environment = seen_by_nobody(at / "source", command, environment)
+        command, environment = seen_by_nobody(cwd / "source", command, environment)
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=at, timeout=150
+        command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=150
     )
 
 
@@ -49,17 +49,17 @@ def seen_by_nobody(
         return text.replace(f"{REPOSITORY}/", f"{source}/")
 
     mounted = f'mount --bind {REPOSITORY} {source} && exec "$@"'
-    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env")
+    as_user = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env")
     variables = {name: moved(value) for name, value in environment.items()}
     return (
-        ["unshare", "--mount", "sh", "-c", mounted, "sh", *nobody, *map(moved, command)],
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", *as_user, *map(moved, command)],
         {**variables, "PYTHONPATH": f"{source}/src"},
     )
 
 
-def stored_engines(at: Path) -> Mapping[str, str]:
+def stored_engines(folder: Path) -> Mapping[str, str]:
     """Return the engine of each switch, as the one run folder there keeps its campaign."""
-    (file,) = (at / "runs").glob("*/campaign.yaml")
+    (file,) = (folder / "runs").glob("*/campaign.yaml")
     campaign = yaml.safe_load(file.read_text())
     tests = [{**campaign, **test} for test in campaign.get("tests", [{}])]
     return {test["switch"]: test["engine"] for test in tests}
@@ -77,16 +77,16 @@ def test_a_bridge_ovs_and_ovs_dpdk_are_measured_by_one_engine(
     tmp_path: Path, traffic_program: str
 ) -> None:
     skip_without("ovs", "ovs-dpdk")
-    done = run(tmp_path, traffic_program, "--switch", "linux-bridge,ovs,ovs-dpdk", "--json")
-    assert done.returncode == 0, done.stderr
-    assert "engine dpdk (--engine auto)" in done.stderr
-    made = records(done)
-    assert sorted(record["test"]["switch"] for record in made) == [
+    completed = run(tmp_path, traffic_program, "--switch", "linux-bridge,ovs,ovs-dpdk", "--json")
+    assert completed.returncode == 0, completed.stderr
+    assert "engine dpdk (--engine auto)" in completed.stderr
+    results = records(completed)
+    assert sorted(record["test"]["switch"] for record in results) == [
         "linux-bridge",
         "ovs",
         "ovs-dpdk",
     ]
-    for record in made:
+    for record in results:
         assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk")
         assert record["rx"]["frames"] > 0
         assert record["verdict"]
@@ -97,10 +97,10 @@ def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(
     tmp_path: Path, traffic_program: str
 ) -> None:
     skip_without("testpmd")
-    done = run(tmp_path, traffic_program, "--switch", "testpmd", "--json", "--quiet")
-    (record,) = records(done)
-    assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk"), done.stderr
-    assert "engine" not in done.stderr
+    completed = run(tmp_path, traffic_program, "--switch", "testpmd", "--json", "--quiet")
+    (record,) = records(completed)
+    assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk"), completed.stderr
+    assert "engine" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_what_is_chosen_for_a_switch_of_the_kernel_passes_its_frames(
     switch: str, tmp_path: Path, traffic_program: str
 ) -> None:
     skip_without(switch)
-    done = run(tmp_path, traffic_program, "--switch", switch, "--rate", "5k", "--json")
-    (record,) = records(done)
+    completed = run(tmp_path, traffic_program, "--switch", switch, "--rate", "5k", "--json")
+    (record,) = records(completed)
     assert (record["status"], record["test"]["engine"]) == ("ok", "xdp"), record["error"]
 
 
@@ -119,8 +119,8 @@ def test_what_is_chosen_for_a_switch_of_the_kernel_passes_its_frames(
 def test_what_a_frame_is_like_stays_as_it_is_asked_for(
     axes: tuple[str, ...], tmp_path: Path, traffic_program: str
 ) -> None:
-    done = run(tmp_path, traffic_program, "--rate", "5k", "--json", *axes)
-    (record,) = records(done)
+    completed = run(tmp_path, traffic_program, "--rate", "5k", "--json", *axes)
+    (record,) = records(completed)
     assert (record["status"], record["test"]["engine"]) == ("ok", "mmap"), record["error"]
 
 
@@ -132,21 +132,25 @@ def test_a_user_measures_what_needs_no_root_and_is_told_what_the_rest_needs(
     for folder in tmp_path.parents:
         if folder.owner() == "root" and folder.is_relative_to("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o011)
-    words = ("--switch", "linux-bridge,ovs,ovs-dpdk", "--rate", "5k")
-    done = run(tmp_path, traffic_program, *words, as_nobody=True)
-    kept = [
+    arguments = ("--switch", "linux-bridge,ovs,ovs-dpdk", "--rate", "5k")
+    completed = run(tmp_path, traffic_program, *arguments, as_nobody=True)
+    stored = [
         json.loads(line)["record"]
         for file in (tmp_path / "runs").glob("*/records.jsonl")
         for line in file.read_text().splitlines()
     ]
-    found = {each["test"]["switch"]: (each["status"], each["test"]["engine"]) for each in kept}
+    found = {
+        record["test"]["switch"]: (record["status"], record["test"]["engine"]) for record in stored
+    }
     assert found == {
         "linux-bridge": ("ok", "mmap"),
         "ovs": ("ok", "mmap"),
         "ovs-dpdk": ("refused", "dpdk"),
-    }, done.stderr
-    assert "engine dpdk needs real root, not root in a user namespace" in done.stdout
-    assert "engines (--engine auto): mmap for linux-bridge, ovs; dpdk for ovs-dpdk" in done.stderr
+    }, completed.stderr
+    assert "engine dpdk needs real root, not root in a user namespace" in completed.stdout
+    assert (
+        "engines (--engine auto): mmap for linux-bridge, ovs; dpdk for ovs-dpdk" in completed.stderr
+    )
 
 
 def test_a_host_is_asked_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,5 +165,5 @@ def test_a_host_is_asked_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     usable = UsableHere(hosts, far=False)
     assert not usable(test), "it has no hugepages"
     assert usable(Test(engine="dpdk")), "frames lie elsewhere, then"
-    made = with_engines([Test(switch=s, engine=AUTO) for s in ("ovs", "ovs-dpdk")], usable)
-    assert [each.engine for each in made] == ["xdp", "dpdk"]
+    tests = with_engines([Test(switch=s, engine=AUTO) for s in ("ovs", "ovs-dpdk")], usable)
+    assert [test.engine for test in tests] == ["xdp", "dpdk"]

@@ -33,17 +33,17 @@ def environment(traffic_program: str) -> dict[str, str]:
 def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
     """Run tests with these words, in the written order, and return their objects."""
 
-    def run(words: str, status: int = 0) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [*COMMAND, "run", *words.split(), "--json"],
+    def run(command: str, status: int = 0) -> list[dict[str, Any]]:
+        completed = subprocess.run(
+            [*COMMAND, "run", *command.split(), "--json"],
             capture_output=True,
             text=True,
             env=environment,
             cwd=tmp_path,
             timeout=100,
         )
-        assert done.returncode == status, done.stderr
-        return records(done)
+        assert completed.returncode == status, completed.stderr
+        return records(completed)
 
     return run
 
@@ -60,8 +60,8 @@ def is_on_cpu_0(program: str, run: subprocess.Popen[str]) -> bool:
 
 def assert_it_adds_up(record: dict[str, Any]) -> None:
     assert record["status"] == "ok", record["error"]
-    wanted = record["tx"]["frames"] * record["test"]["copies"]
-    assert wanted > 0
+    expected = record["tx"]["frames"] * record["test"]["copies"]
+    assert expected > 0
     assert record["unaccounted"] == 0, record["lost_at"]
 
 
@@ -69,14 +69,14 @@ def assert_it_adds_up(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "made"),
+    ("path", "interfaces"),
     [
         ("--switch linux-bridge --engine mmap", " link add sm"),
         ("--switch ovs-dpdk --engine dpdk", "ovsdb-tool create"),
     ],
 )
 def test_loads_and_sizes_share_one_path(
-    switchmark: Run, tmp_path: Path, path: str, made: str
+    switchmark: Run, tmp_path: Path, path: str, interfaces: str
 ) -> None:
     found = switchmark(f"{path} --rate 1k,2k,3k --frame-size 64,1518 --duration 0.1 --warmup 0")
     assert [record["reused"] for record in found] == [False] + [True] * 5
@@ -84,11 +84,11 @@ def test_loads_and_sizes_share_one_path(
     assert found[-1]["teardown_s"] > 0.01
     assert {record["setup_s"] for record in found[1:]} == {0}
     assert {record["teardown_s"] for record in found[:-1]} == {0}
-    assert steps(tmp_path).count(made) == (3 if "bridge" in path else 1)
+    assert steps(tmp_path).count(interfaces) == (3 if "bridge" in path else 1)
     for record in found:
         assert_it_adds_up(record)
-        wanted = round(record["test"]["rate_pps"] * 0.1)
-        assert record["tx"]["frames"] + record["tx"]["unsent"] == wanted
+        expected = round(record["test"]["rate_pps"] * 0.1)
+        assert record["tx"]["frames"] + record["tx"]["unsent"] == expected
 
 
 def test_what_needs_another_path_gets_another(switchmark: Run, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
 def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
     """Each of them polls: without a limit it would use all of its core that it can get. The
     trial is 4 periods long, and may have the share of 5."""
-    words = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
-    switch, functions = switchmark(f"{words} --cpu-limit switch:30,function:30")
+    arguments = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
+    switch, functions = switchmark(f"{arguments} --cpu-limit switch:30,function:30")
     assert switch["test"]["cpu_limit"] == "switch:30"
     assert 0.1 < switch["cpu"]["switch"] <= 0.4
     assert 0.05 < functions["cpu"]["sender"] <= 0.4
@@ -195,22 +195,22 @@ def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Ru
 
 
 def test_placements(switchmark: Run) -> None:
-    every = sorted(os.sched_getaffinity(0))
-    two = f"{every[0]}+{every[-1]}"
-    found = switchmark(f"--rate 5k --placement unpinned,{every[-1]},{two} {QUICK}")
+    cpus = sorted(os.sched_getaffinity(0))
+    two = f"{cpus[0]}+{cpus[-1]}"
+    found = switchmark(f"--rate 5k --placement unpinned,{cpus[-1]},{two} {QUICK}")
     seats = [record["placement"]["seats"] for record in found]
     for record in found:
         assert_it_adds_up(record)
     assert [seats[0][part]["cpus"] for part in ("f0", "f1")] == [[], []]
-    assert [seats[1][part]["cpus"] for part in ("f0", "f1")] == [[every[-1]]] * 2
+    assert [seats[1][part]["cpus"] for part in ("f0", "f1")] == [[cpus[-1]]] * 2
     assert seats[1]["f0"]["yield"]
     used = {cpu for part in ("f0", "f1") for cpu in seats[2][part]["cpus"]}
-    assert used == {every[0], every[-1]}
+    assert used == {cpus[0], cpus[-1]}
 
 
 def test_some_are_pinned_and_some_are_not(switchmark: Run) -> None:
-    words = f"--switch ovs-dpdk --engine dpdk --scenario p2v --rate 5k {QUICK}"
-    found = switchmark(f"{words} --placement unpinned:switch,unpinned:function")
+    arguments = f"--switch ovs-dpdk --engine dpdk --scenario p2v --rate 5k {QUICK}"
+    found = switchmark(f"{arguments} --placement unpinned:switch,unpinned:function")
     pinned = []
     for record in found:
         assert_it_adds_up(record)
@@ -223,8 +223,8 @@ def test_some_are_pinned_and_some_are_not(switchmark: Run) -> None:
 def test_noise_is_there_during_the_trials_and_gone_afterwards(
     environment: dict[str, str], tmp_path: Path, kind: str
 ) -> None:
-    words = f"run --rate 2k --noise {kind}:0 --json {' '.join(LONG_ENOUGH_TO_KILL)}"
-    run = start(environment, tmp_path, *words.split())
+    command = f"run --rate 2k --noise {kind}:0 --json {' '.join(LONG_ENOUGH_TO_KILL)}"
+    run = start(environment, tmp_path, *command.split())
     programs = ("nginx", "ab") if kind == "web" else ("stress-ng",)
     for program in programs:
         # The first ab only asks whether the server is up: it is nobody's noise.
@@ -244,8 +244,8 @@ def test_noise_is_there_during_the_trials_and_gone_afterwards(
 def test_noise_that_ends_fails_its_test_and_not_the_next(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = f"run --rate 2k --noise cpu,none --json {' '.join(LONG_ENOUGH_TO_KILL)}"
-    run = start(environment, tmp_path, *words.split())
+    command = f"run --rate 2k --noise cpu,none --json {' '.join(LONG_ENOUGH_TO_KILL)}"
+    run = start(environment, tmp_path, *command.split())
     os.kill(wait_for(lambda: marked("stress-ng", run), "noise")[0], signal.SIGKILL)
     out, errors = run.communicate(timeout=60)
     noisy, quiet = records(subprocess.CompletedProcess([], 0, out, errors))
@@ -257,13 +257,13 @@ def test_noise_that_ends_fails_its_test_and_not_the_next(
 def test_a_killed_run_leaves_no_cgroup_and_no_noise(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = "run --switch ovs --cpu-limit 50 --noise web --rate 1k --duration 30"
-    run = start(environment, tmp_path, *words.split())
+    arguments = "run --switch ovs --cpu-limit 50 --noise web --rate 1k --duration 30"
+    run = start(environment, tmp_path, *arguments.split())
     wait_for(lambda: of_run("ab", run), "the noise")
     run.kill()
     run.communicate()
-    done = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True, check=True)
-    assert "rmdir /sys/fs/cgroup" in done.stdout
+    completed = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True, check=True)
+    assert "rmdir /sys/fs/cgroup" in completed.stdout
 
 
 # --- many flows, and copies of one --------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""These tests load the switches in user space: how busy they say that they are, and what they take
-to start and to stop."""
+"""These tests load the switches in user space, and check the busy share that they report and the
+time that they take to start and to stop."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def engine_of(switch: str) -> str:
 
 
 def semantics_of(switch: str) -> str:
-    known = SWITCHES[switch].semantics
-    return Semantics.LEARNING if Semantics.LEARNING in known else known[0]
+    semantics = SWITCHES[switch].semantics
+    return Semantics.LEARNING if Semantics.LEARNING in semantics else semantics[0]
 
 
 @pytest.mark.parametrize("switch", USER_SPACE)
 def test_the_busy_share_follows_the_load(measure: Measure, switch: str) -> None:
     """Nearly nothing without a load, nearly all at R+, and more with more. A switch that does not
-    tell it tells it at no load. On a crowded host it is not the switch that has no more time, and
-    what it tells is of the time that it had: it is tried again."""
-    asked = {"switch": switch, "engine": engine_of(switch), "semantics": semantics_of(switch)}
+    report its busy share does not report it at any load. On a crowded host it is not the switch
+    that has no more time, and what it tells is of the time that it had: it is tried again."""
+    axes = {"switch": switch, "engine": engine_of(switch), "semantics": semantics_of(switch)}
     for _ in range(TRIES):
-        trials = [only(measure(**asked, **LOADS[0]))]
+        trials = [only(measure(**axes, **LOADS[0]))]
         if busy_in(trials[0]) is None:
-            assert busy_in(only(measure(**asked, **LOADS[1]))) is None
+            assert busy_in(only(measure(**axes, **LOADS[1]))) is None
             return
-        trials += [only(measure(**asked, **load)) for load in LOADS[1:]]
+        trials += [only(measure(**axes, **load)) for load in LOADS[1:]]
         unloaded, loaded, saturated = (busy_in(trial) or 0.0 for trial in trials)
         follows = unloaded < loaded < saturated and unloaded < 0.1 and saturated > 0.9
         disturbed = any(DISTURBED & {*trial.doubts} for trial in trials)

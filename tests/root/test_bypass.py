@@ -98,9 +98,9 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
     assert program.ask("drain", quiet_ms=20)["ok"]
     sent, heard, peer_sent, peer_heard = program.ask("report")["tasks"]
     program.end()
-    for each, there in ((sent["sent"], peer_heard), (peer_sent["sent"], heard)):
-        assert each["frames"] == there["received"]["frames"] > 0
-        assert each["frames"] + each["unsent"] == 400  # on a busy host the last ones do not go
+    for counts, there in ((sent["sent"], peer_heard), (peer_sent["sent"], heard)):
+        assert counts["frames"] == there["received"]["frames"] > 0
+        assert counts["frames"] + counts["unsent"] == 400  # on a busy host the last ones do not go
     assert (peer_heard["received"]["corrupted"], heard["received"]["corrupted"]) == (0, 50)
 
 
@@ -109,7 +109,10 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
     measured(
         [(switch, scenario) for switch in BYPASS for scenario in ("p2p", "p2v", "v2p", "v2v")],
         # The plans of all scenarios but p2p are that of p2p with other nodes (test_plans.py).
-        lambda each: {each[0], (SWITCHES[each[0]].semantics[0], each[1])},
+        lambda combination: {
+            combination[0],
+            (SWITCHES[combination[0]].semantics[0], combination[1]),
+        },
     ),
 )
 def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
@@ -137,12 +140,14 @@ def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
     assert found is not None
     if trial.counters.busy_cycles is not None:  # it polls with next to nothing to do
         by_scheduler, by_cycles = found.switch_cores, found.switch_busy_cores
-        both = [each for each in found.disagreements if each.part == "switch"]
+        disagreements = [
+            disagreement for disagreement in found.disagreements if disagreement.part == "switch"
+        ]
         assert by_scheduler is not None
         assert by_cycles is not None
         if "host-busy" not in trial.doubts:
             assert by_cycles < 0.5 < by_scheduler
-            assert both
+            assert disagreements
 
 
 @pytest.mark.parametrize("switch", BYPASS)
@@ -197,19 +202,21 @@ def test_a_pair_apart_and_in_one_process(
     assert_every_frame_is_accounted_for(record)
     assert record.placement is not None
     assert record.placement.policy == placement
-    known = [part.cores is not None for part in only(record).parts if part.part != "switch"]
-    assert known == [placement == "pinned"] * 2
+    measured_parts = [
+        part.cores is not None for part in only(record).parts if part.part != "switch"
+    ]
+    assert measured_parts == [placement == "pinned"] * 2
 
 
 def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DPDK's driver does not tell it; the kernel does. The receiver is made too slow for it."""
+    """DPDK's driver does not report it; the kernel does. The receiver is made too slow for it."""
     load = Trials._load
 
     def slow(self: Trials, part: Any, job: Any, spec: Any) -> dict[str, Any]:
-        more = {"delay_ns": 50_000} if job.role is Role.RECEIVER else {}
-        return {**load(self, part, job, spec), **more}
+        options = {"delay_ns": 50_000} if job.role is Role.RECEIVER else {}
+        return {**load(self, part, job, spec), **options}
 
     monkeypatch.setattr(Trials, "_load", slow)
     record = measure(switch="linux-bridge", engine="dpdk", rate="max", duration=0.3, warmup=0)
@@ -250,7 +257,7 @@ def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -
     "switch", ["testpmd", "fastclick", "bess", "t4p4s"]
 )  # vpp needs a third CPU
 def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
-    """Where there are no more CPUs than those, the functions take turns with them."""
+    """If there are no other CPUs, the functions share these CPUs."""
     axes = {"switch": switch, "engine": "dpdk", "switch_cores": 2, "queues": 2, "flows": 16}
     record = measure(**axes, direction="bi")
     trial = assert_every_frame_is_accounted_for(record)

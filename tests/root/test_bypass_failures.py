@@ -1,6 +1,6 @@
-"""These tests run what cannot begin past the kernel, or ends as nobody planned: without hugepages,
-without DPDK, with a part that dies or hangs, beside another run. After each the host is as it
-was."""
+"""These tests run bypass switches that cannot start or that end unexpectedly: without hugepages,
+without DPDK, with a part that dies or hangs, at the same time as another run. After each the host
+is as it was."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def environment(traffic_program: str) -> dict[str, str]:
 
 @pytest.fixture
 def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
-    def run(*words: str, before: tuple[str, ...] = (), **env: str) -> Any:
+    def run(*arguments: str, before: tuple[str, ...] = (), **env: str) -> Any:
         return subprocess.run(
-            [*before, *COMMAND, *words],
+            [*before, *COMMAND, *arguments],
             capture_output=True,
             text=True,
             env={**environment, **env},
@@ -115,10 +115,10 @@ def path_without(folder: Path, *missing: str) -> str:
 
 
 def test_a_switch_that_needs_hugepages_refuses_to_do_without(switchmark: Run) -> None:
-    done = switchmark("run", "--switch", "ovs-dpdk", "--memory", "no-huge", *QUICK)
-    assert done.returncode == 2
-    assert "ovs-dpdk needs hugepages: its pool of frames takes 800 MB" in done.stderr
-    assert "hint: --memory hugepages" in done.stderr
+    completed = switchmark("run", "--switch", "ovs-dpdk", "--memory", "no-huge", *QUICK)
+    assert completed.returncode == 2
+    assert "ovs-dpdk needs hugepages: its pool of frames takes 800 MB" in completed.stderr
+    assert "hint: --memory hugepages" in completed.stderr
 
 
 @pytest.fixture
@@ -185,9 +185,9 @@ def test_a_program_that_is_missing_is_named(
     switchmark: Run, tmp_path: Path, switch: str, program: str, hint: str
 ) -> None:
     path = path_without(tmp_path / "bin", program)
-    done = switchmark("run", "--switch", switch, *QUICK, PATH=path)
-    assert done.returncode == 3, done.stderr
-    (record,) = records(done)
+    completed = switchmark("run", "--switch", switch, *QUICK, PATH=path)
+    assert completed.returncode == 3, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "refused"
     assert program in record["error"]
     assert "is not installed" in record["error"]
@@ -198,9 +198,9 @@ def test_a_daemon_that_is_missing_is_named(switchmark: Run) -> None:
     folder = "/usr/lib/openvswitch-switch-dpdk"
     hidden = f'mount -t tmpfs none {folder} && exec "$@"'
     before = ("unshare", "--mount", "sh", "-c", hidden, "sh")
-    done = switchmark("run", "--switch", "ovs-dpdk", *QUICK, before=before)
-    assert done.returncode == 3, done.stderr
-    (record,) = records(done)
+    completed = switchmark("run", "--switch", "ovs-dpdk", *QUICK, before=before)
+    assert completed.returncode == 3, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "refused"
     assert f"{folder}/ovs-vswitchd-dpdk is not installed" in record["error"]
     assert "hint: apt-get install openvswitch-switch-dpdk" in record["error"]
@@ -219,22 +219,22 @@ def test_a_traffic_program_built_without_dpdk_has_all_but_that(
         [*setup, str(repository)],
         ["ninja", "-C", str(build), "traffic/switchmark-traffic"],
     ):
-        done = subprocess.run(argv, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+        completed = subprocess.run(argv, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stdout
     assert "HAVE_DPDK" not in (build / "compile_commands.json").read_text()
     built = str(build / "traffic/switchmark-traffic")
     listed = json.loads(subprocess.run([built, "engines"], capture_output=True).stdout)
     names = {engine["name"] for engine in listed["engines"]}
     assert "raw-mmsg" in names
     assert "dpdk" not in names
-    both = [*QUICK, "--engine", "raw-mmsg,dpdk"]
-    done = switchmark("run", "--switch", "direct", *both, SWITCHMARK_TRAFFIC=built)
-    by_engine = {record["test"]["engine"]: record for record in records(done)}
+    options = [*QUICK, "--engine", "raw-mmsg,dpdk"]
+    completed = switchmark("run", "--switch", "direct", *options, SWITCHMARK_TRAFFIC=built)
+    by_engine = {record["test"]["engine"]: record for record in records(completed)}
     assert by_engine["raw-mmsg"]["status"] == "ok"
     assert by_engine["dpdk"]["status"] == "refused"
-    done = switchmark("run", "--switch", "testpmd", *QUICK, SWITCHMARK_TRAFFIC=built)
-    assert done.returncode == 3, done.stderr
-    (record,) = records(done)
+    completed = switchmark("run", "--switch", "testpmd", *QUICK, SWITCHMARK_TRAFFIC=built)
+    assert completed.returncode == 3, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "refused"
     assert "this build of switchmark-traffic has no engine dpdk" in record["error"]
     assert "hint: make setup" in record["error"]
@@ -299,8 +299,8 @@ def test_a_switch_that_is_killed_in_the_warm_up_fails_its_test_alone(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     environment["TMPDIR"] = str(tmp_path)  # a bug's traceback goes there
-    words = ["--warmup", "2", "--duration", "0.2"]
-    run = start(environment, tmp_path, "run", "--switch", "testpmd", *LONG, *words)
+    arguments = ["--warmup", "2", "--duration", "0.2"]
+    run = start(environment, tmp_path, "run", "--switch", "testpmd", *LONG, *arguments)
     wait_for_a_trial(run, tmp_path)
     (daemon,) = marked(DAEMONS["testpmd"], run)
     os.kill(daemon, signal.SIGKILL)
@@ -312,7 +312,7 @@ def test_a_switch_that_is_killed_in_the_warm_up_fails_its_test_alone(
 
 
 @pytest.mark.parametrize(
-    ("part", "words"),
+    ("part", "message"),
     [
         ("f0", "--switch testpmd"),
         ("f1", "--switch ovs-dpdk"),
@@ -322,9 +322,9 @@ def test_a_switch_that_is_killed_in_the_warm_up_fails_its_test_alone(
     ],
 )
 def test_a_traffic_process_that_is_killed_fails_its_test(
-    environment: dict[str, str], tmp_path: Path, part: str, words: str
+    environment: dict[str, str], tmp_path: Path, part: str, message: str
 ) -> None:
-    run = start(environment, tmp_path, "run", *words.split(), *LONG)
+    run = start(environment, tmp_path, "run", *message.split(), *LONG)
     wait_for_a_trial(run, tmp_path)
     os.kill(traffic_processes(run)[int(part[1])], signal.SIGKILL)
     output, errors = run.communicate(timeout=30)
@@ -347,8 +347,8 @@ def test_a_killed_run_is_cleaned_up(
     run.kill()
     run.communicate(timeout=10)
     assert Path(f"/proc/{daemon}").exists()
-    done = switchmark("clean")
-    assert done.returncode == 0, done.stderr
+    completed = switchmark("clean")
+    assert completed.returncode == 0, completed.stderr
     assert hugepages() == before
     assert left_behind() <= left
     assert daemon not in marked(DAEMONS[switch])
@@ -371,8 +371,8 @@ def test_a_command_that_hangs_ends_the_test(
     hanging.chmod(0o755)
     run = LocalHost.run
 
-    def impatient(host: LocalHost, argv: tuple[str, ...], **more: Any) -> Completed:
-        return run(host, argv, **{**more, "timeout_s": min(3.0, more.get("timeout_s", 3.0))})
+    def impatient(host: LocalHost, argv: tuple[str, ...], **options: Any) -> Completed:
+        return run(host, argv, **{**options, "timeout_s": min(3.0, options.get("timeout_s", 3.0))})
 
     with Lab(tmp_path) as lab:
         lab.versions(Test(switch="ovs-dpdk", engine="dpdk"))
@@ -450,7 +450,7 @@ def begin(sender: Program, receiver: Program, *, rate_pps: int, duration_s: floa
 
 
 def finish(program: Program) -> dict[str, Any]:
-    """Return what the only task of a program did."""
+    """Return the report of the only task of a program."""
     assert program.ask("wait")["ok"]
     assert program.ask("drain", quiet_ms=20, timeout_ms=2000)["ok"]
     report = program.ask("report")
@@ -468,9 +468,9 @@ def assert_frames_flow(sender: Program, receiver: Program) -> None:
     assert received["corrupted"] == received["foreign"] == received["duplicated"] == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, "end of stdin"], ids=str)
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, "end of stdin"], ids=str)
 def test_a_server_that_nobody_comes_to_ends_and_leaves_no_socket(
-    traffic_program: str, tmp_path: Path, how: signal.Signals | str
+    traffic_program: str, tmp_path: Path, ending: signal.Signals | str
 ) -> None:
     """DPDK waits for the client of a virtio-user device for ever."""
     program, path = Program(traffic_program), tmp_path / "p0.sock"
@@ -484,8 +484,8 @@ def test_a_server_that_nobody_comes_to_ends_and_leaves_no_socket(
     program.stdin.write(json.dumps(command).encode() + b"\n")
     program.stdin.flush()
     wait_for(path.exists, "the socket of the server")
-    if isinstance(how, signal.Signals):
-        program.process.send_signal(how)
+    if isinstance(ending, signal.Signals):
+        program.process.send_signal(ending)
         assert program.process.wait(10) == 0
     program.end()
     assert not path.exists()
@@ -522,10 +522,10 @@ def test_threads_that_dpdk_starts_have_no_privileges(ends: Ends) -> None:
 @pytest.mark.parametrize("ends", ["vhost-user", "memif"], indirect=True)
 def test_a_client_that_comes_back_is_served_again(ends: Ends) -> None:
     receiver = ends.open("receiver", server=True)
-    for how in ("ends well", "is killed", "ends well"):
+    for ending in ("ends well", "is killed", "ends well"):
         sender = ends.open("sender", server=False)
         assert_frames_flow(sender, receiver)
-        if how == "ends well":
+        if ending == "ends well":
             sender.end()
         else:
             sender.process.kill()
@@ -571,11 +571,11 @@ def test_a_memif_server_counts_on_or_is_seen_to_die(ends: Ends) -> None:
 
 
 def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
-    both = [
+    runs = [
         start(environment, tmp_path, "run", "--switch", switches, *QUICK, "--out", f"runs{i}")
         for i, switches in enumerate(("ovs-dpdk", "testpmd,ovs-dpdk"))
     ]
-    for run in both:
+    for run in runs:
         output, errors = run.communicate(timeout=60)
         assert run.returncode == 0, errors
         for line in output.splitlines():

@@ -43,7 +43,8 @@ def named(prefix: str) -> set[str]:
 
 
 def topology(run: str, folder: Path) -> Plan:
-    """Return two nodes on a bridge in a third, a link beside them, daemons, files and a sysctl."""
+    """Return two nodes on a bridge in a third node, an additional link, daemons, files and a
+    sysctl."""
     switch, f0, f1 = (Node(f"{run}-{name}", "netns") for name in ("sw", "f0", "f1"))
     plan: list[Run | Spawn | Write | Wait] = [
         Run(
@@ -104,18 +105,18 @@ def started(base: Path) -> tuple[Workspace, Executor]:
 def fork_run(base: Path, steps: int = LENGTH) -> tuple[int, int]:
     """Set a topology up in another process, as far as `steps`; return its pid, and a pipe that ends
     when it is done or dead."""
-    done, told = os.pipe()
+    end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             workspace, executor = started(base)
             executor.execute(topology(workspace.run, base.parent)[:steps])
-            os.close(told)
+            os.close(write_end)
             time.sleep(60)
         finally:
             os._exit(1)
-    os.close(told)
-    return pid, done
+    os.close(write_end)
+    return pid, end
 
 
 def kill(pid: int) -> None:
@@ -125,8 +126,8 @@ def kill(pid: int) -> None:
 
 @pytest.mark.parametrize("steps", range(LENGTH + 1))
 def test_a_run_killed_behind_any_step_leaves_nothing(base: Path, steps: int) -> None:
-    pid, done = fork_run(base, steps)
-    os.read(done, 1)
+    pid, end = fork_run(base, steps)
+    os.read(end, 1)
     kill(pid)
     (cleaned,) = clean(base)
     assert cleaned.state == "cleaned"
@@ -140,10 +141,10 @@ def test_a_run_killed_behind_any_step_leaves_nothing(base: Path, steps: int) -> 
 def test_a_run_killed_at_any_moment_leaves_nothing(base: Path) -> None:
     chance = random.Random(1)
     for _ in range(15):
-        pid, done = fork_run(base)
+        pid, end = fork_run(base)
         time.sleep(chance.uniform(0, 0.15))
         kill(pid)
-        os.close(done)
+        os.close(end)
         for cleaned in clean(base):
             assert cleaned.state == "cleaned"
             assert named(cleaned.run) == set()
@@ -153,8 +154,8 @@ def test_a_run_killed_at_any_moment_leaves_nothing(base: Path) -> None:
 
 def test_a_clean_that_is_killed_is_finished_by_the_next(base: Path) -> None:
     for delay_s in (0.0, 0.02, 0.05, 0.1):
-        run_pid, done = fork_run(base)
-        os.read(done, 1)
+        run_pid, end = fork_run(base)
+        os.read(end, 1)
         kill(run_pid)
         pid = os.fork()
         if pid == 0:
@@ -182,8 +183,8 @@ def test_a_run_that_ends_well_leaves_nothing(base: Path) -> None:
 
 def test_two_runs_at_once_do_not_collide(base: Path) -> None:
     runs = [fork_run(base) for _ in range(2)]
-    for _, done in runs:
-        os.read(done, 1)
+    for _, end in runs:
+        os.read(end, 1)
     names = sorted(path.name for path in base.glob("sm*"))
     assert [len(named(name)) for name in names] == [5, 5]
     assert (base.parent / "shared").read_text() == "2\n"
@@ -201,8 +202,8 @@ def test_a_live_run_is_left_alone(base: Path) -> None:
     workspace, executor = started(base)
     executor.execute(topology(workspace.run, base.parent))
     before = named(workspace.run)
-    pid, done = fork_run(base)
-    os.read(done, 1)
+    pid, end = fork_run(base)
+    os.read(end, 1)
     kill(pid)
     states = {cleaned.run: cleaned.state for cleaned in clean(base)}
     assert states.pop(workspace.run) == "live"
@@ -305,10 +306,10 @@ def test_what_bears_the_name_of_a_run_without_a_journal_is_removed(tmp_path: Pat
     assert named(f"{run}-")
     assert marked(run)
     (base / run / "journal").unlink()
-    (told,) = clean(base, dry_run=True)
-    assert f"ip netns del {run}-f0" in told.actions
+    (result,) = clean(base, dry_run=True)
+    assert f"ip netns del {run}-f0" in result.actions
     cleaned = clean(base)
-    assert [each.state for each in cleaned] == ["cleaned"] * len(cleaned)
+    assert [result.state for result in cleaned] == ["cleaned"] * len(cleaned)
     assert (named(f"{run}-"), marked(run)) == (set(), ())
     assert not (base / run).exists()
     assert (tmp_path / "shared").read_text() == "1\n"

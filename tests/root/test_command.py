@@ -45,15 +45,15 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
-    def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *words],
+            [*COMMAND, *arguments],
             capture_output=True,
             text=True,
-            env={**environment, **more.pop("env", {})},
+            env={**environment, **options.pop("env", {})},
             cwd=tmp_path,
             timeout=100,
-            **more,
+            **options,
         )
 
     return run
@@ -63,12 +63,12 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 
 
 def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
-    done = switchmark(
+    completed = switchmark(
         *"run --switch linux-bridge --scenario v2v --engine raw-mmsg --frame-size 64".split(),
         *"--rate max --duration 1 --json".split(),
     )
-    assert done.returncode == 0, done.stderr
-    (record,) = records(done)
+    assert completed.returncode == 0, completed.stderr
+    (record,) = records(completed)
     assert record["schema"] == 1
     assert record["status"] == "ok"
     assert record["semantics"] == "learning"
@@ -78,11 +78,11 @@ def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
 
 
 def test_latency_of_round_trips(switchmark: Run) -> None:
-    done = switchmark(
+    completed = switchmark(
         "run", "--dimension", "latency", "--rate", "1000", "--duration", "1", "--json"
     )
-    assert done.returncode == 0, done.stderr
-    (record,) = records(done)
+    assert completed.returncode == 0, completed.stderr
+    (record,) = records(completed)
     latency = record["latency_ns"]
     assert latency["kind"] == "rtt"
     assert latency["count"] == record["rx"]["frames"] > 500
@@ -92,7 +92,7 @@ def test_latency_of_round_trips(switchmark: Run) -> None:
     assert (floor["switch"], floor["kind"], floor["rate_pps"]) == ("direct", "rtt", 1000)
     assert floor["count"] > 100
     assert 0 < floor["min"] <= floor["p50"] <= floor["max"]
-    assert ("(baseline " in done.stderr) is floor["holds"]
+    assert ("(baseline " in completed.stderr) is floor["holds"]
 
 
 # --- ends that nobody planned ---------------------------------------------------------------
@@ -102,13 +102,13 @@ def test_latency_of_round_trips(switchmark: Run) -> None:
 def test_killed_in_its_set_up_then_cleaned_nothing_is_left(
     environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str
 ) -> None:
-    words = f"run --switch {switch} --duration 20 --warmup 0.1 --rate 1k --out runs".split()
-    killed = start(environment, tmp_path, *words, *ALONE)
+    arguments = f"run --switch {switch} --duration 20 --warmup 0.1 --rate 1k --out runs".split()
+    killed = start(environment, tmp_path, *arguments, *ALONE)
     wait_for(lambda: list(Path("/run/switchmark").glob("sm*/journal")), "a journal")
     killed.kill()
     killed.communicate(timeout=10)
-    done = switchmark("clean")
-    assert done.returncode == 0, done.stderr
+    completed = switchmark("clean")
+    assert completed.returncode == 0, completed.stderr
     again = switchmark("clean")
     assert again.returncode == 0
     left = Path("/run/switchmark").glob("sm*")
@@ -133,12 +133,12 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed.communicate(timeout=10)
     assert switchmark("clean").returncode == 0
     before = found[0].read_text().splitlines()
-    done = switchmark("resume", str(found[0].parent), "--json")
-    assert done.returncode == 0, done.stderr
+    completed = switchmark("resume", str(found[0].parent), "--json")
+    assert completed.returncode == 0, completed.stderr
     after = found[0].read_text().splitlines()
     assert after[: len(before)] == before
     assert len(after) == 3
-    assert [record["status"] for record in records(done)] == ["ok"] * 3
+    assert [record["status"] for record in records(completed)] == ["ok"] * 3
 
 
 def test_ctrl_c_cleans_up_and_says_how_to_go_on(
@@ -178,8 +178,8 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
 def test_a_switch_that_dies_in_a_trial_fails_its_test(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = "run --switch ovs --duration 2 --rate 1k --placement pinned --json"
-    run = start(environment, tmp_path, *words.split(), *ALONE)
+    arguments = "run --switch ovs --duration 2 --rate 1k --placement pinned --json"
+    run = start(environment, tmp_path, *arguments.split(), *ALONE)
     wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
     time.sleep(1)
     os.kill(marked("ovs-vswitchd", run)[0], signal.SIGKILL)
@@ -199,9 +199,9 @@ def test_a_switch_that_does_not_start_fails_with_its_words(switchmark: Run, tmp_
     )
     broken.chmod(0o755)
     path = f"{broken.parent}:{os.environ['PATH']}"
-    done = switchmark("run", "--switch", "ovs,direct", *QUICK, "--json", env={"PATH": path})
-    assert done.returncode == 1, done.stderr
-    first, second = records(done)
+    completed = switchmark("run", "--switch", "ovs,direct", *QUICK, "--json", env={"PATH": path})
+    assert completed.returncode == 1, completed.stderr
+    first, second = records(completed)
     assert first["status"] == "failed"
     assert "no room in the inn" in first["error"]
     assert "status 3" in first["error"]
@@ -216,13 +216,13 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(switchmark: Run, tmp_path: P
         subprocess.run(["mkdir", "-p", str(small / "runs")], check=True)
         filler = small / "filler"
         filler.write_bytes(b"x" * 190_000)
-        done = switchmark(
+        completed = switchmark(
             *["run", "--switch", "direct", "--engine", "raw,raw-mmsg,udp,mmap,udp-mmsg"],
             *["--flows", "200", "--repeat", "2", *QUICK, "--out", str(small / "runs")],
         )
-        assert done.returncode == 4, (done.stdout, done.stderr)
-        assert "No space left" in done.stderr
-        assert "Traceback" not in done.stderr
+        assert completed.returncode == 4, (completed.stdout, completed.stderr)
+        assert "No space left" in completed.stderr
+        assert "Traceback" not in completed.stderr
         for file in small.glob("runs/*/*.jsonl"):
             for line in file.read_text().splitlines():
                 json.loads(line)
@@ -248,9 +248,9 @@ def test_a_run_whose_folder_is_removed_says_so(environment: dict[str, str], tmp_
 
 
 def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
-    words = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--json"]
-    both = [start(environment, tmp_path, *words, "--out", f"runs{i}") for i in range(2)]
-    for run in both:
+    arguments = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--json"]
+    runs = [start(environment, tmp_path, *arguments, "--out", f"runs{i}") for i in range(2)]
+    for run in runs:
         output, errors = run.communicate(timeout=90)
         assert run.returncode == 0, errors
         for line in output.splitlines():
@@ -289,11 +289,11 @@ def test_what_is_foreign_stays(switchmark: Run) -> None:
 
 
 def test_keep_leaves_the_path_up_and_says_how_to_enter_it(switchmark: Run) -> None:
-    done = switchmark("run", *QUICK, "--keep")
-    assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    entrances = re.findall(r"ip netns exec (sm[0-9a-f]{4}-\S+) bash", said)
-    assert len(entrances) == 3, said
+    completed = switchmark("run", *QUICK, "--keep")
+    assert completed.returncode == 0, completed.stderr
+    output = completed.stdout + completed.stderr
+    entrances = re.findall(r"ip netns exec (sm[0-9a-f]{4}-\S+) bash", output)
+    assert len(entrances) == 3, output
     for node in entrances:
         subprocess.run(["ip", "netns", "exec", node, "true"], check=True)
     switch = next(node for node in entrances if node.endswith("-sw"))
@@ -303,9 +303,9 @@ def test_keep_leaves_the_path_up_and_says_how_to_enter_it(switchmark: Run) -> No
 
 
 def test_keep_is_for_one_test(switchmark: Run, tmp_path: Path) -> None:
-    done = switchmark("run", "--switch", "direct,linux-bridge", "--keep")
-    assert done.returncode == 2
-    assert "has 2 tests" in done.stderr
+    completed = switchmark("run", "--switch", "direct,linux-bridge", "--keep")
+    assert completed.returncode == 2
+    assert "has 2 tests" in completed.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -313,12 +313,12 @@ def test_captures_hold_valid_frames(switchmark: Run, tmp_path: Path) -> None:
     from scapy.layers.inet import IP, UDP  # GPL: tests only
     from scapy.utils import rdpcap
 
-    done = switchmark(
+    completed = switchmark(
         *["run", "--engine", "raw-mmsg", "--frame-size", "200", "--touch", "full", *QUICK],
         *["--capture", "50", "--out", "runs", "--json"],
     )
-    assert done.returncode == 0, done.stderr
-    assert "captured" in records(done)[0]["doubts"]
+    assert completed.returncode == 0, completed.stderr
+    assert "captured" in records(completed)[0]["doubts"]
     files = sorted(tmp_path.glob("runs/*/captures/*.pcap"))
     assert len(files) == 2
     for file in files:
@@ -350,7 +350,7 @@ def cable() -> Iterator[tuple[str, str]]:
 def test_a_nic_is_lent_and_comes_back_as_it_was(
     switchmark: Run, cable: tuple[str, str], switch: str
 ) -> None:
-    def seen() -> str:
+    def interface_states() -> str:
         found = []
         for nic in cable:
             link = subprocess.run(["ip", "-o", "link", "show", nic], capture_output=True, text=True)
@@ -359,17 +359,17 @@ def test_a_nic_is_lent_and_comes_back_as_it_was(
             found.append(text + features.stdout)
         return "\n".join(re.sub(r"<[^>]*>", "UP" if ",UP" in t else "DOWN", t) for t in found)
 
-    before = seen()
-    done = switchmark(
+    before = interface_states()
+    completed = switchmark(
         *["run", "--switch", switch, "--scenario", "p2v", *QUICK, "--json"],
         *["--nic", f"a0={cable[0]}:{cable[1]}"],
     )
-    assert done.returncode == 0, done.stderr
-    (record,) = records(done)
+    assert completed.returncode == 0, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "ok", record["error"]
     assert record["rx"]["frames"] > 0
     assert record["unaccounted"] == 0
-    assert seen() == before
+    assert interface_states() == before
 
 
 def test_a_nic_in_use_is_refused(switchmark: Run, cable: tuple[str, str]) -> None:
@@ -381,37 +381,37 @@ def test_a_nic_in_use_is_refused(switchmark: Run, cable: tuple[str, str]) -> Non
     cases = [(f"a0={busy}:{peer}", "198.19.255.1"), (f"a0=nosuch0:{peer}", "nosuch0")]
     if default:
         cases.append((f"a0={default[0]['dev']}:{peer}", "default route"))
-    for nic, words in cases:
-        done = switchmark("run", "--scenario", "p2v", *QUICK, "--nic", nic, "--json")
-        (record,) = records(done)
+    for nic, message in cases:
+        completed = switchmark("run", "--scenario", "p2v", *QUICK, "--nic", nic, "--json")
+        (record,) = records(completed)
         assert record["status"] == "refused"
-        assert words in record["error"]
+        assert message in record["error"]
 
 
 def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     # All that is kept of root's is to read everywhere: the checkout may be in /root.
-    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    nobody += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"]
+    as_user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    as_user += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"]
     before = state_of_the_lane()
-    for words in (["plan"], ["list", "switches", "--json"], ["doctor"]):
-        done = subprocess.run(
-            [*nobody, sys.executable, "-m", "switchmark", *words],
+    for command in (["plan"], ["list", "switches", "--json"], ["doctor"]):
+        completed = subprocess.run(
+            [*as_user, sys.executable, "-m", "switchmark", *command],
             capture_output=True,
             text=True,
             env={**environment, "HOME": "/nonexistent"},
             cwd="/",
         )
-        assert done.returncode in (0, 3), done.stderr
-        assert done.stdout
-        assert "Traceback" not in done.stderr
+        assert completed.returncode in (0, 3), completed.stderr
+        assert completed.stdout
+        assert "Traceback" not in completed.stderr
     assert state_of_the_lane() == before
 
 
 def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run) -> None:
-    done = switchmark(
+    completed = switchmark(
         "paper", "ara-2021/table2", "--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE
     )
-    assert done.returncode in (0, 1), done.stderr
+    assert completed.returncode in (0, 1), completed.stderr
     for value in ("338", "409", "360", "440"):
-        assert value in done.stdout
+        assert value in completed.stdout

@@ -40,9 +40,9 @@ Switchmark = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def switchmark(traffic_program: str, tmp_path: Path) -> Switchmark:
-    def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, **variables}
-        argv = [*COMMAND, *words]
+        argv = [*COMMAND, *arguments]
         return subprocess.run(
             argv, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=100
         )
@@ -65,9 +65,9 @@ def slowed(switchmark: Switchmark, tmp_path: Path) -> Callable[[int], None]:
         slow.write_text(SLOW.format(program=usual))
         slow.chmod(0o755)
         for name, program in (("old", usual), ("new", str(slow))):
-            words = (*RUN, *SHORT, "--repeat", str(repeat), "--name", name)
-            done = switchmark("run", *words, SWITCHMARK_TESTPMD=program)
-            assert done.returncode == 0, done.stderr
+            arguments = (*RUN, *SHORT, "--repeat", str(repeat), "--name", name)
+            completed = switchmark("run", *arguments, SWITCHMARK_TESTPMD=program)
+            assert completed.returncode == 0, completed.stderr
 
     return measure
 
@@ -77,24 +77,24 @@ def test_a_switch_that_became_slower_fails_the_gate(
 ) -> None:
     slowed(4)
     for runs, status, word in (("old new", 1, "slower by"), ("new old", 0, "faster by")):
-        done = switchmark("compare", *(f"runs/{run}" for run in runs.split()), *GATE[3:])
-        if BUSY in done.stdout:  # nobody can tell then, which is neither of them
-            assert done.returncode == 6, done.stdout + done.stderr
+        completed = switchmark("compare", *(f"runs/{run}" for run in runs.split()), *GATE[3:])
+        if BUSY in completed.stdout:  # nobody can tell then, which is neither of them
+            assert completed.returncode == 6, completed.stdout + completed.stderr
             continue
-        assert done.returncode == status, done.stdout + done.stderr
-        assert word in done.stdout
+        assert completed.returncode == status, completed.stdout + completed.stderr
+        assert word in completed.stdout
 
 
 def test_a_slowdown_that_too_few_repeats_cannot_show_is_not_green(
     switchmark: Switchmark, slowed: Callable[[int], None], tmp_path: Path
 ) -> None:
     slowed(2)
-    for words, status in (((), 6), (("--undecided", "fail"), 1), (("--undecided", "pass"), 0)):
-        done = switchmark(*GATE, *words, "--junit", f"{status}.xml")
-        assert done.returncode == status, done.stdout + done.stderr
+    for arguments, status in (((), 6), (("--undecided", "fail"), 1), (("--undecided", "pass"), 0)):
+        completed = switchmark(*GATE, *arguments, "--junit", f"{status}.xml")
+        assert completed.returncode == status, completed.stdout + completed.stderr
     for status, found in ((6, "<skipped"), (1, "<failure"), (0, "<skipped")):
-        written = (tmp_path / f"{status}.xml").read_text()
-        assert (found in written, "needs at least 3 rounds" in written) == (True, True)
+        text = (tmp_path / f"{status}.xml").read_text()
+        assert (found in text, "needs at least 3 rounds" in text) == (True, True)
 
 
 NEAR = (
@@ -107,7 +107,7 @@ MORE = ("compare", "runs/near", "--until-decided", "8", "--same-within", "0.1%",
 
 def rounds(folder: Path) -> list[list[int]]:
     """Return the numbers of the rounds that each test has trials of."""
-    return [[trial.round or 0 for trial in each.trials] for each in read_records(folder)]
+    return [[trial.round or 0 for trial in record.trials] for record in read_records(folder)]
 
 
 def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_pa
     facts["versions"]["commit"] = "another"
     (folder / "host.json").write_text(json.dumps(facts))
 
-    done = switchmark(*MORE)
-    (pair,) = [json.loads(line) for line in done.stdout.splitlines()]
+    completed = switchmark(*MORE)
+    (pair,) = [json.loads(line) for line in completed.stdout.splitlines()]
     undecided = pair["difference"].startswith("undecided")
-    assert done.returncode == (6 if undecided else 0), done.stderr
+    assert completed.returncode == (6 if undecided else 0), completed.stderr
     if undecided and pair["reason"] == "chance":  # more rounds cure no doubts
         assert rounds(folder) == [[1, 2, 3, 4, 5, 6, 7, 8]] * 2
     for record in read_records(folder):

@@ -1,5 +1,5 @@
-"""These tests run functions and switches in containers: frames pass, limits hold, and whatever
-happens to a runtime the host is left as it was."""
+"""These tests run functions and switches in containers: frames pass, limits hold, and the host is
+unchanged afterwards, even if a runtime fails."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def node_of(workspace: Workspace, runtime: str, name: str = "f0") -> Node:
 
 
 def output(workspace: Workspace, node: Node, *argv: str) -> str:
-    done = LocalHost().run(inside(node, argv), env=workspace.env)
-    assert done.status == 0, done.stderr
-    return done.stdout.decode()
+    completed = LocalHost().run(inside(node, argv), env=workspace.env)
+    assert completed.status == 0, completed.stderr
+    return completed.stdout.decode()
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def port_of(switch: str) -> str:
     ("environment", "switch"),
     measured(
         [(runtime, name) for name in SWITCHES if name != "null" for runtime in RUNTIMES],
-        lambda each: {each[1], (each[0], port_of(each[1]))},
+        lambda combination: {combination[1], (combination[0], port_of(combination[1]))},
     ),
 )
 def test_frames_pass_in_every_runtime_through_every_switch(
@@ -305,11 +305,11 @@ def test_the_first_network_of_a_host_may_be_that_of_a_container(
 ) -> None:
     """It goes with the run where `ip` has made no namespace before, as after a boot."""
     fresh = 'while umount --lazy /run/netns 2>/dev/null; do :; done; exec "$@"'
-    words = ("run", "--switch-environment", "docker", "--json", "--calibrate", "never")
-    done = subprocess.run(
+    arguments = ("run", "--switch-environment", "docker", "--json", "--calibrate", "never")
+    completed = subprocess.run(
         (
             *("unshare", "--mount", "--propagation", "private", "sh", "-c", fresh, "sh"),
-            *(*COMMAND, *words, "--duration", "0.15", "--warmup", "0.05", "--rate", "10k"),
+            *(*COMMAND, *arguments, "--duration", "0.15", "--warmup", "0.05", "--rate", "10k"),
         ),
         capture_output=True,
         text=True,
@@ -317,9 +317,9 @@ def test_the_first_network_of_a_host_may_be_that_of_a_container(
         cwd=tmp_path,
         check=False,
     )
-    (record,) = records(done)
+    (record,) = records(completed)
     assert record["status"] == "ok", record["error"]
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
@@ -329,12 +329,12 @@ def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
 
 
 @pytest.mark.parametrize("switch", ["bess", "fastclick", "snabb", "t4p4s"])
-@pytest.mark.parametrize("where", [*RUNTIMES, "host"])
+@pytest.mark.parametrize("environment", [*RUNTIMES, "host"])
 def test_a_program_that_users_build_is_a_switch_wherever_they_have_it(
-    measure_there: Measure, where: str, switch: str
+    measure_there: Measure, environment: str, switch: str
 ) -> None:
     """The folder of its installation is seen in a container, at the same path."""
-    axes = {"switch": switch, "switch_environment": where, "engine": "dpdk", **QUICK}
+    axes = {"switch": switch, "switch_environment": environment, "engine": "dpdk", **QUICK}
     assert_every_frame_is_accounted_for(measure_there(**axes))
 
 
@@ -372,9 +372,9 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     assert "CapBnd:\t0000000000002000" in output(workspace, node, "cat", "/proc/self/status")
     assert output(workspace, node, "cat", str(programs / "x")) == "read"
     assert output(workspace, node, "env").count(f"SWITCHMARK_RUN={workspace.run}\n") == 1
-    made = workspace.folder / PORTS_DIR / f"made-{runtime}"
-    output(workspace, node, "touch", str(made))
-    assert made.exists()
+    path = workspace.folder / PORTS_DIR / f"made-{runtime}"
+    output(workspace, node, "touch", str(path))
+    assert path.exists()
     output(workspace, node, "touch", "/dev/shm/of-a-program")
     assert not Path("/dev/shm/of-a-program").exists()
     # Whoever writes the journal has `clean` carry it out, and who reaches a daemon has its rights.
@@ -392,9 +392,9 @@ def test_a_container_has_its_limits_and_no_more_than_it_needs(
     executor.execute((spawn,))
     wait_for(lambda: in_node(node, "sha1sum"), "the loop")
     (pid,) = in_node(node, "sha1sum")
-    used, then = cpu_s(pid), time.monotonic()
+    used, start_s = cpu_s(pid), time.monotonic()
     time.sleep(0.8)
-    share = (cpu_s(pid) - used) / (time.monotonic() - then)
+    share = (cpu_s(pid) - used) / (time.monotonic() - start_s)
     assert share < 0.4
 
 
@@ -417,7 +417,7 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
     tmp_path: Path, traffic_program: str
 ) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = (
+    arguments = (
         "--environment",
         "docker",
         "--duration",
@@ -429,7 +429,7 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
         "--gate",
         "off",
     )
-    run = start(environment, tmp_path, "run", *words, "--json")
+    run = start(environment, tmp_path, "run", *arguments, "--json")
     wait_for(lambda: len(of_run("switchmark-traf", run)) == 2, "two traffic programs", 20)
     time.sleep(0.5)
     (daemon,) = of_run("dockerd", run)
@@ -454,16 +454,16 @@ def test_a_runtime_that_is_missing_is_refused(
             if found.name != program:
                 (path / found.name).symlink_to(found)
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "PATH": str(path)}
-    words = ("run", "--environment", runtime, "--duration", "0.2", "--json")
-    done = subprocess.run(
-        (*COMMAND, *words),
+    arguments = ("run", "--environment", runtime, "--duration", "0.2", "--json")
+    completed = subprocess.run(
+        (*COMMAND, *arguments),
         capture_output=True,
         text=True,
         env=environment,
         cwd=tmp_path,
         check=False,
     )
-    assert done.returncode == 3, done.stderr
-    (record,) = records(done)
+    assert completed.returncode == 3, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "refused"
     assert f"hint: make setup PARTS={runtime}" in record["error"]

@@ -1,5 +1,5 @@
-"""These tests run whole tests on one host that is reached by ssh, with real frames: every one is
-accounted for there, and nothing is left there."""
+"""These tests measure real frames on a host that is reached by ssh: every frame is accounted for,
+and nothing is left there."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_programs_that_the_host_file_names_are_those_that_run(
     try:
         tools = [shutil.which(name) for name in _OVS]
         assert all(tools), "apt-get install openvswitch-switch"
-        made = there.run(("sh", "-c", _NAMED, "sh", *map(str, tools), traffic_program))
-        assert made.status == 0, made.stderr
+        completed = there.run(("sh", "-c", _NAMED, "sh", *map(str, tools), traffic_program))
+        assert completed.status == 0, completed.stderr
         with Lab(tmp_path) as lab:
             record = lab.run(Test.model_validate({**USUAL, "switch": switch}))
         assert lab.left == ()
@@ -136,10 +136,10 @@ def test_programs_that_the_host_file_names_are_those_that_run(
 def test_the_command_line_measures_on_a_host_of_the_host_file(
     host_file: Path, ssh_host: SshdHost, traffic_program: str, tmp_path: Path
 ) -> None:
-    words = "--rate 2000 --duration 0.15 --warmup 0.05 --repeat 1 --calibrate never --hosts a"
-    done = subprocess.run(
+    arguments = "--rate 2000 --duration 0.15 --warmup 0.05 --repeat 1 --calibrate never --hosts a"
+    completed = subprocess.run(
         (
-            *(sys.executable, "-m", "switchmark", "run", *words.split()),
+            *(sys.executable, "-m", "switchmark", "run", *arguments.split()),
             *("--json", "--quiet", "--out", str(tmp_path / "runs")),
         ),
         capture_output=True,
@@ -147,10 +147,10 @@ def test_the_command_line_measures_on_a_host_of_the_host_file(
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["unaccounted"] == 0
-    assert told["test"]["hosts"] == "a"
+    assert completed.returncode == 0, completed.stderr
+    content = json.loads(completed.stdout)
+    assert content["unaccounted"] == 0
+    assert content["test"]["hosts"] == "a"
     (folder,) = (tmp_path / "runs").iterdir()
     assert set(json.loads((folder / "host.json").read_text())["hosts"]) == {"a"}
     assert left_on(ssh_host) == []
@@ -159,15 +159,17 @@ def test_the_command_line_measures_on_a_host_of_the_host_file(
 def test_doctor_tells_what_a_host_of_the_host_file_can_do(
     host_file: Path, ssh_host: SshdHost, traffic_program: str
 ) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         (sys.executable, "-m", "switchmark", "doctor", "--host", "a", "--json"),
         capture_output=True,
         text=True,
         check=False,
         timeout=100,
     )
-    findings = {each["name"]: each for each in json.loads(done.stdout)}
-    assert done.returncode == 0, [each for each in findings.values() if not each["ok"]]
+    findings = {finding["name"]: finding for finding in json.loads(completed.stdout)}
+    assert completed.returncode == 0, [
+        finding for finding in findings.values() if not finding["ok"]
+    ]
     assert findings["linux-bridge"]["ok"]
     assert left_on(ssh_host) == []
 
@@ -183,16 +185,16 @@ def test_the_lock_of_another_machine_is_held_and_waited_for(
     with Hosts(OwnRun) as hosts, lock.open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
 
-        def told(holder: str) -> None:
+        def release(holder: str) -> None:
             holders.append(holder)
             fcntl.flock(other, fcntl.LOCK_UN)
 
-        with measuring._alone_there(hosts["a"], "this test", False, told):
+        with measuring._alone_there(hosts["a"], "this test", False, release):
             assert holders == ["pid 7, somebody (on a)"]
             assert lock.read_text() == "this test"
             with pytest.raises(BlockingIOError):
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with measuring._alone_there(hosts["a"], "a guest", True, told):
+            with measuring._alone_there(hosts["a"], "a guest", True, release):
                 assert lock.read_text() == "this test"
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert lock.read_text() == ""

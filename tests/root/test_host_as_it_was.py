@@ -138,11 +138,11 @@ def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     axes: dict[str, Any], tmp_path: Path, traffic_program: str
 ) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = [f"{AXES[axis].option}={value}" for axis, value in axes.items()]
-    run = start(environment, tmp_path, "run", *words, "--duration=60", "--calibrate=never")
+    options = [f"{AXES[axis].option}={value}" for axis, value in axes.items()]
+    run = start(environment, tmp_path, "run", *options, "--duration=60", "--calibrate=never")
     try:
         wait_for(lambda: serving(run), "a traffic program", 30)
     finally:
         run.send_signal(signal.SIGKILL)
         run.communicate(timeout=10)
-    assert [each.failures for each in clean() if each.state == "incomplete"] == []
+    assert [result.failures for result in clean() if result.state == "incomplete"] == []

@@ -33,8 +33,8 @@ Injection = Callable[[Path], Iterator[tuple[str, str]]]
 
 
 @contextmanager
-def command(made: str, undone: str) -> Iterator[None]:
-    subprocess.run(made.split(), check=True, capture_output=True)
+def command(start: str, undone: str) -> Iterator[None]:
+    subprocess.run(start.split(), check=True, capture_output=True)
     try:
         yield
     finally:
@@ -49,8 +49,8 @@ def sysctl(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def rule(folder: Path) -> Iterator[tuple[str, str]]:
-    words = "FORWARD -s 198.18.0.1 -j DROP"
-    with command(f"iptables -A {words}", f"iptables -D {words}"):
+    rule_text = "FORWARD -s 198.18.0.1 -j DROP"
+    with command(f"iptables -A {rule_text}", f"iptables -D {rule_text}"):
         yield "firewall", "-A FORWARD -s 198.18.0.1/32 -j DROP"
 
 
@@ -149,9 +149,9 @@ def in_a_network_of_its_own(work: Callable[[], None]) -> None:
 def test_what_changes_is_found_and_named(inject: Injection, tmp_path: Path) -> None:
     def look() -> None:
         before = state_of_the_host()
-        for area, what in inject(tmp_path):
+        for area, name in inject(tmp_path):
             found = differences(before, state_of_the_host())
-            assert any(what in line for line in found[area]["new"]), found
+            assert any(name in line for line in found[area]["new"]), found
 
     in_a_network_of_its_own(look) if inject in APART else look()
 

@@ -46,17 +46,17 @@ def certificates(folder: Path) -> Tls:
     names = {name: folder / name for name in ("ca.pem", "ca.key", "lab.csr", "lab.pem", "lab.key")}
     new = "openssl req -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split()
     ca = [*new, "-x509", "-subj", "/CN=ca", "-keyout", names["ca.key"], "-out", names["ca.pem"]]
-    asked = [*new, "-subj", "/CN=lab", "-keyout", names["lab.key"], "-out", names["lab.csr"]]
+    request = [*new, "-subj", "/CN=lab", "-keyout", names["lab.key"], "-out", names["lab.csr"]]
     signed = ["openssl", "x509", "-req", "-in", names["lab.csr"], "-CA", names["ca.pem"]]
     signed += ["-CAkey", names["ca.key"], "-CAcreateserial", "-out", names["lab.pem"]]
-    for command in (ca, asked, signed):
+    for command in (ca, request, signed):
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
     paths = (str(names[name]) for name in ("ca.pem", "lab.pem", "lab.key"))
     return Tls(**dict(zip(("ca", "cert", "key"), paths, strict=True)))
 
 
-def said(tls: Tls) -> str:
-    """Return what a lab's file says of certificates."""
+def tls_section(tls: Tls) -> str:
+    """Return the section on certificates of a lab's file."""
     return f'[tls]\nca = "{tls.ca}"\ncert = "{tls.cert}"\nkey = "{tls.key}"\n'
 
 
@@ -68,24 +68,28 @@ class Lab:
         self.tls = certificates(folder)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._scheduler = self.start_scheduler(0)
-        (folder / "lab.toml").write_text(f'address = "{self.address}"\n{said(self.tls)}')
+        (folder / "lab.toml").write_text(f'address = "{self.address}"\n{tls_section(self.tls)}')
 
     def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
-        told = self._folder / "scheduler.log"
-        told.unlink(missing_ok=True)
-        words = f"-m distributed.cli.dask_scheduler --host 127.0.0.1 --port {port} --no-dashboard"
-        words += " --dashboard-address 127.0.0.1:0"
-        words += f" --tls-ca-file {self.tls.ca} --tls-cert {self.tls.cert} --tls-key {self.tls.key}"
-        scheduler = self._start(*words.split(), told=told)
+        log = self._folder / "scheduler.log"
+        log.unlink(missing_ok=True)
+        arguments = (
+            f"-m distributed.cli.dask_scheduler --host 127.0.0.1 --port {port} --no-dashboard"
+        )
+        arguments += " --dashboard-address 127.0.0.1:0"
+        arguments += (
+            f" --tls-ca-file {self.tls.ca} --tls-cert {self.tls.cert} --tls-key {self.tls.key}"
+        )
+        scheduler = self._start(*arguments.split(), log_path=log)
         found = wait_for(
-            lambda: re.search(r"Scheduler at: +(tls://\S+)", told.read_text()), "a scheduler"
+            lambda: re.search(r"Scheduler at: +(tls://\S+)", log.read_text()), "a scheduler"
         )
         self.address = found[1]
         return scheduler
 
     def add(self, name: str) -> None:
         command = worker_command("python", self.address, name, self.tls, again=False)
-        self.workers[name] = self._start(*command[1:], told=self._folder / f"{name}.log")
+        self.workers[name] = self._start(*command[1:], log_path=self._folder / f"{name}.log")
 
     def kill(self, name: str) -> None:
         self.workers[name].kill()
@@ -103,10 +107,10 @@ class Lab:
         for process in (*self.workers.values(), self._scheduler):
             process.wait(timeout=60)
 
-    def _start(self, *words: str, told: Path) -> subprocess.Popen[bytes]:
-        with told.open("ab") as log:
+    def _start(self, *arguments: str, log_path: Path) -> subprocess.Popen[bytes]:
+        with log_path.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, *words],
+                [sys.executable, *arguments],
                 stdout=log,
                 stderr=log,
                 env={**self._environment, "DASK_TEMPORARY_DIRECTORY": str(self._folder)},
@@ -117,8 +121,8 @@ class Lab:
 RUNS: list[subprocess.Popen[str]] = []
 
 
-def start(environment: dict[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:
-    RUNS.append(host_state.start(environment, cwd, *words))
+def start(environment: dict[str, str], cwd: Path, *arguments: str) -> subprocess.Popen[str]:
+    RUNS.append(host_state.start(environment, cwd, *arguments))
     return RUNS[-1]
 
 
@@ -167,16 +171,16 @@ def keys(run: Path) -> Counter[str]:
 def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", *OPTIONS]
-    run = start(environment, tmp_path, *words, "--cluster", "lab.toml", "--name", "killed")
+    arguments = ["run", "campaign.yaml", *OPTIONS]
+    run = start(environment, tmp_path, *arguments, "--cluster", "lab.toml", "--name", "killed")
     folder = tmp_path / "runs/killed"
     wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 3, "some trials", 60)
     lab.kill("b")
     objects = [json.loads(line) for line in ended(run).splitlines()]
-    assert [each["status"] for each in objects] == ["ok"] * 4
+    assert [result["status"] for result in objects] == ["ok"] * 4
     assert "shared-machine" in objects[0]["doubts"]
 
-    alone = start(environment, tmp_path, *words, "--name", "local")
+    alone = start(environment, tmp_path, *arguments, "--name", "local")
     ended(alone)
     assert keys(folder) == keys(tmp_path / "runs/local")  # the same, and each once
     assert set(keys(folder).values()) == {1}
@@ -191,8 +195,8 @@ def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
 def test_repeats_are_spread_where_that_is_asked_for(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", "--frame-size", "64,128", *OPTIONS, "--spread"]
-    ended(start(environment, tmp_path, *words, "--cluster", "lab.toml", "--name", "spread"))
+    arguments = ["run", "campaign.yaml", "--frame-size", "64,128", *OPTIONS, "--spread"]
+    ended(start(environment, tmp_path, *arguments, "--cluster", "lab.toml", "--name", "spread"))
     for line in lines(tmp_path / "runs/spread", "records.jsonl"):
         trials = line["record"]["trials"]
         assert {trial["evidence"]["testbed"] for trial in trials} == {"a", "b"}
@@ -203,10 +207,10 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
 ) -> None:
     axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
     axes += " --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster lab.toml"
-    words = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
-    output = ended(start(environment, tmp_path, *words))
-    told = json.loads(output.splitlines()[-1])  # behind the records
-    assert told["experiment"] == "emmerich-2014/text-bytes"
+    arguments = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
+    output = ended(start(environment, tmp_path, *arguments))
+    content = json.loads(output.splitlines()[-1])  # behind the records
+    assert content["experiment"] == "emmerich-2014/text-bytes"
     (folder,) = (tmp_path / "runs").iterdir()
     records = [line["record"] for line in lines(folder, "records.jsonl")]
     assert [record["status"] for record in records] == ["ok"] * 4
@@ -219,8 +223,8 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
 def test_a_restarted_scheduler_is_found_again(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "again"]
-    run = start(environment, tmp_path, *words)
+    arguments = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "again"]
+    run = start(environment, tmp_path, *arguments)
     folder = tmp_path / "runs/again"
     wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 2, "some trials", 60)
     lab.restart_scheduler()
@@ -233,8 +237,8 @@ def test_a_restarted_scheduler_is_found_again(
 def test_an_interrupted_run_leaves_nothing_on_the_workers_and_goes_on(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "stopped"]
-    run = start(environment, tmp_path, *words, "--duration", "60", "--repeat", "1")
+    arguments = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "stopped"]
+    run = start(environment, tmp_path, *arguments, "--duration", "60", "--repeat", "1")
     folder = tmp_path / "runs/stopped"
     wait_for(lambda: (folder / "testbeds.json").exists() and of_a_lab(), "both measure", 60)
     run.send_signal(signal.SIGINT)
@@ -264,25 +268,25 @@ def of_a_lab() -> list[str]:
 # --- labs that are started -------------------------------------------------------------------
 
 
-def one_test(environment: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:
+def one_test(environment: dict[str, str], folder: Path, *arguments: str) -> dict[str, Any]:
     (folder / "campaign.yaml").write_text(CAMPAIGN)
     axes = ["--frame-size", "64", "--repeat", "1", "--cluster", "lab.toml", *OPTIONS]
-    run = start(environment, folder, "run", "campaign.yaml", *axes, *words)
-    (told,) = (json.loads(line) for line in ended(run).splitlines())
-    assert told["status"] == "ok"
-    return dict(told)
+    run = start(environment, folder, "run", "campaign.yaml", *axes, *arguments)
+    (content,) = (json.loads(line) for line in ended(run).splitlines())
+    assert content["status"] == "ok"
+    return dict(content)
 
 
-def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, more: str = "") -> str:
+def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, script: str = "") -> str:
     """Describe a lab of that host; return the address that its scheduler will have."""
     python = folder / "python"  # what another host would have in its own environment
-    known = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
-    python.write_text("\n".join(["#!/bin/sh", *known, f'exec {sys.executable} "$@"\n']))
+    exports = [f"export {name}={environment[name]}" for name in environment if "SWITCHMARK" in name]
+    python.write_text("\n".join(["#!/bin/sh", *exports, f'exec {sys.executable} "$@"\n']))
     python.chmod(0o755)
     near = str(IPv4Address(host.address) - 1)  # this end of the cable to it
     (folder / "lab.toml").write_text(
         f'[ssh]\nhosts = ["root@{host.address}"]\nlisten = "{near}"\n'
-        f'python = "{python}"\noptions = {json.dumps(host.options)}\n{more}'
+        f'python = "{python}"\noptions = {json.dumps(host.options)}\n{script}'
     )
     return near
 
@@ -290,9 +294,9 @@ def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, more: str 
 def test_testbeds_are_reached_by_ssh_and_tls(
     environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
 ) -> None:
-    near = of_ssh(environment, ssh_host, tmp_path, said(certificates(tmp_path)))
-    told = one_test(environment, tmp_path)
-    assert told["evidence"][0]["testbed"] == ssh_host.address
+    near = of_ssh(environment, ssh_host, tmp_path, tls_section(certificates(tmp_path)))
+    content = one_test(environment, tmp_path)
+    assert content["evidence"][0]["testbed"] == ssh_host.address
     assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
 
 
@@ -300,8 +304,8 @@ def test_a_scheduler_listens_only_where_this_host_has_an_address(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "lab.toml").write_text('[local]\ntestbeds = 1\nlisten = "192.0.2.1"\n')
-    words = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
-    run = start(environment, tmp_path, *words)
+    arguments = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
+    run = start(environment, tmp_path, *arguments)
     _, errors = run.communicate(timeout=100)
     assert run.returncode == 3, errors
     assert "no scheduler starts at 192.0.2.1" in errors
@@ -313,9 +317,9 @@ def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path)
         pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
     (tmp_path / "slurm").mkdir()
     (tmp_path / "lab.toml").write_text('[slurm]\ntestbeds = 1\nmemory = "100MB"\n')
-    with slurm(tmp_path / "slurm") as known:
-        told = one_test({**environment, **known}, tmp_path)
-    assert "SLURMCluster" in told["evidence"][0]["testbed"]
+    with slurm(tmp_path / "slurm") as variables:
+        content = one_test({**environment, **variables}, tmp_path)
+    assert "SLURMCluster" in content["evidence"][0]["testbed"]
 
 
 _NO_CONTROLLER = """\
@@ -347,13 +351,13 @@ def test_a_job_that_slurm_does_not_take_ends_the_run_with_its_words(
 
 def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
-    words = [word for word in OPTIONS if word != "--share-machine"]
-    words += "--rate 1k --duration 0.2 --repeat 1 --cluster lab.toml".split()
-    run = start(environment, tmp_path, "run", *words)
+    options = [word for word in OPTIONS if word != "--share-machine"]
+    options += "--rate 1k --duration 0.2 --repeat 1 --cluster lab.toml".split()
+    run = start(environment, tmp_path, "run", *options)
     output, errors = run.communicate(timeout=100)
     assert run.returncode == 0, errors
-    told = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
-    assert re.search(told, errors)  # whichever came first stays
+    message = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
+    assert re.search(message, errors)  # whichever came first stays
     assert '"shared-machine"' not in output
 
 
@@ -395,27 +399,27 @@ asyncio.run(main(*sys.argv[1:]))
 def answered(ends: Collection[str], *enter: str, user: int = 0, tls: Tls | None = None) -> set[str]:
     """Ask whatever listens at these ends who it is, as a user, from where `enter` leads: without
     TLS, and with these certificates or self-made ones. Return who has answered."""
-    given = tls.model_dump_json() if tls else ""
-    asked = subprocess.run(
-        [*enter, sys.executable, "-c", _ASK, str(user), given, *ends],
+    credentials = tls.model_dump_json() if tls else ""
+    completed = subprocess.run(
+        [*enter, sys.executable, "-c", _ASK, str(user), credentials, *ends],
         capture_output=True,
         text=True,
         timeout=60,
         cwd="/",
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert asked.returncode == 0, asked.stderr
-    assert "PermissionError" not in asked.stderr
-    assert "ModuleNotFoundError" not in asked.stderr
-    return {line.split()[1] for line in asked.stdout.splitlines()}
+    assert completed.returncode == 0, completed.stderr
+    assert "PermissionError" not in completed.stderr
+    assert "ModuleNotFoundError" not in completed.stderr
+    return {line.split()[1] for line in completed.stdout.splitlines()}
 
 
 def listening(process: psutil.Process) -> set[str]:
     """Return where a process and those that it started listen."""
     found = set()
-    for each in (process, *process.children(recursive=True)):
+    for child in (process, *process.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            for end in each.net_connections("inet"):
+            for end in child.net_connections("inet"):
                 if end.status == psutil.CONN_LISTEN:
                     found.add(f"{end.laddr.ip}:{end.laddr.port}")
     return found
@@ -425,8 +429,8 @@ def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "lab.toml").write_text("[local]\n")
-    words = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
-    run = start(environment, tmp_path, *words.split(), *OPTIONS)
+    arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
+    run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
     wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
     ends = listening(psutil.Process(run.pid))
     strangers = answered(ends, user=7001)
@@ -453,12 +457,12 @@ def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
     environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
 ) -> None:
     near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
-    words = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
-    run = start(environment, tmp_path, *words.split(), *OPTIONS)
+    arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
+    run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
     wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
     here = listening(psutil.Process(run.pid))
-    shown = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
-    there = {line.split()[3] for line in shown.splitlines()} - {f"{far}:22"}
+    sockets = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
+    there = {line.split()[3] for line in sockets.splitlines()} - {f"{far}:22"}
     strangers = answered(there) | answered(here, *ssh_host.enter)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)

@@ -1,5 +1,5 @@
-"""These tests boot VMs of the host file, each a Debian under QEMU with a kernel of its own, and
-measure in one and between two. An emulated one on a busy host takes its time."""
+"""These tests boot VMs of the host file (Debian under QEMU, with separate kernels), and measure in
+one VM and between two. An emulated one on a busy host takes its time."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     if os.geteuid() != 0:
         pytest.skip("a run on machines is root's here")
     path = tmp_path_factory.mktemp("machines") / "host.toml"
-    known = LocalHost().run((qemu(), "-device", "igb,help")).stdout  # its status is always 0
-    path.write_text(FILE if known else WITHOUT_IGB)
+    output = LocalHost().run((qemu(), "-device", "igb,help")).stdout  # its status is always 0
+    path.write_text(FILE if output else WITHOUT_IGB)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(path))
         with Hosts(OwnRun) as hosts:
@@ -84,9 +84,9 @@ def test_a_machine_has_a_kernel_and_nics_of_its_own(hosts: Hosts) -> None:
     assert host.exists("/sys/module/openvswitch")
 
 
-def measured(folder: Path, known: Hosts, **axes: object) -> Record:
+def measured(folder: Path, host_set: Hosts, **axes: object) -> Record:
     usual = {"hosts": "m1", "rate": "200", "duration": 0.5, "warmup": 0.1}
-    with Lab(folder, hosts=known) as lab:
+    with Lab(folder, hosts=host_set) as lab:
         record = lab.run(Test.model_validate({**usual, **axes}))
     assert lab.left == ()
     return record
@@ -141,9 +141,9 @@ def test_frames_between_two_machines_are_accounted_for_on_both(
     (trial,) = record.trials
     assert trial.unaccounted == 0
     assert trial.distinct == trial.tx_frames > 0
-    told = {str(place): each for place, each in trial.evidence.balance.items()}
+    balance = {str(place): value for place, value in trial.evidence.balance.items()}
     for place in ("inside switch m1", "cable u0", "inside switch m2"):
-        assert told[place].entered == told[place].left >= trial.tx_frames
+        assert balance[place].entered == balance[place].left >= trial.tx_frames
     assert "hosts-share-machine" in record.doubts
     for clock in trial.evidence.clocks.values():
         assert clock.unsure_ns > 0
@@ -187,7 +187,7 @@ def test_a_machine_ends_with_who_booted_it_however_that_dies() -> None:
     leader.wait()
     leader.stdout.close()
     until(lambda: not marked(run))
-    states = {each.run: each.state for each in clean(runs=[run], hosts=Hosts(OwnRun))}
+    states = {result.run: result.state for result in clean(runs=[run], hosts=Hosts(OwnRun))}
     assert states == {run: "cleaned"}
     assert not Path("/run/switchmark", run).exists()
 
@@ -198,10 +198,10 @@ def booted_at(address: str) -> tuple[str, int]:
         (path.name, pid)
         for path in Path("/run/switchmark").glob("sm*")
         for pid, _ in marked(path.name)
-        if f":{address.rpartition(':')[2]}-:22" in words(pid)
+        if f":{address.rpartition(':')[2]}-:22" in command_line(pid)
     )
     return found
 
 
-def words(pid: int) -> str:
+def command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")

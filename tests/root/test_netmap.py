@@ -73,15 +73,15 @@ def host(hosts: Hosts) -> Iterator[Host]:
 def ports_of(host: Host) -> list[str]:
     """Return the ports of all VALE switches, and interfaces of runs, of every network."""
     there = "for n in '' $(ip netns | cut -d ' ' -f 1); do ${n:+ip netns exec $n} sh -c"
-    told = host.run(("sh", "-c", f"{there} 'vale-ctl; ip -br link'; done"))
-    words = told.stdout.decode().splitlines()
-    return [line for line in words if line.startswith(("vale", "sm"))]
+    completed = host.run(("sh", "-c", f"{there} 'vale-ctl; ip -br link'; done"))
+    tokens = completed.stdout.decode().splitlines()
+    return [line for line in tokens if line.startswith(("vale", "sm"))]
 
 
-def measured(folder: Path, known: Hosts, **axes: Any) -> Record:
+def measured(folder: Path, host_set: Hosts, **axes: Any) -> Record:
     usual = {"switch": "vale", "engine": "netmap", "hosts": "m1"}
     trial = {"rate": "200", "duration": 0.5, "warmup": 0.1}
-    with Lab(folder, hosts=known) as lab:
+    with Lab(folder, hosts=host_set) as lab:
         record = lab.run(Test.model_validate({**usual, **trial, **axes}))
     assert lab.left == ()
     return record

@@ -1,5 +1,5 @@
-"""These tests send frames between two test hosts, each a network namespace with an sshd of its own:
-all of them are accounted for on both hosts, and nothing is left there."""
+"""These tests send frames between two test hosts, which are network namespaces with an sshd. All
+frames are accounted for on both hosts, and nothing is left there."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def assert_accounted(record: Record) -> None:
     (trial,) = record.trials
     assert trial.tx_frames > 0
     assert trial.unaccounted == 0
-    balance = {str(place): each for place, each in trial.evidence.balance.items()}
-    cables = [each for place, each in balance.items() if place.startswith("cable ")]
+    balance = {str(place): value for place, value in trial.evidence.balance.items()}
+    cables = [value for place, value in balance.items() if place.startswith("cable ")]
     assert cables
-    assert all(each.entered == each.left for each in cables)
-    assert sum(each.entered for each in cables) >= trial.distinct
+    assert all(cable.entered == cable.left for cable in cables)
+    assert sum(cable.entered for cable in cables) >= trial.distinct
     assert set(record.cables or ()) == {place.removeprefix("cable ") for place in balance} & {
         f"u{number}" for number in range(8)
     }
@@ -84,7 +84,7 @@ def test_accounts_for_every_frame_between_two_hosts(
     record = attempt(**axes)
     assert_accounted(record)
     assert "hosts-share-machine" in record.doubts
-    assert all("emulated" in told for told in (record.cables or {}).values())
+    assert all("emulated" in cable for cable in (record.cables or {}).values())
     for host in ssh_hosts:
         assert left_on(host) == []
 
@@ -93,16 +93,16 @@ def test_accounts_for_every_frame_between_two_hosts(
 def cabled(
     ssh_hosts: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mapping[str, str]]:
-    """Join the test hosts by NICs of their own, which the host file names; return these."""
+    """Connect the test hosts by NICs that the host file names, and return the NICs."""
     nics = {"a": "cableda0", "b": "cabledb0"}
     a, b = ssh_hosts
     ends = ("type", "veth", "peer", "name", nics["b"], "netns", b.netns)
     subprocess.run(("ip", "-n", a.netns, "link", "add", nics["a"], *ends), check=True)
-    more = "".join(
+    extra = "".join(
         f'[hosts.{name}.nics]\nuplink = {{name = "{nic}", cable = "a-b"}}\n\n'
         for name, nic in nics.items()
     )
-    file = write_host_file(tmp_path / "cabled.toml", ssh_hosts, more)
+    file = write_host_file(tmp_path / "cabled.toml", ssh_hosts, extra)
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(file))
     yield nics
     a.exec("ip", "link", "del", nics["a"])
@@ -113,8 +113,8 @@ def test_nics_that_the_host_file_cables_are_borrowed_and_given_back(
     attempt: Try, ssh_hosts: Pair, cabled: Mapping[str, str], switch: str
 ) -> None:
     def links() -> list[str]:
-        told = [host.exec("ip", "-br", "link", "show", cabled[host.name]) for host in ssh_hosts]
-        return [re.sub("@if[0-9]+", "", line) for line in told]  # numbers change where NICs go
+        outputs = [host.exec("ip", "-br", "link", "show", cabled[host.name]) for host in ssh_hosts]
+        return [re.sub("@if[0-9]+", "", line) for line in outputs]  # numbers change where NICs go
 
     before = links()
     record = attempt(switch=switch)
@@ -123,7 +123,7 @@ def test_nics_that_the_host_file_cables_are_borrowed_and_given_back(
         assert record.trials[0].unaccounted == 0 < record.trials[0].distinct
     else:
         assert_accounted(record)
-    assert not any("emulated" in told for told in (record.cables or {}).values())
+    assert not any("emulated" in cable for cable in (record.cables or {}).values())
     assert links() == before
     for host in ssh_hosts:
         assert left_on(host) == []
@@ -145,7 +145,7 @@ def test_a_round_trip_crosses_both_switches_twice(attempt: Try) -> None:
     assert trial.latency is not None
     assert trial.latency.kind == "rtt"
     assert trial.latency.count == trial.distinct > 0
-    balance = {str(place): each for place, each in trial.evidence.balance.items()}
+    balance = {str(place): value for place, value in trial.evidence.balance.items()}
     for place in ("inside switch a", "inside switch b", "cable u0"):
         assert balance[place].left >= 2 * trial.distinct
 
@@ -154,10 +154,10 @@ def test_the_command_line_measures_between_hosts_of_the_host_file(
     ssh_hosts: Pair, traffic_program: str, tmp_path: Path
 ) -> None:
     file = write_host_file(tmp_path / "host.toml", ssh_hosts)
-    words = "--locality remote --hosts a,b --rate 2000 --duration 0.2 --warmup 0.05 --repeat 1"
-    done = subprocess.run(
+    arguments = "--locality remote --hosts a,b --rate 2000 --duration 0.2 --warmup 0.05 --repeat 1"
+    completed = subprocess.run(
         (
-            *(sys.executable, "-m", "switchmark", "run", *words.split(), "--json", "--quiet"),
+            *(sys.executable, "-m", "switchmark", "run", *arguments.split(), "--json", "--quiet"),
             *("--calibrate", "never", "--host-file", str(file), "--out", str(tmp_path / "runs")),
         ),
         capture_output=True,
@@ -165,11 +165,11 @@ def test_the_command_line_measures_between_hosts_of_the_host_file(
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["unaccounted"] == 0
-    assert told["test"]["hosts"] == "a,b"
-    assert list(told["cables"]) == ["u0"]
+    assert completed.returncode == 0, completed.stderr
+    content = json.loads(completed.stdout)
+    assert content["unaccounted"] == 0
+    assert content["test"]["hosts"] == "a,b"
+    assert list(content["cables"]) == ["u0"]
     (folder,) = (tmp_path / "runs").iterdir()
     facts = json.loads((folder / "host.json").read_text())
     assert set(facts["hosts"]) == {"a", "b"}
@@ -182,9 +182,9 @@ def test_a_connection_that_drops_in_a_trial_names_its_host_and_leaves_nothing(
 ) -> None:
     phase, dropped = Trials._phase, ssh_hosts[1]
 
-    def cut(self: Trials, name: str, *more: Any) -> None:
+    def cut(self: Trials, name: str, *arguments: Any) -> None:
         dropped.drop_connections()
-        phase(self, name, *more)
+        phase(self, name, *arguments)
 
     monkeypatch.setattr(Trials, "_phase", cut)
     record = attempt()
@@ -200,13 +200,13 @@ def test_a_connection_that_drops_in_a_trial_names_its_host_and_leaves_nothing(
 def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     ssh_hosts: Pair, attempt: Try, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is on the other host is undone at once."""
+    """The changes on the other host are undone at once."""
     phase = Trials._phase
     gone, stays = sorted(ssh_hosts, key=lambda host: host.name != lost)
 
-    def cut(self: Trials, name: str, *more: Any) -> None:
+    def cut(self: Trials, name: str, *arguments: Any) -> None:
         gone.die()
-        phase(self, name, *more)
+        phase(self, name, *arguments)
 
     monkeypatch.setattr(Trials, "_phase", cut)
     record = attempt(undone=False)
@@ -216,7 +216,7 @@ def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     gone.boot()
     back = gone.connect()
     try:
-        states = [each.state for each in clean(hosts={lost: back})]
+        states = [result.state for result in clean(hosts={lost: back})]
     finally:
         back.close()
     assert [state for state in states if state != "live"] == ["cleaned"]

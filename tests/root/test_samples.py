@@ -51,9 +51,9 @@ def test_starts_and_wants_ports(
     repository: Path, own_folder: dict[str, str], program: str, complaint: str
 ) -> None:
     argv = command(repository, program)
-    done = subprocess.run(argv, env=own_folder, capture_output=True, text=True, timeout=20)
-    output = done.stdout + done.stderr
-    assert done.returncode == 1, output
+    completed = subprocess.run(argv, env=own_folder, capture_output=True, text=True, timeout=20)
+    output = completed.stdout + completed.stderr
+    assert completed.returncode == 1, output
     assert "RTE Version: 'DPDK " in output
     assert complaint in output
 
@@ -70,13 +70,13 @@ def test_finds_the_drivers_of_the_distribution(
         text=True,
     ) as process:
         assert process.stdout
-        seen = []
+        commands = []
         for line in process.stdout:
-            seen.append(line)
+            commands.append(line)
             if "forwarding packets" in line:
                 break
         process.terminate()
-    assert any("forwarding packets" in line for line in seen), "".join(seen)
+    assert any("forwarding packets" in line for line in commands), "".join(commands)
 
 
 # --- how they are made -----------------------------------------------------------------------
@@ -85,14 +85,14 @@ def test_finds_the_drivers_of_the_distribution(
 @pytest.fixture(scope="module")
 def installed() -> str:
     """Return the version of DPDK that is installed."""
-    told = subprocess.run(
+    completed = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Version}\n", "libdpdk-dev"],
         capture_output=True,
         text=True,
     )
-    if told.returncode or not told.stdout.strip():
+    if completed.returncode or not completed.stdout.strip():
         pytest.skip("libdpdk-dev is not installed")
-    return told.stdout.split()[0]
+    return completed.stdout.split()[0]
 
 
 def publish(archive: Path, *versions: str, samples: Mapping[str, str] = SAMPLES) -> None:
@@ -121,10 +121,10 @@ def publish(archive: Path, *versions: str, samples: Mapping[str, str] = SAMPLES)
             ["dpkg-source", "--build", "tree"], cwd=archive, check=True, capture_output=True
         )
         shutil.rmtree(tree)
-    told = subprocess.run(
+    completed = subprocess.run(
         ["dpkg-scansources", "."], cwd=archive, check=True, capture_output=True, text=True
     )
-    (archive / "Sources").write_text(told.stdout)
+    (archive / "Sources").write_text(completed.stdout)
 
 
 def sources_of_apt(folder: Path, style: str, archive: Path) -> Path:
@@ -154,7 +154,7 @@ def make_samples(
     for name in ("bin", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(repository / "tools/dpdk-samples.sh"), str(folder / "bin")],
         env={**os.environ, **places, "APT_CONFIG": str(configuration)},
         capture_output=True,
@@ -162,7 +162,7 @@ def make_samples(
         timeout=60,
     )
     assert list((folder / "tmp").iterdir()) == []
-    return done
+    return completed
 
 
 @pytest.mark.parametrize("style", ["deb822", "one line", "deb-src"])
@@ -173,29 +173,31 @@ def test_makes_the_nearest_version_of_the_series(
     assert match
     series = match[0]
     publish(tmp_path / "archive", "1.2.3", f"{series}.0", f"{series}.999", "99.1")
-    done = make_samples(repository, tmp_path, sources_of_apt(tmp_path, style, tmp_path / "archive"))
-    assert done.returncode == 0, done.stderr
-    assert f"dpdk {series}.0, as " in done.stdout
-    made = {path.name: path for path in (tmp_path / "bin").iterdir()}
-    assert tuple(sorted(made)) == PROGRAMS
-    assert made["dpdk-skeleton"].read_text() == f"skeleton {series}.0\n"
-    assert made["dpdk-l2fwd"].read_text() == f"l2fwd {series}.0\n"
+    completed = make_samples(
+        repository, tmp_path, sources_of_apt(tmp_path, style, tmp_path / "archive")
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert f"dpdk {series}.0, as " in completed.stdout
+    programs = {path.name: path for path in (tmp_path / "bin").iterdir()}
+    assert tuple(sorted(programs)) == PROGRAMS
+    assert programs["dpdk-skeleton"].read_text() == f"skeleton {series}.0\n"
+    assert programs["dpdk-l2fwd"].read_text() == f"l2fwd {series}.0\n"
 
     # The second time nothing is made; what BIN lost comes from the cache.
     shutil.rmtree(tmp_path / "archive")
-    made["dpdk-l2fwd"].unlink()
+    programs["dpdk-l2fwd"].unlink()
     again = make_samples(repository, tmp_path, tmp_path / "apt.conf")
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
-    assert made["dpdk-l2fwd"].exists()
+    assert programs["dpdk-l2fwd"].exists()
 
 
 def test_without_a_source_says_so_and_leaves_nothing(
     repository: Path, tmp_path: Path, installed: str
 ) -> None:
     configuration = sources_of_apt(tmp_path, "one line", tmp_path / "no-archive")
-    done = make_samples(repository, tmp_path, configuration)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("apt-get finds no source package of DPDK")
+    completed = make_samples(repository, tmp_path, configuration)
+    assert completed.returncode == 1
+    assert completed.stderr.splitlines()[-1].startswith("apt-get finds no source package of DPDK")
     assert [path.name for path in (tmp_path / "cache/switchmark").iterdir()] == ["lock"]
     assert list((tmp_path / "bin").iterdir()) == []
 
@@ -218,8 +220,8 @@ def test_a_program_that_cannot_be_built_leaves_nothing(
     moved = {**SAMPLES, "l2fwd": "another-name"}
     publish(tmp_path / "archive", installed.split("-")[0], samples=moved)
     configuration = sources_of_apt(tmp_path, "one line", tmp_path / "archive")
-    done = make_samples(repository, tmp_path, configuration)
-    assert done.returncode == 1
-    assert "is not where its Makefile used to put it" in done.stderr.splitlines()[-1]
+    completed = make_samples(repository, tmp_path, configuration)
+    assert completed.returncode == 1
+    assert "is not where its Makefile used to put it" in completed.stderr.splitlines()[-1]
     assert [path.name for path in (tmp_path / "cache/switchmark").iterdir()] == ["lock"]
     assert list((tmp_path / "bin").iterdir()) == []

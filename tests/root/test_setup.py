@@ -1,6 +1,6 @@
-"""These tests try `make setup` and `make bare`: what is said of an installation before it begins,
-and how much of a bare root is apart from the host. Real apt, with packages of the test's own;
-nothing is installed."""
+"""These tests try `make setup` and `make bare`: the announcement of an installation, and the
+isolation of a bare root from the host. Real apt, with packages of the test's own; nothing is
+installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {
     "sm-test-runtime": "",
     "sm-test-other": "",
 }
-"""Packages of a small archive, and what they depend on."""
+"""Packages of a small archive, with their dependencies."""
 
 PARTS = """\
 # part  package
@@ -32,7 +32,7 @@ lxc     sm-test-other
 
 @pytest.fixture
 def tree(repository: Path, tmp_path: Path) -> Path:
-    """Make a source tree with the real scripts and packages of its own."""
+    """Make a source tree with the real scripts and other packages."""
     tree = tmp_path / "tree"
     (tree / "tools").mkdir(parents=True)
     for name in ("setup.sh", "messages.sh"):
@@ -98,10 +98,10 @@ def privately(command: str, environment: Mapping[str, str]) -> subprocess.Comple
 def set_up(tree: Path, apt: Path, *parts: str) -> subprocess.CompletedProcess[str]:
     """Run `tools/setup.sh`, which here gets as far as to install the first package."""
     command = f"mount -t tmpfs tmpfs /usr/sbin && {tree}/tools/setup.sh {' '.join(parts)}"
-    done = privately(command, {"APT_CONFIG": str(apt)})
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "setup: error: apt-get could not install: sm-test-builder" in done.stderr
-    return done
+    completed = privately(command, {"APT_CONFIG": str(apt)})
+    assert completed.returncode == 1, completed.stdout + completed.stderr
+    assert "setup: error: apt-get could not install: sm-test-builder" in completed.stderr
+    return completed
 
 
 def test_setup_says_first_what_it_installs_and_how_much(tree: Path, apt: Path) -> None:
@@ -126,18 +126,18 @@ def test_what_apt_prints_is_in_a_log_that_is_named_when_it_fails(tree: Path, apt
 
 
 def test_a_part_is_added_and_belongs_to_the_tree_from_then_on(tree: Path, apt: Path) -> None:
-    words = "for build, engine, switch, docker: sm-test-builder sm-test-runtime sm-test-switch"
-    assert words in set_up(tree, apt, "docker").stdout.replace("switch sm-test-r", "switch")
-    assert words in set_up(tree, apt).stdout
-    every = set_up(tree, apt, "all").stdout
-    assert "for build, engine, switch, docker, lxc:" in every
-    assert "5 newly installed" in every
+    message = "for build, engine, switch, docker: sm-test-builder sm-test-runtime sm-test-switch"
+    assert message in set_up(tree, apt, "docker").stdout.replace("switch sm-test-r", "switch")
+    assert message in set_up(tree, apt).stdout
+    output = set_up(tree, apt, "all").stdout
+    assert "for build, engine, switch, docker, lxc:" in output
+    assert "5 newly installed" in output
 
 
 def test_a_part_that_there_is_not_is_refused_with_those_there_are(tree: Path, apt: Path) -> None:
-    done = privately(f"{tree}/tools/setup.sh docker dockr", {"APT_CONFIG": str(apt)})
-    assert done.returncode == 2
-    assert done.stderr == (
+    completed = privately(f"{tree}/tools/setup.sh docker dockr", {"APT_CONFIG": str(apt)})
+    assert completed.returncode == 2
+    assert completed.stderr == (
         "setup: error: there is no part 'dockr'\n  known: docker lxc, or all\n"
         '\nhint: make setup PARTS="docker vm"\n'
     )
@@ -149,9 +149,11 @@ def test_what_apt_says_of_contradictory_sources_is_passed_on(
 ) -> None:
     sources = tmp_path / "parts/a.list"
     sources.write_text(sources.read_text() + sources.read_text().replace("yes", "no"))
-    told = "E: Conflicting values set for option Trusted"
-    done = set_up(tree, apt)
-    assert f"apt-get update failed, trying with the lists of last time: {told}" in done.stdout
+    message = "E: Conflicting values set for option Trusted"
+    completed = set_up(tree, apt)
+    assert (
+        f"apt-get update failed, trying with the lists of last time: {message}" in completed.stdout
+    )
     (tmp_path / "guest").mkdir()
     guest = privately(
         f"{repository}/tools/guest.sh /bin/true {tmp_path}/guest",
@@ -159,7 +161,7 @@ def test_what_apt_says_of_contradictory_sources_is_passed_on(
     )
     assert guest.returncode == 1
     reason = guest.stderr.splitlines()[-1]
-    assert reason.startswith(f"apt-cache knows no linux-image-amd64: {told}")
+    assert reason.startswith(f"apt-cache knows no linux-image-amd64: {message}")
 
 
 # --- a bare root -----------------------------------------------------------------------------
@@ -182,10 +184,10 @@ def in_root(
     repository: Path, root: Path, *commands: str, host: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `tools/bare.sh` with this root; `host` is done before, where it runs."""
-    words = " ".join(f"'{command}'" for command in commands)
+    arguments = " ".join(f"'{command}'" for command in commands)
     return privately(
         f"mount --bind /usr {root}/usr && {host or 'true'}"
-        f" && {repository}/tools/bare.sh --root {root} {words}",
+        f" && {repository}/tools/bare.sh --root {root} {arguments}",
         {"XDG_CACHE_HOME": str(root.parent / "cache")},
     )
 
@@ -193,7 +195,7 @@ def in_root(
 def test_commands_in_a_bare_root_see_a_clone_and_nothing_of_the_host(
     repository: Path, root: Path
 ) -> None:
-    done = in_root(
+    completed = in_root(
         repository,
         root,
         "pwd; ls -A /run /tmp /dev/shm; echo processes $(ls -d /proc/[0-9]* | wc -l)",
@@ -201,11 +203,11 @@ def test_commands_in_a_bare_root_see_a_clone_and_nothing_of_the_host(
         "sleep 1000 & exit 7",
         "echo not reached",
     )
-    assert done.returncode == 7, done.stderr
+    assert completed.returncode == 7, completed.stderr
     head = subprocess.run(
         ("git", "-C", repository, "rev-parse", "HEAD"), capture_output=True, text=True, check=True
     )
-    lines = done.stdout.splitlines()
+    lines = completed.stdout.splitlines()
     assert lines[0] == "/root/switchmark"
     # /run/mount is of the programs that mounted the rest.
     assert lines[1:-2] == ["/dev/shm:", "", "/run:", "lock", "mount", "", "/tmp:"]
@@ -222,9 +224,9 @@ def test_what_is_left_in_the_kernel_is_taken_back(repository: Path, root: Path) 
     base = groups if (groups / "cgroup.controllers").exists() else groups / "cpu"
     mine, before = base / "smfffe-nodes", base / "smffff-nodes"
     try:
-        done = in_root(repository, root, f"mkdir -p {mine}/smfffe-f0", host=f"mkdir {before}")
-        assert done.returncode == 0
-        assert f"left by run smfffe, now removed: {mine}\n" in done.stderr
+        completed = in_root(repository, root, f"mkdir -p {mine}/smfffe-f0", host=f"mkdir {before}")
+        assert completed.returncode == 0
+        assert f"left by run smfffe, now removed: {mine}\n" in completed.stderr
         assert not mine.exists()
         assert before.exists()
     finally:
@@ -238,7 +240,7 @@ def test_a_bare_root_is_made_in_no_folder_that_holds_something(
 ) -> None:
     (root / "etc/switchmark-bare").unlink()
     before = sorted(root.rglob("*"))
-    done = in_root(repository, root, "true")
-    assert done.returncode == 2
-    assert f"{root} is there, and no root of this script's" in done.stderr
+    completed = in_root(repository, root, "true")
+    assert completed.returncode == 2
+    assert f"{root} is there, and no root of this script's" in completed.stderr
     assert [path for path in sorted(root.rglob("*")) if path in before] == before

@@ -55,7 +55,8 @@ FORWARD = "/proc/sys/net/ipv4/conf/lo/forwarding"  # of the host's own network
 
 
 def steps(run: str, folder: Path) -> tuple[Run | Spawn | Write, ...]:
-    """Return what makes a namespace, a file and a process on the host, and sets a value of it."""
+    """Return steps that make a namespace, a file and a process on the host, and that set one of its
+    values."""
     node = f"{run}-f0"
     return (
         Run("a node", ("ip", "netns", "add", node), AT, undo=("ip", "netns", "del", node)),
@@ -109,8 +110,8 @@ def test_commands_that_are_sent_at_once_are_run_in_order(host: SshHost, tmp_path
     count = 200
     script = f"cat >>{tmp_path}/order; cat {tmp_path}/order | wc -l"
     calls = [Call(("sh", "-c", script), stdin=b"line\n") for _ in range(count)]
-    told = [int(done.stdout) for done in host.run_all(calls)]
-    assert told == list(range(1, count + 1))
+    output = [int(completed.stdout) for completed in host.run_all(calls)]
+    assert output == list(range(1, count + 1))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_a_dead_orchestrator_leaves_nothing_there(
     ssh_host: SshdHost, host: SshHost, host_file: Path, tmp_path: Path
 ) -> None:
     leader, run = led(ssh_host, tmp_path)
-    assert [each.state for each in clean_there(host)] == ["live"]
+    assert [result.state for result in clean_there(host)] == ["live"]
     assert len(left_there(host, run)) > 3
     leader.send_signal(signal.SIGKILL)
     leader.wait()
@@ -211,7 +212,7 @@ def test_an_orchestrator_whose_computer_was_rebooted_leaves_nothing_there(
     assert host.read(FORWARD) == b"0\n"
     host.close()
     with Hosts(OwnRun) as hosts:
-        assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
+        assert [result.state for result in clean(runs=[run], hosts=hosts)] == ["cleaned"]
 
 
 def test_clean_undoes_what_an_agent_that_was_killed_left(
@@ -222,12 +223,12 @@ def test_clean_undoes_what_an_agent_that_was_killed_left(
     host.run(("kill", "-9", agent.decode()))
     leader.send_signal(signal.SIGKILL)
     leader.wait()
-    until(lambda: [each.state for each in clean_there(host, dry_run=True)] == ["dead"])
+    until(lambda: [result.state for result in clean_there(host, dry_run=True)] == ["dead"])
     (cleaned,) = clean_there(host)
     assert (cleaned.run, cleaned.state) == (run, "cleaned")
     assert left_there(host, run) == []
     with Hosts(OwnRun) as hosts:
-        assert [each.state for each in clean(runs=[run], hosts=hosts)] == ["cleaned"]
+        assert [result.state for result in clean(runs=[run], hosts=hosts)] == ["cleaned"]
 
 
 def test_what_is_asked_after_an_interruption_gets_its_own_answer(host: SshHost) -> None:

@@ -45,24 +45,24 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_a_host_whose_key_changed_is_refused(ssh_host: SshdHost) -> None:
-    known = ssh_host.folder / "known_hosts"
-    right = known.read_text()
+    known_hosts = ssh_host.folder / "known_hosts"
+    right = known_hosts.read_text()
     try:
         subprocess.run(
             ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{ssh_host.folder}/other"),
             check=True,
         )
-        words = (ssh_host.folder / "other.pub").read_text().split()
-        known.write_text(f"{ssh_host.address} {words[0]} {words[1]}\n")
+        fields = (ssh_host.folder / "other.pub").read_text().split()
+        known_hosts.write_text(f"{ssh_host.address} {fields[0]} {fields[1]}\n")
         with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*key") as refused:
             ssh_host.connect().run(("true",))
         assert "known_hosts" in (refused.value.hint or "")
-        known.write_text("")
+        known_hosts.write_text("")
         with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*verification failed"):
             ssh_host.connect().run(("true",))
     finally:
         know(ssh_host.folder, ssh_host.address)
-        assert known.read_text() == right
+        assert known_hosts.read_text() == right
 
 
 def test_a_host_that_takes_no_key_of_ours_is_refused_without_a_question(
@@ -76,10 +76,10 @@ def test_a_host_that_takes_no_key_of_ours_is_refused_without_a_question(
 def test_a_host_that_is_down_is_unavailable_and_not_asked_again_at_once(
     ssh_host: SshdHost,
 ) -> None:
-    nobody = SshHost("a", "root@127.0.0.1", (*ssh_host.options, "Port=1"))
+    closed = SshHost("a", "root@127.0.0.1", (*ssh_host.options, "Port=1"))
     for _ in range(2):
         with pytest.raises(Unavailable, match="(?s)host a cannot be reached.*refused"):
-            nobody.run(("true",))
+            closed.run(("true",))
 
 
 def test_a_program_that_a_host_lacks_is_named_with_it(host: SshHost) -> None:
@@ -91,10 +91,10 @@ def test_a_program_that_a_host_lacks_is_named_with_it(host: SshHost) -> None:
 
 def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
     class AsNobody(SshHost):
-        """This host lets a user in who is not root."""
+        """A host that accepts a user who is not root."""
 
-        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
-            return super().run(("setpriv", "--reuid", "65534", *argv), **more)
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+            return super().run(("setpriv", "--reuid", "65534", *argv), **options)
 
     host = AsNobody("a", f"root@{ssh_host.address}", ssh_host.options)
     step = Run("nothing", ("true",), Node("host", "host", host="a"))
@@ -107,8 +107,8 @@ def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
 
 
 def test_a_check_that_does_not_answer_in_time_does_not_hold(host: SshHost, tmp_path: Path) -> None:
-    at = Node("host", "host", host="a")
-    plan = (Run("nothing", ("true",), at), Wait("it ends", Check(("sleep", "60"), at), 0.1))
+    node = Node("host", "host", host="a")
+    plan = (Run("nothing", ("true",), node), Wait("it ends", Check(("sleep", "60"), node), 0.1))
     with Workspace() as workspace:
         executor = Executor({"a": host}, workspace, inside=inside, logs_dir=tmp_path / "logs")
         with pytest.raises(NotReady, match="sleep"):
@@ -163,10 +163,10 @@ def test_a_program_goes_with_its_libraries_where_it_does_not_run_without(
     class Other(SshHost):
         """This host is another distribution: it has no such loader."""
 
-        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
             hidden = ("unshare", "--mount", "sh", "-c")
             script = f'mount --bind /bin/false {loader} && exec "$@"'
-            return super().run((*hidden, script, "sh", *argv), **more)
+            return super().run((*hidden, script, "sh", *argv), **options)
 
     other = Other("a", host.address, ssh_host.options)
     there = Carried(str(path)).to(other)[str(path)]
@@ -181,13 +181,13 @@ CACHE = "home/.cache/switchmark"
 @contextmanager
 def mounted(host: SshHost, folder: Path, options: str) -> Iterator[None]:
     """Mount a file system of a host's own at the user's cache there."""
-    at = str(folder / CACHE)
-    assert host.run(("mkdir", "-p", at)).status == 0
-    assert host.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", at)).status == 0
+    path = str(folder / CACHE)
+    assert host.run(("mkdir", "-p", path)).status == 0
+    assert host.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", path)).status == 0
     try:
         yield
     finally:
-        host.run(("umount", at))
+        host.run(("umount", path))
 
 
 def test_where_the_agent_may_not_run_is_refused_with_the_reason_and_the_cure(

@@ -65,7 +65,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for truth in truths:
         monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
-    # One for all attempts: who is slow in a later one was not when it was calibrated.
+    # One calibration for all attempts: a part that is slow in a later attempt was not slow when it
+    # was calibrated.
     measured_by: list[Lab] = []
     calibrations = Calibrations(
         "auto",
@@ -116,8 +117,8 @@ TRIES = 3
 def named_by(run: Callable[[], Record], verdict: str, *doubts: str) -> Record:
     """Return a try that says what it should, or one that does not though nobody else took CPU time
     from it: where somebody did, it may be the host that was the limit, as the record itself says by
-    a doubt. Skipped, by name, where each of many was so disturbed."""
-    told = []
+    a doubt. Skipped, by name, if all of many attempts were disturbed."""
+    failures = []
     for _ in range(TRIES):
         with preferred():
             record = run()
@@ -126,8 +127,8 @@ def named_by(run: Callable[[], Record], verdict: str, *doubts: str) -> Record:
         if (record.verdict == verdict and found >= {*doubts}) or not found & DISTURBED:
             return record
         of_doubts = record.trials[0].evidence.doubts
-        told.append((record.verdict, {doubt: of_doubts.get(doubt) for doubt in DISTURBED}))
-    pytest.skip(f"others took CPU time from each of {TRIES} tries: {told}")
+        failures.append((record.verdict, {doubt: of_doubts.get(doubt) for doubt in DISTURBED}))
+    pytest.skip(f"others took CPU time from each of {TRIES} tries: {failures}")
 
 
 def core_of(record: Record, part: str) -> int:
@@ -218,7 +219,7 @@ def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
     trial = only(attempt("--swap", 7, "--corrupt", 10, engine="mmap", **TWO_CORES))
     for flow in trial.per_flow:
         swapped = range(6, flow.tx, 7)
-        # What is swapped is not corrupted; the last frame has nobody that overtakes it.
+        # Swapped frames are not corrupted; no frame overtakes the last frame.
         corrupted = [n for n in range(9, flow.tx, 10) if n not in swapped]
         held = flow.tx % 7 == 0
         assert flow.corrupted == len(corrupted)
@@ -430,7 +431,7 @@ def slowed(role: Role, delay_ns: int) -> Iterator[None]:
 
 
 def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
-    """Return what was said other than wanted, of as many tries as there are to be."""
+    """Return the unexpected verdicts of all attempts."""
     other = []
     for _ in range(TIMES):
         record = run() if verdict == "host" else named_by(run, verdict, *doubts)
@@ -506,7 +507,9 @@ def saturating(switch: str) -> dict[str, Any]:
 
 DIFFERENT = measured(
     [(name,) for name in USER_SPACE],
-    lambda each: {(saturating(each[0])["engine"], TABLE[each[0]].semantics[0])},
+    lambda combination: {
+        (saturating(combination[0])["engine"], TABLE[combination[0]].semantics[0])
+    },
 )
 """The switches of `USER_SPACE` with other engines or semantics; the others are further ones."""
 
@@ -590,26 +593,26 @@ def test_a_hog_on_a_core_that_is_shared(attempt: Try) -> None:
 def test_a_trial_that_a_passing_hog_spoiled_is_run_again(
     attempt: Try, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """Also on a core whose parts yield to each other. What else this host does meanwhile may spoil
+    """Also on a core whose parts yield to each other. Background load of this host may spoil
     further trials."""
     trials: list[TrialResult] = []
     measured = Trials.measure
 
-    def disturbed(self: Trials, spec: Any, **how: Any) -> TrialResult:
+    def disturbed(self: Trials, spec: Any, **options: Any) -> TrialResult:
         (core,) = self._path.placement.pins[whose].cpus
         with nullcontext() if trials else hog(core):
-            trials.append(measured(self, spec, **how))
+            trials.append(measured(self, spec, **options))
         return trials[-1]
 
     monkeypatch.setattr(Trials, "measure", disturbed)
     record = attempt(rerun=4, warmup=0)
-    kept = only(record)
+    trial = only(record)
     assert len(record.discarded) == len(trials) - 1 >= 1
-    told = record.discarded[0].partition("host-busy: ")[2]
+    share = record.discarded[0].partition("host-busy: ")[2]
     core = core_of(record, whose)
-    assert json.JSONDecoder().raw_decode(told)[0]["taken"][str(core)] > 0.2
-    assert kept.counters == trials[-1].counters
-    assert len(trials) == 5 or "host-busy" not in kept.doubts
+    assert json.JSONDecoder().raw_decode(share)[0]["taken"][str(core)] > 0.2
+    assert trial.counters == trials[-1].counters
+    assert len(trials) == 5 or "host-busy" not in trial.doubts
     assert "host-busy" in trials[0].doubts
 
 
@@ -621,13 +624,13 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     phase = Trials._phase
     kept_off: list[str] = []
 
-    def disturbed(self: Trials, name: str, *more: Any) -> None:
+    def disturbed(self: Trials, name: str, *arguments: Any) -> None:
         (core,) = self._path.placement.pins["f0"].cpus
         if len(kept_off) == 2:
-            return phase(self, name, *more)
+            return phase(self, name, *arguments)
         kept_off.append(name)
         with hog(core, alone=True):  # not before: its process arms itself on that core
-            return phase(self, name, *more)
+            return phase(self, name, *arguments)
 
     monkeypatch.setattr(Trials, "_phase", disturbed)
     record = attempt(gate="refuse", switch="linux-bridge")
@@ -643,7 +646,7 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
 def test_frames_that_nobody_here_had_sent(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
     phase = Trials._phase
 
-    def visited(self: Trials, name: str, *more: Any) -> None:
+    def visited(self: Trials, name: str, *arguments: Any) -> None:
         wiring = self._path.wiring
         ifname = self._path.endpoints["f1"].switch_ifname
         send = f"""import socket
@@ -653,7 +656,7 @@ for _ in range(3): port.send(bytes(12) + bytes.fromhex("88b5") + bytes(46))"""
         if name == "measured":  # they wait for the receiver
             there = ("ip", "netns", "exec", wiring.node.name)
             subprocess.run([*there, sys.executable, "-c", send], check=True)
-        phase(self, name, *more)
+        phase(self, name, *arguments)
 
     monkeypatch.setattr(Trials, "_phase", visited)
     record = attempt()
@@ -691,7 +694,7 @@ def test_time_that_the_hypervisor_kept(attempt: Try, monkeypatch: pytest.MonkeyP
     parse = noise.parse_cpu_times
     monkeypatch.setattr(
         "switchmark.observe.softirq.parse_cpu_times",
-        lambda *asked: {**parse(*asked), -1: next(counts)},
+        lambda *arguments: {**parse(*arguments), -1: next(counts)},
     )
     record = attempt(rerun=1)
     assert "cpu-stolen" in record.doubts

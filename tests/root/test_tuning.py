@@ -36,26 +36,28 @@ def test_settings_of_switches_are_tried_and_the_best_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     axes = {"switch": "testpmd,l2fwd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
-    asked = from_options(axes, check)
+    campaign = from_options(axes, check)
     status = search_settings(
-        asked, 1, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False
+        campaign, 1, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False
     )
     assert status == 0
     tried, compared = (
         {record.test: record for record in read_records(folder)}
         for folder in (tmp_path / "run", tmp_path / "run/tuned")
     )
-    assert set(tried) == set(compared) == set(tuning.to_try(asked, 1, check).tests)
+    assert set(tried) == set(compared) == set(tuning.to_try(campaign, 1, check).tests)
     assert {record.test.switch for record in compared.values()} == {"testpmd", "l2fwd"}
-    (tuned,) = (test for test in compared if test.switch == "testpmd" and test not in asked.tests)
+    (tuned,) = (
+        test for test in compared if test.switch == "testpmd" and test not in campaign.tests
+    )
     steps = (tmp_path / "run/tuned/logs/steps.sh").read_text()
     assert f"--burst={tuned.switch_burst}" in steps
     assert f"--total-num-mbufs={tuned.buffers}" in steps
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for switch in ("testpmd", "l2fwd"):
-        assert f"{switch}: default " in said
-        assert f"switchmark run --switch {switch} --engine dpdk" in said
-    assert said.count("(the best of 1 settings)") == 2
+        assert f"{switch}: default " in output
+        assert f"switchmark run --switch {switch} --engine dpdk" in output
+    assert output.count("(the best of 1 settings)") == 2
 
 
 def test_a_search_that_was_interrupted_goes_on(
@@ -66,28 +68,28 @@ def test_a_search_that_was_interrupted_goes_on(
     stop_at = [1, 3]
     visit = Lab.visit
 
-    def counted(self: Lab, asked: Visit) -> Any:
+    def counted(self: Lab, request: Visit) -> Any:
         if len(measured) in stop_at:
             stop_at.remove(len(measured))
             raise Interrupted("interrupted")
-        measured.append((asked.test, self._folder.name))
-        return visit(self, asked)
+        measured.append((request.test, self._folder.name))
+        return visit(self, request)
 
     monkeypatch.setattr(Lab, "visit", counted)
     axes = {"switch": "linux-bridge,tc-redirect", "repeat": "1", **SHORT}
-    asked, run = from_options(axes, check), tmp_path / "run"
+    campaign, run = from_options(axes, check), tmp_path / "run"
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
-        search_settings(asked, 3, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False)
+        search_settings(campaign, 3, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False)
     with pytest.raises(Interrupted, match=f"resume with: switchmark resume {run}$"):
         go_on_tuning(RunFolder(run), SHOWN, OPTIONS, Hosts(OwnRun), strict=False)
     assert go_on_tuning(RunFolder(run), SHOWN, OPTIONS, Hosts(OwnRun), strict=False) == 0
     assert sorted(measured, key=str) == sorted(
-        ((test, folder) for test in asked.tests for folder in ("run", "tuned")), key=str
+        ((test, folder) for test in campaign.tests for folder in ("run", "tuned")), key=str
     )
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for switch in ("linux-bridge", "tc-redirect"):
-        assert f"{switch}: default " in said
-    assert said.count("has nothing to tune") == 2
+        assert f"{switch}: default " in output
+    assert output.count("has nothing to tune") == 2
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def ran_ns(pid: int) -> int:
 # --- the freezer ------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=HIERARCHIES, ids=lambda each: f"{each.name} at {each.root}")
+@pytest.fixture(params=HIERARCHIES, ids=lambda hierarchy: f"{hierarchy.name} at {hierarchy.root}")
 def hierarchy(request: pytest.FixtureRequest) -> Hierarchy:
     found: Hierarchy = request.param
     if not found.is_there(HOST):
@@ -116,17 +116,17 @@ def test_what_is_frozen_is_thawed_before_it_is_ended(hierarchy: Hierarchy, tmp_p
 def test_clean_ends_what_a_dead_run_left_frozen(
     hierarchy: Hierarchy, tmp_path: Path, journal: bool
 ) -> None:
-    told, done = os.pipe()
+    write_end, read_end = os.pipe()
     parent = os.fork()
     if parent == 0:
         workspace, executor = begun(tmp_path)
         freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
         executor.execute((BUSY,))
         freezer.freeze()
-        os.write(done, f"{workspace.run} {executor.process('spin').pid}".encode())
+        os.write(read_end, f"{workspace.run} {executor.process('spin').pid}".encode())
         time.sleep(60)
         os._exit(1)
-    name, spin = os.read(told, 100).decode().split()
+    name, spin = os.read(write_end, 100).decode().split()
     assert frozen_groups()
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
@@ -148,20 +148,20 @@ def test_a_group_of_its_own_is_frozen_where_it_is(hierarchy: Hierarchy, tmp_path
     """Such as that of a container, or one with a CPU limit: out of it the limit would end."""
     workspace, executor = begun(tmp_path)
     with workspace:
-        own = Path(hierarchy.root, f"{workspace.run}-limited")
-        own.mkdir()
+        group = Path(hierarchy.root, f"{workspace.run}-limited")
+        group.mkdir()
         freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
         executor.execute((BUSY,))
         pid = executor.process("spin").pid
-        (own / "cgroup.procs").write_text(str(pid))
+        (group / "cgroup.procs").write_text(str(pid))
         freezer.freeze()
         before = ran_ns(pid)
         time.sleep(0.1)
         assert ran_ns(pid) == before
-        assert (own / "cgroup.procs").read_text().split() == [str(pid)]
+        assert (group / "cgroup.procs").read_text().split() == [str(pid)]
         freezer.thaw()
         assert executor.unwind() == ()
-        own.rmdir()
+        group.rmdir()
 
 
 def test_what_is_in_a_group_of_others_is_not_frozen(hierarchy: Hierarchy, tmp_path: Path) -> None:
@@ -225,14 +225,14 @@ def program(traffic_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounds_are_interleaved_with_all_paths_up(tmp_path: Path) -> None:
-    seen: list[int] = []
+    counts: list[int] = []
 
     def look() -> None:
-        seen.append(len(frozen_groups()))
+        counts.append(len(frozen_groups()))
 
     watching = Watching(3, look)
     records = measured(tmp_path, BYPASS, watching)
-    assert seen == [1], "one of two is frozen while the other one is measured"
+    assert counts == [1], "one of two is frozen while the other one is measured"
     rounds = [trial.round for trial in watching.trials]
     assert rounds == [1, 1, 2, 2, 3, 3, 4, 4]
     for record in records:
@@ -242,26 +242,26 @@ def test_rounds_are_interleaved_with_all_paths_up(tmp_path: Path) -> None:
         for trial in record.trials:
             assert trial.unaccounted == 0
             assert trial.distinct > 0
-        kept = record.turns
-        assert kept is not None
-        assert kept.kept == "frozen"
-        assert kept.freezer == "cgroup v2" or not HIERARCHIES[1].is_there(HOST)
-        assert (kept.rested_s or 0) > 0.3
-        assert kept.rested_cpu_s is not None
-        assert kept.rested_cpu_s < 0.001
-        assert kept.frames_after, "it shows its work again after its first rest"
+        turns = record.turns
+        assert turns is not None
+        assert turns.kept == "frozen"
+        assert turns.freezer == "cgroup v2" or not HIERARCHIES[1].is_there(HOST)
+        assert (turns.rested_s or 0) > 0.3
+        assert turns.rested_cpu_s is not None
+        assert turns.rested_cpu_s < 0.001
+        assert turns.frames_after, "it shows its work again after its first rest"
 
 
 def test_a_switch_of_the_kernel_stays_up_and_costs_nothing(tmp_path: Path) -> None:
     axes = {**AXES, "switch": "linux-bridge,macvlan", "engine": "raw-mmsg"}
     for record in measured(tmp_path, axes):
         assert record.status == "ok", record.error
-        kept = record.turns
-        assert kept is not None
-        assert (kept.kept, kept.freezer) == ("idle", None)
-        assert kept.rested_s
-        assert kept.rested_cpu_s is not None
-        assert kept.rested_cpu_s < 0.01 * kept.rested_s
+        turns = record.turns
+        assert turns is not None
+        assert (turns.kept, turns.freezer) == ("idle", None)
+        assert turns.rested_s
+        assert turns.rested_cpu_s is not None
+        assert turns.rested_cpu_s < 0.01 * turns.rested_s
 
 
 @pytest.mark.parametrize("runtime", ["lxc", "docker", "podman"])
@@ -294,8 +294,8 @@ def test_without_a_freezer_what_works_is_set_up_again(
     for record in records:
         assert record.status == "ok", record.error
         assert record.turns is not None
-        told = (record.turns.kept, record.turns.why)
-        assert told == ("set-up-again", "this host has no freezer of control groups")
+        outcome = (record.turns.kept, record.turns.why)
+        assert outcome == ("set-up-again", "this host has no freezer of control groups")
 
 
 @pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
@@ -331,7 +331,7 @@ def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
     up: set[object] = set()
 
     def narrow(lab: Lab, *args: object) -> object:
-        others = {each for each in up if each is not lab and each.up is not None}  # type: ignore[attr-defined]
+        others = {other for other in up if other is not lab and other.up is not None}  # type: ignore[attr-defined]
         if len(others) > 1:
             raise SetupFailed("there are no hugepages left")
         up.add(lab)
@@ -341,10 +341,10 @@ def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
     axes = {**AXES, "repeat": "2", "switch": "linux-bridge,macvlan,ip-forward"}
     records = measured(tmp_path, {**axes, "engine": "raw-mmsg"})
     assert all(record.status == "ok" for record in records), [record.error for record in records]
-    kept = sorted(record.turns.kept for record in records if record.turns)
-    assert kept == ["idle", "set-up-again", "set-up-again"]
+    states = sorted(record.turns.kept for record in records if record.turns)
+    assert states == ["idle", "set-up-again", "set-up-again"]
     whys = {record.turns.why for record in records if record.turns and record.turns.why}
-    assert whys == {"no room beside other paths: there are no hugepages left"}
+    assert whys == {"no room for another path: there are no hugepages left"}
 
 
 # --- runs that end otherwise --------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""These tests measure one-way latency between two hosts with clocks of their own: `b` is a test
-host in a time namespace, which shows 1000 s more, and each says that it was booted by itself."""
+"""These tests measure one-way latency between two hosts with separate clocks: `b` is a test host in
+a time namespace, which shows 1000 s more, and each says that it was booted by itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Machine(SshHost):
-    """A host that says that it is a machine of its own."""
+    """A host that claims to be a separate machine."""
 
     def read(self, path: str) -> bytes:
         return self.name.encode() if path == _BOOT_ID else super().read(path)
@@ -44,11 +44,11 @@ def cabled(
     a, b = machines
     ends = ("type", "veth", "peer", "name", "cabledb1", "netns", b.netns)
     subprocess.run(("ip", "-n", a.netns, "link", "add", "cableda1", *ends), check=True)
-    more = "".join(
+    extra = "".join(
         f'[hosts.{name}.nics]\nuplink = {{name = "cabled{name}1", cable = "a-b"}}\n\n'
         for name in "ab"
     )
-    file = write_host_file(tmp_path / "cabled.toml", machines, more)
+    file = write_host_file(tmp_path / "cabled.toml", machines, extra)
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(file))
     reached = {
         host.name: Machine(host.name, f"root@{host.address}", host.options) for host in machines

@@ -21,9 +21,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def switchmark(traffic_program: str, tmp_path: Path) -> Run:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *words],
+            [*COMMAND, *arguments],
             capture_output=True,
             text=True,
             env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
@@ -37,8 +37,8 @@ def switchmark(traffic_program: str, tmp_path: Path) -> Run:
 def program(repository: Path, switch: str) -> Path:
     """Return the path of the switch's program on this host."""
     name = PROGRAMS[switch]
-    made = repository / ".venv/bin" / name
-    found = str(made) if made.exists() else shutil.which(name)
+    program = repository / ".venv/bin" / name
+    found = str(program) if program.exists() else shutil.which(name)
     if found is None:
         pytest.skip(f"{name} was left out: build/setup/samples.log says why")
     return Path(found)
@@ -54,15 +54,15 @@ def test_two_copies_of_a_program_are_two_switches_of_one_table(
     switchmark: Run, repository: Path, tmp_path: Path, switch: str
 ) -> None:
     usual = program(repository, switch)
-    copies = [copied(usual, tmp_path / each) for each in ("first/bin", "second")]
+    copies = [copied(usual, tmp_path / name) for name in ("first/bin", "second")]
     series = version_of(usual).rpartition(".")[0]
     host_file = tmp_path / "host.toml"
     host_file.write_text(f'[hosts.local.programs]\n"{switch}@{series}" = "{copies[0]}"\n')
     names = [f"{switch}@{series}", f"{switch}@{tmp_path}/second"]
-    ours = ("--host-file", str(host_file))
-    done = switchmark("run", *ours, "--switch", ",".join(names), *QUICK)
-    assert done.returncode == 0, done.stderr
-    found = sorted(records(done), key=lambda record: names.index(record["test"]["switch"]))
+    options = ("--host-file", str(host_file))
+    completed = switchmark("run", *options, "--switch", ",".join(names), *QUICK)
+    assert completed.returncode == 0, completed.stderr
+    found = sorted(records(completed), key=lambda record: names.index(record["test"]["switch"]))
     assert [record["test"]["switch"] for record in found] == names
     for record in found:
         assert record["status"] == "ok"
@@ -77,12 +77,12 @@ def test_two_copies_of_a_program_are_two_switches_of_one_table(
     table = switchmark("report", str(folder), "--explain").stdout
     version = version_of(usual)
     assert all(f"\n{name} " in table for name in names)
-    said = " ".join(table.split())  # a long path breaks the line
-    assert f"versions: {names[0]} {version}, {names[1]} {version}" in said
+    text = " ".join(table.split())  # a long path breaks the line
+    assert f"versions: {names[0]} {version}, {names[1]} {version}" in text
     compared = switchmark("compare", str(folder)).stdout
     assert f"{names[1]} against {names[0]}" in compared
 
-    plans = [switchmark("plan", *ours, "--switch", name, *QUICK[:2]).stdout for name in names]
+    plans = [switchmark("plan", *options, "--switch", name, *QUICK[:2]).stdout for name in names]
     for plan, copy in zip(plans, copies, strict=True):
         assert f"{copy} " in plan
         assert f"{usual} " not in plan
@@ -106,13 +106,13 @@ def test_an_installation_of_ovs_is_run_with_its_own_programs_and_schema(
         (prefix / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(usual, prefix / folder)
     shutil.copytree("/usr/share/openvswitch", prefix / "share/openvswitch")
-    ours = ["--switch", f"ovs@{prefix}", "--rate", "5k"]
-    done = switchmark("run", *ours, "--duration", "0.3", "--semantics", "static", "--json")
-    assert done.returncode == 0, done.stderr
-    (record,) = records(done)
+    options = ["--switch", f"ovs@{prefix}", "--rate", "5k"]
+    completed = switchmark("run", *options, "--duration", "0.3", "--semantics", "static", "--json")
+    assert completed.returncode == 0, completed.stderr
+    (record,) = records(completed)
     assert record["rx"]["frames"] > 0
     assert record["unaccounted"] == 0
-    plan = switchmark("plan", *ours, "--semantics", "static").stdout
+    plan = switchmark("plan", *options, "--semantics", "static").stdout
     programs = {str(prefix / folder / name) for name, folder in OVS.items()} - {
         str(prefix / "bin/ovs-appctl")  # which only waits
     }
@@ -121,8 +121,10 @@ def test_an_installation_of_ovs_is_run_with_its_own_programs_and_schema(
 
 
 def version_of(program: Path) -> str:
-    done = subprocess.run([program, "-v", "-h"], capture_output=True, text=True)
-    return (done.stdout + done.stderr).partition("RTE Version: 'DPDK ")[2].partition("'")[0]
+    completed = subprocess.run([program, "-v", "-h"], capture_output=True, text=True)
+    return (
+        (completed.stdout + completed.stderr).partition("RTE Version: 'DPDK ")[2].partition("'")[0]
+    )
 
 
 def test_a_program_of_another_version_is_refused_with_both(
@@ -131,16 +133,16 @@ def test_a_program_of_another_version_is_refused_with_both(
     usual = program(repository, "testpmd")
     host_file = tmp_path / "host.toml"
     host_file.write_text(f'[hosts.local.programs]\n"testpmd@1.2" = "{usual}"\n')
-    ours = ("--host-file", str(host_file), "--switch", "testpmd@1.2")
-    done = switchmark("run", *ours, *QUICK)
-    assert done.returncode == 3, done.stderr
-    (record,) = records(done)
+    options = ("--host-file", str(host_file), "--switch", "testpmd@1.2")
+    completed = switchmark("run", *options, *QUICK)
+    assert completed.returncode == 3, completed.stderr
+    (record,) = records(completed)
     assert record["status"] == "refused"
-    told = f"{usual} is testpmd {version_of(usual)}, not testpmd@1.2"
-    assert told in record["error"]
+    message = f"{usual} is testpmd {version_of(usual)}, not testpmd@1.2"
+    assert message in record["error"]
     listed = switchmark("list", "switches", "--host-file", str(host_file)).stdout
     assert "✗ testpmd@1.2" in listed
-    assert told in listed
+    assert message in listed
 
 
 def test_what_is_wrong_in_the_host_file_ends_a_command_before_it_begins(
@@ -149,7 +151,7 @@ def test_what_is_wrong_in_the_host_file_ends_a_command_before_it_begins(
     host_file = tmp_path / "host.toml"
     host_file.write_text('[hosts.local.programs]\ntestpdm = "/x"\n')
     for command in (["run"], ["plan"], ["list", "switches"], ["doctor"]):
-        done = switchmark(*command, "--host-file", str(host_file))
-        assert done.returncode == 2
-        assert "did you mean 'testpmd'?" in done.stderr
+        completed = switchmark(*command, "--host-file", str(host_file))
+        assert completed.returncode == 2
+        assert "did you mean 'testpmd'?" in completed.stderr
     assert not (tmp_path / "runs").exists()

@@ -28,7 +28,7 @@ from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
 QEMU = "qemu-system-x86"
-"""What the kernel keeps of its name."""
+"""The part of its name that the kernel keeps."""
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_a_machine_that_hangs_ends_at_its_limit(
     hang.write_text("#!/bin/sh\necho the last line of the console\nexec sleep 60\n")
     hang.chmod(0o755)
     monkeypatch.setattr(vm, "BOOT_S", 1.0)
-    monkeypatch.setattr(vm, "_machine", lambda *args, **more: (str(hang),))
+    monkeypatch.setattr(vm, "_machine", lambda *args, **options: (str(hang),))
     before = time.monotonic()
     record = run_in(tmp_path / "run", machines(scenario="p2v"))
     assert time.monotonic() - before < 50  # it would be 60
@@ -206,7 +206,7 @@ def test_machines_that_do_not_fit_are_refused_beforehand(tmp_path: Path) -> None
 
 def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
     (reason,) = check(machines(placement="shared-process"))
-    assert "each is on a kernel of its own" in str(reason)
+    assert "they have separate kernels" in str(reason)
     past_kernel = machines(engine="dpdk", switch="testpmd", queues=2, flows=16, driver="vfio-pci")
     reasons = "\n".join(map(str, check(past_kernel)))
     assert "has one pair of queues" in reasons
@@ -219,8 +219,8 @@ def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
 
 def test_a_machine_that_is_killed_fails_its_test(tmp_path: Path, traffic_program: str) -> None:
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    words = ("--environment", "vm", "--rate", "500", "--duration", "30", "--warmup", "0")
-    run = start(environment, tmp_path, "run", "--scenario", "p2v", *words, "--quiet", "--json")
+    arguments = ("--environment", "vm", "--rate", "500", "--duration", "30", "--warmup", "0")
+    run = start(environment, tmp_path, "run", "--scenario", "p2v", *arguments, "--quiet", "--json")
     wait_for(lambda: marked("switchmark-traf", run), "the program of the part on this host", 40)
     # One agent is at the virtual machine's channel, another speaks for the program within.
     wait_for(lambda: marked("switchmark-agen", run)[1:], "the program in the machine", 40)

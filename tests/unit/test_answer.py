@@ -1,4 +1,4 @@
-"""These tests hold what is said of records against their intervals: no sentence claims more."""
+"""These tests compare the sentences about records with the intervals: no sentence claims more."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def searches(
     name = "back-to-back" if bursts else "ndr"
     kind, ends = ("burst_frames", "burst") if bursts else ("rate_pps", "pps")
     goals = []
-    for each in (*found, median(found)):
-        high = each * 1.01 if failed else None
-        passed = {"burst_low": int(each), "burst_high": high and int(high) + 1}
-        told = passed if ends == "burst" else {"low_pps": each, "high_pps": high}
+    for value in (*found, median(found)):
+        high = value * 1.01 if failed else None
+        passed = {"burst_low": int(value), "burst_high": high and int(high) + 1}
+        bounds = passed if ends == "burst" else {"low_pps": value, "high_pps": high}
         found_of = {"goal": name, "loss_ratio": 0, "rate_pps": None, "verdict": "switch"}
-        goals.append(Goal.model_validate({**found_of, kind: each, **told}))
+        goals.append(Goal.model_validate({**found_of, kind: value, **bounds}))
     *each_goal, whole = goals
     results = tuple(OneSearch(trials=15, goals=(goal,)) for goal in each_goal)
     search = SearchResult(name=name, trials=15 * len(found), goals=(whole,), results=results)
@@ -161,8 +161,8 @@ def test_other_axes_than_the_switch_are_compared_too() -> None:
         for size in (64, 128)
         for engine, rates in (("xdp", FAST), ("raw", SLOW))
     ]
-    said, _ = answer(records)
-    assert said.startswith("In both cases: linux-bridge with xdp forwards 1.9 to 2.1 times as")
+    text, _ = answer(records)
+    assert text.startswith("In both cases: linux-bridge with xdp forwards 1.9 to 2.1 times as")
 
 
 def test_a_case_names_the_axis_of_a_word_that_several_axes_have() -> None:
@@ -173,10 +173,10 @@ def test_a_case_names_the_axis_of_a_word_that_several_axes_have() -> None:
         of_rates(SLOW, engine="udp-mmsg", placement="pinned", switch_burst=32),
         of_rates(FAST, engine="udp-mmsg", placement="pinned", switch_burst=32, switch="ovs"),
     ]
-    said = " ".join(answer(records))
-    assert "placement auto" in said
-    assert "switch burst none" in said
-    assert "placement pinned" not in said
+    text = " ".join(answer(records))
+    assert "placement auto" in text
+    assert "switch burst none" in text
+    assert "placement pinned" not in text
 
 
 def test_of_a_bound_no_order_is_told_against_it() -> None:
@@ -225,13 +225,13 @@ def test_shares_of_what_each_carries_are_no_race() -> None:
 
 
 def test_too_few_trials_show_no_order() -> None:
-    said = answer([of_rates(FAST[:2]), of_rates(SLOW[:2], switch="ovs")])
-    assert said == [
+    text = answer([of_rates(FAST[:2]), of_rates(SLOW[:2], switch="ovs")])
+    assert text == [
         "No order is shown with fewer than three trials (--repeat 5): linux-bridge (305 kpps, 300 "
         "to 310 in 2 trials) and ovs (151 kpps, 150 to 152 in 2 trials)."
     ]
-    said = answer([of_rates(FAST), of_rates(SLOW[:2], switch="ovs")])
-    assert said == ["ovs is not ranked, with fewer than three trials (--repeat 5)."]
+    text = answer([of_rates(FAST), of_rates(SLOW[:2], switch="ovs")])
+    assert text == ["ovs is not ranked, with fewer than three trials (--repeat 5)."]
 
 
 def test_three_trials_have_no_interval_and_may_show_an_order() -> None:
@@ -243,7 +243,7 @@ def test_three_trials_have_no_interval_and_may_show_an_order() -> None:
 
 
 def test_a_disturbance_of_the_slower_spoils_the_order() -> None:
-    """What others took of its CPUs is given back, where it is known: here that is all."""
+    """CPU time that background load took is added back if it is known, which is all of it here."""
     disturbed = {"verdict": "host", "doubts": ("cpu-stolen",)}
     slow = of_rates(SLOW, switch="ovs", found=disturbed)
     evidence = slow.trials[0].evidence.model_copy(update={"taken": {"0": 0.5}})
@@ -277,16 +277,16 @@ def test_latency_is_led_by_the_least() -> None:
         "In both cases: a has the least median round trip; b takes 1.9 to 2.1 times as long.",
         TOGETHER,
     ]
-    (said,) = answer([of_delays(soon[:5], switch=switch) for switch in "ab"])
-    assert "is not significant" in said
+    (text,) = answer([of_delays(soon[:5], switch=switch) for switch in "ab"])
+    assert "is not significant" in text
 
 
 def test_a_latency_that_is_no_larger_than_its_error_is_a_bound() -> None:
     record = of_delays((100, 101, 99, 100, 100))
     wide = Evidence(stamps={"a": Stamps(by="poll", noted=0, p50=500, p99=900, max=7000)})
-    trials = tuple(each.model_copy(update={"evidence": wide}) for each in record.trials)
-    (said, *_) = answer([record.model_copy(update={"trials": trials})])
-    assert said == "The median round trip of linux-bridge is at most 100 ns."
+    trials = tuple(trial.model_copy(update={"evidence": wide}) for trial in record.trials)
+    (text, *_) = answer([record.model_copy(update={"trials": trials})])
+    assert text == "The median round trip of linux-bridge is at most 100 ns."
 
 
 def test_latency_and_throughput_are_answered_apart() -> None:
@@ -432,17 +432,17 @@ def test_no_sentence_claims_more_than_the_differences_say(
     found: list[tuple[list[int], str]],
 ) -> None:
     records = {
-        f"s{n}": of_rates(each, found={"verdict": verdict}, switch=f"s{n}")
-        for n, (each, verdict) in enumerate(found)
+        f"s{n}": of_rates(samples, found={"verdict": verdict}, switch=f"s{n}")
+        for n, (samples, verdict) in enumerate(found)
     }
-    said = " ".join(answer(list(records.values())))
+    text = " ".join(answer(list(records.values())))
     results = Results.of(records.values())
-    for leader, claims in re.findall(r"(s\d) forwards (.*?times as much as [^.;]*)", said):
+    for leader, claims in re.findall(r"(s\d) forwards (.*?times as much as [^.;]*)", text):
         for other in re.findall(r"times as much as (s\d)", claims):
-            told = results.difference(records[leader], records[other])
-            assert told.is_decided
-            assert told.better is told.before
-            assert ("at least" in claims) >= told.is_at_least
+            difference = results.difference(records[leader], records[other])
+            assert difference.is_decided
+            assert difference.better is difference.before
+            assert ("at least" in claims) >= difference.is_at_least
 
 
 @settings(max_examples=150, deadline=None)
@@ -451,16 +451,16 @@ def test_no_other_is_shown_to_be_better_than_the_first(
     found: list[tuple[list[int], str]],
 ) -> None:
     records = [
-        of_rates(each, found={"verdict": verdict}, switch=f"s{n}")
-        for n, (each, verdict) in enumerate(found)
+        of_rates(samples, found={"verdict": verdict}, switch=f"s{n}")
+        for n, (samples, verdict) in enumerate(found)
     ]
     results = Results.of(records)
     figures, relations = ranked([next(figures_of(record)) for record in records], results)
     for figure, relation in zip(figures[1:], relations, strict=True):
-        told = results.difference(figures[0].record, figure.record)
-        assert (relation.kind == "better") == (told.is_decided and told.word != "same")
+        difference = results.difference(figures[0].record, figure.record)
+        assert (relation.kind == "better") == (difference.is_decided and difference.word != "same")
         if relation.kind == "better":
-            assert told.better is told.before
+            assert difference.better is difference.before
             assert relation.low is None or relation.low > 1
             assert relation.high is None or relation.low is None or relation.low <= relation.high
 
@@ -468,21 +468,21 @@ def test_no_other_is_shown_to_be_better_than_the_first(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(st.integers(10, 1000), min_size=1, max_size=5), min_size=2, max_size=4))
 def test_no_delay_is_said_to_be_longer_that_is_not_shown_to_be(found: list[list[int]]) -> None:
-    records = {f"s{n}": of_delays(each, switch=f"s{n}") for n, each in enumerate(found)}
-    said = " ".join(answer(list(records.values())))
+    records = {f"s{n}": of_delays(delays, switch=f"s{n}") for n, delays in enumerate(found)}
+    text = " ".join(answer(list(records.values())))
     results = Results.of(records.values())
-    for leader in re.findall(r"median [a-z ]* of (s\d) is", said):
-        for other in re.findall(r"(s\d) takes", said):
-            told = results.difference(records[leader], records[other])
-            assert told.is_decided
-            assert told.better is told.before
+    for leader in re.findall(r"median [a-z ]* of (s\d) is", text):
+        for other in re.findall(r"(s\d) takes", text):
+            difference = results.difference(records[leader], records[other])
+            assert difference.is_decided
+            assert difference.better is difference.before
 
 
 # --- recorded runs ---------------------------------------------------------------------------
 
 
 def recorded() -> dict[str, list[Record]]:
-    """Return the records of runs on two busy cores, by what they tried."""
+    """Return the records of runs on two busy cores, by their subject."""
     runs: dict[str, list[Record]] = {}
     with gzip.open(DATA / "answered.jsonl.gz", "rt") as lines:
         for line in lines:

@@ -111,16 +111,16 @@ def test_what_needs_another_path_or_switch() -> None:
 
 
 def test_the_values_that_the_reference_shows_are_values() -> None:
-    shown = [
+    options = [
         (name, word)
         for name, axis in AXES.items()
         if not axis.values.startswith("as ")
         for word in re.findall(r"`([^`]+)`", axis.values)
     ]
-    assert len(shown) > 30
-    for name, word in shown:
-        for one in read_words(name, word):
-            assert read_value(name, one) is not None
+    assert len(options) > 30
+    for name, word in options:
+        for value in read_words(name, word):
+            assert read_value(name, value) is not None
 
 
 def test_an_axis_that_takes_names_names_a_table() -> None:
@@ -209,10 +209,10 @@ def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:
     assert found == without_switch(resolve(Test(), prefix="sm", run_dir="/run"))
 
 
-@pytest.mark.parametrize(("rate", "wanted"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])
-def test_a_share_of_r_plus_is_no_more_than_a_link_carries(rate: str, wanted: float) -> None:
+@pytest.mark.parametrize(("rate", "expected"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])
+def test_a_share_of_r_plus_is_no_more_than_a_link_carries(rate: str, expected: float) -> None:
     test = Test(line_rate="1.2M", rate=rate)
-    assert bounds_of(test, 1, 1e6).rate_pps == wanted
+    assert bounds_of(test, 1, 1e6).rate_pps == expected
     assert bounds_of(Test(rate=rate), 2, 1e6).rate_pps == float(rate[:-1]) / 200 * 1e6
     copied = Test(scenario="p2v", rate=rate, copies=4)
     assert bounds_of(copied, 1, 4e6).rate_pps == bounds_of(Test(rate=rate), 1, 1e6).rate_pps
@@ -248,8 +248,8 @@ def test_a_cable_has_the_axes_that_are_not_of_the_switch_or_the_method() -> None
 def test_the_cable_of_a_test_of_latency_has_its_rate() -> None:
     test = Test(dimension="latency", rate="1k", semantics="learning", **MEASURED)
     cable = on_cable(resolve(test, prefix="sm", run_dir="/run"))
-    kept = {"dimension": "latency", "rate": "1k", "burst": 1}
-    assert unusual(cable) == {**kept, "switch": "direct", "port": "veth"}
+    axes = {"dimension": "latency", "rate": "1k", "burst": 1}
+    assert unusual(cable) == {**axes, "switch": "direct", "port": "veth"}
 
 
 # --- a new axis -----------------------------------------------------------------------------
@@ -295,7 +295,7 @@ print(json.dumps({
 
 
 def test_a_new_axis_is_one_field_with_its_record(tmp_path: Path) -> None:
-    """In a copy of the package fields are added to `Test`, and nothing else is edited."""
+    """In a copy of the package, fields are added to `Test`, and nothing else is edited."""
     shutil.copytree(PACKAGE, tmp_path / "switchmark", ignore=shutil.ignore_patterns("*.pyc"))
     spec = tmp_path / "switchmark/model/test.py"
     text, before = spec.read_text(), "\n    @property\n    def limits"

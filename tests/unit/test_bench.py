@@ -113,7 +113,7 @@ def test_only_a_whole_interval_decides(
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "wanted"),
+    ("low", "high", "expected"),
     [
         (0.9, 1.1, "met"),
         (0.98, 0.99, "met"),
@@ -122,8 +122,8 @@ def test_only_a_whole_interval_decides(
         (1.04, 1.1, "missed"),
     ],
 )
-def test_a_ratio_of_one_is_met_nearby_too(low: float, high: float, wanted: Verdict) -> None:
-    assert verdict(Interval((low + high) / 2, low, high), Limit("off", 0.03)) == wanted
+def test_a_ratio_of_one_is_met_nearby_too(low: float, high: float, expected: Verdict) -> None:
+    assert verdict(Interval((low + high) / 2, low, high), Limit("off", 0.03)) == expected
 
 
 # -- peers ---------------------------------------------------------------------------------
@@ -263,15 +263,15 @@ def test_a_host_that_contradicts_the_order_of_the_engines_fails_the_bench() -> N
     assert in_order() == ["xdp", "mmap", "raw-mmsg", "raw"]
     limit = Limit("at least", 1.0)
 
-    def row(first: str, then: str, ratios: list[float]) -> Row:
+    def row(first: str, second: str, ratios: list[float]) -> Row:
         samples = {"A": ratios, "B": [1.0] * len(ratios)}
-        return compared(f"order, {first} to {then}", first, then, "Mpps", samples, limit)
+        return compared(f"order, {first} to {second}", first, second, "Mpps", samples, limit)
 
     agreed, unclear = row("xdp", "mmap", [1.1, 1.2, 1.3]), row("mmap", "raw", [0.9, 1.0, 1.2])
     assert contradicted([agreed, unclear]) is None
-    told = contradicted([agreed, row("mmap", "raw", [0.8, 0.9, 0.7])])
-    assert told is not None
-    assert told.endswith("is contradicted: raw before mmap")
+    contradictions = contradicted([agreed, row("mmap", "raw", [0.8, 0.9, 0.7])])
+    assert contradictions is not None
+    assert contradictions.endswith("is contradicted: raw before mmap")
 
 
 # -- the command -----------------------------------------------------------------------------

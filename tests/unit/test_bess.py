@@ -1,4 +1,4 @@
-"""These tests hold what BESS's client is told, and how its counters are parsed."""
+"""These tests check the commands to BESS's client and the parsing of its counters."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
 wiring = partial(wiring_of, program="/srv/bess")
 
 
-def told(asked: Wiring) -> dict[str, Any]:
-    """Return what the client's file tells the daemon."""
+def configuration(requested: Wiring) -> dict[str, Any]:
+    """Return the configuration in the client's file."""
     (file,) = (
         step
-        for step in SWITCH.start(asked)
+        for step in SWITCH.start(requested)
         if isinstance(step, Write) and step.path.endswith("ports.json")
     )
     found: dict[str, Any] = json.loads(file.content)
@@ -45,7 +45,7 @@ def told(asked: Wiring) -> dict[str, Any]:
 
 
 def test_every_queue_of_a_port_is_joined_on_the_workers_in_turn() -> None:
-    found = told(wiring(queues=2, cores=(1, 3), descriptors=256))
+    found = configuration(wiring(queues=2, cores=(1, 3), descriptors=256))
     assert found["cores"] == [1, 3]
     assert found["ways"] == [
         ["p0", "p1", 0, 0],
@@ -61,15 +61,15 @@ def test_every_queue_of_a_port_is_joined_on_the_workers_in_turn() -> None:
 
 
 def test_unpinned_it_has_its_own_worker() -> None:
-    found = told(wiring(cores=()))
+    found = configuration(wiring(cores=()))
     assert found["cores"] == []
     assert {way[3] for way in found["ways"]} == {-1}
 
 
 def test_other_ports_are_other_devices() -> None:
-    memif = told(wiring(kind=PortKind.MEMIF))["ports"]["p0"]["vdev"]
+    memif = configuration(wiring(kind=PortKind.MEMIF))["ports"]["p0"]["vdev"]
     assert memif == "net_memif0,role=master,id=0,socket=/run/x/ports/p0.sock,mac=02:52:4d:00:00:00"
-    veth = told(wiring(kind=PortKind.VETH))["ports"]["p1"]["vdev"]
+    veth = configuration(wiring(kind=PortKind.VETH))["ports"]["p1"]["vdev"]
     assert veth == "net_af_packet1,iface=sm0000-p1,qpairs=1"
 
 
@@ -77,8 +77,8 @@ def test_it_finds_no_pci_device_but_those_that_it_was_given() -> None:
     plain = wiring()
     first, second = plain.ports
     ports = (replace(first, nic="0000:03:00.0", nic_peer="0000:04:00.0"), second)
-    for asked, nics in ((plain, []), (replace(plain, ports=ports), ["0000:03:00.0"])):
-        plan = SWITCH.start(asked)
+    for variant, nics in ((plain, []), (replace(plain, ports=ports), ["0000:03:00.0"])):
+        plan = SWITCH.start(variant)
         spawn, _ = (step for step in plan if isinstance(step, Spawn))
         folder = spawn.env["SYSFS_PCI_DEVICES"]
         runs = [step.argv for step in plan[: plan.index(spawn)] if isinstance(step, Run)]
@@ -88,8 +88,8 @@ def test_it_finds_no_pci_device_but_those_that_it_was_given() -> None:
 
 
 def test_hugepages_are_taken_where_they_are_meant() -> None:
-    def memory(asked: Wiring) -> str:
-        spawn, _ = (step for step in SWITCH.start(asked) if isinstance(step, Spawn))
+    def memory(requested: Wiring) -> str:
+        spawn, _ = (step for step in SWITCH.start(requested) if isinstance(step, Spawn))
         return spawn.argv[spawn.argv.index("-m") + 1]
 
     assert memory(wiring()) == "512"
@@ -97,8 +97,8 @@ def test_hugepages_are_taken_where_they_are_meant() -> None:
 
 
 def test_it_sees_no_hugepages_but_those_of_a_mount_that_ends_with_it() -> None:
-    def started(asked: Wiring) -> tuple[str, ...]:
-        spawn, _ = (step for step in SWITCH.start(asked) if isinstance(step, Spawn))
+    def started(requested: Wiring) -> tuple[str, ...]:
+        spawn, _ = (step for step in SWITCH.start(requested) if isinstance(step, Spawn))
         return spawn.argv
 
     unshare, mount, sh, _, script, folder, size, daemon, *_ = started(wiring())
@@ -115,23 +115,23 @@ def test_what_it_writes_of_its_memory_is_thrown_away(memory: Memory) -> None:
     plan = SWITCH.start(wiring(memory=memory))
     daemon = next(step for step in plan if isinstance(step, Spawn))
     script = daemon.argv[daemon.argv.index("-c") + 1]
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", script[script.index("exec") :], "sh", "seq", "3"], capture_output=True
     )
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (completed.returncode, completed.stdout) == (0, b"")
 
 
 def test_buffers_are_as_many_as_are_asked_for_and_have_room() -> None:
-    def started(**more: Any) -> tuple[str, int]:
-        plan = SWITCH.start(wiring(**more))
+    def started(**options: Any) -> tuple[str, int]:
+        plan = SWITCH.start(wiring(**options))
         spawn, _ = (step for step in plan if isinstance(step, Spawn))
         (reserve,) = (step for step in plan if isinstance(step, Reserve))
         return " ".join(spawn.argv), reserve.megabytes
 
     assert "-m 512 -buffers 16384" in started()[0]
     assert "-m 512 -buffers 8192" in started(tuning=Tuning(buffers=8192))[0]
-    words, reserved = started(tuning=Tuning(buffers=1 << 20))
-    assert "-m 3072 -buffers 1048576" in words
+    arguments, reserved = started(tuning=Tuning(buffers=1 << 20))
+    assert "-m 3072 -buffers 1048576" in arguments
     assert reserved == 3072
 
 
@@ -143,11 +143,11 @@ def test_long_frames_and_a_port_with_two_peers_are_refused() -> None:
     assert "port f0 can send to only one" in str(SWITCH.accepts(replace(crossed, flows=flows)))
 
 
-def counters(**more: Any) -> bytes:
-    """Return what the client prints of two ports: threads that ran for 1 ms, and polled in vain for
+def counters(**options: Any) -> bytes:
+    """Return the client's output for two ports: threads that ran for 1 ms, and polled in vain for
     three quarters of it."""
-    told = {"ports": {"p0": COUNTS, "p1": {**COUNTS, "rx": 20}}, "spent_ns": 1_000_000}
-    return json.dumps({**told, "empty": 30_000, "empty_a_ns": 0.04, **more}).encode()
+    answer = {"ports": {"p0": COUNTS, "p1": {**COUNTS, "rx": 20}}, "spent_ns": 1_000_000}
+    return json.dumps({**answer, "empty": 30_000, "empty_a_ns": 0.04, **options}).encode()
 
 
 def test_counters_are_by_port() -> None:

@@ -1,5 +1,4 @@
-"""These tests are the C unit tests, each as a test of its own, with the sanitizers on. `make test`
-builds them."""
+"""The C unit tests, one test per program, with the sanitizers on. `make test` builds them."""
 
 from __future__ import annotations
 

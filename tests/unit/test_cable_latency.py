@@ -90,7 +90,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def told(found: CableLatency | NoCableLatency | None) -> tuple[int, int, int]:
+def figures(found: CableLatency | NoCableLatency | None) -> tuple[int, int, int]:
     assert isinstance(found, CableLatency)
     return found.trials, found.min, found.max
 
@@ -98,7 +98,7 @@ def told(found: CableLatency | NoCableLatency | None) -> tuple[int, int, int]:
 def test_a_floor_is_of_several_trials_at_the_rate_of_the_test(bench: Bench) -> None:
     found = bench.of(rate="500")
     assert isinstance(found, CableLatency)
-    assert told(found) == (3, 1000, 1002)
+    assert figures(found) == (3, 1000, 1002)
     assert (found.switch, found.rate_pps, found.doubts) == ("direct", 500, ())
     assert [(test.switch, test.rate) for test in bench.asked] == [("direct", "500")]
 
@@ -109,23 +109,23 @@ def test_tests_of_one_minute_share_it(
 ) -> None:
     bench.of()
     bench.now += later_s
-    assert told(bench.of(switch="ip-forward")) == floor
+    assert figures(bench.of(switch="ip-forward")) == floor
 
 
 def test_each_visit_of_a_test_has_trials_beside_it(bench: Bench) -> None:
     bench.of()
     bench.now += 70
-    assert told(bench.of()) == (6, 1000, 1005)
-    assert told(bench.of()) == (6, 1000, 1005)
+    assert figures(bench.of()) == (6, 1000, 1005)
+    assert figures(bench.of()) == (6, 1000, 1005)
 
 
 def test_the_runs_own_test_on_the_cable_is_the_floor(bench: Bench) -> None:
     bench.of()
     bench.learn(950, of_1_kpps(), duration=2, repeat=3)
-    assert told(bench.of(switch="ip-forward")) == (1, 950, 950)
+    assert figures(bench.of(switch="ip-forward")) == (1, 950, 950)
     assert len(bench.asked) == 1
     bench.now += 70
-    assert told(bench.of(switch="ovs")) == (3, 1003, 1005)
+    assert figures(bench.of(switch="ovs")) == (3, 1003, 1005)
     assert bench.of(switch="direct") is None
 
 
@@ -144,15 +144,15 @@ def test_a_trial_of_something_else_is_not_a_floor(
     bench: Bench, axes: dict[str, Any], spec: TrialSpec
 ) -> None:
     bench.learn(950, spec, **axes)
-    assert told(bench.of()) == (3, 1000, 1002)
+    assert figures(bench.of()) == (3, 1000, 1002)
 
 
 def test_what_was_disturbed_counts_only_where_all_was(bench: Bench) -> None:
     bench.doubts = [("host-busy",), (), ("cpu-stolen",)]
-    assert told(bench.of()) == (1, 1001, 1001)
+    assert figures(bench.of()) == (1, 1001, 1001)
     bench.doubts = [("host-busy",)] * 3
     found = bench.of(rate="2000")
-    assert told(found) == (3, 1003, 1005)
+    assert figures(found) == (3, 1003, 1005)
     assert isinstance(found, CableLatency)
     assert found.doubts == ("host-busy",)
 

@@ -29,7 +29,7 @@ BOOT, CPU = "c0ffee", "Some CPU @ 2.00GHz"
 
 
 class Bench:
-    """This bench notes what it is asked to measure, but for senders into nothing. Each cable
+    """A bench that records its measurements, except those of senders into a null sink. Each cable
     carries 100 more than the one before it in its second trial, 10 less in the first and 10 more in
     the third; the next have the `doubts` that are listed, in turn."""
 
@@ -42,7 +42,7 @@ class Bench:
         self.begin()
 
     def begin(self, mode: Mode = "auto") -> None:
-        """Begin a run of its own."""
+        """Begin another run."""
         self.kept = Calibrations(mode, self._measure, self.path, lambda: self.now)
 
     def _measure(
@@ -191,13 +191,15 @@ def test_what_a_busy_host_did_is_not_kept_for_others(tmp_path: Path) -> None:
     assert len(bench.asked) == 2
 
 
-@pytest.mark.parametrize(("later_s", "asked"), [(3000, 1), (4000, 2), (-10, 2)])
-def test_what_is_not_of_late_is_measured_anew(bench: Bench, later_s: int, asked: int) -> None:
+@pytest.mark.parametrize(("later_s", "measurements"), [(3000, 1), (4000, 2), (-10, 2)])
+def test_what_is_not_of_late_is_measured_anew(
+    bench: Bench, later_s: int, measurements: int
+) -> None:
     bench.of()
     bench.now += later_s
     bench.begin()
     bench.of()
-    assert len(bench.asked) == asked
+    assert len(bench.asked) == measurements
 
 
 def test_again_forgets_what_was_kept(bench: Bench) -> None:
@@ -209,12 +211,12 @@ def test_again_forgets_what_was_kept(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        lambda known: known | {"recent": None},
-        lambda known: known["recent"][0],
-        lambda known: known | {"recent": [{}]},
-        lambda known: known | {"recent": [{"at": 0}]},
-        lambda known: known | {"recent": [{"at": 0, "rate_pps": [1]}]},
-        lambda known: {"recent": known["recent"]},
+        lambda entry: entry | {"recent": None},
+        lambda entry: entry["recent"][0],
+        lambda entry: entry | {"recent": [{}]},
+        lambda entry: entry | {"recent": [{"at": 0}]},
+        lambda entry: entry | {"recent": [{"at": 0, "rate_pps": [1]}]},
+        lambda entry: {"recent": entry["recent"]},
     ],
     ids=("no trials", "an earlier form", "no time", "no rate", "half a rate", "no null_pps"),
 )
@@ -222,8 +224,8 @@ def test_a_cache_of_another_form_counts_as_none(
     bench: Bench, form: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     bench.of()
-    kept = {key: form(known) for key, known in json.loads(bench.path.read_text()).items()}
-    bench.path.write_text(json.dumps(kept))
+    cache = {key: form(entry) for key, entry in json.loads(bench.path.read_text()).items()}
+    bench.path.write_text(json.dumps(cache))
     bench.begin()
     assert rate(bench.of()) == 200
 
@@ -241,15 +243,15 @@ def test_a_cache_of_another_form_counts_as_none(
 def test_keys_of_calibrations_stay_valid(
     bench: Bench, axes: dict[str, Any], keys: list[str]
 ) -> None:
-    """What was kept by an earlier version of the same calibration is found."""
+    """A calibration that an earlier version stored is found."""
     those = drawn(**axes)
     versions = {"switchmark": "1", "switch ovs": "2", "engine udp": "1", "placement": "pinned"}
     bench.kept.of(replace(those, versions=versions))
-    known = json.loads(bench.path.read_text())
-    assert list(known) == keys
-    assert known[keys[0]]["null_pps"] == 100
+    cache = json.loads(bench.path.read_text())
+    assert list(cache) == keys
+    assert cache[keys[0]]["null_pps"] == 100
     figures = ("rate_pps", "sent_pps", "empty_polls", "sender_ns", "receiver_ns", "doubts")
-    assert list(known[keys[0]]["recent"][0]) == ["at", *figures]
+    assert list(cache[keys[0]]["recent"][0]) == ["at", *figures]
 
 
 @pytest.mark.parametrize("changed", [{"boot": "decaf"}, {"cpu": "Another"}])

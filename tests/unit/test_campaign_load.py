@@ -1,4 +1,5 @@
-"""These tests read campaign files and axes: every problem is told at once with its line."""
+"""These tests read campaign files and axes: all problems are reported together, with their
+lines."""
 
 from __future__ import annotations
 
@@ -181,7 +182,7 @@ BLAMED = {
     ),
     "what a test of a list adds": (
         "switch: linux-bridge\ntests:\n- pairs: 2\n  copies: 2\n- cpu-limit: 50",
-        {4: "copies reach the sinks", 5: "no processes of its own"},
+        {4: "copies reach the sinks", 5: "has no processes"},
     ),
     "a scenario's own reason": ("scenario: p2p\nburst: 3\nnic: a0=x", {3: "not a physical port"}),
 }
@@ -192,11 +193,11 @@ def test_the_line_that_is_blamed_is_that_of_the_axis(name: str, tmp_path: Path) 
     text, expected = BLAMED[name]
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    reason = told(lambda: load(path, {}, check))
+    reason = refused_reason(lambda: load(path, {}, check))
     found = re.findall(rf"{re.escape(str(path))}:(\d+): (.*)", reason)
     assert [int(line) for line, _ in found] == list(expected)
-    for (_, words), wanted in zip(found, expected.values(), strict=True):
-        assert wanted in words
+    for (_, messages), expected_messages in zip(found, expected.values(), strict=True):
+        assert expected_messages in messages
 
 
 def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_an_option_takes_the_place_of_an_axis(tmp_path: Path) -> None:
 def test_several_switches_are_compared_by_several_trials(
     tmp_path: Path, text: str, trials: set[tuple[int, float]]
 ) -> None:
-    """Each test takes no longer than one of one trial, unless more is asked for."""
+    """A test takes no longer than a test with one trial, unless the user asks for more."""
     campaign = read(tmp_path, text)
     assert {(test.repeat, test.duration) for test in campaign.tests} == trials
     longest = max((test.warmup + test.duration) * test.repeat for test in campaign.tests)
@@ -350,14 +351,14 @@ def mutant(draw: random.Random) -> str:
     off."""
     text = draw.choice(SEEDS)
     for _ in range(draw.randint(1, 3)):
-        at = draw.randint(0, len(text))
-        end = min(at + draw.randint(1, 8), len(text))
+        position = draw.randint(0, len(text))
+        end = min(position + draw.randint(1, 8), len(text))
         text = draw.choice(
             [
-                text[:at] + text[end:],
-                text[:at] + draw.choice(PIECES) + text[at:],
-                text[:at] + text[at:end] + text[at:],
-                text[:at],
+                text[:position] + text[end:],
+                text[:position] + draw.choice(PIECES) + text[position:],
+                text[:position] + text[position:end] + text[position:],
+                text[:position],
             ]
         )
     return text
@@ -374,7 +375,7 @@ def test_five_hundred_slips_are_read_or_refused_with_a_line(tmp_path: Path) -> N
     for _ in range(500):
         text = mutant(draw)
         path.write_text(text)
-        reason = told(lambda: load(path, {}, judged))
+        reason = refused_reason(lambda: load(path, {}, judged))
         refused += bool(reason)
         assert not reason or re.search(rf"{re.escape(str(path))}:\d+: |the defaults: ", reason), (
             text
@@ -405,7 +406,7 @@ def test_a_campaign_survives_being_written_and_read(tmp_path_factory, options) -
     assert load(path, {}, anything_goes) == campaign
 
 
-def told(read_it: Callable[[], object]) -> str:
+def refused_reason(read_it: Callable[[], object]) -> str:
     """Return why it is refused; empty if it is not."""
     try:
         read_it()
@@ -418,13 +419,13 @@ def told(read_it: Callable[[], object]) -> str:
 def test_any_text_is_read_or_refused_by_its_name(tmp_path_factory, text: str) -> None:
     path = tmp_path_factory.mktemp("campaign") / "c.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    reason = told(lambda: load(path, {}, anything_goes))
+    reason = refused_reason(lambda: load(path, {}, anything_goes))
     assert not reason or str(path) in reason
 
 
 @given(st.sampled_from(sorted(AXES)), st.text(max_size=30))
 def test_any_value_is_read_or_refused_by_its_option(axis: str, text: str) -> None:
-    reason = told(lambda: from_options({axis: text}, anything_goes))
+    reason = refused_reason(lambda: from_options({axis: text}, anything_goes))
     assert not reason or reason.startswith(f"{AXES[axis].option}: ")
 
 
@@ -434,24 +435,24 @@ def test_a_name_that_is_in_no_table_is_told_with_the_other_problems(tmp_path: Pa
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
         load(path, {}, check)
-    said = str(caught.value)
-    assert said.startswith("5 problems\n")
-    assert "no switch named 'linux-brige'" in said
-    assert "no engine named 'dpkd'" in said
+    message = str(caught.value)
+    assert message.startswith("5 problems\n")
+    assert "no switch named 'linux-brige'" in message
+    assert "no engine named 'dpkd'" in message
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "words"),
+    ("option", "value", "message"),
     [
         ("pairs", "many", "'many' is no whole number"),
         ("chain", "9", "'9' is too large: at most 8"),
         ("pairs", "0", "'0' is too small: at least 1"),
     ],
 )
-def test_a_value_is_refused_in_words_of_the_field(option: str, value: str, words: str) -> None:
+def test_a_value_is_refused_in_words_of_the_field(option: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         from_options({option: value}, check)
-    assert words in caught.value.message
+    assert message in caught.value.message
     assert "Input" not in caught.value.message
     assert "valid" not in caught.value.message
 

@@ -157,13 +157,13 @@ def test_what_cannot_be_run_is_left_to_the_lab_to_refuse(tmp_path: Path, burst: 
 def test_repeats_are_interleaved_in_an_order_that_changes(tmp_path: Path) -> None:
     with new(tmp_path, burst="1,2,3,4", repeat="6") as folder:
         lab = FakeLab()
-        seen = go(folder, lab)
+        visits = go(folder, lab)
         rounds = [lab.ran[i : i + 4] for i in range(0, 24, 4)]
         assert rounds[0] == [1, 2, 3, 4]
         assert all(sorted(one) == [1, 2, 3, 4] for one in rounds)
         assert len({tuple(one) for one in rounds}) > 2
         assert lab.given == [5, 5, 5, 5]
-        assert [word for word in seen if "/" in word] == [f"{n}/24" for n in range(1, 25)]
+        assert [word for word in visits if "/" in word] == [f"{n}/24" for n in range(1, 25)]
         assert len(folder.latest) == 4
     with new(tmp_path, burst="1,2,3,4", repeat="6") as folder:
         again = FakeLab()
@@ -174,31 +174,31 @@ def test_repeats_are_interleaved_in_an_order_that_changes(tmp_path: Path) -> Non
 def test_a_trial_of_another_r_plus_does_not_keep_a_test_from_its_end() -> None:
     """Each visit may measure one trial more; the trials of all visits are kept, the first is of
     a rate that is no longer asked for."""
-    kept = [TRIAL.model_copy(update={"spec": TRIAL.spec.model_copy(update={"rate_pps": 1.0})})]
+    trials = [TRIAL.model_copy(update={"spec": TRIAL.spec.model_copy(update={"rate_pps": 1.0})})]
     bounds = LoadBounds(None, TRIAL.spec.duration_s, TRIAL.spec.warmup_s, repeat=3)
 
     def visit() -> int:
         """How many trials the search has before it wants a second new one."""
-        stored, had = list(kept), 0
+        stored, had = list(trials), 0
 
         def measure(spec: TrialSpec) -> TrialResult:
             nonlocal had
             found = next_stored(stored, spec)
             if found is None:
-                if len(kept) > before:
+                if len(trials) > before:
                     raise InterruptedError
                 found = TRIAL.model_copy(update={"spec": spec})
-                kept.append(found)
+                trials.append(found)
             had += 1
             return found
 
-        before = len(kept)
+        before = len(trials)
         with suppress(InterruptedError):
             FIXED.find(measure, bounds)
         return had
 
     assert [visit() for _ in range(4)] == [1, 2, 3, 3]
-    assert len(kept) == 4
+    assert len(trials) == 4
 
 
 def test_searches_take_turns_as_trials_do(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_lab_is_told_which_test_is_next(tmp_path: Path) -> None:
     with new(tmp_path, burst="1,2,3") as folder:
         lab = FakeLab()
         go(folder, lab)
-    assert [then and then.burst for then in lab.then] == [2, 3, None]
+    assert [following and following.burst for following in lab.then] == [2, 3, None]
 
 
 def test_shares_of_r_plus_are_run_after_it_was_found_once(tmp_path: Path) -> None:
@@ -478,7 +478,7 @@ def test_a_stored_run_of_other_versions_does_not_go_on(tmp_path: Path) -> None:
 
 
 def test_each_look_has_its_part_of_the_level(tmp_path: Path) -> None:
-    """What one look alone would claim takes more where there may be three."""
+    """A claim that a single comparison would make needs more evidence if there may be three."""
     found, records = decided(tmp_path, 0.5, "200")
     alone = [
         record.model_copy(update={"test": record.test.model_copy(update={"until_decided": None})})

@@ -106,19 +106,19 @@ def test_a_switch_that_writes_macs_writes_them_at_each_crossing() -> None:
 def test_a_function_that_is_asked_to_writes_macs(
     switch: str, semantics: str, direction: str
 ) -> None:
-    where = {"environment": "vm"} if switch == "ip-forward" else {"engine": "dpdk"}
-    axes = {"switch": switch, "semantics": semantics, "direction": direction, **where}
+    place = {"environment": "vm"} if switch == "ip-forward" else {"engine": "dpdk"}
+    axes = {"switch": switch, "semantics": semantics, "direction": direction, **place}
     layout = laid_out(function="testpmd", **OF_MACS, **axes)
     chain = layout.hosted
     assert [part.id for part in chain] == ["f1", "f2"]
     for part in chain:
         function, hosted = part.function, part.hosted
-        written = [macs for macs in part.rewrites if macs]
-        assert list(hosted.next_macs.values()) == [macs["dst_mac"] for macs in written]
+        rewrites = [macs for macs in part.rewrites if macs]
+        assert list(hosted.next_macs.values()) == [macs["dst_mac"] for macs in rewrites]
         # The program writes the MAC of its own port as the source: the one that is expected.
-        assert [end.mac for end in hosted.ends] == [macs["src_mac"] for macs in written]
+        assert [end.mac for end in hosted.ends] == [macs["src_mac"] for macs in rewrites]
         (program,) = (step for step in function.start(hosted) if isinstance(step, Spawn))
-        peers = [f"--eth-peer={i},{macs['dst_mac']}" for i, macs in enumerate(written)]
+        peers = [f"--eth-peer={i},{macs['dst_mac']}" for i, macs in enumerate(rewrites)]
         assert [word for word in program.argv if "peer" in word] == peers
         assert "--forward-mode=mac" in program.argv
     a = addressing(layout, "a0-b0")
@@ -139,18 +139,18 @@ def test_a_function_that_is_not_asked_to_leaves_macs_as_they_are() -> None:
 
 def test_the_rings_of_a_machine_are_not_those_that_are_asked_for() -> None:
     axes = {"switch": "ovs-dpdk", "engine": "dpdk", "function": "testpmd", "descriptors": 4096}
-    for environment, told in (("netns", True), ("vm", False)):
+    for environment, learns in (("netns", True), ("vm", False)):
         part = laid_out(environment=environment, **axes).hosted[0]
         (program,) = (step for step in part.function.start(part.hosted) if isinstance(step, Spawn))
-        assert ("--rxd=4096" in program.argv) == told
+        assert ("--rxd=4096" in program.argv) == learns
 
 
 def test_pairs_have_chains_of_their_own() -> None:
     layout = laid_out(switch="direct", pairs=2, chain=1)
     assert [flow.id for flow in layout.wiring.flows] == ["a0-c1f1", "c1f1-b0", "a1-c2f1", "c2f1-b1"]
     assert [flow.split for flow in layout.flows] == [None, None]
-    both = laid_out(pairs=2, chains=2, chain=1)
-    assert [flow.hops[0] for flow in both.flows] == ["c1f1.0", "c2f1.0", "c3f1.0", "c4f1.0"]
+    topology = laid_out(pairs=2, chains=2, chain=1)
+    assert [flow.hops[0] for flow in topology.flows] == ["c1f1.0", "c2f1.0", "c3f1.0", "c4f1.0"]
 
 
 def test_chains_differ_in_the_source_mac_of_their_frames() -> None:
@@ -204,7 +204,7 @@ def test_a_router_is_crossed_once_a_hop() -> None:
     assert a.routed == 4
     assert (a.sent_src_mac, a.sent_dst_mac) == (mac_address(0), mac_address(0, router=True))
     assert (a.seen_src_mac, a.seen_dst_mac) == (mac_address(7, router=True), mac_address(7))
-    # What a function sends on is for the router's side of the port that it leaves by.
+    # A function addresses its frames to the router's side of the output port.
     one = layout.parts[1]
     assert list(one.rewrites) == [
         {"src_mac": mac_address(port.index), "dst_mac": mac_address(port.index, router=True)}
@@ -254,11 +254,11 @@ def test_pairs_may_have_chains_that_end_in_a_function() -> None:
 def test_the_cable_of_a_chain_that_ends_in_a_function_leads_to_that_function() -> None:
     test = Test(scenario="p2v", chain=3, environment="host", cpu_limit="function:50")
     found = without_switch(resolve(test, prefix="sm", run_dir="/run"))
-    shown = {
-        name: (each.scenario, each.chain, each.environment, each.cpu_limit)
-        for name, each in found.items()
+    values = {
+        name: (value.scenario, value.chain, value.environment, value.cpu_limit)
+        for name, value in found.items()
     }
-    assert shown == {
+    assert values == {
         "ends": ("p2v", 1, "host", "function:50"),
         "functions": ("p2v", 3, "host", "function:50"),
     }
@@ -298,7 +298,7 @@ def test_traffic_stands_for_the_usual_forwarder() -> None:
         ({"function": "linux-bridge", **OF_MACS}, "would learn one MAC at several ports"),
         (
             {"function": "testpmd", "environment": "vm", **OF_MACS},
-            "does not tell it its own: frames for it would be flooded",
+            "does not announce its MAC: frames for it would be flooded",
         ),
         (
             {"function": "testpmd", "environment": "vm", "switch": "ip-forward"},
@@ -410,7 +410,7 @@ def test_a_bridge_as_a_function_lost_what_it_did_not_offer_to_the_other_port() -
 def test_every_function_but_the_ends_forwards() -> None:
     assert [name for name, function in FUNCTIONS.items() if not function.forwards] == ["traffic"]
     for semantics, writing in (("auto", {"forwarder"}), ("mac", {"forwarder", "testpmd"})):
-        assert {n for n, each in FUNCTIONS.items() if each.writes_macs(semantics)} == writing
+        assert {n for n, value in FUNCTIONS.items() if value.writes_macs(semantics)} == writing
 
 
 def test_a_port_of_a_function_knows_its_part() -> None:

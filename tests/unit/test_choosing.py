@@ -46,7 +46,7 @@ def lacking(switch: str, *engines: str) -> Callable[[Test], bool]:
 def chosen(
     usable: Callable[[Test], bool] = everything, *, switch: str = "linux-bridge", **axes: Any
 ) -> dict[str, str]:
-    """Return the engine for each of some switches, `a,b`, of one run."""
+    """Return the engines for some switches, `a,b`, of one run."""
     tests = [Test(switch=name, engine=AUTO, **axes) for name in switch.split(",")]
     return {test.switch: test.engine for test in with_engines(tests, usable)}
 
@@ -75,9 +75,9 @@ def chosen(
 @pytest.mark.parametrize("switch", ["linux-bridge", "ovs", "linux-bridge,ovs-dpdk"])
 def test_what_is_asked_for_stays_and_can_work(switch: str, axes: dict[str, Any]) -> None:
     tests = [Test(switch=name, engine=AUTO, **axes) for name in switch.split(",")]
-    made = with_engines(tests, everything)
-    assert [check(test) for test in made] == [[]] * len(tests)
-    assert [test.model_copy(update={"engine": AUTO}) for test in made] == tests
+    chosen = with_engines(tests, everything)
+    assert [check(test) for test in chosen] == [[]] * len(tests)
+    assert [test.model_copy(update={"engine": AUTO}) for test in chosen] == tests
 
 
 # --- the order ----------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def test_where_netmap_is_not_there_a_port_of_another_kind_is_opened() -> None:
 
 
 def test_one_engine_is_for_all_switches_that_it_fits() -> None:
-    both = {"linux-bridge": "dpdk", "ovs": "dpdk", "ovs-dpdk": "dpdk"}
-    assert chosen(switch="linux-bridge,ovs,ovs-dpdk") == both
+    engines = {"linux-bridge": "dpdk", "ovs": "dpdk", "ovs-dpdk": "dpdk"}
+    assert chosen(switch="linux-bridge,ovs,ovs-dpdk") == engines
     assert chosen(switch="linux-bridge,ipvlan") == dict.fromkeys(
         ("linux-bridge", "ipvlan"), "udp-mmsg"
     )
@@ -199,7 +199,7 @@ def test_what_is_left_to_nobody_is_refused(tmp_path: Path) -> None:
 def test_it_is_completed() -> None:
     complete = completer(AXES["engine"])
     assert complete is not None
-    (option,) = (each for each in run.params if each.name == "engine")
+    (option,) = (param for param in run.params if param.name == "engine")
     context = Context(run)
     assert complete(context, option, "a") == ["auto"]
     assert complete(context, option, "xdp,m") == ["xdp,mmap"]
@@ -215,7 +215,7 @@ class WithoutXdp(LocalHost):
         content = LocalHost.read(self, path)
         if path != "/proc/net/protocols":
             return content
-        return b"".join(each for each in content.splitlines(True) if not each.startswith(b"XDP "))
+        return b"".join(line for line in content.splitlines(True) if not line.startswith(b"XDP "))
 
 
 def test_a_kernel_without_af_xdp_has_no_engine_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +237,9 @@ def measured_with(**engines: str) -> list[Record]:
 def test_switches_with_an_engine_each_are_compared_and_it_is_said() -> None:
     records = measured_with(ipvlan="udp-mmsg", testpmd="dpdk", linux_bridge="dpdk")
     assert following([record.test for record in records], "switch") == ("engine",)
-    said = " ".join(answer(records))
-    assert "different engines (ipvlan with udp-mmsg; testpmd and linux-bridge with dpdk)" in said
-    assert said.count("ipvlan (") == 1, "one sentence has all of them"
+    text = " ".join(answer(records))
+    assert "different engines (ipvlan with udp-mmsg; testpmd and linux-bridge with dpdk)" in text
+    assert text.count("ipvlan (") == 1, "one sentence has all of them"
     assert len(within([records])) == 3
 
 
@@ -255,8 +255,8 @@ def test_engines_that_were_asked_for_are_told_apart() -> None:
 def test_a_paper_has_the_engine_that_it_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["switchmark", "paper", "ara-2021/table2", "--engine", "raw,auto"]
-    monkeypatch.setattr(sys, "argv", words)
+    argv = ["switchmark", "paper", "ara-2021/table2", "--engine", "raw,auto"]
+    monkeypatch.setattr(sys, "argv", argv)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2

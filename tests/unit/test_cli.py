@@ -74,8 +74,8 @@ class FakeLab:
     def visit(self, visit: Visit) -> Record:
         for trial in RECORD.trials:
             visit.on_trial(trial)
-        said = {"number": visit.number, "key": visit.key, "test": visit.test}
-        changes = {**said, **type(self).outcome(visit.test)}
+        members = {"number": visit.number, "key": visit.key, "test": visit.test}
+        changes = {**members, **type(self).outcome(visit.test)}
         return RECORD.model_copy(update=changes)
 
 
@@ -162,9 +162,9 @@ def test_a_table_is_as_wide_as_the_terminal_or_as_it_is_asked_to_be(
 
 def test_what_is_printed_into_a_pipe_has_80_columns_and_100_with_explanations(cli) -> None:
     axes = ("--switch", "linux-bridge,ovs,ip-forward,macvlan", "--engine", "raw,raw-mmsg,udp")
-    more = ("--frame-size", "64,1518", "--burst", "1,32", "--quiet")
-    assert 60 < max(map(len, cli("run", *axes, *more).out.splitlines())) <= 80
-    assert 80 < max(map(len, cli("run", *axes, *more, "--explain").out.splitlines())) <= 100
+    options = ("--frame-size", "64,1518", "--burst", "1,32", "--quiet")
+    assert 60 < max(map(len, cli("run", *axes, *options).out.splitlines())) <= 80
+    assert 80 < max(map(len, cli("run", *axes, *options, "--explain").out.splitlines())) <= 100
 
 
 def test_five_switches_at_one_load_take_24_lines(cli, outcome) -> None:
@@ -190,8 +190,8 @@ def test_five_switches_at_one_load_take_24_lines(cli, outcome) -> None:
     assert rows["ovs"].endswith("!")
     assert rows["macvlan"].endswith("!")
     assert rows["linux-bridge"].endswith("unknown")
-    said = " ".join(" ".join(lines[lines.index("", 8) :]).split())
-    assert said == (
+    text = " ".join(" ".join(lines[lines.index("", 8) :]).split())
+    assert text == (
         "! the virtual machine shares its cores with other guests (cpu-stolen, 2 of 5 tests): "
         "these figures may be wrong. Fix: use --rerun 3, or a machine that is not shared. "
         "--explain says more."
@@ -354,10 +354,10 @@ def test_a_host_that_is_gone_does_not_keep_a_run_for_ever(
     run = Workspace(tmp_path / "here")
     run.journal.intend(Far(host="m6", folder=str(run.folder)))
     run.journal.close()
-    kept = cli("clean")
-    assert kept.status == 4
-    assert kept.out.startswith(f"{run.run}: incomplete\n  failed: the host m6 is not known here")
-    assert kept.err.endswith(": switchmark clean --forget m6\n")
+    result = cli("clean")
+    assert result.status == 4
+    assert result.out.startswith(f"{run.run}: incomplete\n  failed: the host m6 is not known here")
+    assert result.err.endswith(": switchmark clean --forget m6\n")
     forgotten = cli("clean", "--forget", "m6")
     assert forgotten.status == 0
     assert forgotten.out == f"{run.run}: cleaned\n  forget what is left on host m6 (1)\n"
@@ -365,10 +365,10 @@ def test_a_host_that_is_gone_does_not_keep_a_run_for_ever(
     assert cli("clean").out == "nothing to clean\n"
 
 
-@pytest.mark.parametrize("where", [0, 1, 2])
-def test_debug_shows_the_traceback_of_an_expected_error(where: int, cli) -> None:
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_debug_shows_the_traceback_of_an_expected_error(position: int, cli) -> None:
     arguments = ["run", "--burst=0"]
-    arguments.insert(where, "--debug")
+    arguments.insert(position, "--debug")
     ended = cli(*arguments)
     assert ended.status == 2
     assert "Traceback" in ended.err
@@ -458,9 +458,9 @@ def test_a_slowdown_makes_one_only_when_it_is_asked_for(cli, outcome, tmp_path: 
         assert ('failures="1"' in (tmp_path / "x.xml").read_text()) is (status == 1)
         assert ('skipped="1"' in (tmp_path / "x.xml").read_text()) is (status == 6)
         assert f"**{count}" in (tmp_path / "x.md").read_text()
-    for words, status in ((["pass"], 0), (["fail"], 1), ([], 6)):
-        asked = [f"--undecided={word}" for word in words]
-        ended = cli("compare", fast, short, "--fail-on", "slower:10%", *asked)
+    for arguments, status in ((["pass"], 0), (["fail"], 1), ([], 6)):
+        options = [f"--undecided={word}" for word in arguments]
+        ended = cli("compare", fast, short, "--fail-on", "slower:10%", *options)
         assert ended.status == status
     ended = cli("compare", fast, short, "--undecided", "fail")
     assert (ended.status, "--fail-on" in ended.err) == (2, True)
@@ -481,8 +481,8 @@ def test_the_tests_of_one_run_are_judged_together_whichever_are_printed(
 ) -> None:
     cli("run", "--burst", "1,2,3,4", "--out", "one")
     (run,) = (tmp_path / "one").iterdir()
-    for words, pairs in (((), 6), (("--base", "burst=1"), 3)):
-        lines = cli("compare", str(run), *words, "--json").out.splitlines()
+    for options, pairs in (((), 6), (("--base", "burst=1"), 3)):
+        lines = cli("compare", str(run), *options, "--json").out.splitlines()
         assert [json.loads(line)["comparisons"] for line in lines] == [4] * pairs
 
 
@@ -490,20 +490,20 @@ def test_runs_are_compared_with_a_base_in_pairs_and_as_repeats(cli, tmp_path: Pa
     for place, switch in (("one", "linux-bridge"), ("two", "ip-forward"), ("all", None)):
         switches = switch or "linux-bridge,ip-forward,macvlan"
         cli("run", "--switch", switches, "--repeat", "1", "--duration", "1", "--out", place)
-    one, two, every = (str(next((tmp_path / at).iterdir())) for at in ("one", "two", "all"))
+    one, two, all_runs = (str(next((tmp_path / name).iterdir())) for name in ("one", "two", "all"))
 
     def pairs(*arguments: str) -> list[tuple[str, str]]:
         lines = map(json.loads, cli("compare", *arguments, "--json").out.splitlines())
         sides = ("before", "after")
-        both = [each for each in lines if each["before"] and each["after"]]
-        return [tuple(each[side]["test"]["switch"] for side in sides) for each in both]
+        paired = [line for line in lines if line["before"] and line["after"]]
+        return [tuple(pair[side]["test"]["switch"] for side in sides) for pair in paired]
 
     bridge, router, macvlan = "linux-bridge", "ip-forward", "macvlan"
-    assert pairs(every) == [(bridge, router), (bridge, macvlan), (router, macvlan)]
-    assert pairs(every, "--base", macvlan) == [(macvlan, bridge), (macvlan, router)]
+    assert pairs(all_runs) == [(bridge, router), (bridge, macvlan), (router, macvlan)]
+    assert pairs(all_runs, "--base", macvlan) == [(macvlan, bridge), (macvlan, router)]
     assert pairs(one, two, "--base", router) == [(router, bridge)]
     assert pairs(one, two, "--ignore", "switch") == [(bridge, router)]
-    assert pairs(one, every, f"{one},{one}", "--base", Path(one).name) == [(bridge, bridge)] * 2
+    assert pairs(one, all_runs, f"{one},{one}", "--base", Path(one).name) == [(bridge, bridge)] * 2
     ended = cli("compare", one, two)
     assert "have no test in common" in ended.err
     assert ended.err.endswith("hint: --ignore switch pairs those that are most alike\n")
@@ -511,7 +511,7 @@ def test_runs_are_compared_with_a_base_in_pairs_and_as_repeats(cli, tmp_path: Pa
         "there is no axis 'swich'; did you mean 'switch'?"
         in cli("compare", one, two, "--ignore", "swich").err
     )
-    assert "has the value 'vpp'" in cli("compare", every, "--base", "vpp").err
+    assert "has the value 'vpp'" in cli("compare", all_runs, "--base", "vpp").err
 
 
 def test_runs_without_a_common_test_cannot_be_compared(cli, tmp_path: Path) -> None:
@@ -590,8 +590,8 @@ def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:
 def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
     """Or one that no package has, which users build and name, or load into the kernel."""
     for entry in json.loads(cli("list", thing, "--json").out):
-        told = f"{entry.get('why_not')} {entry.get('hint')}"
-        users = "SWITCHMARK_" in told or "module is not loaded" in told
+        text = f"{entry.get('why_not')} {entry.get('hint')}"
+        users = "SWITCHMARK_" in text or "module is not loaded" in text
         assert entry["usable"] or users, entry
 
 
@@ -626,7 +626,7 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("more", "summary"),
+    ("spoiling", "summary"),
     [
         ([], "✓ This host is fit to measure."),
         (
@@ -636,15 +636,15 @@ def test_the_doctor_names_the_command_that_mends(cli, monkeypatch: pytest.Monkey
     ],
 )
 def test_the_doctor_tells_what_is_optional_from_what_spoils_figures(
-    cli, monkeypatch: pytest.MonkeyPatch, more: list[Finding], summary: str
+    cli, monkeypatch: pytest.MonkeyPatch, spoiling: list[Finding], summary: str
 ) -> None:
-    findings = [Finding("switches", "netkit", False, "not in your kernel"), *more]
+    findings = [Finding("switches", "netkit", False, "not in your kernel"), *spoiling]
     monkeypatch.setattr("switchmark.cli.doctor.examine", lambda: findings)
     ended = cli("doctor")
     assert ended.status == 0
     assert ended.out.splitlines()[0] == summary
     assert re.search(r"^  - netkit ", ended.out, re.MULTILINE)
-    assert bool(more) == bool(re.search(r"^  ! CPU 0 ", ended.out, re.MULTILINE))
+    assert bool(spoiling) == bool(re.search(r"^  ! CPU 0 ", ended.out, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
@@ -665,8 +665,8 @@ def test_a_run_on_a_host_that_is_not_fit_says_so_before_it_measures(
     monkeypatch.setattr(switchmark.lab.host_preparation, "_read", lambda *_: files)
     ended = cli("run")
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-    said = f"warning: this host is not fit to measure: {reasons} (switchmark doctor)"
-    assert warnings == ([said] if reasons else [])
+    warning = f"warning: this host is not fit to measure: {reasons} (switchmark doctor)"
+    assert warnings == ([warning] if reasons else [])
     if reasons:
         assert ended.err.index("warning: ") < ended.err.index("[1/1]")
     assert "warning" not in cli("run", "--quiet").err
@@ -695,21 +695,21 @@ def test_help_has_axes_in_groups_and_ends_with_examples(cli) -> None:
 def test_the_examples_of_help_are_requests_that_can_be_met(cli) -> None:
     """Those of `plan` and `run` at least: axes are checked before anything is touched."""
     for command in ("run", "plan"):
-        shown = cli(command, "--help").out.partition("Examples:\n")[2].splitlines()
-        assert len(shown) >= 2
-        for line in shown:
-            words = shlex.split(line.partition("|")[0])
-            assert words[:2] == ["switchmark", command]
-            axes = dict(zip(words[2::2], words[3::2], strict=False))
+        examples = cli(command, "--help").out.partition("Examples:\n")[2].splitlines()
+        assert len(examples) >= 2
+        for line in examples:
+            arguments = shlex.split(line.partition("|")[0])
+            assert arguments[:2] == ["switchmark", command]
+            axes = dict(zip(arguments[2::2], arguments[3::2], strict=False))
             chosen = {axis.name: axes[axis.option] for axis in AXES.values() if axis.option in axes}
             assert from_options(chosen, check, lambda tests: with_engines(tests, bool)).tests
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["version"]])
 def test_the_version_is_told(arguments: list[str], cli) -> None:
-    told = commit()
-    known = f" (commit {told})" if told else ""
-    assert cli(*arguments).out == f"switchmark {switchmark.__version__}{known}\n"
+    commit_id = commit()
+    suffix = f" (commit {commit_id})" if commit_id else ""
+    assert cli(*arguments).out == f"switchmark {switchmark.__version__}{suffix}\n"
 
 
 def test_no_command_shows_the_help(cli) -> None:
@@ -723,8 +723,8 @@ def test_no_command_shows_the_help(cli) -> None:
 
 def test_the_page_of_exit_codes_has_those_of_the_code() -> None:
     page = Path(__file__).parents[2] / "docs/guide/exit-codes.md"
-    told = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", page.read_text(), re.MULTILINE)
-    assert told == [(str(int(code)), code.name.lower()) for code in Exit]
+    rows = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", page.read_text(), re.MULTILINE)
+    assert rows == [(str(int(code)), code.name.lower()) for code in Exit]
 
 
 def test_no_command_ends_with_a_code_of_its_own() -> None:
@@ -831,9 +831,9 @@ except SystemExit: pass
 HEAVY = {"dask", "duckdb", "hdrh", "MLRsearch", "numpy", "rich", "vl_convert", "yaml"}
 
 
-def loaded(what: str) -> set[str]:
+def loaded(command: str) -> set[str]:
     """Return the modules that a program loads, but for those that Python itself needs to start."""
-    ended = program(code=LOADED.format(what=what))
+    ended = program(code=LOADED.format(what=command))
     assert ended.returncode == 0, ended.stderr
     return set(ended.stderr.split())
 
@@ -846,14 +846,14 @@ def test_the_package_loads_nothing_but_itself() -> None:
     assert loaded("import switchmark") == {"switchmark"}
 
 
-@pytest.mark.parametrize("words", ["'--help'", "'-h'", ""])
-def test_the_help_of_the_whole_loads_no_command(words: str) -> None:
-    modules = loaded(HELP.format(words=words))
+@pytest.mark.parametrize("command", ["'--help'", "'-h'", ""])
+def test_the_help_of_the_whole_loads_no_command(command: str) -> None:
+    modules = loaded(HELP.format(words=command))
     assert not top_of(modules) & (HEAVY | {"pydantic"})
-    ours = {name for name in modules if name.startswith("switchmark.")}
+    own_modules = {name for name in modules if name.startswith("switchmark.")}
     names = {"errors", "cli", "cli.app", "cli.help", "cli.output"}
     names |= {"hosts", "hosts.signals", "model", "model.printable"}
-    assert ours == {f"switchmark.{name}" for name in names}
+    assert own_modules == {f"switchmark.{name}" for name in names}
 
 
 def test_the_help_of_no_command_loads_what_is_heavy() -> None:
@@ -870,7 +870,7 @@ def test_the_help_of_no_command_loads_what_is_heavy() -> None:
 def test_the_help_of_the_whole_tells_each_command_in_a_line(cli) -> None:
     lines = cli("--help").out.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]
     assert [line.split(maxsplit=1) for line in lines] == [
-        [name, words] for name, (_, words) in COMMANDS.items()
+        [name, arguments] for name, (_, arguments) in COMMANDS.items()
     ]
     assert max(map(len, lines)) <= 80
 
@@ -897,10 +897,10 @@ def test_help_says_a_default_once_and_arguments_as_they_are_written(cli) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "what"), [("report", "test"), ("compare", "pair"), ("query", "row")]
+    ("command", "description"), [("report", "test"), ("compare", "pair"), ("query", "row")]
 )
-def test_help_says_what_json_has_an_object_of(command: str, what: str, cli) -> None:
-    assert f"one JSON object per {what}" in " ".join(cli(command, "--help").out.split())
+def test_help_says_what_json_has_an_object_of(command: str, description: str, cli) -> None:
+    assert f"one JSON object per {description}" in " ".join(cli(command, "--help").out.split())
 
 
 def test_the_example_of_a_query_is_no_part_of_its_sentences(cli) -> None:
@@ -940,7 +940,7 @@ def test_a_folder_gets_every_chart_with_its_origin(cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["-o", "x.svg", "--chart", "pie"], "no chart 'pie'"),
         (["-o", "x.html", "--chart", "figures"], "are for a picture"),
@@ -950,11 +950,11 @@ def test_a_folder_gets_every_chart_with_its_origin(cli, tmp_path: Path) -> None:
         (["-o", "x.pdf", "--width", "1in"], "120 to 4000 points"),
     ],
 )
-def test_a_picture_that_cannot_be_is_refused(arguments: list[str], words: str, cli) -> None:
+def test_a_picture_that_cannot_be_is_refused(arguments: list[str], message: str, cli) -> None:
     assert cli("run", "--name", "r", "--quiet").status == 0
     ended = cli("report", "runs/r", *arguments)
     assert ended.status == Exit.USAGE
-    assert words in ended.err
+    assert message in ended.err
 
 
 def test_help_is_a_command(cli) -> None:

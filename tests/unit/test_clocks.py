@@ -1,4 +1,4 @@
-"""These tests check how the clock of another kernel is told against this host's."""
+"""These tests compare the clock of another kernel with this host's clock."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ def test_the_exchange_that_came_back_soonest_tells() -> None:
 def test_the_truth_is_within_what_is_told(
     offset_s: int, drift_ppm: float, round_trips_ns: list[int], seed: int
 ) -> None:
-    """Whatever the offset, the drift and how long each way takes."""
+    """For any offset, drift and delay in each direction."""
     draw = random.Random(seed)
 
     def ticks_at(ns: int) -> int:
         return round((ns + (2000 + offset_s) * 1e9) * (1 + drift_ppm / 1e6) * HZ / 1e9)
 
-    def exchanged(at: int) -> Moment:
-        told = []
+    def exchanged(time_ns: int) -> Moment:
+        exchanges = []
         for round_trip in round_trips_ns:
-            asked = at + draw.randrange(10**6)
-            told.append((asked, ticks_at(asked + draw.randrange(round_trip)), asked + round_trip))
-        return moment_of(told)
+            start = time_ns + draw.randrange(10**6)
+            exchanges.append(
+                (start, ticks_at(start + draw.randrange(round_trip)), start + round_trip)
+            )
+        return moment_of(exchanges)
 
     clock = FarClock(HZ)
     for trial in range(4):
@@ -46,8 +48,10 @@ def test_the_truth_is_within_what_is_told(
         end = begin + 10**9
         unsure = clock.unsure_ns(exchanged(end))
         for ns in (begin, begin + 5 * 10**8, end):
-            shown = armed["ns"] + (ticks_at(ns) - armed["ticks"]) * 10**9 / armed["hz"]
-            assert abs(shown - ns) <= unsure + 2000  # an exchange is up to 1 ms later than `begin`
+            reading = armed["ns"] + (ticks_at(ns) - armed["ticks"]) * 10**9 / armed["hz"]
+            assert (
+                abs(reading - ns) <= unsure + 2000
+            )  # an exchange is up to 1 ms later than `begin`
 
 
 def test_drift_is_measured_where_the_moments_are_far_enough_apart() -> None:

@@ -13,14 +13,14 @@ AXES = (("a", "b", "c", "d"), ("x", "y", "z"), ("1", "2", "3"))
 ALL = [*itertools.product(*AXES)]
 
 
-def pairs(each: tuple[str, ...]) -> set[tuple[str, ...]]:
-    return {*itertools.combinations(each, 2)}
+def pairs(candidate: tuple[str, ...]) -> set[tuple[str, ...]]:
+    return {*itertools.combinations(candidate, 2)}
 
 
 def test_every_pair_is_covered_by_few() -> None:
     chosen = covering(ALL, pairs)
-    assert {pair for each in chosen for pair in pairs(each)} == {
-        pair for each in ALL for pair in pairs(each)
+    assert {pair for candidate in chosen for pair in pairs(candidate)} == {
+        pair for candidate in ALL for pair in pairs(candidate)
     }
     assert 12 <= len(chosen) <= 15 < len(ALL)  # two axes alone have twelve pairs
 
@@ -29,12 +29,14 @@ def test_every_pair_is_covered_by_few() -> None:
 def test_what_cannot_be_combined_is_no_fact(some: set[tuple[str, ...]]) -> None:
     chosen = covering(sorted(some), pairs)
     assert {*chosen} <= some
-    assert {p for each in chosen for p in pairs(each)} == {p for each in some for p in pairs(each)}
+    assert {p for candidate in chosen for p in pairs(candidate)} == {
+        p for candidate in some for p in pairs(candidate)
+    }
 
 
 def test_what_is_not_chosen_is_marked_and_what_found_a_fault_is_chosen() -> None:
     several = [("a", "x"), ("b", "x"), ("a", "y"), ("b", "y"), (BUILT_BY_USERS[0], "x")]
-    found = measured(several, lambda each: [*each], always=[("a", "y")])
-    assert [each.values for each in found] == several
-    further = [each.values for each in found if each.marks]
+    found = measured(several, lambda candidate: [*candidate], always=[("a", "y")])
+    assert [parameters.values for parameters in found] == several
+    further = [parameters.values for parameters in found if parameters.marks]
     assert further == [("b", "x")]

@@ -1,5 +1,5 @@
-"""These tests put records side by side: what is paired, what is said of a difference, when a
-comparison fails, and how often a run that is compared with itself alarms."""
+"""These tests put records side by side: the pairing, the words for a difference, the failure of a
+comparison, and the false alarms when a run is compared with itself."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def repeats(
     """Return a record with a trial at each of these rates, where others had a share of a CPU."""
     shares = [taken] * len(rates) if isinstance(taken, float) else taken
     trials = []
-    for at, (rate, share) in enumerate(zip(rates, shares, strict=True)):
+    for index, (rate, share) in enumerate(zip(rates, shares, strict=True)):
         stored = SURE.trials[0]
         changes: dict[str, Any] = {
             "intervals": (round(rate / 10),) * 10,
@@ -70,9 +70,9 @@ def repeats(
             "doubts": ("host-busy",) if share > BUSY or "host-busy" in doubts else (),
         }
         if p50_ns is not None and stored.latency is not None:
-            changes["latency"] = stored.latency.model_copy(update={"p50": p50_ns[at]})
+            changes["latency"] = stored.latency.model_copy(update={"p50": p50_ns[index]})
         if lost is not None:
-            changes |= {"tx_frames": 100_000, "lost": lost[at]}
+            changes |= {"tx_frames": 100_000, "lost": lost[index]}
         trials.append(stored.model_copy(update=changes))
     base = SURE.model_copy(
         update={"trials": tuple(trials), "verdict": verdict, "doubts": doubts, "search": None}
@@ -100,17 +100,17 @@ def test_runs_are_paired_by_their_tests_whatever_the_seed() -> None:
     before = [record(burst=1), record(burst=2), record(burst=3, seed=1)]
     after = [record(burst=3, seed=2), record(burst=1), record(burst=4)]
     found = between([before], [after])
-    bursts = [[[each.test.burst for each in side] for side in pair.both] for pair in found]
+    bursts = [[[record.test.burst for record in side] for side in pair.both] for pair in found]
     assert bursts == [[[1], [1]], [[2], []], [[3], [3]], [[], [4]]]
 
 
 def test_each_two_values_of_one_axis_are_paired() -> None:
     records = [record(switch=s, frame_size=size) for s in ("a", "b", "c") for size in (64, 128)]
     found = within([records])
-    told = [
+    rows = [
         (p.base[0].test.switch, p.other[0].test.switch, p.base[0].test.frame_size) for p in found
     ]
-    assert told == [
+    assert rows == [
         (one, other, size)
         for size in (64, 128)
         for one, other in itertools.combinations(("a", "b", "c"), 2)
@@ -167,8 +167,8 @@ def test_a_difference_is_told_with_its_interval() -> None:
 def test_what_is_shown_to_be_within_the_margin_is_the_same_and_all_else_undecided() -> None:
     near = [rate + 500 for rate in SLOW]
     sides = between([[repeats(SLOW)]], [[repeats(near)]])
-    words = [compared(sides, margin=each).pairs[0].difference.word for each in (0.01, 0.04)]
-    assert words == ["undecided", "same"]
+    outcomes = [compared(sides, margin=share).pairs[0].difference.word for share in (0.01, 0.04)]
+    assert outcomes == ["undecided", "same"]
     assert "same: -3.1..+3.3 % (within 4 %)" in text(compared(sides, margin=0.04))
     fail_on = parse_conditions(["slower:4%"])
     assert compared(sides, fail_on).pairs[0].difference.margin == 0.04
@@ -178,10 +178,10 @@ def test_one_run_is_judged_as_its_answer_is() -> None:
     """All results of a run are a family, whichever of them a comparison prints."""
     slower = [0.955 * rate for rate in SLOW]
     one, other = (
-        [rate * (1 + 0.06 * ((at + n) % 3)) for at, rate in enumerate(SLOW)] for n in (0, 1)
+        [rate * (1 + 0.06 * ((index + n) % 3)) for index, rate in enumerate(SLOW)] for n in (0, 1)
     )
     rates: dict[str, Sequence[float]] = {"a": SLOW, "b": slower, "c": one, "d": other}
-    records = [repeats(each, switch=name) for name, each in rates.items()]
+    records = [repeats(rate, switch=name) for name, rate in rates.items()]
     results = Results.of(records)
     (alone,) = compared(within([records[:2]])).pairs
     among = compared(within([records]), results=results).pairs
@@ -213,11 +213,11 @@ def test_all_comparisons_are_counted() -> None:
 
 
 def test_two_runs_differ_by_more_than_their_repeats_do() -> None:
-    """What changes from run to run is not seen within one; tests of one run take turns."""
+    """Changes from run to run do not appear within a run, because tests of one run take turns."""
     slower = [rate * 0.98 for rate in SLOW]
     assert difference(repeats(SLOW), repeats(slower)).word == "undecided"
-    told = text(one(repeats(SLOW), repeats(slower)), runs=2)
-    assert "measure both in one run" in told
+    output = text(one(repeats(SLOW), repeats(slower)), runs=2)
+    assert "measure both in one run" in output
     (pair,) = compared(within([[repeats(SLOW, switch="a"), repeats(slower, switch="b")]])).pairs
     assert pair.difference.word == "slower"
     before, after = ([[repeats([rate] * 5)] for rate in rates] for rates in (SLOW, slower))
@@ -253,8 +253,8 @@ def test_what_other_work_took_of_the_cpus_is_given_back_before_a_rate_is_called_
 
 
 def test_less_latency_is_faster() -> None:
-    def latency(p50_ns: Sequence[float], **more: Any) -> Record:
-        return repeats(SLOW, p50_ns=p50_ns, dimension="latency", **more)
+    def latency(p50_ns: Sequence[float], **options: Any) -> Record:
+        return repeats(SLOW, p50_ns=p50_ns, dimension="latency", **options)
 
     low, high = [10_000, 10_100, 10_200, 10_050, 10_150], [12_000, 12_100, 12_200, 12_050, 12_150]
     comparison = one(latency(low), latency(high))
@@ -271,8 +271,8 @@ def test_a_rate_that_a_search_found_is_one_value() -> None:
     """However often it was tried in the end: the search itself was made once."""
 
     def found(rates: Sequence[float]) -> Record:
-        told = SearchResult(name="ndr", trials=20, goals=())
-        return repeats(rates, search="ndr").model_copy(update={"search": told})
+        result = SearchResult(name="ndr", trials=20, goals=())
+        return repeats(rates, search="ndr").model_copy(update={"search": result})
 
     assert difference(found(SLOW), found(FAST)).word == "undecided"
     before = [[found([rate] * 3)] for rate in SLOW]
@@ -282,7 +282,7 @@ def test_a_rate_that_a_search_found_is_one_value() -> None:
 
 
 def test_several_runs_of_a_side_have_one_value_each() -> None:
-    """What differs from run to run is seen in no other way."""
+    """There is no other way to see differences from run to run."""
     runs = [[repeats([rate, rate + 10, rate - 10])] for rate in SLOW]
     (pair,) = compared(between(runs, [[repeats(FAST)]])).pairs
     assert pair.difference.before.values == tuple(SLOW)
@@ -304,7 +304,7 @@ def test_shares_are_compared_by_what_lies_between_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
+    "condition",
     [
         "slower",
         "slower:",
@@ -317,14 +317,14 @@ def test_shares_are_compared_by_what_lies_between_them() -> None:
         "loss:x",
     ],
 )
-def test_what_is_no_condition_is_refused(written: str) -> None:
+def test_what_is_no_condition_is_refused(condition: str) -> None:
     with pytest.raises(UsageError, match="--fail-on"):
-        parse_conditions([written])
+        parse_conditions([condition])
 
 
 def test_conditions_are_read_as_they_are_written() -> None:
     found = parse_conditions(["slower:3%,latency-p99:0.1", "loss, loss:0.1%,undecided", "loss"])
-    assert [(each.figure, each.amount) for each in found] == [
+    assert [(condition.figure, condition.amount) for condition in found] == [
         (None, 0.03),
         ("latency-p99", 0.1),
         ("loss", 0.0),
@@ -339,7 +339,7 @@ def test_a_slowdown_fails_from_so_many_percent_on() -> None:
         assert len(one(fast, slow, f"slower:{percent}%").failures) == failures
     assert one(slow, fast, "slower:1%").failures == ()
     assert one(slow, slow, "slower:1%").failures == ()
-    assert [each.condition for each in one(slow, slow, "undecided").failures] == ["undecided"]
+    assert [failure.condition for failure in one(slow, slow, "undecided").failures] == ["undecided"]
 
 
 FIVE = (1.0,) * 5
@@ -413,12 +413,12 @@ def test_more_loss_without_an_amount_is_excluded_from_a_tenth_of_a_percent_on() 
 
 def test_a_switch_that_forwards_nothing_any_more_fails() -> None:
     comparison = one(repeats(SLOW), repeats([0] * 5), "slower:3%")
-    assert [each.reason for each in comparison.failures] == ["100 % worse"]
+    assert [failure.reason for failure in comparison.failures] == ["100 % worse"]
     assert one(repeats([0] * 5), repeats([0] * 5), "slower:3%").unknown != ()
 
 
 # 16 % slower, of repeats that scatter more.
-NOISY = [0.84 * each for each in (1_300_000, 760_000, 1_000_000, 880_000, 1_060_000)]
+NOISY = [0.84 * rate for rate in (1_300_000, 760_000, 1_000_000, 880_000, 1_060_000)]
 
 
 def test_what_nobody_can_tell_is_never_green() -> None:
@@ -431,18 +431,18 @@ def test_what_nobody_can_tell_is_never_green() -> None:
     assert states == ["cannot tell", "passed", "cannot tell"]
     needed = max(pair.difference.needed or 0 for pair in comparison.pairs)
     assert needed > 10
-    told = text(comparison)
+    output = text(comparison)
     rounds = f"passed: 1, cannot tell: 2 (about {needed} rounds would); conditions: slower:3%\n"
-    assert rounds in told
-    assert f", needs about {needed} rounds" in told
+    assert rounds in output
+    assert f", needs about {needed} rounds" in output
     assert (
-        f"slower:3%: cannot tell: chance may explain the difference; needs about {needed}" in told
+        f"slower:3%: cannot tell: chance may explain the difference; needs about {needed}" in output
     )
     suite = ElementTree.fromstring(junit(comparison, [], ["one"]))[0]
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "2")
     cases = [case.find("skipped") for case in suite.findall("testcase")]
     messages = [None if case is None else case.get("message") for case in cases]
-    reasons = [f"slower:3%: cannot tell: {each.reason}" for each in comparison.unknown]
+    reasons = [f"slower:3%: cannot tell: {case.reason}" for case in comparison.unknown]
     assert messages == [reasons[0], None, reasons[1]]
     page = compare_markdown(comparison, [], ["one"])
     assert page.count("| cannot tell: slower:3%: chance may") == 2
@@ -463,8 +463,8 @@ def test_what_nobody_can_tell_is_never_green() -> None:
 
 def test_a_bound_is_so_many_times_as_fast_at_least() -> None:
     fast = repeats([2.2 * rate for rate in SLOW], verdict="sender", switch="a")
-    both = within([[repeats(SLOW, switch="b"), fast]])
-    assert re.search(r"faster: at least 2\.[01] times \(p ", text(compared(both)))
+    comparison = within([[repeats(SLOW, switch="b"), fast]])
+    assert re.search(r"faster: at least 2\.[01] times \(p ", text(compared(comparison)))
     slow = within([[fast, repeats(SLOW, switch="b")]])
     assert re.search(r"slower: at least 2\.[01] times \(p ", text(compared(slow)))
 
@@ -479,7 +479,7 @@ def test_latency_and_loss_are_judged_beside_the_rate() -> None:
         ("latency", "slower"),
         ("loss", "slower"),
     ]
-    assert [each.condition for each in comparison.failures] == ["latency:5%", "loss:0.5%"]
+    assert [failure.condition for failure in comparison.failures] == ["latency:5%", "loss:0.5%"]
     assert "more loss by 0.87..1.3 pp (p 1.4e-06)" in text(comparison)
     assert one(before, after, "latency:25%", "loss:2%").failures == ()
     assert len(one(before, after, "loss").failures) == 1
@@ -500,7 +500,7 @@ def test_each_table_has_its_figure_as_a_heading_and_loss_is_in_percentage_points
 
 
 def test_a_comparison_is_as_wide_as_its_terminal() -> None:
-    comparison = one(repeats(SLOW), repeats([0.5 * each for each in SLOW]), "slower:3%")
+    comparison = one(repeats(SLOW), repeats([0.5 * rate for rate in SLOW]), "slower:3%")
     wide = [*compare_lines(comparison, (), ("a", "b"))]
     assert max(map(len, wide)) > 72
     narrow = [*compare_lines(comparison, (), ("a", "b"), 72)]
@@ -515,12 +515,12 @@ def test_a_test_that_was_not_measured_fails_the_comparison(status: str) -> None:
     comparison = one(repeats(SLOW), failed, "slower:3%")
     (pair,) = comparison.pairs
     assert (pair.is_lacking, pair.is_undecided) == (True, False)
-    told = text(comparison)
-    assert re.search(rf" 1 Mpps \(\S+ of 5\) +{status} +-\n", told)
-    assert f"linux-bridge: {status} after: no link\n" in told
-    assert "different work" not in told
-    assert "undecided" not in told
-    assert [each.reason for each in comparison.failures] == [f"{status} after: no link"]
+    output = text(comparison)
+    assert re.search(rf" 1 Mpps \(\S+ of 5\) +{status} +-\n", output)
+    assert f"linux-bridge: {status} after: no link\n" in output
+    assert "different work" not in output
+    assert "undecided" not in output
+    assert [failure.reason for failure in comparison.failures] == [f"{status} after: no link"]
     content = as_object(pair, comparison.failures)
     assert (content["after"]["status"], content["after"]["error"]) == (status, "no link\n  in b0")
     assert content["after"]["figure"] is None
@@ -532,9 +532,9 @@ def test_what_one_run_has_alone_is_told_and_fails_if_it_is_the_later_that_lacks_
     sides = between([[record(burst=1), record(burst=2)]], [[record(burst=2), record(burst=3)]])
     comparison = compared(sides)
     assert [pair.is_lacking for pair in comparison.pairs] == [True, False, False]
-    told = text(comparison)
-    assert "linux-bridge burst 1: only in the earlier run\n" in told
-    assert "linux-bridge burst 3: only in the later run\n" in told
+    output = text(comparison)
+    assert "linux-bridge burst 1: only in the earlier run\n" in output
+    assert "linux-bridge burst 3: only in the later run\n" in output
     assert [as_object(pair)["after"] is None for pair in comparison.pairs] == [True, False, False]
 
 
@@ -553,21 +553,21 @@ def test_each_side_of_a_comparison_has_the_names_of_a_report() -> None:
 
 
 def test_semantics_and_versions_that_differ_are_told_below_the_table() -> None:
-    def of(switch: str, version: str, **more: Any) -> Record:
-        return record(SURE.model_copy(update={"switch_version": version, **more}), switch=switch)
+    def of(switch: str, version: str, **options: Any) -> Record:
+        return record(SURE.model_copy(update={"switch_version": version, **options}), switch=switch)
 
     routed = of("other", "1", semantics="routed")
     assert "do different work (linux-bridge learning; other routed): an order" in text(
         compared(within([[SURE, routed]]))
     )
-    both = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1")]
-    told = text(compared(within([both])))
-    assert "versions: vpp@26.10 26.10-rc0 before, vpp@24.06 24.06.0 after" in told
-    assert "vpp@24.06 against vpp@26.10" in told
-    assert told.count("versions: ") == 1
-    assert re.search(r"base +test +ratio", told)
-    told = text(one(of("ovs", "3.1"), of("ovs", "3.2")))
-    assert "versions: ovs 3.1 before, ovs 3.2 after" in told
+    records = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1")]
+    output = text(compared(within([records])))
+    assert "versions: vpp@26.10 26.10-rc0 before, vpp@24.06 24.06.0 after" in output
+    assert "vpp@24.06 against vpp@26.10" in output
+    assert output.count("versions: ") == 1
+    assert re.search(r"base +test +ratio", output)
+    output = text(one(of("ovs", "3.1"), of("ovs", "3.2")))
+    assert "versions: ovs 3.1 before, ovs 3.2 after" in output
 
 
 def test_what_differs_between_hosts_is_told_first() -> None:
@@ -582,11 +582,11 @@ def test_what_differs_between_hosts_is_told_first() -> None:
         }
         versions = {"switchmark": switchmark, "switch ovs": "3.1", "placement": "pinned"}
         origin = Origin(run=name, host={}, versions=versions)
-        known = SURE.model_copy(update={"origin": origin, "switch_version": None})
-        return RunFacts(name, host, [known])
+        record = SURE.model_copy(update={"origin": origin, "switch_version": None})
+        return RunFacts(name, host, [record])
 
     found = host_differences([run("one", "6.1", "0.1", 1), run("two", "6.6", "0.2", 2)])
-    assert [(each.what, each.values) for each in found] == [
+    assert [(difference.what, difference.values) for difference in found] == [
         ("switchmark", ("0.1", "0.2")),
         ("kernel", ("6.1", "6.6")),
         ("kernel_parameters", ("none", "mitigations=off nosmt")),
@@ -618,7 +618,7 @@ def test_ci_reads_the_result_as_junit() -> None:
     assert counts == {"tests": "4", "failures": "2", "errors": "1", "skipped": "1"}
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [f"linux-bridge burst {n}" for n in (1, 2, 3, 4)]
-    assert [[each.tag for each in case] for case in cases] == [
+    assert [[element.tag for element in case] for case in cases] == [
         ["failure", "system-out"],
         ["failure", "system-out"],
         ["error", "system-out"],
@@ -627,7 +627,7 @@ def test_ci_reads_the_result_as_junit() -> None:
     failure = cases[0].find("failure")
     assert failure is not None
     assert failure.get("type") == "slower:3%"
-    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    properties = {element.get("name"): element.get("value") for element in suite.iter("property")}
     assert properties["differs: kernel"] == "6.1 | 6.6"
     assert (properties["result"] or "").startswith("passed: 0, failed: 3; ")
 
@@ -649,8 +649,8 @@ RECORDED = json.loads((DATA / "one-run-repeated.json").read_text())
 
 def recorded_run(run: dict[str, Any]) -> list[Record]:
     return [
-        repeats(told["pps"], taken=told["taken"], switch=switch, verdict="unknown")
-        for switch, told in run.items()
+        repeats(outcome["pps"], taken=outcome["taken"], switch=switch, verdict="unknown")
+        for switch, outcome in run.items()
     ]
 
 
@@ -661,17 +661,17 @@ def test_a_run_that_is_repeated_differs_from_itself_in_five_of_a_hundred_times_a
     """Of 100 pairs that are drawn from runs of one campaign, made one after the other."""
     runs = [recorded_run(run) for run in RECORDED["hosts"][host]]
     pairs = random.Random(1).sample(list(itertools.combinations(runs, 2)), 100)
-    words = [
+    outcomes = [
         {pair.difference.word for pair in compared(between([one], [other])).pairs}
         for one, other in pairs
     ]
-    alarms = sum(bool(each & {"faster", "slower"}) for each in words)
+    alarms = sum(bool(outcome & {"faster", "slower"}) for outcome in outcomes)
     print(f"{host}: {len(runs)} runs, 100 pairs, {alarms} alarms")
     assert alarms <= 5
 
 
 def test_a_switch_that_lost_a_third_of_its_rate_is_found_in_a_quiet_host_s_repeats() -> None:
-    """What alarms at nothing would be quiet too."""
+    """A rule that never raises an alarm would pass this test too."""
     draw = random.Random(1)
     found = 0
     for _ in range(20):

@@ -48,37 +48,37 @@ def record(
                 "rx_frames": round(value * 1e6),
                 "elapsed_ns": 10**9,
                 "duplicated": 0,
-                "round": at,
+                "round": index,
                 "doubts": doubts,
                 "evidence": evidence,
                 "verdict": verdict,
             }
         )
-        for at, value in enumerate(mpps)
+        for index, value in enumerate(mpps)
     )
-    made = RECORD.test.model_copy(update={"search": "fixed", **test})
+    measured_test = RECORD.test.model_copy(update={"search": "fixed", **test})
     return RECORD.model_copy(
-        update={"test": made, "trials": trials, "doubts": doubts, "verdict": verdict}
+        update={"test": measured_test, "trials": trials, "doubts": doubts, "verdict": verdict}
     )
 
 
 def points(*placed: tuple[dict[str, Any], Record]) -> list[Point]:
     """Return points of one run."""
     results = Results.of([record for _, record in placed])
-    told = []
-    for axes, each in placed:
-        at = {axis: meaning(axis, word) for axis, word in axes.items()}
-        told.append(measured(Point(at), each, ["rx.mpps", "rx.gbps_l1"], results))
-    return told
+    points = []
+    for axes, result in placed:
+        values = {axis: meaning(axis, word) for axis, word in axes.items()}
+        points.append(measured(Point(values), result, ["rx.mpps", "rx.gbps_l1"], results))
+    return points
 
 
 def pair(vpp: Record, ovs: Record) -> list[Point]:
     return points(({"switch": "vpp"}, vpp), ({"switch": "ovs"}, ovs))
 
 
-def answer(kind: str, told: list[Point], **members: object) -> ClaimAnswer:
+def answer(kind: str, placed: list[Point], **members: object) -> ClaimAnswer:
     content = {"id": "c", "says": "it is so", "kind": kind, "metric": "rx.mpps", **members}
-    found: ClaimAnswer = CLAIM.validate_python(content).judge(told)
+    found: ClaimAnswer = CLAIM.validate_python(content).judge(placed)
     return found
 
 
@@ -112,9 +112,9 @@ FAST, SLOW = record(STEADY), record(times(0.5))
 def test_an_order_is_what_compare_says_of_the_same_records(
     vpp: Record, ovs: Record, verdict: str, why: str
 ) -> None:
-    told = answer("order", pair(vpp, ovs), **ORDER)
-    assert (told.verdict, why in told.why) == (verdict, True), told
-    word = Results.of(both := [vpp, ovs]).difference(both[1], both[0]).word
+    result = answer("order", pair(vpp, ovs), **ORDER)
+    assert (result.verdict, why in result.why) == (verdict, True), result
+    word = Results.of(records := [vpp, ovs]).difference(records[1], records[0]).word
     assert {"faster": "holds", "undecided": "cannot be told"}.get(word, "does not hold") == verdict
 
 
@@ -124,16 +124,16 @@ def test_what_is_not_below_holds_for_or_equal_and_noise_does_not() -> None:
     assert answer("order", same, **either).verdict == "holds"
     assert answer("order", pair(FAST, record(times(0.985))), **either).verdict == "holds"
     noisy = pair(record((0.5, 1, 1.5)), record((1.4, 0.6, 1)))
-    told = answer("order", noisy, **either)
-    assert told.verdict == "cannot be told"
+    result = answer("order", noisy, **either)
+    assert result.verdict == "cannot be told"
     assert answer("order", pair(SLOW, FAST), **either).verdict == "does not hold"
 
 
 def test_what_would_decide_is_said() -> None:
-    told = answer("order", pair(record(STEADY), record(times(0.995))), **ORDER)
-    assert told.needed is not None
-    assert told.needed > 5
-    assert told.why.endswith(f"; about {told.needed} rounds would decide")
+    result = answer("order", pair(record(STEADY), record(times(0.995))), **ORDER)
+    assert result.needed is not None
+    assert result.needed > 5
+    assert result.why.endswith(f"; about {result.needed} rounds would decide")
 
 
 def test_bands_rest_on_ends_that_hold_for_all_and_are_open_where_they_are_not_known() -> None:
@@ -147,7 +147,7 @@ def test_bands_rest_on_ends_that_hold_for_all_and_are_open_where_they_are_not_kn
     alike = pair(record((1, 1.001, 0.999)), record((1, 1, 1.001)))
     assert answer("factor", alike, **band, between=[1.0, 1.3]).verdict == "holds"
     # With many other results in its run the ends are wider.
-    many = [({"switch": "snabb", "chain": at}, record(times(1.0))) for at in range(1, 40)]
+    many = [({"switch": "snabb", "chain": length}, record(times(1.0))) for length in range(1, 40)]
     among = points(({"switch": "vpp"}, SLOW), ({"switch": "ovs"}, FAST), *many)[:2]
     narrow = {"between": [0.5, 0.5]}
     assert answer("factor", half, **band, **narrow).verdict == "holds"
@@ -155,14 +155,14 @@ def test_bands_rest_on_ends_that_hold_for_all_and_are_open_where_they_are_not_kn
 
 
 def test_loads_that_a_claim_is_about_may_differ() -> None:
-    told = points(
+    series = points(
         ({"rate": "1M"}, record(times(1.0), rate="1M")),
         ({"rate": "2M"}, record(times(2.0), rate="2M")),
         ({"rate": "3M"}, record(times(3.0), rate="3M")),
     )
-    assert answer("monotone", told, along="rate", sense="rises").verdict == "holds"
-    assert answer("scales", told, along="rate", exponent=[0.9, 1.1]).verdict == "holds"
-    back = answer("order", told, greater={"rate": "1M"}, less={"rate": "3M"})
+    assert answer("monotone", series, along="rate", sense="rises").verdict == "holds"
+    assert answer("scales", series, along="rate", exponent=[0.9, 1.1]).verdict == "holds"
+    back = answer("order", series, greater={"rate": "1M"}, less={"rate": "3M"})
     assert back.verdict == "does not hold"
 
 
@@ -180,16 +180,16 @@ def test_a_share_of_the_line_is_reached_by_more_than_chance() -> None:
 def test_a_knee_has_ends_that_noise_makes_wide() -> None:
     def curve(noise: float) -> list[Point]:
         draw = random.Random(3)
-        made = []
+        series = []
         for load in range(1, 11):
             values = [min(load, 6) * math.exp(draw.gauss(0, noise)) for _ in range(3)]
-            made.append(({"pairs": load}, record(values)))
-        return points(*made)
+            series.append(({"pairs": load}, record(values)))
+        return points(*series)
 
-    where = {"along": "pairs", "within": 0.5}
-    assert answer("knee", curve(0.01), **where, at=6).verdict == "holds"
-    assert answer("knee", curve(0.01), **where, at=3).verdict == "does not hold"
-    assert answer("knee", curve(0.2), **where, at=6).verdict == "cannot be told"
+    options = {"along": "pairs", "within": 0.5}
+    assert answer("knee", curve(0.01), **options, at=6).verdict == "holds"
+    assert answer("knee", curve(0.01), **options, at=3).verdict == "does not hold"
+    assert answer("knee", curve(0.2), **options, at=6).verdict == "cannot be told"
 
 
 def test_runs_are_draws_of_their_own() -> None:
@@ -209,13 +209,13 @@ def test_a_claim_of_thirty_equal_pairs_is_seldom_refuted(repeats: int) -> None:
     """With intervals that are held apart one by one it was refuted in 94 of 100 runs."""
     draw, runs, verdicts = random.Random(repeats), 100, []
     for _ in range(runs):
-        made = []
+        series = []
         for place in range(30):
-            made += [
+            series += [
                 ({"switch": switch, "chain": place + 1}, drawn(draw, 5.0, 0.05, repeats))
                 for switch in ("vpp", "ovs")
             ]
-        verdicts.append(answer("order", points(*made), **ORDER).verdict)
+        verdicts.append(answer("order", points(*series), **ORDER).verdict)
     assert verdicts.count("does not hold") <= 0.05 * runs
     assert verdicts.count("holds") == 0
 
@@ -223,13 +223,13 @@ def test_a_claim_of_thirty_equal_pairs_is_seldom_refuted(repeats: int) -> None:
 def test_a_true_order_is_shown() -> None:
     draw, runs, held, all_held = random.Random(8), 200, 0, 0
     for _ in range(runs):
-        both = pair(drawn(draw, 1.3, 0.02, 5), drawn(draw, 1.0, 0.02, 5))
-        held += answer("order", both, **ORDER).verdict == "holds"
-        made = [
+        sides = pair(drawn(draw, 1.3, 0.02, 5), drawn(draw, 1.0, 0.02, 5))
+        held += answer("order", sides, **ORDER).verdict == "holds"
+        series = [
             ({"switch": switch, "chain": place + 1}, drawn(draw, middle, 0.02, 5))
             for place in range(6)
             for switch, middle in (("vpp", 1.3), ("ovs", 1.0))
         ]
-        all_held += answer("order", points(*made), **ORDER).verdict == "holds"
+        all_held += answer("order", points(*series), **ORDER).verdict == "holds"
     assert held >= 0.9 * runs
     assert all_held >= 0.9 * runs

@@ -30,13 +30,13 @@ def test_the_example_makes_the_plan_that_it_promises() -> None:
     queue, rule, queue_back, rule_back = (" ".join(step.argv) for step in switch.join(wiring))
     assert queue == "tc qdisc add dev sm-p0 clsact"
     assert queue_back == "tc qdisc add dev sm-p1 clsact"
-    for near, far, made in (("sm-p0", "sm-p1", rule), ("sm-p1", "sm-p0", rule_back)):
-        assert made.startswith(f"tc filter add dev {near} ingress ")
-        assert made.endswith(f" action mirred egress redirect dev {far}")
+    for near, far, command in (("sm-p0", "sm-p1", rule), ("sm-p1", "sm-p0", rule_back)):
+        assert command.startswith(f"tc filter add dev {near} ingress ")
+        assert command.endswith(f" action mirred egress redirect dev {far}")
 
 
 def test_both_diffs_can_be_applied(tmp_path: Path) -> None:
-    """Also where a reader has done so: what is there of the example is left out first."""
+    """This also works if a reader has added the example: its parts are removed first."""
     blocks = re.findall(r"```diff\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     assert len(blocks) == 2
     table = tmp_path / "src/switchmark/switches/__init__.py"
@@ -45,15 +45,15 @@ def test_both_diffs_can_be_applied(tmp_path: Path) -> None:
     table.write_text("".join(line for line in lines if "tc_mirred" not in line))
     for block in blocks:
         argv = ("git", "apply", "--verbose", "-")
-        done = subprocess.run(argv, input=block, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run(argv, input=block, cwd=tmp_path, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stderr
     added = [line.strip() for line in table.read_text().splitlines() if "tc_mirred" in line]
     assert added == ["tc_mirred,", "tc_mirred.SWITCH,"]
     assert (table.parent / "tc_mirred.py").read_text() == source_of_example()
 
 
 def test_a_switch_outside_of_the_repository_is_listed(tmp_path: Path) -> None:
-    """Its pyproject.toml says what an installed package tells of its entry points."""
+    """Its pyproject.toml declares the entry points of an installed package."""
     block = re.search(r"```toml\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
     assert block
     project = tomllib.loads(block[1])
@@ -68,8 +68,8 @@ def test_a_switch_outside_of_the_repository_is_listed(tmp_path: Path) -> None:
     (installed / "entry_points.txt").write_text(f"[{group}]\nof-others = {target}\n")
     argv = (sys.executable, "-c", "from switchmark.switches import TABLE; print(*TABLE)")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
-    assert "of-others" in done.stdout.split()
+    completed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert "of-others" in completed.stdout.split()
 
 
 def test_ping_is_among_the_packages() -> None:

@@ -76,7 +76,7 @@ def test_perf_is_not_asked_where_the_kernel_has_no_source_of_such_events() -> No
 
 
 @pytest.mark.parametrize(
-    ("answers", "wanted"),
+    ("answers", "expected"),
     [
         ({("perf",): Completed(0, b"", UNSUPPORTED)}, ((), False, False, "no hardware counters")),
         (
@@ -103,9 +103,9 @@ def test_perf_is_not_asked_where_the_kernel_has_no_source_of_such_events() -> No
     ],
 )
 def test_what_can_be_counted_is_tried(
-    answers: dict[tuple[str, ...], Completed], wanted: tuple[Any, ...]
+    answers: dict[tuple[str, ...], Completed], expected: tuple[Any, ...]
 ) -> None:
-    events, by_cpu, user_only, why = wanted
+    events, by_cpu, user_only, why = expected
     found = probe(RecordingHost(answers))
     assert (found.events, found.by_cpu, found.user_only) == (events, by_cpu, user_only)
     assert (found.missing or "").startswith(why)
@@ -127,9 +127,11 @@ def host(irq: int, softirq: int, daemon_ns: int, **files: bytes) -> RecordingHos
 
 
 def test_interrupts_are_counted_once() -> None:
-    before, after = (SoftirqTimes.read(at, (1,), at) for at in (host(1, 2, 0), host(2, 6, 10**7)))
+    before, after = (
+        SoftirqTimes.read(reader, (1,), reader) for reader in (host(1, 2, 0), host(2, 6, 10**7))
+    )
     elapsed = after.at_s - before.at_s
-    within, apart = (after.since(before, within=each) for each in (True, False))
+    within, apart = (after.since(before, within=flag) for flag in (True, False))
     assert within.cpus["1"].softirq == pytest.approx(0.04 / elapsed)
     assert within.outside == pytest.approx(0.01 / elapsed)  # what ksoftirqd did
     assert apart.outside == pytest.approx(0.05 / elapsed)  # all of it
@@ -140,8 +142,8 @@ def test_interrupts_are_counted_once() -> None:
 def test_a_cpu_is_at_work_unless_it_is_idle_or_kept_by_the_hypervisor() -> None:
     def stat(*ticks: int) -> SoftirqTimes:
         line = f"cpu1 {' '.join(map(str, ticks))}\n".encode()
-        told = RecordingHost(files={"/proc/stat": line})
-        return SoftirqTimes.read(told, (1,), told)
+        machine = RecordingHost(files={"/proc/stat": line})
+        return SoftirqTimes.read(machine, (1,), machine)
 
     before, after = stat(9, 0, 0, 9, 0, 0, 0, 0, 0, 0), stat(29, 10, 10, 49, 5, 3, 7, 5, 0, 0)
     assert after.loads_since(before) == {"1": pytest.approx(0.5)}
@@ -157,9 +159,9 @@ def test_a_kernel_says_whether_threads_pay_for_interrupts() -> None:
         "on": {"/proc/pressure/irq": b""},
         "cut off": {"/proc/config.gz": gzip.compress(b"CONFIG_IRQ_TIME_ACCOUNTING=y\n")[:-9]},
     }
-    said = {name: within_threads(host(0, 0, 0, **files)) for name, files in cases.items()}
-    told = {"unknown": None, "apart": False, "within": True, "off": True, "on": False}
-    assert said == {**told, "cut off": None}
+    results = {name: within_threads(host(0, 0, 0, **files)) for name, files in cases.items()}
+    expected = {"unknown": None, "apart": False, "within": True, "off": True, "on": False}
+    assert results == {**expected, "cut off": None}
 
 
 # --- of a frame ------------------------------------------------------------------------------
@@ -226,8 +228,8 @@ def test_counters_are_divided_by_the_frames_of_a_part() -> None:
 
 def test_the_scheduler_and_the_cycles_of_all_cpus_stand_side_by_side() -> None:
     perf = {"cpus": {"by": "cpu", "cpus": [0, 1], "roles": [], "ref_cycles": 3 * 10**9}}
-    told = counted(perf) | {"load": {"0": 0.4, "1": 0.6}}
-    record = measured({}, told, 1.0)
+    counts = counted(perf) | {"load": {"0": 0.4, "1": 0.6}}
+    record = measured({}, counts, 1.0)
     found = cost(record)
     assert found is not None
     assert (found.scheduler_load, found.cycles_load) == (0.5, 0.75)
@@ -274,9 +276,9 @@ def test_both_figures_are_shown_where_the_scheduler_and_the_cycles_disagree() ->
     polling = measured(IDLE, {}, 0.4962304617451541)
     found = cost(polling)
     assert found is not None
-    (both,) = found.disagreements
-    assert both.cycle_cores == found.switch_busy_cores == pytest.approx(0.0212432568)
-    assert (both.part, both.scheduler_cores) == ("switch", found.switch_cores)
+    (disagreement,) = found.disagreements
+    assert disagreement.cycle_cores == found.switch_busy_cores == pytest.approx(0.0212432568)
+    assert (disagreement.part, disagreement.scheduler_cores) == ("switch", found.switch_cores)
     cells = cores(polling)
     assert cells == {"cores sender": "0.50", "switch": "0.50 (0.02)"}
     note = "switch 0.50 cores by the scheduler, 0.02 by the cycle counter of the switch"
@@ -287,21 +289,21 @@ def test_cycles_of_the_processor_are_held_against_the_scheduler_too() -> None:
     perf = {"switch": {"by": "thread", "roles": ["switch"], "ref_cycles": 10**9}}
     halted = cost(measured({}, counted(perf), 1.0))
     assert halted is not None
-    (both,) = halted.disagreements
-    assert (both.cycle_cores, both.counted_by) == (0.5, "perf")
+    (disagreement,) = halted.disagreements
+    assert (disagreement.cycle_cores, disagreement.counted_by) == (0.5, "perf")
     agreeing = cost(measured({}, counted(perf), 0.55))
     assert agreeing is not None
     assert agreeing.disagreements == ()
 
 
 def test_interrupts_are_told_beside_the_cores() -> None:
-    told = measured({}, counted({}), 1.0)
-    assert cores(told) == {"cores sender": "0.50", "switch": "1.00", "softirq": "0.30"}
-    assert "softirq time is included in the CPU use of the processes" in (footnotes([told]))
+    figures = measured({}, counted({}), 1.0)
+    assert cores(figures) == {"cores sender": "0.50", "switch": "1.00", "softirq": "0.30"}
+    assert "softirq time is included in the CPU use of the processes" in (footnotes([figures]))
 
 
 def cores(record: Record) -> dict[str, str]:
-    """Return the cells of a record from that of the sender's cores on, but for the verdict."""
+    """Return the cells of a record from the sender's cores on, without the verdict."""
     columns = sections([record], wide=True)[0].columns
     names = [column.name for column in columns]
     return {

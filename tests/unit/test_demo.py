@@ -107,14 +107,14 @@ def test_the_second_campaign_must_succeed_where_nothing_is_missing(
     monkeypatch.setattr(demo, "run", run)
     assert demo.main() == status
     assert ran == list(statuses)
-    said = capsys.readouterr().out
-    assert ("this host cannot measure user-space switches" in said) == bool(reasons)
-    assert all(f"  {reason}" in said for reason in reasons)
+    output = capsys.readouterr().out
+    assert ("this host cannot measure user-space switches" in output) == bool(reasons)
+    assert all(f"  {reason}" in output for reason in reasons)
 
 
 @pytest.mark.parametrize("verb", ["test", "bench", "fix"])
 def test_a_verb_installs_the_parts_that_it_needs(verb: str) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         ("make", "--dry-run", "--always-make", verb),
         cwd=REPOSITORY,
         capture_output=True,
@@ -122,4 +122,4 @@ def test_a_verb_installs_the_parts_that_it_needs(verb: str) -> None:
         check=True,
     )
     parts = "check" if verb == "fix" else "all"
-    assert f"tools/setup.sh {parts}" in done.stdout.splitlines()
+    assert f"tools/setup.sh {parts}" in completed.stdout.splitlines()

@@ -1,5 +1,5 @@
-"""These tests hold the one rule by which results differ to published tables, and to what it
-promises."""
+"""These tests compare the rule for differences with published tables, and with its promised error
+rate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RATE, LATENCY, LOSS = FIGURES["rate"], FIGURES["latency"], FIGURES["loss"]
 STEADY = (1.000, 1.020, 1.010, 0.990, 1.005)
 
 
-def result(values: Sequence[float], **more: object) -> Repeats:
-    return Repeats(tuple(values), tuple(range(len(values))), **more)  # type: ignore[arg-type]
+def result(values: Sequence[float], **options: object) -> Repeats:
+    return Repeats(tuple(values), tuple(range(len(values))), **options)  # type: ignore[arg-type]
 
 
 def times(factor: float) -> tuple[float, ...]:
@@ -117,7 +117,7 @@ def test_more_results_make_an_interval_wider() -> None:
     """The change and its spread are the same: with more results chance has more tries."""
     pair = (result(STEADY), result(times(0.97)))
     alone = Family(RATE, pair).difference(0, 1)
-    others = tuple(result((pair[0].values, pair[1].values)[each % 2]) for each in range(28))
+    others = tuple(result((pair[0].values, pair[1].values)[number % 2]) for number in range(28))
     among = Family(RATE, (*pair, *others)).difference(0, 1)
     assert (alone.word, among.of) == ("slower", 30)
     assert alone.interval is not None
@@ -182,8 +182,8 @@ def test_rates_at_other_loads_are_no_race() -> None:
 
 
 def test_latencies_within_the_error_of_their_clocks_are_not_told_apart() -> None:
-    before = result([1e4 * each for each in STEADY], error=100)
-    after = result([1e4 * each for each in times(1.1)], error=100)
+    before = result([1e4 * value for value in STEADY], error=100)
+    after = result([1e4 * value for value in times(1.1)], error=100)
     assert Family(LATENCY, (before, after)).difference(0, 1).word == "slower"
     unsure = result(after.values, error=2000)
     assert Family(LATENCY, (before, unsure)).difference(0, 1).reason == "error"
@@ -198,9 +198,9 @@ def test_what_lies_within_the_margin_is_the_same() -> None:
 
 def test_shares_differ_by_points() -> None:
     found = Family(LOSS, (result((0.0,) * 5), result((0.01, 0.011, 0.009, 0.01, 0.0105))))
-    told = found.difference(0, 1)
-    assert told.word == "slower"
-    assert told.change == pytest.approx(0.0101, abs=1e-4)
+    difference = found.difference(0, 1)
+    assert difference.word == "slower"
+    assert difference.change == pytest.approx(0.0101, abs=1e-4)
     assert found.difference(1, 0).word == "faster"
 
 
@@ -259,7 +259,10 @@ def test_equal_results_are_told_apart_as_seldom_as_promised() -> None:
 def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
     assert median_interval(list(range(12))) is None
     # Without neighbours that are alike: 1, 13, 2, 14, ...
-    low, high = median_interval([at // 2 + 1 + 12 * (at % 2) for at in range(24)]) or (0, 0)
+    low, high = median_interval([index // 2 + 1 + 12 * (index % 2) for index in range(24)]) or (
+        0,
+        0,
+    )
     # Between the 7th and the 8th, where 97.7 % and 93.6 % of intervals cover.
     assert low == pytest.approx(25 - high)
     assert 7.5 < low < 7.9
@@ -271,7 +274,8 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
 
 
 def test_values_that_are_like_their_neighbours_have_a_wider_interval() -> None:
-    """A host stays in each of two states for some four trials, drawn anew for each stretch."""
+    """A host stays in either of two states for about four trials, with a random length each
+    time."""
     draw, covered, wider = random.Random(4), 0, 0
     for _ in range(1000):
         states: list[float] = []
@@ -289,7 +293,7 @@ def test_values_that_are_like_their_neighbours_have_a_wider_interval() -> None:
 
 @pytest.mark.parametrize("bound", [math.inf, -math.inf])
 def test_an_interval_may_end_at_infinity(bound: float) -> None:
-    values = [bound] * 6 + [float(at) for at in range(14)]
+    values = [bound] * 6 + [float(index) for index in range(14)]
     assert bound in (median_interval(values) or ())
     assert not any(map(math.isnan, median_interval([bound] * 13) or (math.nan,)))
 

@@ -35,7 +35,7 @@ def record(
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted"),
+    ("names", "expected"),
     [
         ((), set()),
         (("short", "cores-shared", "not-isolated"), set()),
@@ -46,8 +46,10 @@ def record(
         (("of-a-later-version",), set()),
     ],
 )
-def test_a_doubt_of_all_trials_spoils_on_its_side(names: tuple[str, ...], wanted: set[str]) -> None:
-    assert spoiled(record(*[trial(*names)] * 5)) == wanted
+def test_a_doubt_of_all_trials_spoils_on_its_side(
+    names: tuple[str, ...], expected: set[str]
+) -> None:
+    assert spoiled(record(*[trial(*names)] * 5)) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,8 @@ def test_no_trials_are_not_spoiled() -> None:
 
 
 def test_every_passing_disturbance_spoils() -> None:
-    """What is worth another try is no ground for a comparison; and all words are in the table."""
+    """A doubt that justifies another attempt does not explain a difference; and all words are in
+    the table."""
     assert {doubt.spoils for doubt in TABLE.values()} == set(SPOILS)
     assert all(doubt.spoils for doubt in TABLE.values() if doubt.passing)
 
@@ -106,7 +109,7 @@ def test_a_doubt_that_may_falsify_a_figure_is_a_caution_at_least() -> None:
 
 
 @pytest.mark.parametrize(
-    ("doubts", "wanted"),
+    ("doubts", "expected"),
     [
         ((), "information"),
         (("not-isolated", "short"), "information"),
@@ -115,8 +118,8 @@ def test_a_doubt_that_may_falsify_a_figure_is_a_caution_at_least() -> None:
         (("cpu-stolen", "past-switch", "short"), "invalid"),
     ],
 )
-def test_a_test_is_marked_by_its_most_severe_doubt(doubts: tuple[str, ...], wanted: str) -> None:
-    assert severity_of(doubts) == wanted
+def test_a_test_is_marked_by_its_most_severe_doubt(doubts: tuple[str, ...], expected: str) -> None:
+    assert severity_of(doubts) == expected
 
 
 def test_one_sentence_has_the_most_severe_doubts_and_a_cure() -> None:

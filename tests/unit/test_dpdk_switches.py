@@ -48,12 +48,12 @@ def spawned(plan: Plan) -> Spawn:
 def eal_and_own(switch: Switch, w: Wiring) -> tuple[str, str]:
     """Return the command line before and after the `--` that ends EAL's options."""
     argv = spawned(switch.start(w)).argv
-    at = argv.index("--")
-    return " ".join(argv[:at]), " ".join(argv[at + 1 :])
+    separator = argv.index("--")
+    return " ".join(argv[:separator]), " ".join(argv[separator + 1 :])
 
 
 def answers(*stats: dict[str, Any]) -> tuple[bytes, ...]:
-    return ("".join(json.dumps({"/ethdev/stats": each}) + "\n" for each in stats).encode(),)
+    return ("".join(json.dumps({"/ethdev/stats": stat}) + "\n" for stat in stats).encode(),)
 
 
 # --- command lines ---------------------------------------------------------------------------
@@ -124,9 +124,9 @@ def test_the_plan_waits_for_every_socket_and_every_link(switch: Switch) -> None:
 
 
 def test_the_main_lcore_of_testpmd_shares_the_first_cpu() -> None:
-    options, own = eal_and_own(testpmd.SWITCH, wiring(4, cores=(2, 5)))
+    options, arguments = eal_and_own(testpmd.SWITCH, wiring(4, cores=(2, 5)))
     assert "--main-lcore 0 --lcores 0@2,1@2,2@5" in options
-    assert "--nb-cores=2" in own
+    assert "--nb-cores=2" in arguments
 
 
 def test_l2fwd_and_basicfwd_forward_on_their_main_lcore() -> None:
@@ -140,36 +140,36 @@ def test_unpinned_means_no_choice_of_cpus(switch: Switch) -> None:
 
 
 def test_testpmd_follows_queues_and_descriptors() -> None:
-    options, own = eal_and_own(testpmd.SWITCH, wiring(queues=4, descriptors=256))
+    options, arguments = eal_and_own(testpmd.SWITCH, wiring(queues=4, descriptors=256))
     assert "p0.sock,queues=4," in options
-    assert "--rxq=4 --txq=4" in own
-    assert "--rxd=256 --txd=256" in own
+    assert "--rxq=4 --txq=4" in arguments
+    assert "--rxd=256 --txd=256" in arguments
 
 
 def test_testpmd_follows_bursts_and_buffers() -> None:
     usual, _ = eal_and_own(testpmd.SWITCH, wiring())
-    options, own = eal_and_own(testpmd.SWITCH, wiring(tuning=Tuning(64, 65536)))
-    assert "--burst=64" in own
-    assert "--total-num-mbufs=65536" in own
+    options, arguments = eal_and_own(testpmd.SWITCH, wiring(tuning=Tuning(64, 65536)))
+    assert "--burst=64" in arguments
+    assert "--total-num-mbufs=65536" in arguments
     assert options != usual  # it has more memory
     assert "--burst" not in eal_and_own(testpmd.SWITCH, wiring())[1]
 
 
 def test_testpmd_refuses_fewer_buffers_than_its_rings_can_hold() -> None:
     needed = 2 * 2 * 4096 + 2 * 512
-    asked = wiring(descriptors=4096, tuning=Tuning(buffers=needed))
-    assert testpmd.SWITCH.accepts(asked) is None
-    refusal = testpmd.SWITCH.accepts(replace(asked, tuning=Tuning(buffers=needed - 1))) or ""
+    requested = wiring(descriptors=4096, tuning=Tuning(buffers=needed))
+    assert testpmd.SWITCH.accepts(requested) is None
+    refusal = testpmd.SWITCH.accepts(replace(requested, tuning=Tuning(buffers=needed - 1))) or ""
     assert f"hint: --buffers {needed}" in refusal
 
 
 def test_testpmd_writes_the_mac_of_the_sink() -> None:
-    _, own = eal_and_own(testpmd.SWITCH, wiring(semantics=Semantics.STATIC))
-    assert "--forward-mode=mac" in own
-    assert "--eth-peer=0,02:53:4d:00:00:00 --eth-peer=1,02:53:4d:00:00:01" in own
-    _, own = eal_and_own(testpmd.SWITCH, wiring())
-    assert "--forward-mode=io" in own
-    assert "--eth-peer" not in own
+    _, arguments = eal_and_own(testpmd.SWITCH, wiring(semantics=Semantics.STATIC))
+    assert "--forward-mode=mac" in arguments
+    assert "--eth-peer=0,02:53:4d:00:00:00 --eth-peer=1,02:53:4d:00:00:01" in arguments
+    _, arguments = eal_and_own(testpmd.SWITCH, wiring())
+    assert "--forward-mode=io" in arguments
+    assert "--eth-peer" not in arguments
 
 
 def test_a_long_frame_is_one_mbuf_of_testpmd() -> None:
@@ -178,17 +178,17 @@ def test_a_long_frame_is_one_mbuf_of_testpmd() -> None:
 
 
 def test_l2fwd_shares_its_ports_among_the_cores() -> None:
-    _, own = eal_and_own(l2fwd.SWITCH, wiring(6, cores=(1, 2, 3, 4)))
-    assert own == "-p 3f -P -q 2 -T 0 --portmap (0,1),(2,3),(4,5) --no-mac-updating"
-    _, own = eal_and_own(l2fwd.SWITCH, wiring(semantics=Semantics.STATIC))
-    assert own == "-p 3 -P -q 2 -T 0 --portmap (0,1)"
+    _, arguments = eal_and_own(l2fwd.SWITCH, wiring(6, cores=(1, 2, 3, 4)))
+    assert arguments == "-p 3f -P -q 2 -T 0 --portmap (0,1),(2,3),(4,5) --no-mac-updating"
+    _, arguments = eal_and_own(l2fwd.SWITCH, wiring(semantics=Semantics.STATIC))
+    assert arguments == "-p 3 -P -q 2 -T 0 --portmap (0,1)"
 
 
 def test_an_mbuf_fills_a_page_where_there_are_no_hugepages() -> None:
-    def megabytes(**more: Any) -> int:
-        options, _ = eal_and_own(basicfwd.SWITCH, wiring(**more))
-        words = options.split()
-        return int(words[words.index("-m" if "-m" in words else "--socket-mem") + 1])
+    def megabytes(**axes: Any) -> int:
+        options, _ = eal_and_own(basicfwd.SWITCH, wiring(**axes))
+        arguments = options.split()
+        return int(arguments[arguments.index("-m" if "-m" in arguments else "--socket-mem") + 1])
 
     assert (
         2 * 8191 * 4096 < (megabytes(memory=Memory("no-huge")) << 20) < 2 * 8191 * 4096 + (68 << 20)
@@ -208,14 +208,16 @@ def test_a_wire_changes_nothing(switch: Switch) -> None:
 
 @pytest.mark.parametrize("switch", BOTH, ids=lambda s: s.name)
 @pytest.mark.parametrize(
-    ("kind", "own"),
+    ("kind", "argument"),
     [(PortKind.VHOST_USER, "56:48:4f:53:54:03"), (PortKind.MEMIF, "02:52:4d:00:00:03")],
 )
-def test_what_leaves_a_port_has_its_mac_as_source(switch: Switch, kind: PortKind, own: str) -> None:
+def test_what_leaves_a_port_has_its_mac_as_source(
+    switch: Switch, kind: PortKind, argument: str
+) -> None:
     w = wiring(4, kind=kind, semantics=Semantics.STATIC)
     a = switch.addressing(w)["f2-f3"]
     ends = switch.endpoints(w)
-    assert a.seen_src_mac == own
+    assert a.seen_src_mac == argument
     assert a.seen_dst_mac == ends["f3"].mac
     assert a.sent_src_mac == ends["f2"].mac
 
@@ -246,8 +248,8 @@ def test_a_mac_that_only_the_nic_knows_is_not_written(switch: Switch) -> None:
     assert "--semantics patch" in str(switch.accepts(rewrites))
 
 
-def with_nics(*names: str | None, **more: Any) -> Wiring:
-    w = wiring(len(names), **more)
+def with_nics(*names: str | None, **options: Any) -> Wiring:
+    w = wiring(len(names), **options)
     ports = (replace(p, nic=n, nic_peer=n and "x") for p, n in zip(w.ports, names, strict=True))
     return replace(w, ports=tuple(ports))
 
@@ -355,7 +357,7 @@ def test_the_version_is_that_of_dpdk(switch: Switch) -> None:
 )
 def test_a_missing_program_is_named_with_what_brings_it(switch: Switch, hint: str) -> None:
     class Without(RecordingHost):
-        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
             raise Unavailable(f"{argv[0]} is not installed")
 
     with pytest.raises(Unavailable, match="is not installed") as refused:

@@ -1,5 +1,5 @@
-"""These tests check drivers without a host: what they read from tools, and what they say of a
-missing one."""
+"""These tests check drivers without a host: the parsing of tools' output, and the errors for
+missing tools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ p_dgr UNCONN 0 0 *:eth0 *  skmem:(r0,rb212992,t0,tb212992,f0,w0,d9)
 class WithoutTool(RecordingHost):
     """On this host one program is missing."""
 
-    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+    def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         raise Unavailable(f"{argv[0]} is not installed")
 
 
@@ -113,7 +113,7 @@ def test_garbled_link_counters_are_a_value_error(output: bytes) -> None:
 
 def test_an_engine_that_was_not_built_is_unavailable_with_what_builds_it() -> None:
     class Built(RecordingHost):
-        def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
             return Completed(0, b'{"version": "1", "engines": [{"name": "raw"}]}', b"")
 
     assert ENGINES["raw"].probe(Built()).text == "1"
@@ -149,7 +149,7 @@ def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "semantics", "told"),
+    ("flags", "semantics", "has_rule"),
     [
         ([], Semantics.LEARNING, True),
         ([], Semantics.PATCH, True),
@@ -159,26 +159,26 @@ def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
     ],
 )
 def test_a_nic_of_a_switch_that_does_not_route_takes_frames_for_all_macs(
-    flags: list[str], semantics: Semantics | None, told: bool
+    flags: list[str], semantics: Semantics | None, has_rule: bool
 ) -> None:
     """Others see those for its own MAC alone: VALE, whose wires are NICs, saw none."""
     link = {"ifname": "eth1", "flags": flags, "address": "aa:bb:cc:00:00:01"}
     plan = lend(nic_host(link), "eth1", "02:00:00:00:00:09", semantics)
-    switch_on, off = (("ip", "link", "set", "eth1", "promisc", how) for how in ("on", "off"))
-    asked = [step.undo for step in plan if isinstance(step, Run) and step.argv == switch_on]
-    assert asked == [off] * told
+    switch_on, off = (("ip", "link", "set", "eth1", "promisc", state) for state in ("on", "off"))
+    undos = [step.undo for step in plan if isinstance(step, Run) and step.argv == switch_on]
+    assert undos == [off] * has_rule
 
 
 @pytest.mark.parametrize(
-    ("link", "routes", "words"),
+    ("link", "routes", "message"),
     [
         ({}, b'[{"dst": "default", "dev": "eth1"}]', "default route"),
         ({"addr_info": [{"local": "10.0.0.1", "scope": "global"}]}, b"[]", "10.0.0.1"),
         ({"master": "br0"}, b"[]", "belongs to br0"),
     ],
 )
-def test_a_nic_in_use_is_refused(link: dict[str, Any], routes: bytes, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_a_nic_in_use_is_refused(link: dict[str, Any], routes: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         lend(nic_host({"address": "aa:bb:cc:00:00:01", **link}, routes), "eth1", "02::")
 
 
@@ -193,19 +193,19 @@ class OneNic(RecordingHost):
             "/sys/class/net/eth1/device/msi_irqs": [str(number) for number in interrupts],
         }
 
-    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+    def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         assert argv[0] == "ls"
         return Completed(0, "\n".join(self.listed[argv[1]]).encode(), b"")
 
 
-def written(plan: Plan) -> dict[str, bytes]:
+def written_files(plan: Plan) -> dict[str, bytes]:
     assert all(isinstance(step, Write) for step in plan)
     return {step.path: step.content for step in plan if isinstance(step, Write)}
 
 
 def test_a_nic_with_queues_enough_interrupts_each_cpu_in_turn() -> None:
     host = OneNic(4, (9, 101, 102, 103, 104), rps=True)
-    found = written(spread(host, "eth1", (2, 3)))
+    found = written_files(spread(host, "eth1", (2, 3)))
     assert {path.split("/")[3]: cpu for path, cpu in found.items()} == {
         **dict.fromkeys(("9", "102", "104"), b"2"),
         **dict.fromkeys(("101", "103"), b"3"),
@@ -213,7 +213,7 @@ def test_a_nic_with_queues_enough_interrupts_each_cpu_in_turn() -> None:
 
 
 def test_a_nic_with_one_queue_is_spread_behind_it() -> None:
-    found = written(spread(OneNic(1, (9,), rps=True), "eth1", (0, 2)))
+    found = written_files(spread(OneNic(1, (9,), rps=True), "eth1", (0, 2)))
     assert found == {"/sys/class/net/eth1/queues/rx-0/rps_cpus": b"00000005"}
 
 
@@ -221,4 +221,4 @@ def test_a_nic_that_cannot_be_spread_is_refused_with_what_it_has() -> None:
     host = OneNic(1, (9,), rps=False)
     with pytest.raises(Unavailable, match="1 receive queues, 1 interrupts, and this kernel no RPS"):
         spread(host, "eth1", (0, 1))
-    assert written(spread(host, "eth1", (1,))) == {"/proc/irq/9/smp_affinity_list": b"1"}
+    assert written_files(spread(host, "eth1", (1,))) == {"/proc/irq/9/smp_affinity_list": b"1"}

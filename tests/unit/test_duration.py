@@ -31,7 +31,7 @@ TIMED = [
 """Axes, and the seconds that `run` took on two busy cores, without a calibration of before."""
 
 
-def asked(**axes: str) -> tuple[Test, ...]:
+def parsed_tests(**axes: str) -> tuple[Test, ...]:
     return from_options(axes, lambda test: []).tests
 
 
@@ -39,7 +39,7 @@ def asked(**axes: str) -> tuple[Test, ...]:
 def test_runs_that_were_timed_are_expected_to_take_as_long(
     axes: dict[str, str], took_s: float
 ) -> None:
-    assert took_s / 1.5 < expected_s(asked(**axes)) < took_s * 1.5
+    assert took_s / 1.5 < expected_s(parsed_tests(**axes)) < took_s * 1.5
 
 
 def test_no_test_takes_no_time() -> None:
@@ -47,28 +47,28 @@ def test_no_test_takes_no_time() -> None:
 
 
 def test_a_test_that_is_asked_for_twice_is_run_once() -> None:
-    (test,) = asked()
+    (test,) = parsed_tests()
     assert expected_s((test, test)) == expected_s((test,))
 
 
 def test_r_plus_is_found_once_for_all_its_shares() -> None:
     axes = {"duration": "10", "warmup": "0"}
-    one, three = (expected_s(asked(rate=rate, **axes)) for rate in ("10%", "10%,50%,90%"))
+    one, three = (expected_s(parsed_tests(rate=rate, **axes)) for rate in ("10%", "10%,50%,90%"))
     assert one > 2 * 10
     assert 2 * 10 < three - one < 3 * 10
 
 
 def test_repeats_in_turn_with_others_need_their_path_each_time() -> None:
     machines = {"environment": "vm", "engine": "xdp", "repeat": "3", "duration": "1"}
-    one = expected_s(asked(**machines))
-    two = expected_s(asked(**machines, vlan="none,100"))
+    one = expected_s(parsed_tests(**machines))
+    two = expected_s(parsed_tests(**machines, vlan="none,100"))
     assert two > 4 * one
 
 
 def test_the_paths_of_tests_in_turn_are_set_up_once() -> None:
     machines = {"environment": "vm", "engine": "xdp", "repeat": "3", "duration": "1"}
-    one = expected_s(asked(**machines))
-    assert expected_s(asked(**machines, switch="linux-bridge,ip-forward")) < 2.5 * one
+    one = expected_s(parsed_tests(**machines))
+    assert expected_s(parsed_tests(**machines, switch="linux-bridge,ip-forward")) < 2.5 * one
 
 
 @settings(max_examples=30, deadline=None)

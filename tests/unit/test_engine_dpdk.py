@@ -20,14 +20,14 @@ def asked_mb(memory: Memory, **axes: object) -> int:
     part = layout.parts[0]
     ends = part.endpoints
     engine, node = ENGINES["dpdk"], part.node
-    asked = int(engine.port_options(layout.wiring, node, ends, 0, "auto")["megabytes"])
+    megabytes = int(engine.port_options(layout.wiring, node, ends, 0, "auto")["megabytes"])
     reserved = [
         step.megabytes
         for step in engine.prepare(layout.wiring, node, ends)
         if isinstance(step, Reserve)
     ]
-    assert reserved == ([asked] if memory == "hugepages" else [])
-    return asked
+    assert reserved == ([megabytes] if memory == "hugepages" else [])
+    return megabytes
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_asks_for_little_more_than_it_was_measured_to_need(
     memory: Memory, size: int, queues: int, needed_mb: int
 ) -> None:
     """Measured with DPDK 22.11: the least that a vhost-user cable came up with, without loss."""
-    asked = asked_mb(memory, frame_size=size, queues=queues, flows=queues)
-    assert needed_mb + 8 <= asked <= 1.25 * needed_mb + 36
+    megabytes = asked_mb(memory, frame_size=size, queues=queues, flows=queues)
+    assert needed_mb + 8 <= megabytes <= 1.25 * needed_mb + 36
 
 
 def test_longer_queues_and_bursts_have_more_frames() -> None:

@@ -21,7 +21,7 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recorded import FACTS, fresh, kept, latency_trial, written
+from recorded import FACTS, fresh, latency_trial, stored_lines_run, stored_run
 from switchmark import __version__
 from switchmark.campaign.store import read_records
 from switchmark.cli import main
@@ -49,7 +49,7 @@ REFUSED = fresh(5, status="refused", error="it cannot work", trials=())
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run folder with all stored records."""
-    return written(tmp_path_factory.mktemp("stored"))
+    return stored_lines_run(tmp_path_factory.mktemp("stored"))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     search = SearchResult(name="mlr", trials=9, goals=goals)
     found = fresh(2, test=Test(search="mlr"), search=search, verdict="sender", doubts=("short",))
-    return kept(tmp_path_factory.mktemp("mixed"), [fresh(1), found, FAILED, REFUSED], tests=6)
+    return stored_run(tmp_path_factory.mktemp("mixed"), [fresh(1), found, FAILED, REFUSED], tests=6)
 
 
 def rows_of(folder: Path, sql: str) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def test_a_row_says_what_is_printed_of_fresh_records(mixed: Path) -> None:
     for goal, rate in goals.items():
         ends = {end: row[f"{goal}_{end}"] for end in GOAL}
         assert ends == {"pps": rate, "low_pps": rate, "high_pps": None}
-    record = next(each for each in read_records(mixed) if each.number == 2)
+    record = next(record for record in read_records(mixed) if record.number == 2)
     assert (row["key"], row["searches"]) == (record.key, 1)
     assert (row["frame_size"], row["frame_bytes"]) == (str(record.test.frame_size), 64)
     assert row["switchmark_version"] == "0.1.0"
@@ -204,7 +204,9 @@ def test_the_cpus_of_a_row_are_those_of_the_placement(stored: Path) -> None:
 
 def test_latencies_of_several_trials_are_merged(tmp_path: Path) -> None:
     trials = tuple(latency_trial(1e3, range(low, low + 400)) for low in (1000, 5000, 9000))
-    folder = kept(tmp_path, [fresh(1, test=Test(dimension="latency", rate="1000"), trials=trials)])
+    folder = stored_run(
+        tmp_path, [fresh(1, test=Test(dimension="latency", rate="1000"), trials=trials)]
+    )
     assert differences(folder) == []
 
 
@@ -213,14 +215,14 @@ def test_what_came_when_the_phase_was_over_is_no_rate_in_rows_either(tmp_path: P
     spec = TrialSpec(rate_pps=None, duration_s=1, warmup_s=0)
     changed = {"spec": spec, "evidence": Evidence(after_end=1000)}
     trials = tuple(trial.model_copy(update=changed) for trial in full.trials)
-    folder = kept(tmp_path, [full.model_copy(update={"trials": trials})])
+    folder = stored_run(tmp_path, [full.model_copy(update={"trials": trials})])
     assert differences(folder) == []
     (row, *_) = rows_of(folder, "select rx_pps, rx_frames - duplicated_frames as rx from trials")
     assert row["rx_pps"] == (row["rx"] - 1000) * 1e9 / trials[0].elapsed_ns
 
 
 def test_a_record_without_an_axis_has_its_usual_value(tmp_path: Path) -> None:
-    folder = kept(tmp_path, [fresh(1)])
+    folder = stored_run(tmp_path, [fresh(1)])
     path = folder / "records.jsonl"
     line = json.loads(path.read_text())
     line["record"]["test"] = {"dimension": "latency", "switch": "x", "rate": "50%"}
@@ -248,7 +250,7 @@ def test_records_are_there_as_json(mixed: Path) -> None:
 
 def test_the_last_line_of_a_number_counts(tmp_path: Path) -> None:
     failed = fresh(1, status="failed", error="first", trials=())
-    folder = kept(tmp_path, [failed, fresh(2), fresh(1)])
+    folder = stored_run(tmp_path, [failed, fresh(2), fresh(1)])
     rows = rows_of(folder, "select number, status from tests order by number")
     assert rows == [{"number": 1, "status": "ok"}, {"number": 2, "status": "ok"}]
 
@@ -265,7 +267,7 @@ def test_several_runs_are_asked_together(mixed: Path, stored: Path) -> None:
 def test_the_last_line_counts_however_long_a_file_is(tmp_path: Path) -> None:
     failed = fresh(1, status="failed", error="x" * 100_000, trials=())
     first = [failed.model_copy(update={"number": number}) for number in range(1, 81)]
-    folder = kept(tmp_path, [*first, *(fresh(number) for number in range(1, 41))])
+    folder = stored_run(tmp_path, [*first, *(fresh(number) for number in range(1, 41))])
     sql = "select number, status, (record->>'$.number')::int as same from records join tests"
     rows = rows_of(folder, f"{sql} using (number) order by number")
     assert [row["number"] for row in rows] == [row["same"] for row in rows] == [*range(1, 81)]
@@ -275,7 +277,7 @@ def test_the_last_line_counts_however_long_a_file_is(tmp_path: Path) -> None:
 def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
     letters = rows._BUFFER_BYTES + 1
     failed = fresh(1, status="failed", error="x" * letters, trials=())
-    folder = kept(tmp_path, [failed, fresh(2)])
+    folder = stored_run(tmp_path, [failed, fresh(2)])
     found = rows_of(folder, "select number, length(error) as letters from tests order by number")
     assert [row["letters"] for row in found] == [letters, None]
 
@@ -308,7 +310,7 @@ def test_a_query_reaches_no_file(sql: str, mixed: Path, monkeypatch, tmp_path: P
     "line", ["garbage", "[]", "{}", '{"schema":1,"record":{"key":"k"}}', '{"schema":2,"record":{}}']
 )
 def test_a_spoilt_line_is_not_passed_over(line: str, tmp_path: Path) -> None:
-    folder = kept(tmp_path, [fresh(1)])
+    folder = stored_run(tmp_path, [fresh(1)])
     with (folder / "records.jsonl").open("a") as file:
         file.write(line + "\n")
     with pytest.raises(Unreadable), opened(Tables([folder])):
@@ -316,7 +318,7 @@ def test_a_spoilt_line_is_not_passed_over(line: str, tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_left_out_and_the_file_stays(tmp_path: Path) -> None:
-    folder = kept(tmp_path, [fresh(1), fresh(2)])
+    folder = stored_run(tmp_path, [fresh(1), fresh(2)])
     path = folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-9])
     before = path.read_bytes()
@@ -325,7 +327,7 @@ def test_a_torn_last_line_is_left_out_and_the_file_stays(tmp_path: Path) -> None
 
 
 def test_a_run_without_a_record_has_no_rows(tmp_path: Path) -> None:
-    assert rows_of(kept(tmp_path, [], tests=1), "select * from tests") == []
+    assert rows_of(stored_run(tmp_path, [], tests=1), "select * from tests") == []
 
 
 # --- rows ------------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ def test_csv_and_parquet_have_all_tests(mixed: Path, tmp_path: Path) -> None:
         assert result.columns == names
         assert [row[0] for row in result.select("status").fetchall()] == [r["status"] for r in rows]
         pps = [row[0] for row in result.select("rx_pps").fetchall()]
-    assert [each and f"{each}" for each in pps] == [row["rx_pps"] or None for row in rows]
+    assert [value and f"{value}" for value in pps] == [row["rx_pps"] or None for row in rows]
 
 
 def test_rows_as_json_have_no_nan() -> None:
@@ -369,7 +371,7 @@ values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 def test_a_table_is_no_wider_than_the_terminal(data: st.DataObject, width: int) -> None:
     count = data.draw(st.integers(1, 8))
     rows = data.draw(st.lists(st.tuples(*[values] * count), max_size=4))
-    lines = list(grid([f"column{at}" for at in range(count)], rows, width))
+    lines = list(grid([f"column{index}" for index in range(count)], rows, width))
     assert max(map(len, lines), default=0) <= width
 
 
@@ -390,8 +392,8 @@ def test_a_table_of_latex_is_whole(mixed: Path) -> None:
     assert len(rows) == 1 + 4
     (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
     assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {len(columns)}
-    for each in re.findall(r"\\begin\{(\w+)\}", text):
-        assert text.count(f"\\end{{{each}}}") == 1
+    for environment in re.findall(r"\\begin\{(\w+)\}", text):
+        assert text.count(f"\\end{{{environment}}}") == 1
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
     assert [text.count(rule) for rule in ("\\toprule", "\\midrule", "\\bottomrule")] == [1, 1, 1]
     assert rf"run {escape(mixed.name)}, a\_cpu, kernel 6.1, switchmark 0.1.0" in text
@@ -415,16 +417,16 @@ def test_repeats_too_few_for_an_interval_have_their_least_and_greatest_in_latex(
     one, many = (
         fresh(number, trials=(three.trials * 9)[:count]) for number, count in ((2, 1), (3, 27))
     )
-    shown = latex_cells(kept(tmp_path, [three, one, many, FAILED]))
+    cells = latex_cells(stored_run(tmp_path, [three, one, many, FAILED]))
     rates = [pps / 1e3 for pps in rates_pps(three)]
     ends = confidence(many)
     assert ends is not None
     assert min(rates) < max(rates)
     ranges = [f"{min(rates):.1f}--{max(rates):.1f}", "--", "--", "--"]
-    assert shown["Min--max [kpps]"] == ranges
+    assert cells["Min--max [kpps]"] == ranges
     interval = f"[{ends[0] / 1e3:.1f}, {ends[1] / 1e3:.1f}]"
-    assert shown[r"95\,\% [kpps]"] == ["--", "--", interval, "--"]
-    assert "Min--max [kpps]" not in latex_cells(kept(tmp_path / "one", [many]))
+    assert cells[r"95\,\% [kpps]"] == ["--", "--", interval, "--"]
+    assert "Min--max [kpps]" not in latex_cells(stored_run(tmp_path / "one", [many]))
 
 
 @given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20))
@@ -440,7 +442,7 @@ MEMBERS = frozenset(
     test_documentation test_id test_name_long test_name_short test_type tg_type tg_version
     version""".split()
 )
-"""What version 1.5.1 of their model requires, and nothing else is allowed."""
+"""The members that version 1.5.1 of the CSIT model requires; no others are allowed."""
 
 
 def check_document(content: dict[str, Any]) -> None:
@@ -454,21 +456,21 @@ def check_document(content: dict[str, Any]) -> None:
     for name in ("dut_type", "dut_version", "tg_type", "tg_version", "test_id", "test_name_long"):
         assert len(content[name]) >= 3 or name.endswith("version")
     for name in ("hosts", "telemetry", "tags"):
-        assert all(isinstance(each, str) for each in content[name])
+        assert all(isinstance(cell, str) for cell in content[name])
     for line in content["telemetry"]:
         assert re.fullmatch(r'\w+\{(\w+="(\\.|[^"\\])*",?)*\} \S+ \d+\.\d{3}', line), line
 
 
 def documents(folder: Path) -> list[dict[str, Any]]:
     records = read_records(folder)
-    made = [json.loads(json.dumps(as_csit(record, records))) for record in records]
-    for each in made:
-        check_document(each)
-    return made
+    results = [json.loads(json.dumps(as_csit(record, records))) for record in records]
+    for document in results:
+        check_document(document)
+    return results
 
 
 def test_documents_of_csit_are_made_of_every_record(stored: Path, mixed: Path) -> None:
-    assert [each["result"]["type"] for each in documents(stored)][-1] == "mrr"
+    assert [document["result"]["type"] for document in documents(stored)][-1] == "mrr"
     most, searched, failed, refused = documents(mixed)
     assert most["result"]["receive_rate"]["rate"]["unit"] == "pps"
     assert len(most["result"]["receive_rate"]["rate"]["values"]) == 3
@@ -487,7 +489,7 @@ def test_documents_of_csit_are_made_of_every_record(stored: Path, mixed: Path) -
             }
         },
     }
-    assert [each["result"] for each in (failed, refused)] == [{"type": "unknown"}] * 2
+    assert [document["result"] for document in (failed, refused)] == [{"type": "unknown"}] * 2
     assert (failed["passed"], failed["message"]) == (False, FAILED.error)
 
 
@@ -503,7 +505,7 @@ def test_the_histogram_of_csit_is_in_microseconds(tmp_path: Path) -> None:
         for number, rate in enumerate((9000, 10_000, 50_000, 90_000))
     ]
     searched = fresh(1, test=Test(search="mlr"), search=search)
-    first, *_ = documents(kept(tmp_path / "all", [searched, *at_loads]))
+    first, *_ = documents(stored_run(tmp_path / "all", [searched, *at_loads]))
     numbers = first["result"]["latency_forward"]
     assert set(numbers) == {"pdr_0", "pdr_10", "pdr_50", "pdr_90"}
     one = numbers["pdr_50"]
@@ -512,12 +514,12 @@ def test_the_histogram_of_csit_is_in_microseconds(tmp_path: Path) -> None:
     assert histogram.get_total_count() == 1000
     assert histogram.get_value_at_percentile(50) == pytest.approx(60, abs=1)
     assert histogram.get_value_at_percentile(99) == pytest.approx(109, abs=1)
-    first, *_ = documents(kept(tmp_path / "some", [searched, *at_loads[1:]]))
+    first, *_ = documents(stored_run(tmp_path / "some", [searched, *at_loads[1:]]))
     assert "latency_forward" not in first["result"]
     (line,) = [
-        each
-        for each in documents(kept(tmp_path / "one", at_loads[:1]))[0]["telemetry"]
-        if each.startswith("switchmark_latency_samples")
+        document
+        for document in documents(stored_run(tmp_path / "one", at_loads[:1]))[0]["telemetry"]
+        if document.startswith("switchmark_latency_samples")
     ]
     assert re.search('hdrh="HISTF', line)
 
@@ -564,7 +566,7 @@ def test_a_wrong_query_is_told(cli: Any, mixed: Path) -> None:
 
 
 def test_a_spoilt_line_is_told_with_its_place(cli: Any, tmp_path: Path) -> None:
-    folder = kept(tmp_path, [fresh(1)])
+    folder = stored_run(tmp_path, [fresh(1)])
     with (folder / "records.jsonl").open("a") as file:
         file.write("garbage\n")
     for command in (("query", folder, "select 1"), ("export", folder)):
@@ -574,7 +576,7 @@ def test_a_spoilt_line_is_told_with_its_place(cli: Any, tmp_path: Path) -> None:
 
 
 def test_a_torn_line_is_told(cli: Any, tmp_path: Path) -> None:
-    folder = kept(tmp_path, [fresh(1), fresh(2)])
+    folder = stored_run(tmp_path, [fresh(1), fresh(2)])
     path = folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-9])
     for form in ("csv", "latex"):
@@ -620,8 +622,8 @@ def test_a_bundle_has_what_a_reviewer_asks_for(cli: Any, mixed: Path, tmp_path: 
     assert read_records(folder) == read_records(mixed)
     for name in ("campaign.yaml", "host.json", "records.jsonl", "trials.jsonl", "logs/steps.sh"):
         assert (folder / name).read_bytes() == (mixed / name).read_bytes()
-    told = (each.split("  ") for each in (folder / "SHA256SUMS").read_text().splitlines())
-    sums = {name: content for content, name in told}
+    hashes = (line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines())
+    sums = {name: content for content, name in hashes}
     there = {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
     }

@@ -1,5 +1,5 @@
-"""These tests drive FastClick without a machine: its configuration, its command line, and what is
-read from the answers of its control socket."""
+"""These tests drive FastClick without a machine: its configuration, its command line, and the
+parsing of the answers of its control socket."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ GOODBYE = b"200 Goodbye!\r\n"
 SPENT = b"2000000000\n"
 
 
-def answers(**said: int) -> bytes:
+def answers(**values: int) -> bytes:
     """Return an answer in the form in which version 2.1 wrote to its control socket, with these
     numbers."""
-    asked = [
+    handlers = [
         f"{end}{port}.{handler}"
         for port in (0, 1)
         for end, handler in (("f", "count"), ("f", "hw_dropped"), ("t", "count"), ("t", "dropped"))
     ]
     text = b"Click::ControlSocket/1.3\r\n"
-    for name in (*asked, "useful_kcycles", "clock.cycles_hz"):
-        number = str(said.get(name.replace(".", "_"), 0))
+    for name in (*handlers, "useful_kcycles", "clock.cycles_hz"):
+        number = str(values.get(name.replace(".", "_"), 0))
         text += f"200 Read handler '{name}' OK\r\nDATA {len(number)}\r\n{number}".encode()
     return text + GOODBYE + SPENT
 
@@ -64,9 +64,9 @@ wiring = partial(wiring_of, node=Node("sm0000-sw", "netns"), program="click")
 
 
 def configuration(wiring: Wiring) -> list[str]:
-    (written,) = (step for step in SWITCH.start(wiring) if isinstance(step, Write))
-    assert written.path == "/run/x/switch/sm0000-switch.click"
-    return written.content.decode().splitlines()
+    (write,) = (step for step in SWITCH.start(wiring) if isinstance(step, Write))
+    assert write.path == "/run/x/switch/sm0000-switch.click"
+    return write.content.decode().splitlines()
 
 
 def argv(plan: Plan) -> tuple[str, ...]:
@@ -75,11 +75,11 @@ def argv(plan: Plan) -> tuple[str, ...]:
 
 
 def test_dpdks_options_stand_between_clicks_and_the_file() -> None:
-    words = argv(SWITCH.start(wiring()))
-    assert words[:2] == ("click", "--dpdk")
-    assert ("--lcores", "0@3") in pairwise(words)
-    assert words[-2:] == ("--", "/run/x/switch/sm0000-switch.click")
-    devices = [after for word, after in pairwise(words) if word == "--vdev"]
+    arguments = argv(SWITCH.start(wiring()))
+    assert arguments[:2] == ("click", "--dpdk")
+    assert ("--lcores", "0@3") in pairwise(arguments)
+    assert arguments[-2:] == ("--", "/run/x/switch/sm0000-switch.click")
+    devices = [after for word, after in pairwise(arguments) if word == "--vdev"]
     assert devices == [
         f"net_vhost{i},iface=/run/x/ports/p{i}.sock,queues=1,client=0" for i in (0, 1)
     ]
@@ -111,8 +111,8 @@ def test_ports_are_shared_out_among_threads(
 ) -> None:
     several = wiring(4, cores=tuple(range(2, 2 + cores)), queues=queues)
     sources = [line for line in configuration(several) if "FromDPDKDevice" in line]
-    wanted = [f"MAXTHREADS {threads}, THREADOFFSET {offset})" for offset in offsets]
-    assert [line.partition("BURST 32, ")[2].rstrip(";") for line in sources] == wanted
+    expected = [f"MAXTHREADS {threads}, THREADOFFSET {offset})" for offset in offsets]
+    assert [line.partition("BURST 32, ")[2].rstrip(";") for line in sources] == expected
     assert all(f"N_QUEUES {queues}" in line for line in sources)
     lcores = ",".join(f"{i}@{cpu}" for i, cpu in enumerate(several.cores))
     assert ("--lcores", lcores) in pairwise(argv(SWITCH.start(several)))
@@ -129,15 +129,15 @@ def test_its_mbufs_are_on_its_node_and_hold_a_frame_each() -> None:
 
 
 def test_bursts_and_mbufs_are_those_that_are_asked_for() -> None:
-    usual, asked = wiring(), wiring(tuning=Tuning(64, 8192))
+    usual, tuned = wiring(), wiring(tuning=Tuning(64, 8192))
     assert len([line for line in configuration(usual) if "BURST 32" in line]) == 2
-    lines = configuration(asked)
+    lines = configuration(tuned)
     assert "DPDKInfo(NB_SOCKET_MBUF 8192);" in lines
     assert len([line for line in lines if "BURST 64" in line]) == 2
     few, many = (
         step.megabytes
-        for each in (asked, usual)
-        for step in SWITCH.start(each)
+        for variant in (tuned, usual)
+        for step in SWITCH.start(variant)
         if isinstance(step, Reserve)
     )
     assert few < many
@@ -204,8 +204,8 @@ def test_what_it_cannot_make_is_refused() -> None:
 def test_what_it_was_built_without_is_refused(
     mode: str, semantics: str, kind: str, missing: str | None
 ) -> None:
-    made = wiring(mode=mode, semantics=Semantics(semantics), kind=PortKind(kind))
-    refused = SWITCH.accepts(made)
+    requested = wiring(mode=mode, semantics=Semantics(semantics), kind=PortKind(kind))
+    refused = SWITCH.accepts(requested)
     assert (refused is None) == (missing is None)
     assert (missing or "") in (refused or "")
 
@@ -220,7 +220,7 @@ def test_its_socket_is_asked_on_the_host() -> None:
 
 
 def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
-    told = answers(
+    output = answers(
         f0_count=11,
         f0_hw_dropped=2,
         t1_count=7,
@@ -228,7 +228,7 @@ def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
         useful_kcycles=5,
         clock_cycles_hz=10500,
     )
-    assert SWITCH.counters.parse(wiring(), (told,)) == Counters(
+    assert SWITCH.counters.parse(wiring(), (output,)) == Counters(
         {
             "f0": PortCounters(rx=11, tx=0, rx_dropped=2, tx_dropped=0),
             "f1": PortCounters(rx=0, tx=7, rx_dropped=0, tx_dropped=4),
@@ -240,25 +240,25 @@ def test_counters_and_busy_cycles_are_read_from_its_answers() -> None:
 
 def test_busy_cycles_are_those_of_all_threads() -> None:
     one = b"'useful_kcycles' OK\r\nDATA 1\r\n0"
-    told = answers(clock_cycles_hz=10000).replace(one, b"'useful_kcycles' OK\r\nDATA 3\r\n5 2")
-    counted = SWITCH.counters.parse(wiring(), (told,))
+    output = answers(clock_cycles_hz=10000).replace(one, b"'useful_kcycles' OK\r\nDATA 3\r\n5 2")
+    counted = SWITCH.counters.parse(wiring(), (output,))
     assert (counted.busy_cycles, counted.idle_cycles) == (7000, 13000)
 
 
 def test_a_build_that_does_not_count_cycles_has_none() -> None:
     counted = b"200 Read handler 'useful_kcycles' OK\r\nDATA 1\r\n0"
-    told = SWITCH.counters.parse(wiring(), (answers(f0_count=3).replace(counted, NO_LOAD),))
-    assert told.busy_cycles is told.idle_cycles is None
-    assert told.ports["f0"].rx == 3
+    counters = SWITCH.counters.parse(wiring(), (answers(f0_count=3).replace(counted, NO_LOAD),))
+    assert counters.busy_cycles is counters.idle_cycles is None
+    assert counters.ports["f0"].rx == 3
 
 
 def test_what_was_not_run_is_not_idle() -> None:
     """Half of the time another program had its CPU."""
-    told = answers(useful_kcycles=9, clock_cycles_hz=10_000)
+    output = answers(useful_kcycles=9, clock_cycles_hz=10_000)
     for spent, idle in ((b"1000000000\n", 1000), (b"500000000\n", -4000)):
-        counted = SWITCH.counters.parse(wiring(), (told.replace(SPENT, spent),))
+        counted = SWITCH.counters.parse(wiring(), (output.replace(SPENT, spent),))
         assert (counted.busy_cycles, counted.idle_cycles) == (9000, idle)
-    unknown = SWITCH.counters.parse(wiring(), (told.replace(SPENT, b"0\n"),))
+    unknown = SWITCH.counters.parse(wiring(), (output.replace(SPENT, b"0\n"),))
     assert unknown.busy_cycles is unknown.idle_cycles is None
 
 

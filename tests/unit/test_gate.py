@@ -1,5 +1,4 @@
-"""These tests check what the functional trial before measuring makes of what it finds, by made-up
-trials."""
+"""These tests check the gate's decisions with simulated trials."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ class Path:
         blocked: int = 0,
         lag_s: float | None = 0.0,
         quick_ms: int = 0,
-        kept: tuple[int, ...] = (),
+        held: tuple[int, ...] = (),
         foreign: int = 0,
     ) -> None:
         self.sent = list(sent)
-        self.kept, self.foreign = [0, *kept, 0], foreign
+        self.kept, self.foreign = [0, *held, 0], foreign
         self.quick_ms = quick_ms
         self.blocked = blocked
         self.counted_after_s = lag_s
@@ -52,8 +51,8 @@ class Path:
         self.asked.append(spec)
         due = round(spec.rate_pps * spec.duration_s)
         n = self.sent.pop(0) if len(self.sent) > 1 else self.sent[0]
-        seen = self.counted_after_s is not None and self.lag_s >= self.counted_after_s
-        counted = n if seen else 0
+        visible = self.counted_after_s is not None and self.lag_s >= self.counted_after_s
+        counted = n if visible else 0
         late = 4 if self.quick_ms > self.quiet_ms else 0
         before = self.kept.pop(0) if len(self.kept) > 1 else 0
         late += self.kept[0]
@@ -107,22 +106,22 @@ def test_where_frames_come_late_trials_wait_for_longer_and_are_slower() -> None:
         tried(Path(100, quick_ms=2000))
 
 
-@pytest.mark.parametrize(("kept", "tries"), [((5,), 2), ((5, 5), 3)])
+@pytest.mark.parametrize(("held", "tries"), [((5,), 2), ((5, 5), 3)])
 def test_a_try_in_which_the_frames_of_the_one_before_came_is_none(
-    kept: tuple[int, ...], tries: int
+    held: tuple[int, ...], tries: int
 ) -> None:
-    path = Path(100, kept=kept)
+    path = Path(100, held=held)
     assert tried(path).tries == tries
     assert len(path.asked) == tries + 1
 
 
 def test_a_switch_that_keeps_frames_of_each_try_fails() -> None:
     with pytest.raises(NotEquivalent, match="in 3 tries of 100 frames\n  5 of 100 frames did not"):
-        tried(Path(100, kept=(5, 5, 5)))
+        tried(Path(100, held=(5, 5, 5)))
 
 
 def test_frames_that_nobody_sent_are_the_switchs_fault_whatever_was_lost() -> None:
-    path = Path(100, kept=(5,), foreign=1)
+    path = Path(100, held=(5,), foreign=1)
     with pytest.raises(NotEquivalent, match="1 frames arrived that nobody here had sent"):
         tried(path)
     assert len(path.asked) == 3

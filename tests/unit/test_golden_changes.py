@@ -1,4 +1,4 @@
-"""These tests tell what changed in golden files: each hunk once."""
+"""These tests check the summary of changes in golden files: every hunk appears once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests hold each command of the README and of the guide to what the program understands."""
+"""These tests check that the program understands every command of the README and of the guide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEFORE = ("sudo", "$", "SWITCHMARK_", "time")
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a block of a shell, or of what a shell was told, with its place."""
+    """Yield every command of a shell block or of a shell session, with its place."""
     for page in PAGES:
         text = page.read_text()
         for block in re.finditer(r"^```(sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
@@ -32,25 +32,25 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             for number, line in enumerate(lines, first):
                 if block[1] == "" and not line.startswith("$ "):
                     continue
-                for words in simple(line):
-                    while words and words[0].startswith(BEFORE):
-                        words = words[1:]
-                    if words and words[0].removeprefix(".venv/bin/") == "switchmark":
-                        yield f"{page.name}:{number}", words[1:]
+                for arguments in simple(line):
+                    while arguments and arguments[0].startswith(BEFORE):
+                        arguments = arguments[1:]
+                    if arguments and arguments[0].removeprefix(".venv/bin/") == "switchmark":
+                        yield f"{page.name}:{number}", arguments[1:]
 
 
 def simple(line: str) -> Iterator[list[str]]:
     """Yield the simple commands of a line of a shell, without where their output goes."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    words: list[str] = []
+    arguments: list[str] = []
     for word in lexer:
         if set(word) <= set("();<>|&"):
-            yield words
-            words = []
+            yield arguments
+            arguments = []
         else:
-            words.append(word)
-    yield words
+            arguments.append(word)
+    yield arguments
 
 
 KNOWN = list(commands())
@@ -61,19 +61,19 @@ def command(name: str) -> Any:
     return app.commands[name]
 
 
-@pytest.mark.parametrize(("place", "words"), KNOWN, ids=[place for place, _ in KNOWN])
+@pytest.mark.parametrize(("place", "arguments"), KNOWN, ids=[place for place, _ in KNOWN])
 def test_a_command_of_the_guide_is_understood(
-    place: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    versions = re.findall(r"[\w-]+@[\d.]+", " ".join(words))
+    versions = re.findall(r"[\w-]+@[\d.]+", " ".join(arguments))
     programs = "".join(f'"{version}" = "/usr/bin/true"\n' for version in versions)
     (tmp_path / "host.toml").write_text(f"[hosts.local.programs]\n{programs}")
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(tmp_path / "host.toml"))
-    name, *rest = (word for word in words if word not in ("--debug", "--help"))
+    name, *rest = (word for word in arguments if word not in ("--debug", "--help"))
     assert name in COMMANDS, place
-    given = command(name).make_context(name, rest).params
-    if name in ("run", "plan") and given.get("campaign") is None:
-        axes = {axis: given[axis] for axis in AXES if given.get(axis) is not None}
+    options = command(name).make_context(name, rest).params
+    if name in ("run", "plan") and options.get("campaign") is None:
+        axes = {axis: options[axis] for axis in AXES if options.get(axis) is not None}
         assert from_options(axes, check, on_a_host_that_has_all).tests
 
 
@@ -90,8 +90,8 @@ def test_the_guide_has_commands() -> None:
 def test_nobody_is_told_to_install_a_name_that_anybody_may_take(top: str) -> None:
     """The project is in no package index: it is installed from a checkout."""
     path = REPOSITORY / top
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    told = re.compile(
+    files = [path] if path.is_file() else [path for path in path.rglob("*") if path.is_file()]
+    pattern = re.compile(
         rb"""(?:pipx?|uv)(?:[ ]+tool)?[ ]+install[ ]+(?:-\S+[ ]+)*['"]?switchmark\b"""
     )
-    assert [str(each) for each in files if told.search(each.read_bytes())] == []
+    assert [str(file) for file in files if pattern.search(file.read_bytes())] == []

@@ -12,9 +12,9 @@ GUIDE = REPOSITORY / "docs/guide"
 def test_the_glossary_has_each_word_once() -> None:
     lines = (GUIDE / "glossary.md").read_text().splitlines()
     cells = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
-    words = [cell for cell in cells if cell != "word"]  # the head of each table
-    assert len(words) > 30
-    assert len(words) == len(set(words))
+    terms = [cell for cell in cells if cell != "word"]  # the head of each table
+    assert len(terms) > 30
+    assert len(terms) == len(set(terms))
 
 
 def test_every_page_of_the_guide_is_reached_from_the_readme() -> None:

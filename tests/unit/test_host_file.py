@@ -1,4 +1,4 @@
-"""These tests check what is read from the host file, and how what is wrong in it is told."""
+"""These tests check the reading of the host file and its error messages."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from switchmark.hosts.host_file import (
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
     return tmp_path / "host.toml"
 
 
 def test_programs_are_read_by_name_and_version(
-    written: Path, monkeypatch: pytest.MonkeyPatch
+    file_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    written.write_text(
+    file_path.write_text(
         "# mine\n[hosts.local.programs]\nvpp = '/opt/vpp'\n'vpp@24.06' = \"~/vpp/bin/vpp\"\n"
     )
     assert host_programs() == {"vpp": "/opt/vpp", "vpp@24.06": "/home/me/vpp/bin/vpp"}
 
 
-def test_what_is_written_anew_is_read_anew(written: Path) -> None:
+def test_what_is_written_anew_is_read_anew(file_path: Path) -> None:
     for number, path in enumerate(("/a", "/b"), 1):
-        written.write_text(f"[hosts.local.programs]\nvpp = '{path}'\n")
-        os.utime(written, ns=(number, number))
+        file_path.write_text(f"[hosts.local.programs]\nvpp = '{path}'\n")
+        os.utime(file_path, ns=(number, number))
         assert host_programs() == {"vpp": path}
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "[hosts]\n", "[hosts.local]\n"])
-def test_a_host_file_need_not_say_anything(written: Path, text: str) -> None:
-    written.write_text(text)
+def test_a_host_file_need_not_say_anything(file_path: Path, text: str) -> None:
+    file_path.write_text(text)
     assert host_programs() == {}
 
 
@@ -65,13 +65,13 @@ def test_it_is_in_the_folder_of_the_users_configuration(
     assert host_programs() == {}, "the usual one need not be there"
 
 
-def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
-    with pytest.raises(UsageError, match=f"the host file {written} cannot be read: No such file"):
+def test_one_that_was_asked_for_has_to_be_there(file_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"the host file {file_path} cannot be read: No such file"):
         host_programs()
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[hosts.local]\nx =\n", ":2: Invalid value"),
         ("[hosts.local.programs]\na = '/x'\na = '/y'\n", ":3: Cannot overwrite a value"),
@@ -126,43 +126,43 @@ def test_one_that_was_asked_for_has_to_be_there(written: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(written: Path, text: str, told: str) -> None:
-    written.write_text(text)
+def test_what_is_wrong_is_told_with_its_place(file_path: Path, text: str, message: str) -> None:
+    file_path.write_text(text)
     with pytest.raises(UsageError) as refused:
         host_programs()
-    assert refused.value.message.startswith(f"{written}{told}")
+    assert refused.value.message.startswith(f"{file_path}{message}")
 
 
-def test_a_file_that_is_no_text_is_refused(written: Path) -> None:
-    written.write_bytes(b"\xff\xfe\x00")
+def test_a_file_that_is_no_text_is_refused(file_path: Path) -> None:
+    file_path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8 text"):
         host_programs()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_what_never_ends_is_not_read(written: Path, make: Callable[[Path], None]) -> None:
-    make(written)
+def test_what_never_ends_is_not_read(file_path: Path, make: Callable[[Path], None]) -> None:
+    make(file_path)
     with pytest.raises(UsageError, match="cannot be read: it is a device or a pipe"):
         host_programs()
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("a = " + "9" * 5000, "4300"), ("a = " + "[" * 3000, "nested too deeply")],
     ids=["a number", "brackets"],
 )
-def test_what_is_too_large_for_python_is_refused(written: Path, text: str, told: str) -> None:
-    written.write_text(text)
-    with pytest.raises(UsageError, match=told):
+def test_what_is_too_large_for_python_is_refused(file_path: Path, text: str, message: str) -> None:
+    file_path.write_text(text)
+    with pytest.raises(UsageError, match=message):
         host_programs()
 
 
-def test_a_program_that_nobody_looks_for_is_named_with_the_nearest(written: Path) -> None:
-    written.write_text("[hosts.local.programs]\n'testpdm@22.11' = '/x'\n")
+def test_a_program_that_nobody_looks_for_is_named_with_the_nearest(file_path: Path) -> None:
+    file_path.write_text("[hosts.local.programs]\n'testpdm@22.11' = '/x'\n")
     with pytest.raises(UsageError) as refused:
         check_names(["testpmd", "traffic"])
     assert refused.value.message == (
-        f"{written}: [hosts.local.programs] names 'testpdm@22.11', which is no program of "
+        f"{file_path}: [hosts.local.programs] names 'testpdm@22.11', which is no program of "
         "switchmark's; did you mean 'testpmd'?\n  known: testpmd, traffic"
     )
 
@@ -171,24 +171,24 @@ def test_a_command_reads_it_before_it_does_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, os.devnull)
-    seen: list[str] = []
+    names: list[str] = []
 
     @with_host_file
     def command() -> int:
-        seen.append(os.environ[VARIABLE])
+        names.append(os.environ[VARIABLE])
         return 0
 
     mine = tmp_path / "mine.toml"
     mine.write_text("[hosts.local.programs]\nqemu = '/opt/qemu'\nl2fwd = '/opt/l2fwd'\n")
     assert command(host_file=mine) == 0
-    assert seen == [str(mine)]
+    assert names == [str(mine)]
     for number, host in enumerate(("local", "a"), 1):
         mine.write_text(f"[hosts.{host}.programs]\nlinux-bridge = '/opt/bridge'\n")
         os.utime(mine, ns=(number, number))
-        told = rf"\[hosts.{host}.programs\] names 'linux-bridge', which is no program"
-        with pytest.raises(UsageError, match=told):
+        message = rf"\[hosts.{host}.programs\] names 'linux-bridge', which is no program"
+        with pytest.raises(UsageError, match=message):
             command(host_file=mine)
-    assert len(seen) == 1
+    assert len(names) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
-from recorded import fresh, kept, latency_trial
+from recorded import fresh, latency_trial, stored_run
 from switchmark.campaign.store import RunFolder, read_host, read_lab, read_records
 from switchmark.errors import UsageError
 from switchmark.metrics.latency import latency_of
@@ -38,7 +38,7 @@ HOSTILE = "=cmd|' /C calc'!A0 <script>alert(1)</script>\x1b[31m\x01\nsecond"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return kept(tmp_path, [fresh(1, trials=(latency_trial(1e5, [900, 950, 1000]),))])
+    return stored_run(tmp_path, [fresh(1, trials=(latency_trial(1e5, [900, 950, 1000]),))])
 
 
 def spoil(run: Path, change: Callable[[dict[str, Any]], object], name: str = "records") -> None:
@@ -175,10 +175,10 @@ def test_a_text_that_is_no_formula_stays_as_it_is(text: str) -> None:
 
 
 def test_a_text_is_no_markup_in_markdown() -> None:
-    shown = in_markdown(HOSTILE)
-    assert "<script" not in shown.replace("\\<", "")
-    assert "\n" not in shown
-    assert "\x1b" not in shown
+    text = in_markdown(HOSTILE)
+    assert "<script" not in text.replace("\\<", "")
+    assert "\n" not in text
+    assert "\x1b" not in text
 
 
 def test_reports_and_bundles_hold_hostile_texts_as_text(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_reports_and_bundles_hold_hostile_texts_as_text(tmp_path: Path) -> None:
         for number, switch in ((2, "<script>a"), (3, "<script>b"))
     ]
     runs = [(HOSTILE, [record, *named])]
-    path = kept(tmp_path, [record])
+    path = stored_run(tmp_path, [record])
     exported = rows_as_csv(Tables([path]))
     for text in (as_csv(runs), exported):
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]

@@ -1,4 +1,4 @@
-"""These tests check what is the local host's alone, and the recording host. What every host does is
+"""These tests check what is the local host's alone, and the recording host. Tests of all hosts are
 in tests/contract/test_hosts.py."""
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ def test_a_recording_answers_by_the_longest_beginning() -> None:
 # --- commands side by side -------------------------------------------------------------------
 
 
-def meets(folder: Path, own: str, other: str) -> tuple[str, ...]:
+def meets(folder: Path, near: str, other: str) -> tuple[str, ...]:
     """Return a command that ends well only if the other of a pair runs at the same time."""
-    there = f"touch {folder}/{own}; for i in $(seq 100); do [ ! -e {folder}/{other} ] || exit 0"
+    there = f"touch {folder}/{near}; for i in $(seq 100); do [ ! -e {folder}/{other} ] || exit 0"
     return ("sh", "-c", f"{there}; sleep 0.05; done; exit 1")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU runs one command at a time")
 def test_commands_about_different_things_are_run_at_once(tmp_path: Path) -> None:
     calls = [Call(meets(tmp_path, *names), subject=names[0]) for names in (("a", "b"), ("b", "a"))]
-    assert [done.status for done in LocalHost().run_all(calls)] == [0, 0]
+    assert [completed.status for completed in LocalHost().run_all(calls)] == [0, 0]
 
 
 def test_commands_about_one_thing_or_nothing_are_run_in_order(tmp_path: Path) -> None:
-    def note(number: int, about: str) -> Call:
-        script = f"sleep 0.0{number % 3}; echo {about}{number} >>{tmp_path}/order"
-        return Call(("sh", "-c", script), subject=about)
+    def note(number: int, subject: str) -> Call:
+        script = f"sleep 0.0{number % 3}; echo {subject}{number} >>{tmp_path}/order"
+        return Call(("sh", "-c", script), subject=subject)
 
     abouts = ("a", "a", "b", "a", "b", "", "b", "a", "a", "", "")
-    done = list(LocalHost().run_all([note(*each) for each in enumerate(abouts)]))
-    assert [each.status for each in done] == [0] * len(abouts)
+    results = list(LocalHost().run_all([note(*pair) for pair in enumerate(abouts)]))
+    assert [completed.status for completed in results] == [0] * len(abouts)
     order = (tmp_path / "order").read_text().split()
-    for about in "ab":
-        mine = [line for line in order if line[0] == about]
+    for subject in "ab":
+        mine = [line for line in order if line[0] == subject]
         assert mine == sorted(mine)
     assert order[5] == "5"  # all before it had ended, and none behind it had begun
     assert order[8:] == ["a8", "9", "10"]
@@ -73,7 +73,7 @@ def test_commands_about_one_thing_or_nothing_are_run_in_order(tmp_path: Path) ->
 
 def test_outputs_come_in_the_order_of_the_commands() -> None:
     calls = [Call(("sh", "-c", f"sleep 0.0{9 - n}; echo {n}"), subject=str(n)) for n in range(9)]
-    assert [int(done.stdout) for done in LocalHost().run_all(calls)] == list(range(9))
+    assert [int(completed.stdout) for completed in LocalHost().run_all(calls)] == list(range(9))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_runs_beside_a_failure_ends_and_no_other_is_begun(
     assert next(outcomes).stdout == b"before\n"
     assert next(outcomes).status == 0
     if error is None:
-        assert [done.status for done in outcomes] == [3]
+        assert [outcome.status for outcome in outcomes] == [3]
     else:
         with pytest.raises(error):
             next(outcomes)

@@ -1,4 +1,4 @@
-"""These tests check machines of the host file, as far as none is booted."""
+"""These tests check virtual machines of the host file without booting them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[hosts.m]\naddress = "x"\nvm = {}', "has no address of yours"),
         ("[hosts.local]\nvm = {}", "local is this host"),
@@ -53,9 +53,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('[hosts.m]\nvm = {}\nnics.a = {name = "e", model = "igb,x=1"}', "no NIC of QEMU's"),
     ],
 )
-def test_what_a_machine_cannot_have_is_an_error(write: Path, text: str, said: str) -> None:
+def test_what_a_machine_cannot_have_is_an_error(write: Path, text: str, message: str) -> None:
     write.write_text(text)
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(message)):
         host_entry("m")
 
 
@@ -73,17 +73,17 @@ def test_qemu_is_told_its_nics_and_cables(write: Path, monkeypatch: pytest.Monke
         port=2222,
         cables={"up0": (Path("/c/m1.up0"), Path("/c/m2.up1"))},
     )
-    words = " ".join(argv)
-    assert "-smp 4 -m 2048" in words
-    assert "tcg,thread=multi" in words
-    assert "snapshot=on,file=/i,,m/root.img" in words
-    assert "restrict=on,hostfwd=tcp:127.0.0.1:2222-:22" in words
-    assert "local.path=/c/m1.up0,remote.type=unix,remote.path=/c/m2.up1" in words
-    assert re.search(r"igb,bus=port2,netdev=nic2,mac=52:54:00(:[0-9a-f]{2}){3}", words)
-    named = re.findall(r"switchmark.nic=(\S+),(\S+)", words)
+    command = " ".join(argv)
+    assert "-smp 4 -m 2048" in command
+    assert "tcg,thread=multi" in command
+    assert "snapshot=on,file=/i,,m/root.img" in command
+    assert "restrict=on,hostfwd=tcp:127.0.0.1:2222-:22" in command
+    assert "local.path=/c/m1.up0,remote.type=unix,remote.path=/c/m2.up1" in command
+    assert re.search(r"igb,bus=port2,netdev=nic2,mac=52:54:00(:[0-9a-f]{2}){3}", command)
+    named = re.findall(r"switchmark.nic=(\S+),(\S+)", command)
     assert [name for _, name in named] == ["ssh0", "up0", "pf0"]
     assert len({mac for mac, _ in named}) == 3
-    assert "iommu" not in words
+    assert "iommu" not in command
 
 
 @pytest.mark.parametrize("kvm", [False, True])
@@ -170,9 +170,9 @@ def test_machines_have_runs_and_end_with_their_hosts(tmp_path: Path) -> None:
 
 
 def test_a_machine_of_a_dead_run_is_cleaned(tmp_path: Path) -> None:
-    own = OwnRun(tmp_path / "runs")
-    process = own.spawn("machine m1", ("sleep", "60"), (15, 1.0))
-    own._workspace.journal.close()
+    own_run = OwnRun(tmp_path / "runs")
+    process = own_run.spawn("machine m1", ("sleep", "60"), (15, 1.0))
+    own_run._workspace.journal.close()
     (cleaned,) = clean(tmp_path / "runs")
     assert cleaned.state == "cleaned"
     assert cleaned.actions[0] == f"stop machine m1 (process {process.pid})"

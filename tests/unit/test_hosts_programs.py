@@ -1,4 +1,4 @@
-"""These tests check where a program is found, and how it is asked for its version."""
+"""These tests check the search for a program and the query of its version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def executable(folder: Path, name: str) -> str:
 
 def named(path: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
     """Write a host file that names these programs."""
-    lines = [f'"{name}" = "{where}"' for name, where in programs.items()]
+    lines = [f'"{name}" = "{path}"' for name, path in programs.items()]
     path.write_text("\n".join(["[hosts.local.programs]", *lines]))
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(path))
 
@@ -71,7 +71,7 @@ def test_a_folder_that_is_named_stands_for_the_program_in_it(
         monkeypatch.setenv("SWITCHMARK_TOOL", str(tmp_path / "opt"))
         assert chosen_program("/usr/lib/tool", "tool") == str(Path(found))
         assert program_on(LocalHost(), str(tmp_path / "opt"), "/usr/lib/tool") == str(Path(found))
-    for find in (program_in, lambda *words: program_on(LocalHost(), *words)):
+    for find in (program_in, lambda *arguments: program_on(LocalHost(), *arguments)):
         assert find(str(tmp_path / "none"), "tool") == str(tmp_path / "none")
         assert find(found, "tool") == found
         executable(tmp_path / "tree", "unused")
@@ -110,21 +110,27 @@ TOOL = ("tool", "--version")
 
 
 @pytest.mark.parametrize(
-    "done",
+    "completed",
     [Completed(0, b"tool 1.2 (linked 3)\n", b""), Completed(0, b"", b"tool 1.2 (linked 3)")],
     ids=("stdout", "stderr"),
 )
-def test_a_version_is_what_the_pattern_finds(done: Completed) -> None:
-    found = probe_version(RecordingHost({TOOL: done}), TOOL, r"tool (\S+) \(linked (\d)", hint="x")
+def test_a_version_is_what_the_pattern_finds(completed: Completed) -> None:
+    found = probe_version(
+        RecordingHost({TOOL: completed}), TOOL, r"tool (\S+) \(linked (\d)", hint="x"
+    )
     assert found == ("1.2", "3")
 
 
 @pytest.mark.parametrize(
-    "done", [Completed(0, b"hello", b""), Completed(1, b"tool 1.2", b"")], ids=("garbled", "failed")
+    "completed",
+    [Completed(0, b"hello", b""), Completed(1, b"tool 1.2", b"")],
+    ids=("garbled", "failed"),
 )
-def test_a_program_that_tells_no_version_cannot_be_used(done: Completed) -> None:
+def test_a_program_that_tells_no_version_cannot_be_used(completed: Completed) -> None:
     with pytest.raises(Unavailable, match="tool --version does not tell its version") as refused:
-        probe_version(RecordingHost({TOOL: done}), TOOL, r"tool (\S+)", hint="apt-get install tool")
+        probe_version(
+            RecordingHost({TOOL: completed}), TOOL, r"tool (\S+)", hint="apt-get install tool"
+        )
     assert refused.value.hint == "apt-get install tool"
 
 
@@ -133,8 +139,8 @@ def test_a_program_that_is_missing_has_a_hint() -> None:
         def answer(self, argv: tuple[str, ...]) -> Completed:
             raise Unavailable("no such file")
 
-    for missing, words in ((None, "tool is not installed"), ("it was not built", "not built")):
-        with pytest.raises(Unavailable, match=words) as refused:
+    for missing, message in ((None, "tool is not installed"), ("it was not built", "not built")):
+        with pytest.raises(Unavailable, match=message) as refused:
             probe_version(Empty(), TOOL, "x", hint="make setup", missing=missing)
         assert refused.value.hint == "make setup"
 

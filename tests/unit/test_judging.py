@@ -86,13 +86,13 @@ def placed(found: TrialResult) -> dict[str, int]:
 
 
 UNCOUNTED = dict.fromkeys(port(0, 0))
-"""What a switch says of a port that it does not count at."""
+"""The counters of a port at which the switch does not count."""
 
 PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
 
 
 @pytest.mark.parametrize(
-    ("found", "dedicated_core", "wanted"),
+    ("found", "dedicated_core", "expected"),
     [
         (trial(1000, spec=PACED), False, "offered-load"),
         (trial(1000, spec=PACED, lost=100, lost_at={"f0@switch in": 100}), True, "switch"),
@@ -175,22 +175,22 @@ PASSED = {"f0@switch": port(10**6, 0), "f1@switch": port(0, 10**6)}
         ),
     ],
 )
-def test_who_was_the_limit(found: TrialResult, dedicated_core: bool, wanted: str) -> None:
-    said, evidence = judge(found, DIRECT, dedicated_core=dedicated_core)
-    assert said == wanted, evidence.rule
+def test_who_was_the_limit(found: TrialResult, dedicated_core: bool, expected: str) -> None:
+    limit, evidence = judge(found, DIRECT, dedicated_core=dedicated_core)
+    assert limit == expected, evidence.rule
 
 
 @pytest.mark.parametrize(
-    ("lost", "together", "wanted"),
+    ("lost", "together", "expected"),
     [(0, False, "receiver"), (0, True, "sender"), (40_000, True, "sender")],
 )
 def test_a_receiver_that_takes_turns_with_its_sender_is_never_idle(
-    lost: int, together: bool, wanted: str
+    lost: int, together: bool, expected: str
 ) -> None:
     busy = parts({}, {"empty_polls": 0})
     found = trial(lost=lost, lost_at={"ring f1": lost}, parts=busy)
-    said, evidence = judge(found, DIRECT, dedicated_core=True, together=together)
-    assert said == wanted, evidence.rule
+    limit, evidence = judge(found, DIRECT, dedicated_core=True, together=together)
+    assert limit == expected, evidence.rule
 
 
 CHAIN = (*parts({}, {}), PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
@@ -198,7 +198,7 @@ FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 
 
 
 @pytest.mark.parametrize(
-    ("pps", "calibration", "dedicated_core", "wanted"),
+    ("pps", "calibration", "dedicated_core", "expected"),
     [
         (950_000, FUNCTIONS, False, "sender"),
         (570_000, FUNCTIONS, False, "function"),
@@ -210,14 +210,14 @@ FUNCTIONS = DIRECT.model_copy(update={"functions": CableRate(rate_pps=(590_000, 
     ],
 )
 def test_who_was_the_limit_of_a_chain(
-    pps: int, calibration: Calibration, dedicated_core: bool, wanted: str
+    pps: int, calibration: Calibration, dedicated_core: bool, expected: str
 ) -> None:
-    said, evidence = judge(trial(pps, parts=CHAIN), calibration, dedicated_core=dedicated_core)
-    assert said == wanted, evidence.rule
+    limit, evidence = judge(trial(pps, parts=CHAIN), calibration, dedicated_core=dedicated_core)
+    assert limit == expected, evidence.rule
 
 
 @pytest.mark.parametrize(
-    ("doubts", "user_cores", "wanted"),
+    ("doubts", "user_cores", "expected"),
     [
         (("cores-shared",), 0.9, "receiver"),
         ((), 0.9, "function"),
@@ -225,7 +225,7 @@ def test_who_was_the_limit_of_a_chain(
     ],
 )
 def test_a_busy_receiver_takes_the_time_of_a_function_on_its_core(
-    doubts: tuple[str, ...], user_cores: float, wanted: str
+    doubts: tuple[str, ...], user_cores: float, expected: str
 ) -> None:
     slow = parts({}, {"user_cores": user_cores, "idle": 0.0})
     found = trial(
@@ -235,8 +235,8 @@ def test_a_busy_receiver_takes_the_time_of_a_function_on_its_core(
         doubts=doubts,
         parts=(*slow, CHAIN[2]),
     )
-    said, evidence = judge(found, FUNCTIONS, dedicated_core=False)
-    assert said == wanted, evidence.rule
+    limit, evidence = judge(found, FUNCTIONS, dedicated_core=False)
+    assert limit == expected, evidence.rule
 
 
 def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
@@ -250,7 +250,7 @@ def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "doubts", "wanted"),
+    ("sent", "doubts", "expected"),
     [
         (950_000, (), "sender"),
         (700_000, (), "switch"),
@@ -259,7 +259,7 @@ def test_functions_on_cables_are_slower_than_their_ends_by_themselves() -> None:
         (400_000, ("cores-shared",), "switch"),
     ],
 )
-def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted: str) -> None:
+def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], expected: str) -> None:
     apart = CableRate(rate_pps=(990_000, 1_000_000, 1_010_000))
     calibration = DIRECT.model_copy(update={"apart": apart})
     found = trial(
@@ -269,8 +269,8 @@ def test_who_was_the_limit_of_copies(sent: int, doubts: tuple[str, ...], wanted:
         intervals=tuple(2 * sent // 10 + (i % 2) for i in range(10)),
         doubts=doubts,
     )
-    said, evidence = judge(found, calibration, dedicated_core=False)
-    assert said == wanted, evidence.rule
+    limit, evidence = judge(found, calibration, dedicated_core=False)
+    assert limit == expected, evidence.rule
 
 
 @pytest.mark.parametrize(
@@ -302,20 +302,20 @@ def test_intervals_that_overlap_direct_do_not_charge_the_switch() -> None:
 
 
 def test_trials_that_disagree_have_no_verdict() -> None:
-    def said(*names: str) -> str:
+    def verdict_of(*names: str) -> str:
         return verdict([trial(verdict=name) for name in names])
 
-    assert said("switch", "switch") == "switch"
-    assert said("offered-load", "switch") == "switch"
-    assert said("sender", "switch") == said() == "unknown"
+    assert verdict_of("switch", "switch") == "switch"
+    assert verdict_of("offered-load", "switch") == "switch"
+    assert verdict_of("sender", "switch") == verdict_of() == "unknown"
 
 
 def test_losses_at_a_function_are_its_own_whoever_counts_them() -> None:
     chain = (*trial().parts, PartReport(part="f2", roles=("forwarder",), cpu=0, cores=1))
     lost_at = {"ring f2.0": 30, "f2.0@switch out": 30, "function f2": 20, "ring f1": 20}
     found = trial(1000, spec=PACED, lost=100, lost_at=lost_at, parts=chain)
-    said, evidence = judge(found, None, dedicated_core=True)
-    assert (said, evidence.lost_by) == ("function", {"function": 80, "receiver": 20})
+    limit, evidence = judge(found, None, dedicated_core=True)
+    assert (limit, evidence.lost_by) == ("function", {"function": 80, "receiver": 20})
 
 
 def test_what_a_function_did_not_pass_on_is_placed_there() -> None:
@@ -418,7 +418,7 @@ def arrived(**flows: int) -> tuple[FlowCounts, ...]:
 
 def ends(**ports: tuple[int, int]) -> dict[str, Any]:
     """Return the counters of the switch, `f2_0` for port f2.0: frames in and out."""
-    return {f"{name.replace('_', '.')}@switch": port(*both) for name, both in ports.items()}
+    return {f"{name.replace('_', '.')}@switch": port(*counts) for name, counts in ports.items()}
 
 
 CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
@@ -428,7 +428,7 @@ CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
     ("axes", "frames", "counted", "past"),
     [
         ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 90)), {}),
-        # What more a port counted came from somewhere else, and is no matter.
+        # Additional frames at a port came from elsewhere and do not matter.
         ({}, arrived(f0_f1=90), ends(f0=(95, 1), f1=(0, 99)), {}),
         ({}, arrived(f0_f1=90), ends(f0=(90, 0), f1=(0, 80)), {"f1@switch out": (90, 80)}),
         (
@@ -461,11 +461,11 @@ CHAINED = {"scenario": "loopback", "chain": 1, "function": "forwarder"}
             ends(a0=(90, 0), f1_0=(0, 90), f1_1=(20, 0), b0=(0, 90)),
             {"f1.1@switch in": (90, 20)},
         ),
-        # Where it is not looked which flow a frame is of, all ports are held against all frames.
+        # If frames are not assigned to flows, the sum over all ports is compared with all frames.
         ({"touch": "none"}, (), ends(f0=(100, 0), f1=(0, 100)), {}),
         ({"touch": "none"}, (), ends(f0=(0, 0), f1=(0, 100)), {"to switch": (100, 0)}),
         ({"touch": "none", "copies": 2}, (), ends(f0=(100, 0), f1=(0, 100), f2=(0, 100)), {}),
-        # Whoever opens the port that the switch made is inside of it.
+        # A process that opens a port of the switch is inside the switch.
         ({"switch": "direct"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
         ({"switch": "direct", "engine": "dpdk"}, arrived(f0_f1=90), {}, {}),
         ({"switch": "macvlan"}, arrived(f0_f1=90), {"f0": port(0, 0), "f1": port(0, 0)}, {}),
@@ -483,8 +483,10 @@ def test_what_arrived_was_counted_at_each_port_of_its_way(
     copies = drawn.test.copies
     found = trial(100, rx_frames=100 * copies, copies=copies, per_flow=frames, counters=counted)
     found = balanced(found, ports=(), through=False, ways=ways_of(drawn))
-    told = {str(p): (frames.arrived, frames.counted) for p, frames in found.evidence.past.items()}
-    assert told == past
+    sections = {
+        str(p): (frames.arrived, frames.counted) for p, frames in found.evidence.past.items()
+    }
+    assert sections == past
 
 
 def test_what_came_after_the_ports_were_read_is_not_past_the_switch() -> None:
@@ -517,8 +519,8 @@ def judged(
 ) -> TrialResult:
     """Return a trial as it is judged after a second of so many interrupts, that began at 2 GHz."""
     drawn = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x", **(layout or {}))
-    then = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
-    window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(then)
+    snapshot = Snapshot(0.0, {}, {1: 0}, {1: 2_000_000}, None)
+    window = Snapshot(1.0, {}, {1: interrupts}, {1: khz}, None).since(snapshot)
     judge = JudgedTrials(
         RecordingHost(),
         drawn.placed(place(drawn.cpu_users, CPUS[:2])),
@@ -646,9 +648,9 @@ def test_a_doubt_is_raised_beyond_its_threshold(
 
 def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:
     wide = [trial(pps) for pps in (800_000, 1_000_000, 1_200_000) * 5]
-    asked = Test(until_certain="1%")
-    assert is_uncertain(asked, wide)
-    assert not is_uncertain(asked, [trial(pps) for pps in range(1_000_000, 1_000_012)])
+    requested = Test(until_certain="1%")
+    assert is_uncertain(requested, wide)
+    assert not is_uncertain(requested, [trial(pps) for pps in range(1_000_000, 1_000_012)])
     assert not is_uncertain(Test(), wide)
 
 
@@ -664,7 +666,7 @@ def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:
     ],
 )
 def test_repeats_that_rise_or_fall_are_doubted(mpps: tuple[float, ...], drifts: bool) -> None:
-    trials = tuple(trial(round(each * 1e6)) for each in mpps)
+    trials = tuple(trial(round(rate * 1e6)) for rate in mpps)
     assert is_drifting(Test(repeat=len(mpps)), trials) is drifts
 
 

@@ -1,5 +1,5 @@
-"""These tests ask kernels for what they were built with, and the switches that not every kernel
-has for what they refuse and why."""
+"""These tests read the build options of kernels, and check the refusals of switches that not every
+kernel has."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OPTIONS = {
 
 
 def kernel(files: dict[str, bytes], **answers: bytes | Completed) -> RecordingHost:
-    told: dict[tuple[str, ...], bytes | Completed] = {}
-    told |= {(name,): answer for name, answer in answers.items()}
-    return RecordingHost(told, files={"/proc/sys/kernel/osrelease": b"6.1.0-9\n", **files})
+    outputs: dict[tuple[str, ...], bytes | Completed] = {}
+    outputs |= {(name,): answer for name, answer in answers.items()}
+    return RecordingHost(outputs, files={"/proc/sys/kernel/osrelease": b"6.1.0-9\n", **files})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_ipvlan_cannot_tell_apart_is_refused() -> None:
 def test_what_could_not_be_tried_is_listed_as_plan_only() -> None:
     entries = {entry["name"]: entry for entry in listed(Thing.SWITCHES)}
     for name in OPTIONS:
-        states = {each.state for each in verifications()[name].values()}
+        states = {verification.state for verification in verifications()[name].values()}
         assert entries[name]["verified"] == "plan-only" or states != {"plan-only"}
         if not entries[name]["usable"]:
             assert entries[name]["why_not"]
@@ -106,15 +106,15 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_why_nothing_was_tried_is_kept_in_everybodys_words(tool: ModuleType) -> None:
     error = Unavailable("the kernel 6.1.0-23-amd64 was built without CONFIG_NETKIT")
-    told = tool.plan_only(error, "here")
-    assert (told.state, told.passed) == ("plan-only", ())
-    assert told.why == "Linux 6.1.0 was built without CONFIG_NETKIT"
+    problem = tool.plan_only(error, "here")
+    assert (problem.state, problem.passed) == ("plan-only", ())
+    assert problem.why == "Linux 6.1.0 was built without CONFIG_NETKIT"
     assert tool.golden_plans("netkit")
     assert not tool.golden_plans("of-nobody")
 
 
 @pytest.mark.parametrize(
-    ("user", "said", "words", "hint"),
+    ("user", "stderr", "message", "hint"),
     [
         (1000, b"cannot load: Operation not permitted", "needs real root", "run it with sudo"),
         (
@@ -132,9 +132,9 @@ def test_why_nothing_was_tried_is_kept_in_everybodys_words(tool: ModuleType) -> 
     ],
 )
 def test_what_a_user_may_not_do_is_not_missing_in_the_kernel(
-    monkeypatch: pytest.MonkeyPatch, user: int, said: bytes, words: str, hint: str
+    monkeypatch: pytest.MonkeyPatch, user: int, stderr: bytes, message: str, hint: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    with pytest.raises(Unavailable, match=words) as refused:
-        probe_kernel(kernel({}, unshare=Completed(2, b"", said)), ("ip", "link"))
+    with pytest.raises(Unavailable, match=message) as refused:
+        probe_kernel(kernel({}, unshare=Completed(2, b"", stderr)), ("ip", "link"))
     assert str(refused.value.hint).startswith(hint)

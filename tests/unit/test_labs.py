@@ -77,7 +77,7 @@ def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
     assert reference.wanted_by is one
     assert agenda.then(reference, "ab") == one.test
     assert agenda.next("b", "ab") is None
-    agenda.landed(reference, done=True)
+    agenda.landed(reference, is_done=True)
     assert agenda.next("a", "ab") is one
 
 
@@ -86,8 +86,8 @@ def test_an_r_plus_that_was_not_found_is_looked_for_again_by_the_next_test() -> 
     reference.is_reference, one.needs, other.needs = True, reference, reference
     agenda = agenda_of([one, other])
     assert agenda.next("a", "ab") is reference
-    agenda.landed(reference, done=False)
-    agenda.landed(one, done=True)
+    agenda.landed(reference, is_done=False)
+    agenda.landed(one, is_done=True)
     assert agenda.next("b", "ab") is reference
     assert reference.wanted_by is other
 
@@ -97,7 +97,7 @@ def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
     agenda = agenda_of([first, last])
     assert agenda.next("a", "ab") is first
     first.repeats["a"] += 1
-    agenda.landed(first, done=False)
+    agenda.landed(first, is_done=False)
     assert agenda.next("a", "ab") is last
     assert agenda.next("b", "ab") is None
     assert agenda.next("b", "b") is first  # the other one is gone
@@ -105,33 +105,33 @@ def test_repeats_stay_at_the_testbed_that_began_them_while_it_lives() -> None:
 
 def test_spread_repeats_are_as_many_on_each_testbed() -> None:
     agenda = agenda_of(items(64, repeat=9), spread=True)
-    where = []
+    testbeds = []
     for _ in range(3):
         for bed in "abc":
             if (item := agenda.next(bed, "abc")) is not None:
-                where.append(bed)
+                testbeds.append(bed)
                 item.repeats[bed] += 1
-                agenda.landed(item, done=False)
-    assert where == list("abcabcabc")
+                agenda.landed(item, is_done=False)
+    assert testbeds == list("abcabcabc")
 
 
 def test_rounds_go_one_after_another_and_paths_stay_up() -> None:
-    both = ("ovs", "linux-bridge")
-    tests = [Test(switch=switch, frame_size=size) for size in (64, 128) for switch in both]
+    switches = ("ovs", "linux-bridge")
+    tests = [Test(switch=switch, frame_size=size) for size in (64, 128) for switch in switches]
     agenda = agenda_of([Item(n, test, f"k{n}", {}) for n, test in enumerate(tests)])
     first = agenda.next("a", "ab")
     assert first is not None
     assert agenda.then(first, "ab") == tests[2]  # of the same switch
     second = agenda.next("b", "ab")
     assert number(second) == 1  # not where the path of the other one is up
-    agenda.landed(first, done=True)
+    agenda.landed(first, is_done=True)
     assert number(agenda.next("a", "ab")) == 2
 
 
 def test_what_is_measured_last_leaves_its_path_up_for_its_own_repeats() -> None:
     item, other = items(64, 128, repeat=2)
     agenda = agenda_of([item, other])
-    agenda.landed(other, done=True)
+    agenda.landed(other, is_done=True)
     agenda.next("a", "a")
     assert agenda.then(item, "a") == item.test
     item.repeats["a"] += 1
@@ -159,12 +159,12 @@ class FakeLab:
         return testbed == "a"
 
     def send(self, item: Item, request: Content) -> None:
-        at = item.testbed
-        assert at is not None
-        self.sent.append((at, request))
-        if at in self.dies or item.index in self.loses:
+        testbed = item.testbed
+        assert testbed is not None
+        self.sent.append((testbed, request))
+        if testbed in self.dies or item.index in self.loses:
             self.names = [name for name in self.names if name not in self.dies]
-            self._waiting.append(Landed(item, at, lost="it is dead", fault=1))
+            self._waiting.append(Landed(item, testbed, lost="it is dead", fault=1))
             return
         visit = as_visit(request, lambda trial: None)
         trials = [TRIAL.model_dump(mode="json")]
@@ -178,8 +178,8 @@ class FakeLab:
             r_plus_pps=visit.r_plus_pps,
         )
         content = None if short else record.model_dump(mode="json")
-        answer = {"record": content, "trials": trials, "logs": {"steps.sh": f"# {at}\n"}}
-        self._waiting.append(Landed(item, at, answer))
+        answer = {"record": content, "trials": trials, "logs": {"steps.sh": f"# {testbed}\n"}}
+        self._waiting.append(Landed(item, testbed, answer))
 
     def landed(self, timeout_s: float) -> Landed | None:
         return self._waiting.pop(0) if self._waiting else None
@@ -189,27 +189,27 @@ def new(tmp_path: Path, **axes: str) -> RunFolder:
     return RunFolder.create(tmp_path, from_options(axes, lambda test: []), {})
 
 
-def go(folder: RunFolder, lab: FakeLab, **more: Any) -> list[str]:
+def go(folder: RunFolder, lab: FakeLab, **options: Any) -> list[str]:
     watching = Watching()
     versions: list[dict[str, str]] = [{} for _ in folder.campaign.tests]
-    dispatch.run(folder, lab, watching, versions, OPTIONS, **more)
+    dispatch.run(folder, lab, watching, versions, OPTIONS, **options)
     return watching.seen
 
 
 def test_a_run_folder_of_a_lab_is_that_of_a_local_run(tmp_path: Path) -> None:
     with new(tmp_path, frame_size="64,128", repeat="2") as folder:
-        seen = go(folder, FakeLab("ab"))
+        visits = go(folder, FakeLab("ab"))
         assert [record.number for record in folder.latest] == [1, 2]
         assert [record.key for record in folder.latest] == [
             key(test, {}) for test in folder.campaign.tests
         ]
-    assert seen.count("ok") == 2
-    assert seen.count("trial") == 4
+    assert visits.count("ok") == 2
+    assert visits.count("trial") == 4
     records = read_records(folder.path)
     assert {record.testbeds for record in records} == {("a",), ("b",)}
     lines = (folder.path / "trials.jsonl").read_text().splitlines()
-    told = [json.loads(line)["trial"]["evidence"]["testbed"] for line in lines]
-    assert sorted(told) == ["a", "a", "b", "b"]
+    testbeds = [json.loads(line)["trial"]["evidence"]["testbed"] for line in lines]
+    assert sorted(testbeds) == ["a", "a", "b", "b"]
     assert (folder.path / "logs/a/steps.sh").read_text() == "# a\n" * 2
 
 
@@ -218,8 +218,8 @@ def test_logs_of_a_testbed_stay_in_its_folder(tmp_path: Path, name: str) -> None
     with new(tmp_path) as folder:
         before = {*tmp_path.rglob("*")}
         folder.append_logs("a", {name: "evil", "steps.sh": "# fine"})
-        made = {path.relative_to(folder.path) for path in {*tmp_path.rglob("*")} - before}
-    assert {str(path) for path in made} <= {"logs", "logs/a", "logs/a/steps.sh"}
+        created = {path.relative_to(folder.path) for path in {*tmp_path.rglob("*")} - before}
+    assert {str(path) for path in created} <= {"logs", "logs/a", "logs/a/steps.sh"}
     assert (folder.path / "logs/a/steps.sh").read_text() == "# fine"
 
 
@@ -242,15 +242,15 @@ def test_a_test_of_a_lost_testbed_begins_anew_elsewhere(tmp_path: Path) -> None:
 def test_a_resumed_run_goes_on_with_the_trials_of_the_same_testbed(tmp_path: Path) -> None:
     with new(tmp_path, frame_size="64,128", repeat="2") as folder:
         keys = [key(test, {}) for test in folder.campaign.tests]
-        for name, each in zip("ab", keys, strict=True):
-            told = TRIAL.evidence.model_copy(update={"testbed": name})
-            folder.append_trial(each, 1, TRIAL.model_copy(update={"evidence": told}))
+        for name, test_key in zip("ab", keys, strict=True):
+            evidence = TRIAL.evidence.model_copy(update={"testbed": name})
+            folder.append_trial(test_key, 1, TRIAL.model_copy(update={"evidence": evidence}))
         lab = FakeLab("ac")
         go(folder, lab)
-    stored = {(at, request["number"]): len(request["stored"]) for at, request in lab.sent}
+    stored = {(testbed, request["number"]): len(request["stored"]) for testbed, request in lab.sent}
     assert stored["a", 1] == 1
     assert stored["c", 2] in (0, 1)  # b is gone: it begins anew
-    first = next(request for at, request in lab.sent if request["number"] == 2)
+    first = next(request for testbed, request in lab.sent if request["number"] == 2)
     assert first["stored"] == []
 
 
@@ -258,10 +258,10 @@ def test_an_r_plus_is_found_once_for_all_of_its_shares(tmp_path: Path) -> None:
     with new(tmp_path, rate="20%,50%") as folder:
         lab = FakeLab("ab")
         go(folder, lab)
-        asked = [(request["test"]["rate"], request["r_plus_pps"]) for _, request in lab.sent]
-        assert asked[0] == ("max", None)
-        assert {rate for rate, _ in asked[1:]} == {"20%", "50%"}
-        assert all(r_plus for _, r_plus in asked[1:])
+        requests = [(request["test"]["rate"], request["r_plus_pps"]) for _, request in lab.sent]
+        assert requests[0] == ("max", None)
+        assert {rate for rate, _ in requests[1:]} == {"20%", "50%"}
+        assert all(r_plus for _, r_plus in requests[1:])
         assert len(folder.latest) == 2  # the R+ is no test of its own
 
 
@@ -289,14 +289,17 @@ def test_only_testbeds_that_share_a_machine_are_told_so(tmp_path: Path) -> None:
             go(folder, lab)
     finally:
         OPTIONS["share_machine"] = False
-    assert {at: r["options"]["share_machine"] for at, r in lab.sent} == {"a": True, "b": False}
+    assert {testbed: r["options"]["share_machine"] for testbed, r in lab.sent} == {
+        "a": True,
+        "b": False,
+    }
 
 
 def test_a_visit_survives_its_way_to_a_testbed_and_back() -> None:
     visit = Visit(Test(frame_size=128), 3, "k", (TRIAL,), then=Test(), r_plus_pps=7.0, limit=1)
     request = json.loads(json.dumps(as_request(visit, OPTIONS)))
-    kept: list[TrialResult] = []
-    again = as_visit(request, kept.append)
+    trials: list[TrialResult] = []
+    again = as_visit(request, trials.append)
     assert (again.test, again.number, again.key, again.then) == (visit.test, 3, "k", Test())
     assert (again.stored, again.r_plus_pps, again.limit) == ((TRIAL,), 7.0, 1)
     answer = {"record": fresh().model_dump(mode="json"), "trials": []}
@@ -332,10 +335,10 @@ TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("", "is needed, and no other"),
-        ('address = "tcp://127.0.0.1:1"\n[local]\n', "is needed, and no other"),
+        ("", "give exactly one of"),
+        ('address = "tcp://127.0.0.1:1"\n[local]\n', "give exactly one of"),
         ("[local]\ntestbeds = 0\n", "local.testbeds"),
         ("[local]\nbeds = 2\n", "local.beds"),
         ("[ssh]\nhosts = []\n", "ssh.hosts"),
@@ -353,15 +356,15 @@ TLS = '\n[tls]\nca = "ca"\ncert = "c"\nkey = "k"\n'
         ("[local\n", "lab.toml"),
     ],
 )
-def test_a_file_that_describes_no_lab_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_describes_no_lab_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "lab.toml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         described(str(path))
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("lab.toml", "a = " + "9" * 5000, "4300"),
         ("lab.toml", "a = " + "[" * 3000, "nested too deeply"),
@@ -371,10 +374,10 @@ def test_a_file_that_describes_no_lab_is_refused(tmp_path: Path, text: str, told
     ],
 )
 def test_what_is_too_large_for_python_is_refused(
-    tmp_path: Path, name: str, text: str, told: str
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         described(str(tmp_path / name))
 
 
@@ -452,9 +455,9 @@ def test_figures_of_testbeds_that_differ_are_kept_apart(tmp_path: Path) -> None:
     first, second = sections(records)
     assert "testbed a" in first.caption
     assert "testbed b" in second.caption
-    said = " ".join(answer(records))
-    assert "on a: " in said
-    assert "times" not in said  # nothing is compared across
+    text = " ".join(answer(records))
+    assert "on a: " in text
+    assert "times" not in text  # nothing is compared across
     assert "testbeds differ: a is faster" in footnotes(records)
     assert [record.origin and record.origin.host["kernel"] for record in records] == ["6.a", "6.b"]
 
@@ -462,17 +465,17 @@ def test_figures_of_testbeds_that_differ_are_kept_apart(tmp_path: Path) -> None:
 def test_figures_of_testbeds_that_are_alike_stand_in_one_table(tmp_path: Path) -> None:
     records = of_two_testbeds(tmp_path, "a", "b", groups=[["a", "b"]])
     (section,) = sections(records)
-    (column,) = (each for each in section.columns if each.heading == "testbed")
+    (column,) = (column for column in section.columns if column.heading == "testbed")
     assert column.cells == ("a", "b")
     assert "testbed" not in section.caption
-    assert not [each for each in footnotes(records) if "testbeds" in each]
+    assert not [footnote for footnote in footnotes(records) if "testbeds" in footnote]
 
 
 # --- the comparison --------------------------------------------------------------------------
 
 
 def rate(*mpps: float) -> TestbedRate:
-    return TestbedRate(Repeats(tuple(1e6 * each for each in mpps)))
+    return TestbedRate(Repeats(tuple(1e6 * rate for rate in mpps)))
 
 
 def test_testbeds_that_are_shown_to_differ_are_named_and_grouped() -> None:
@@ -485,8 +488,10 @@ def test_testbeds_that_are_shown_to_differ_are_named_and_grouped() -> None:
         }
     }
     assert groups("abcd", rates) == [["a", "b", "c"], ["d"]]
-    (told,) = differences("abcd", rates)
-    assert told.startswith("testbeds differ: on a cable with raw c 2.24 [2.14, 2.34] Mpps, b 2.12")
+    (difference,) = differences("abcd", rates)
+    assert difference.startswith(
+        "testbeds differ: on a cable with raw c 2.24 [2.14, 2.34] Mpps, b 2.12"
+    )
     assert groups("ac", {"raw": {name: rates["raw"][name] for name in "ac"}}) == [["a"], ["c"]]
     assert differences("abc", rates) == []
 
@@ -496,7 +501,7 @@ def test_intervals_that_lie_apart_by_chance_part_no_testbeds() -> None:
     draw = random.Random(8)
     names = "abcdefghij"
     rates = {name: rate(*(draw.gauss(2, 0.1) for _ in range(5))) for name in names}
-    assert max(each.low for each in rates.values()) > min(each.high for each in rates.values())
+    assert max(rate.low for rate in rates.values()) > min(rate.high for rate in rates.values())
     assert groups(names, {"raw": rates}) == [list(names)]
 
 

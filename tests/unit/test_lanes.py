@@ -1,4 +1,4 @@
-"""These tests let lanes take turns: tests run beside each other, but for one that runs alone."""
+"""These tests let lanes take turns: tests run at the same time, except a test that runs alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lanes import Turns
 
 
 def waiting(turns: Turns, *, alone: bool) -> threading.Event:
-    """Let a test of another lane ask for its turn; the event tells that it has it."""
+    """Let a test of another lane ask for its turn; the event is set when it has its turn."""
     has_it = threading.Event()
 
     def ask() -> None:

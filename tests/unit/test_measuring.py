@@ -1,4 +1,4 @@
-"""These tests hold the lock of the machine, and what is doubted where it is passed by."""
+"""These tests check the lock of the machine, and the doubts if a run ignores it."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def other(lock: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_holder_is_told_of_and_waited_for(other: subprocess.Popen[str]) -> None:
-    said = []
+    messages = []
 
-    def told(holder: str) -> None:
-        said.append(holder)
+    def release(holder: str) -> None:
+        messages.append(holder)
         assert other.stdin is not None
         other.stdin.close()  # it ends its measurement
 
-    with measuring_alone("me", waiting=told):
+    with measuring_alone("me", waiting=release):
         holder = f"; process {other.pid} of user {os.geteuid()}"
-        assert said == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
+        assert messages == [f"the other[31m one{holder}"]  # nothing that a terminal would obey
 
 
 def test_a_killed_holder_holds_nothing(other: subprocess.Popen[str]) -> None:
@@ -161,15 +161,15 @@ class _LabOfThree(FakeLab):
 
 
 def test_new_trials_beside_another_measurement_are_doubted() -> None:
-    kept: list[TrialResult] = []
+    trials: list[TrialResult] = []
     stored = fresh().trials[:1]
     with Doubting(_LabOfThree(), {SHARED_MACHINE: "--share-machine"}) as lab:
-        record = lab.visit(Visit(Test(), stored=stored, on_trial=kept.append))
+        record = lab.visit(Visit(Test(), stored=stored, on_trial=trials.append))
     assert record is not None
     assert [SHARED_MACHINE in trial.doubts for trial in record.trials] == [False, True, True]
     assert record.doubts == ("short", "shared-machine")
-    assert list(record.trials[1:]) == kept
-    assert kept[0].evidence.doubts[SHARED_MACHINE]
+    assert list(record.trials[1:]) == trials
+    assert trials[0].evidence.doubts[SHARED_MACHINE]
     assert lab.versions(Test()) == {"switch": "1"}
 
 

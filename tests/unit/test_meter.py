@@ -53,8 +53,8 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
                 window.ready()
                 window.begin()
                 assert host.times <= 2
-                done = threading.Event()
-                done.wait(0.05)  # which takes this thread off its CPU
+                finished = threading.Event()
+                finished.wait(0.05)  # which takes this thread off its CPU
                 window.stop()
                 cost = window.cost(None)
         assert host.times == 2
@@ -94,7 +94,7 @@ def test_each_place_of_a_path_has_roles(axes: dict[str, Any], roles: dict[str, l
 
 
 @pytest.mark.parametrize(
-    ("places", "wanted"),
+    ("places", "expected"),
     [
         ("f0+f1", ["sender", "receiver"]),
         ("f0+f1+switch", ["sender", "receiver", "switch"]),
@@ -102,6 +102,8 @@ def test_each_place_of_a_path_has_roles(axes: dict[str, Any], roles: dict[str, l
         ("cpus", []),
     ],
 )
-def test_a_process_that_plays_several_parts_keeps_its_roles(places: str, wanted: list[str]) -> None:
+def test_a_process_that_plays_several_parts_keeps_its_roles(
+    places: str, expected: list[str]
+) -> None:
     roles = {"f0+f1": ["sender", "receiver"], "f2": ["forwarder"], "switch": ["switch"]}
-    assert roles_within(roles, places) == wanted
+    assert roles_within(roles, places) == expected

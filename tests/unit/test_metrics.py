@@ -122,15 +122,15 @@ def test_r_plus_begins_where_the_arrivals_are_steady() -> None:
 @given(st.lists(st.integers(0, 1000), max_size=200))
 def test_the_steady_part_has_the_least_error_of_the_mean(values: list[int]) -> None:
     count = len(values) // 5
-    means = [sum(values[5 * at : 5 * at + 5]) / 5 for at in range(count)]
+    means = [sum(values[5 * index : 5 * index + 5]) / 5 for index in range(count)]
     errors = [
-        sum((each - sum(rest) / len(rest)) ** 2 for each in rest) / len(rest) ** 2
+        sum((value - sum(rest) / len(rest)) ** 2 for value in rest) / len(rest) ** 2
         for rest in (means[start:] for start in range(count // 2 + 1))
         if count >= 4
     ]
     start = mser_start(values) // 5
     assert start == 0 if not errors else errors[start] == pytest.approx(min(errors), abs=1e-9)
-    assert not errors or not [each for each in errors[:start] if each < errors[start] - 1e-9]
+    assert not errors or not [error for error in errors[:start] if error < errors[start] - 1e-9]
 
 
 @given(st.lists(st.integers(0, 1000), max_size=200))
@@ -245,9 +245,9 @@ def test_a_verdict_on_the_traffic_program_makes_a_bound() -> None:
 
 def test_lost_frames_are_placed_or_unaccounted_for() -> None:
     one = trial(lost=10, lost_at={"ring": 4, "switch": 3})
-    both = record(one, trial(lost=1, lost_at={"ring": 1}))
-    assert (total(both, "lost"), total(both, "unaccounted")) == (11, 3)
-    assert lost_at(both) == {"ring": 5, "switch": 3}
+    of_both = record(one, trial(lost=1, lost_at={"ring": 1}))
+    assert (total(of_both, "lost"), total(of_both, "unaccounted")) == (11, 3)
+    assert lost_at(of_both) == {"ring": 5, "switch": 3}
 
 
 # --- cpu -------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_part_of_two_roles_is_not_divided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "percentiles"),
     [
         (19, set()),
         (20, {"p50"}),
@@ -290,7 +290,7 @@ def test_a_part_of_two_roles_is_not_divided() -> None:
         (10_000, {"p50", "p90", "p99", "p999"}),
     ],
 )
-def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) -> None:
+def test_a_percentile_needs_ten_samples_beyond_it(count: int, percentiles: set[str]) -> None:
     half = count // 2
     values = list(range(1000, 1000 + count))
     found = latency_ns(
@@ -299,7 +299,7 @@ def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) ->
     assert found is not None
     assert {
         name for name in ("p50", "p90", "p99", "p999") if getattr(found, name) is not None
-    } == told
+    } == percentiles
 
 
 @settings(max_examples=30)
@@ -309,11 +309,11 @@ def test_a_percentile_needs_ten_samples_beyond_it(count: int, told: set[str]) ->
 )
 def test_merged_histograms_are_that_of_all_samples(one: list[int], two: list[int]) -> None:
     found = latency_ns(record(trial(latency=measured(one)), trial(latency=measured(two))))
-    every = sorted(one + two)
+    values = sorted(one + two)
     assert found is not None
-    assert (found.min, found.max, found.count) == (every[0], every[-1], len(every))
-    assert found.mean == pytest.approx(sum(every) / len(every))
-    nearby = every[(len(every) + 1) // 2 - 1]
+    assert (found.min, found.max, found.count) == (values[0], values[-1], len(values))
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    nearby = values[(len(values) + 1) // 2 - 1]
     assert found.p50 == pytest.approx(nearby, rel=0.002, abs=1)
     assert found.p50 is not None
     assert found.p50 <= found.max
@@ -326,7 +326,7 @@ def index_of(value: int) -> int:
 
 
 def histogram_of(values: list[int]) -> dict[str, Any]:
-    """Return what the traffic program reports of these samples."""
+    """Return the traffic program's report of these samples."""
     counts = Counter(index_of(value) for value in values)
     return {
         "count": len(values),
@@ -346,7 +346,7 @@ def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
     parts: list[list[int]], times: int
 ) -> None:
     samples = [part * times for part in parts]
-    every = sorted(value for part in samples for value in part)
+    values = sorted(value for part in samples for value in part)
     trials = [trial(latency=from_counts("one-way", [histogram_of(part)])) for part in samples]
     together = from_counts("one-way", [histogram_of(part) for part in samples])
     found = latency_ns(record(*trials))
@@ -357,11 +357,11 @@ def test_percentiles_are_those_of_a_sort_to_the_histograms_resolution(
     assert found.mean == pytest.approx(once.mean)
     assert found == once.model_copy(update={"mean": found.mean})
     for name, millionths in PERCENTILES.items():
-        rank = -(-len(every) * millionths // 10**6)
-        if len(every) * (10**6 - millionths) < 10 * 10**6:
+        rank = -(-len(values) * millionths // 10**6)
+        if len(values) * (10**6 - millionths) < 10 * 10**6:
             assert getattr(found, name) is None
         else:
-            exact = every[rank - 1]
+            exact = values[rank - 1]
             assert exact <= getattr(found, name) <= exact * 1.001
 
 

@@ -52,15 +52,15 @@ def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[generate.Mu
     return found
 
 
-def of(mutants: list[generate.Mutant], old: str, new: str) -> generate.Mutant:
-    (found,) = [each for each in mutants if each.change == (old, new)]
+def mutant_of(mutants: list[generate.Mutant], old: str, new: str) -> generate.Mutant:
+    (found,) = [mutant for mutant in mutants if mutant.change == (old, new)]
     return found
 
 
 def test_every_mutant_is_another_valid_file(mutants: list[generate.Mutant]) -> None:
-    texts = [each.apply(SOURCE.encode()) for each in mutants]
+    texts = [mutant.apply(SOURCE.encode()) for mutant in mutants]
     trees = {ast.dump(ast.parse(text)) for text in texts}
-    assert len(trees) == len(texts) == len({each.key for each in mutants})
+    assert len(trees) == len(texts) == len({mutant.key for mutant in mutants})
     assert ast.dump(ast.parse(SOURCE)) not in trees
 
 
@@ -97,15 +97,15 @@ def test_a_mutant_belongs_to_its_function_or_to_the_import(
     at_import: bool,
     lines: tuple[int, int],
 ) -> None:
-    mutant = of(mutants, old, new)
+    mutant = mutant_of(mutants, old, new)
     assert (mutant.function, mutant.at_import, mutant.lines) == (function, at_import, lines)
 
 
 def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes() -> None:
     (limit,) = [
-        each
-        for each in generate.mutants_of("metrics/verdict.py")
-        if each.change[0].startswith("_BELOW_DIRECT = ") and each.change[1].endswith("None")
+        mutant
+        for mutant in generate.mutants_of("metrics/verdict.py")
+        if mutant.change[0].startswith("_BELOW_DIRECT = ") and mutant.change[1].endswith("None")
     ]
     behind = covered.functions_behind(limit)
     assert ("metrics/verdict.py", "_by_own_time") in behind
@@ -124,7 +124,7 @@ def test_the_interval_of_a_share_ends_with_the_whole() -> None:
 def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
     listed = mutate.equivalents()
     for (path, function, old, new), why in listed.items():
-        found = {(each.function, *each.change) for each in generate.mutants_of(path)}
+        found = {(mutant.function, *mutant.change) for mutant in generate.mutants_of(path)}
         assert (function, old, new) in found, f"{path} {function}: {old!r} is no longer there"
         assert len(why.split()) > 3
 

@@ -57,8 +57,8 @@ class Closet(Cell):
 @pytest.fixture(autouse=True)
 def added() -> Iterator[None]:
     """Put both environments into the table, as a line each there would."""
-    more = {one.name: one for one in (Cell(), Closet())}
-    with TABLE.replaced_by(Table({**TABLE, **more}, {})):
+    drivers = {one.name: one for one in (Cell(), Closet())}
+    with TABLE.replaced_by(Table({**TABLE, **drivers}, {})):
         yield
 
 
@@ -69,7 +69,7 @@ def kernels_switches() -> list[str]:
 def engine_of(switch: str) -> str:
     """Return the first engine that a switch of the kernel can be measured with."""
     engines = ("raw-mmsg", "udp-mmsg")
-    return next(each for each in engines if not check(Test(switch=switch, engine=each)))
+    return next(engine for engine in engines if not check(Test(switch=switch, engine=engine)))
 
 
 def test_it_fits_the_contract() -> None:
@@ -85,8 +85,8 @@ def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> No
     lines = list(describe(build(layout), inside))
     for node in ("sm0000-sw", "sm0000-f0", "sm0000-f1"):
         assert any(line.startswith(f"cell make {node}") for line in lines)
-    own = [line for line in lines if line.startswith("cell in sm0000-sw ")]
-    assert any(" ip link add " in line for line in own)
+    cell_lines = [line for line in lines if line.startswith("cell in sm0000-sw ")]
+    assert any(" ip link add " in line for line in cell_lines)
     assert not any("sysctl" in line and not line.startswith("cell in ") for line in lines)
     assert any(line.startswith("cell take sm0000-f0 sm0000-e0") for line in lines)
 
@@ -95,9 +95,9 @@ def test_every_switch_of_the_kernel_runs_in_a_new_environment(switch: str) -> No
 def test_only_a_switch_that_needs_a_stack_of_its_own_is_refused_one_without(switch: str) -> None:
     test = Test(switch=switch, switch_environment="closet", engine=engine_of(switch))
     refusals = check(test)
-    wanted = SWITCHES[switch].private_stack
+    expected = SWITCHES[switch].private_stack
     assert [r.why for r in refusals] == (
-        [f"switch {switch} does not run in environment closet"] if wanted else []
+        [f"switch {switch} does not run in environment closet"] if expected else []
     )
     assert all("cell,docker" in (r.hint or "") for r in refusals)
 
@@ -108,8 +108,8 @@ def test_settings_of_a_stack_that_is_the_hosts_are_leased_for_the_machine() -> N
     assert {step.path.rpartition("-")[2] for step in leased} == {
         *("iptables", "ip6tables", "arptables"),
     }
-    own = resolve(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
-    assert not [step for step in build(own) if isinstance(step, Write)]
+    path = resolve(Test(switch_environment="cell"), prefix="sm0000", run_dir="/run/x")
+    assert not [step for step in build(path) if isinstance(step, Write)]
 
 
 @pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge", "forwarder"])

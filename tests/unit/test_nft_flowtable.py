@@ -55,7 +55,7 @@ def test_frames_that_took_the_router_are_counted() -> None:
     assert names == ["ip -j -s link show", "nft list chain ip sm0000-nft routed"]
     found = SWITCH.counters.parse(wiring, (links(**{"sm0000-p0": 40}), ROUTED))
     assert found.slow_path == 12
-    assert {port: each.rx for port, each in found.ports.items()} == {"f0": 40}
+    assert {port: counted.rx for port, counted in found.ports.items()} == {"f0": 40}
     with pytest.raises(ValueError, match="nft printed no counter"):
         SWITCH.counters.parse(wiring, (links(), b"table ip sm0000-nft {\n}\n"))
 

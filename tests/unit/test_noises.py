@@ -55,11 +55,11 @@ def test_every_process_of_a_noise_is_named_after_its_run(kind: str) -> None:
 def test_the_clients_of_the_web_server_last_until_they_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """A search may take any time: clients that have asked for all that they are to begin anew."""
+    """A search may take any time, so clients that have sent all of their requests start again."""
     client = tmp_path / "ab"
-    asked = tmp_path / "asked"
-    end = f"[ $(wc -l <{asked}) -lt 9 ]" if fails else "sleep 0.01"
-    client.write_text(f"#!/bin/sh\necho >>{asked}\n{end}\n")
+    requests = tmp_path / "asked"
+    end = f"[ $(wc -l <{requests}) -lt 9 ]" if fails else "sleep 0.01"
+    client.write_text(f"#!/bin/sh\necho >>{requests}\n{end}\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     step = TABLE["web"].start(Site("sm0000", str(tmp_path), (), 1))[-1]
@@ -67,7 +67,7 @@ def test_the_clients_of_the_web_server_last_until_they_fail(
     process = LocalHost().spawn(step.argv, stderr_path=str(tmp_path / "log"))
     try:
         deadline = time.monotonic() + 20
-        while not asked.exists() or len(asked.read_text()) < 9:
+        while not requests.exists() or len(requests.read_text()) < 9:
             assert time.monotonic() < deadline
         assert process.wait(20 if fails else 0) == fails
     finally:
@@ -75,7 +75,7 @@ def test_the_clients_of_the_web_server_last_until_they_fail(
 
 
 class Machine:
-    """This host has these files and lets this user write all of them, or none."""
+    """A host with these files, which this user may write or not."""
 
     name = "local"
 

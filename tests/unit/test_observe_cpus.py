@@ -1,4 +1,4 @@
-"""These tests check what /sys tells of CPUs, read from made-up hosts and from this one."""
+"""These tests check the facts about CPUs from /sys, on simulated hosts and on this host."""
 
 from __future__ import annotations
 

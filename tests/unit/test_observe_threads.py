@@ -1,5 +1,5 @@
-"""These tests check what the kernel tells of processes and their threads, here and on a host of a
-test's own."""
+"""These tests check the kernel's facts about processes and threads, here and on a simulated
+host."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_who_is_gone_has_used_nothing(host: Host) -> None:
 
 
 def test_a_machine_has_the_kernels_threads_that_copy_its_frames() -> None:
-    """As Linux 6.1 shows them; since 6.4 they are threads of the machine's own process. Who else is
-    called so copies nothing for it."""
+    """As Linux 6.1 shows them; since 6.4 they are threads of the machine's own process. Other
+    threads with this name copy nothing for it."""
     stats = {
         2: "(kthreadd) S 0 0 0",
         40: "(boot (a) S 7) S 1 40 40",
@@ -96,21 +96,21 @@ def test_a_thread_that_has_ended_takes_nothing_back() -> None:
 
 
 def test_this_host_tells_of_this_process() -> None:
-    host, own = LocalHost(), os.getpid()
+    host, pid = LocalHost(), os.getpid()
     with subprocess.Popen(("sleep", "60")) as child:
         try:
-            assert child.pid in of_machine(host, own)
-            assert stopped(host, (own, child.pid)) == set()
+            assert child.pid in of_machine(host, pid)
+            assert stopped(host, (pid, child.pid)) == set()
             child.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-            assert stopped(host, (own, child.pid)) == {child.pid}
-            assert {own, child.pid} <= in_network(host, f"/proc/{own}/ns/net")
+            assert stopped(host, (pid, child.pid)) == {child.pid}
+            assert {pid, child.pid} <= in_network(host, f"/proc/{pid}/ns/net")
         finally:
             child.kill()
-    assert own in threads(host, (own,))
-    assert cpu_ns(host, (own,))[0] > 0
-    assert sum(thread_times(host, (own,)).values()) > 0
-    assert thread_switches(host, (own,))[own][0] > 0
+    assert pid in threads(host, (pid,))
+    assert cpu_ns(host, (pid,))[0] > 0
+    assert sum(thread_times(host, (pid,)).values()) > 0
+    assert thread_switches(host, (pid,))[pid][0] > 0
 
 
 def test_many_files_are_read_at_once_and_those_that_cannot_be_are_left_out() -> None:

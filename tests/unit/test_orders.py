@@ -69,7 +69,7 @@ def test_a_router_is_to_count_down_the_ttl(switch: str, ttl: int) -> None:
 
 @pytest.mark.parametrize(("engine", "ttl"), [("raw-mmsg", 62), ("udp-mmsg", 63)])
 def test_an_answer_crosses_a_router_too(engine: str, ttl: int) -> None:
-    """The kernel of a server makes the headers of its answers anew."""
+    """The kernel of a server creates new headers for its answers."""
     path = path_of(switch="ip-forward", dimension="latency", rate="1000", engine=engine)
     ((part, job),) = tasks(path, Role.CLIENT)
     (address,) = expected_of(path, part, job)["expect"]["address"]

@@ -51,11 +51,13 @@ def result(
 
 
 def one_way(
-    sending: dict[str, Any] | None = None, receiving: dict[str, Any] | None = None, **more: Any
+    sending: dict[str, Any] | None = None, receiving: dict[str, Any] | None = None, **options: Any
 ) -> TrialResult:
     """Return the result of a path of a sender and a receiver."""
     return result(
-        report({"sent": sending or sent()}), report({"received": receiving or received()}), **more
+        report({"sent": sending or sent()}),
+        report({"received": receiving or received()}),
+        **options,
     )
 
 
@@ -150,7 +152,9 @@ def test_what_a_port_drops_has_its_place(port: dict[str, int], place: str, frame
     reports = report({"sent": sent()}), report({"received": received(90)}, port=port)
     found = result(*reports, path=path)
     sink = path.flows[0].sink
-    assert {str(at): count for at, count in found.lost_at.items()} == {place.format(sink): frames}
+    assert {str(section): count for section, count in found.lost_at.items()} == {
+        place.format(sink): frames
+    }
 
 
 def test_a_stray_copy_of_a_frame_that_arrived_is_no_lost_frame() -> None:

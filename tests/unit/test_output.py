@@ -41,7 +41,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Callable[[], int]], tuple[int, str]]:
-    """Run something in place of a command, and return its exit status and what it said."""
+    """Run a function in place of a command, and return its exit status and its messages."""
 
     def call(command: Callable[[], int]) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["switchmark"])
@@ -55,9 +55,9 @@ def ended(
 
 @pytest.mark.parametrize("command", ["version", "schema", "--help"])
 def test_a_full_disk_is_told_and_makes_four(tmp_path: Path, command: str) -> None:
-    done = shell(f"switchmark {command} >/dev/full", tmp_path)
-    assert done.stderr == "error: the output cannot be written: No space left on device\n"
-    assert done.returncode == Exit.INCOMPLETE
+    completed = shell(f"switchmark {command} >/dev/full", tmp_path)
+    assert completed.stderr == "error: the output cannot be written: No space left on device\n"
+    assert completed.returncode == Exit.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_a_stream_that_is_closed_leads_to_nowhere(tmp_path: Path, closed: str, s
 
 def test_a_bug_is_told_where_no_file_can_be_written(ended, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    status, said = ended(lambda: 1 // 0)
+    status, message = ended(lambda: 1 // 0)
     assert status == Exit.BUG
-    assert "ZeroDivisionError" in said
-    assert "the traceback stands above" in said
+    assert "ZeroDivisionError" in message
+    assert "the traceback stands above" in message
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -90,8 +90,8 @@ def test_a_signal_ends_any_command_with_130(ended, number: signal.Signals) -> No
         raise AssertionError("it went on")
 
     with caught_by_python(number):
-        status, said = ended(interrupted)
-    assert (status, said) == (130, f"interrupted by {number.name}\n")
+        status, message = ended(interrupted)
+    assert (status, message) == (130, f"interrupted by {number.name}\n")
 
 
 def test_a_library_that_is_interrupted_may_say_so_in_its_own_words(ended) -> None:
@@ -122,9 +122,9 @@ def test_a_folder_that_is_removed_is_told_whatever_fails_first(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    status, said = ended(lambda: 1 // 0)
+    status, message = ended(lambda: 1 // 0)
     assert status == Exit.USAGE
-    assert "the folder that this was started in was removed" in said
+    assert "the folder that this was started in was removed" in message
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files")])
@@ -132,19 +132,20 @@ def test_a_limit_that_is_reached_is_no_bug(ended, error: Exception) -> None:
     def limited() -> int:
         raise error
 
-    status, said = ended(limited)
+    status, message = ended(limited)
     assert status == Exit.INCOMPLETE
-    assert "hint: ulimit -a" in said
+    assert "hint: ulimit -a" in message
 
 
 @pytest.mark.parametrize(
-    "words", [["report"], ["query"], ["gallery"], ["compare"], ["bundle"], ["export"], ["resume"]]
+    "arguments",
+    [["report"], ["query"], ["gallery"], ["compare"], ["bundle"], ["export"], ["resume"]],
 )
 def test_a_name_that_no_file_can_have_is_a_usage_error(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["switchmark", *words, "9" * 300, "x" * 300])
-    if words[0] in ("bundle", "resume"):
+    monkeypatch.setattr(sys, "argv", ["switchmark", *arguments, "9" * 300, "x" * 300])
+    if arguments[0] in ("bundle", "resume"):
         sys.argv.pop()
     with pytest.raises(SystemExit) as caught:
         main()
@@ -174,17 +175,17 @@ def test_a_terminal_gets_text_alone_and_a_pipe_what_is_written() -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(switchmark.__file__).parents[1])}
     piped = subprocess.run(argv, capture_output=True, env=env, check=True)
     assert piped.stdout.decode() == HOSTILE
-    ours, terminal = os.openpty()
+    master, terminal = os.openpty()
     subprocess.run(argv, stdout=terminal, env=env, check=True)
-    shown = os.read(ours, 4096).decode().replace("\r\n", "\n")
-    os.close(ours)
+    output = os.read(master, 4096).decode().replace("\r\n", "\n")
+    os.close(master)
     os.close(terminal)
-    assert shown == SHOWN
+    assert output == SHOWN
 
 
 def test_what_a_switch_says_is_kept_as_text() -> None:
-    said = b"\x1b[1;31mfailed\x1b[0m \x1b]0;x\x07at \x07port\r\n\x1b[2Kagain\x08\n"
-    assert last_lines(said) == "failed at \\x07port\nagain\\x08"
+    output = b"\x1b[1;31mfailed\x1b[0m \x1b]0;x\x07at \x07port\r\n\x1b[2Kagain\x08\n"
+    assert last_lines(output) == "failed at \\x07port\nagain\\x08"
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""These tests check OVS with DPDK without a host: what it is told, and what is read from its
-answers."""
+"""These tests check OVS with DPDK without a host: its commands, and the parsing of its answers."""
 
 from __future__ import annotations
 
@@ -187,14 +186,14 @@ def test_jumbo_frames_are_asked_for() -> None:
 
 
 def test_receive_queues_stay_with_cpus_in_turn_where_that_is_asked_for() -> None:
-    asked = replace(wiring(), tuning=Tuning(fixed_queues=True), cores=(3, 5, 7), queues=2)
-    bridge = run_of(asked, "ovs-vsctl", "add-br")
+    requested = replace(wiring(), tuning=Tuning(fixed_queues=True), cores=(3, 5, 7), queues=2)
+    bridge = run_of(requested, "ovs-vsctl", "add-br")
     assert bridge is not None
     assert [word for word in bridge.argv if "affinity" in word] == [
         'other_config:pmd-rxq-affinity="0:3,1:5"',
         'other_config:pmd-rxq-affinity="0:7,1:3"',
     ]
-    for other in (replace(asked, tuning=Tuning()), replace(asked, cores=())):
+    for other in (replace(requested, tuning=Tuning()), replace(requested, cores=())):
         assert not any("affinity" in str(step) for step in SWITCH.join(other))
 
 
@@ -227,7 +226,7 @@ def test_a_port_without_a_front_end_has_no_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "cycles"),
+    ("output", "cycles"),
     [
         (b"", CYCLES),
         (SHOWN, b""),
@@ -237,15 +236,17 @@ def test_a_port_without_a_front_end_has_no_counters() -> None:
         (SHOWN[:400], CYCLES),
     ],
 )
-def test_garbled_counters_are_a_value_error(shown: bytes, cycles: bytes) -> None:
+def test_garbled_counters_are_a_value_error(output: bytes, cycles: bytes) -> None:
     with pytest.raises(ValueError):
-        SWITCH.counters.parse(wiring(), (shown, cycles))
+        SWITCH.counters.parse(wiring(), (output, cycles))
 
 
 @given(st.binary(max_size=200), st.integers(0, len(SHOWN)), st.integers(0, 50))
-def test_any_bytes_are_counters_or_a_value_error(noise: bytes, at: int, cut: int) -> None:
+def test_any_bytes_are_counters_or_a_value_error(noise: bytes, start: int, cut: int) -> None:
     try:
-        found = SWITCH.counters.parse(wiring(), (SHOWN[:at] + noise + SHOWN[at + cut :], CYCLES))
+        found = SWITCH.counters.parse(
+            wiring(), (SHOWN[:start] + noise + SHOWN[start + cut :], CYCLES)
+        )
     except ValueError:
         return
     assert set(found.ports) == {"f0", "f1"}

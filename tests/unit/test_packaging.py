@@ -1,4 +1,4 @@
-"""These tests check that what is installed is what the source tree holds, and that the lock names
+"""These tests check that the installed files are those of the source tree, and that the lock names
 no package index."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_the_wheel_holds_every_file_of_the_package(
     installed: importlib.metadata.Distribution,
 ) -> None:
     source = REPOSITORY / "src"
-    wanted = {
+    expected = {
         path.relative_to(source).as_posix(): path.read_bytes()
         for path in (source / "switchmark").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
@@ -43,8 +43,8 @@ def test_the_wheel_holds_every_file_of_the_package(
         if file.parts[0] == "switchmark" and "__pycache__" not in file.parts
     }
     packed.pop("switchmark/commit.txt", None)  # the build writes it: test_commit.py
-    assert sorted(packed) == sorted(wanted)
-    assert [name for name in wanted if packed[name] != wanted[name]] == []
+    assert sorted(packed) == sorted(expected)
+    assert [name for name in expected if packed[name] != expected[name]] == []
 
 
 def test_the_wheel_holds_the_commands(installed: importlib.metadata.Distribution) -> None:
@@ -62,9 +62,9 @@ def test_all_commands_tell_the_same_version(installed: importlib.metadata.Distri
     for file in installed.files or ():
         if file.parts[-2:-1] == ("bin",):
             command = str(installed.locate_file(file))
-            told = subprocess.run([command, "version"], capture_output=True, text=True)
-            assert told.returncode == 0, told.stderr
-            assert switchmark.__version__ in told.stdout
+            completed = subprocess.run([command, "version"], capture_output=True, text=True)
+            assert completed.returncode == 0, completed.stderr
+            assert switchmark.__version__ in completed.stdout
 
 
 def test_the_lock_pins_by_hash_and_names_no_index() -> None:
@@ -83,8 +83,8 @@ def _without_hashes(lock: str) -> str:
 
 def test_the_lock_holds_every_dependency() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[<>=!~\[; ]", line)[0].lower() for line in asked}
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[<>=!~\[; ]", line)[0].lower() for line in requirements}
     lock = (REPOSITORY / "requirements.lock").read_text().lower()
     assert {name for name in names if f"\n{name}==" not in f"\n{lock}"} == set()
 

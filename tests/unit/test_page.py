@@ -26,10 +26,10 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 
 def runs(*names: str) -> list[tuple[str, Sequence[Record]]]:
     """Return runs of two switches at two sizes each."""
-    made = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 1500)]
+    points = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 1500)]
     records = [
         fresh(number, test=Test(switch=switch, frame_size=size, search="max"))
-        for number, (switch, size) in enumerate(made, 1)
+        for number, (switch, size) in enumerate(points, 1)
     ]
     return [(name, records) for name in names]
 
@@ -55,8 +55,14 @@ def data_of(text: str) -> dict[str, Any]:
 def test_the_answer_comes_first_then_a_chart_then_tables() -> None:
     text = page(runs("one"), {"one": "ip link add a\n"})
     places = [
-        text.index(each)
-        for each in ("class='answer'", "data-chart='0'", "<table", "id='filter'", "ip link add a")
+        text.index(fragment)
+        for fragment in (
+            "class='answer'",
+            "data-chart='0'",
+            "<table",
+            "id='filter'",
+            "ip link add a",
+        )
     ]
     assert places == sorted(places)
     assert "<svg" in text[places[1] : places[2]]
@@ -71,20 +77,20 @@ def test_the_head_says_what_was_measured_where_and_when() -> None:
 
 
 def test_the_baseline_is_no_switch_of_the_title() -> None:
-    both = [fresh(1, test=Test(switch="direct")), fresh(2)]
-    assert "<h1>linux-bridge: throughput</h1>" in page([("one", both)])
-    assert "<h1>direct: throughput</h1>" in page([("one", both[:1])])
+    records = [fresh(1, test=Test(switch="direct")), fresh(2)]
+    assert "<h1>linux-bridge: throughput</h1>" in page([("one", records)])
+    assert "<h1>direct: throughput</h1>" in page([("one", records[:1])])
 
 
 def test_the_method_is_a_paragraph_to_copy() -> None:
     text = page(at_a_host())
-    (said,) = re.findall(r"<h2>Method</h2><p>(.*?)</p>", text)
-    assert said.startswith(
+    (method,) = re.findall(r"<h2>Method</h2><p>(.*?)</p>", text)
+    assert method.startswith(
         f"switchmark {__version__} measured 4 tests with 3 trials each on 22 November 2026 on one "
         "host (a_cpu, 2 CPUs, kernel 6.1). "
     )
-    assert "A trial took 10 s after 0.5 s of warm-up." in said
-    assert "Versions: linux-bridge 6.1.0" in said
+    assert "A trial took 10 s after 0.5 s of warm-up." in method
+    assert "Versions: linux-bridge 6.1.0" in method
     assert "@misc{switchmark," in text
     assert "year = {2026}" in text
 
@@ -94,18 +100,20 @@ def test_the_first_screen_has_the_figures_and_the_doubts_in_a_sentence() -> None
     text = page([("one", doubted)])
     first = text[: text.index("id='tables'")]
     assert "<th scope='col'>limited by</th>" in first
-    (said,) = re.findall(r"<p class='doubts'>(.*?)</p>", first)
-    assert said.startswith("! the virtual machine shares its cores with other guests (cpu-stolen, ")
+    (doubts,) = re.findall(r"<p class='doubts'>(.*?)</p>", first)
+    assert doubts.startswith(
+        "! the virtual machine shares its cores with other guests (cpu-stolen, "
+    )
 
 
 def test_every_test_is_known_to_the_script_and_every_row_to_the_filter() -> None:
     ((_, records),) = runs("one")
     text = page([("one", records)])
-    told = data_of(text)["tests"]
-    assert {test["axes"]["switch"] for test in told.values()} == {"linux-bridge", "ovs"}
-    assert len(told) == len(records)
+    tests = data_of(text)["tests"]
+    assert {test["axes"]["switch"] for test in tests.values()} == {"linux-bridge", "ovs"}
+    assert len(tests) == len(records)
     rows = re.findall(r'<tr data-key="([^"]*)">', text)
-    assert set(rows) == set(told)
+    assert set(rows) == set(tests)
 
 
 def test_a_hostile_name_is_shown_and_not_run() -> None:
@@ -143,8 +151,8 @@ def test_the_page_lets_its_own_scripts_run_and_no_others() -> None:
     ]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
-    (own,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    hashes = {hash_of(own), hash_of(packed(text, "library"))}
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = {hash_of(script), hash_of(packed(text, "library"))}
     assert set(rules["script-src"].split()) == {*hashes, "'unsafe-eval'"}
 
 
@@ -226,7 +234,7 @@ def test_a_thousand_tests_with_their_distributions_take_less_than_6_mb() -> None
     for number in range(1000):
         switch = ("linux-bridge", "ovs", "macvlan", "ip-forward")[number % 4]
         size, pairs = 64 + 8 * (number // 4 % 25), 1 + number // 100
-        late = [1000 + (number * 37 + each * each) % 50_000 for each in range(100)]
+        late = [1000 + (number * 37 + value * value) % 50_000 for value in range(100)]
         test = Test(switch=switch, frame_size=size, pairs=pairs, rate="1000")
         trial = latency_trial(1000, late)
         key = f"{number:064d}"[::-1]

@@ -24,7 +24,7 @@ def resolved(cpus: dict[str, tuple[int, ...]] | None = None, **axes: Any) -> Pat
 
 
 def pinned(cpus: dict[str, tuple[int, ...]]) -> Placement:
-    return Placement("pinned", {part: Pin(each) for part, each in cpus.items()}, None, ())
+    return Placement("pinned", {part: Pin(cpu) for part, cpu in cpus.items()}, None, ())
 
 
 def test_a_part_has_its_drivers_node_and_ends() -> None:

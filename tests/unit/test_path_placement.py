@@ -217,7 +217,9 @@ def test_the_work_of_a_switch_in_the_kernel_is_spread_over_cpus_that_are_free_fi
     assert placement.pins["switch"].cpus == pinned
     alone = place([KERNEL, *pairs(1)], cpus, policy)
     others = {"s0", "r0"}
-    assert {who: placement.pins[who] for who in others} == {who: alone.pins[who] for who in others}
+    assert {part: placement.pins[part] for part in others} == {
+        part: alone.pins[part] for part in others
+    }
     assert placement.doubts == alone.doubts
 
 
@@ -263,8 +265,8 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(policy: str) -> None:
 
 
 def test_a_record_keeps_the_placement() -> None:
-    kept = place([POLLING, *pairs(1)], TWO).recorded()
-    assert kept.model_dump(mode="json") == {
+    recorded = place([POLLING, *pairs(1)], TWO).recorded()
+    assert recorded.model_dump(mode="json") == {
         "policy": "pinned",
         "seats": {
             "switch": {"cpus": [1], "yield": False},
@@ -295,7 +297,7 @@ FAR = ("nic-on-other-node",)
         (("eth0",), ("eth1",), "pinned", {"switch": (1,), "s0": (4,), "r0": (5,)}, 0, ()),
         # One process for both ends serves the NIC of either.
         (("eth0",), ("eth1",), "shared-process", {"switch": (1,), "s0": (4,), "r0": (4,)}, 0, ()),
-        # Whoever has NICs on both nodes is far from one of them.
+        # A part with NICs on both nodes is far from one of them.
         (("eth0", "eth1"), (), "pinned", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
         # A user is obeyed: memory is where the programs are.
         (("eth0",), (), "4-6", {"switch": (4,), "s0": (5,), "r0": (6,)}, 1, FAR),
@@ -315,7 +317,7 @@ def test_who_opens_a_nic_is_on_its_node(
     sender, receiver = pairs(1)
     parts = [replace(POLLING, nics=switch_nics), replace(sender, nics=peers), receiver]
     placement = place(parts, TWO_NODES, policy, nodes=NICS)
-    assert {who: pin.cpus for who, pin in placement.pins.items()} == pinned
+    assert {part: pin.cpus for part, pin in placement.pins.items()} == pinned
     assert (placement.node, placement.doubts) == (node, doubts)
 
 
@@ -324,11 +326,11 @@ def test_parts_that_do_not_fit_on_the_node_of_their_nics_are_doubted() -> None:
     placement = place(parts, TWO_NODES, nodes=NICS)
     assert {cpu for pin in placement.pins.values() for cpu in pin.cpus} == {1, 4, 5, 6, 7}
     assert (placement.node, placement.doubts) == (1, FAR)
-    # The work of a switch in the kernel goes to the node of its NICs too, and is told of.
+    # The work of a switch in the kernel also goes to the node of its NICs, and is recorded.
     kernel = replace(spread(1), nics=("eth1",))
     assert place([kernel, *pairs(1)], TWO_NODES, nodes=NICS).pins["switch"].cpus == (6,)
     assert place([kernel, *pairs(1)], TWO_NODES, "0-3", nodes=NICS).doubts == FAR
-    # Who has no NIC is on the node of those that a switch in the kernel has.
+    # A part without a NIC is on the node of the NICs of a switch in the kernel.
     bridge = place([replace(KERNEL, nics=("eth0",)), *pairs(1)], TWO_NODES, nodes=NICS)
     assert [pin.cpus for pin in bridge.pins.values()] == [(), (1,), (2,)]
     # None of the NIC's node may be used.
@@ -378,9 +380,9 @@ def test_what_holds_on_every_machine(
     assert len(placement.used(range(12))) == len(without.used(range(12)))
     assert "nic-on-other-node" not in without.doubts
     assert set(placement.pins) == {part.id for part in parts}
-    known = {cpu.id for cpu in cpus}
+    ids = {cpu.id for cpu in cpus}
     used = [cpu for pin in placement.pins.values() for cpu in pin.cpus]
-    assert set(used) <= known
+    assert set(used) <= ids
     shared = len(used) > len(set(used))
     busy = sum(part.cores for part in parts if part.kind != "switch" or polls)
     if busy <= len(cpus):
@@ -389,10 +391,12 @@ def test_what_holds_on_every_machine(
         assert without.doubts in ((), SIBLINGS)
     if shared:
         assert "cores-shared" in placement.doubts
-    own = placement.pins["switch"].cpus
+    switch_cpus = placement.pins["switch"].cpus
     if polls and switch_cores < len(cpus):
-        assert not any(cpu in own for part in parts[1:] for cpu in placement.pins[part.id].cpus)
-    assert (placement.orchestrator is None) == (set(used) == known)
+        assert not any(
+            cpu in switch_cpus for part in parts[1:] for cpu in placement.pins[part.id].cpus
+        )
+    assert (placement.orchestrator is None) == (set(used) == ids)
     assert placement.orchestrator not in used
 
 

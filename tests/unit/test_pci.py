@@ -78,27 +78,27 @@ class Machine(RecordingHost):
         answers["find", f"{BUS}/devices/{A}/"] = (interface + interface[:-1] + "/queues\n").encode()
         super().__init__(answers, files=files)
 
-    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
-        found = super().run(argv, **more)
+    def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+        found = super().run(argv, **options)
         for address, driver in self.driver.items():
             if argv == ("readlink", f"{BUS}/devices/{address}/driver"):
                 return Completed(0, f"../{driver}\n".encode(), b"") if driver else NONE
         if argv[0] == "tee" and not found.status:
-            return self._tell(argv[1], (more["stdin"] or b"").decode().strip())
+            return self._tell(argv[1], (options["stdin"] or b"").decode().strip())
         return found
 
-    def _tell(self, path: str, words: str) -> Completed:
+    def _tell(self, path: str, content: str) -> Completed:
         """Do what the kernel does with words for a file of sysfs."""
         gone = Completed(1, b"", f"tee: {path}: No such device".encode())
         file = path.removeprefix(f"{BUS}/")
         if file == "drivers_probe":
-            self.driver[words] = self.driver[words] or self.override[words] or "e1000e"
+            self.driver[content] = self.driver[content] or self.override[content] or "e1000e"
         elif file.startswith("drivers/"):
-            if self.driver[words] != file.split("/")[1]:
+            if self.driver[content] != file.split("/")[1]:
                 return gone
-            self.driver[words] = ""
+            self.driver[content] = ""
         elif file.endswith("/driver_override"):
-            self.override[file.split("/")[1]] = words
+            self.override[file.split("/")[1]] = content
         else:
             address = file.split("/")[1]
             if not self.driver[address]:
@@ -130,19 +130,19 @@ def test_a_pci_address_is_told_from_an_interface(text: str, address: str | None)
 def test_both_ends_of_a_cable_are_named_the_same_way() -> None:
     named = nics(Test(nic="a0=03:00.0:0000:04:00.1, b0=eth1:eth0.7"))
     assert named == {"a0": NicPair(A, "0000:04:00.1"), "b0": NicPair("eth1", "eth0.7")}
-    for wrong, words in (
+    for wrong, message in (
         ("a0=03:00.0", "is not a physical port"),
         ("a0=03:00.0:", "is not a physical port"),
         ("a0=eth1:eth2:eth3", "is not a physical port"),
         ("a0=03:00.0:eth1", "opened the same way"),
         ("a0=03:00.0:0000:03:00.0", "named twice"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(UsageError, match=message):
             nics(Test(nic=wrong))
 
 
 @pytest.mark.parametrize(
-    ("axes", "words"),
+    ("axes", "message"),
     [
         ({"switch": "linux-bridge", "nic": "a0=03:00.0:03:00.1"}, "by its PCI address"),
         ({"switch": "testpmd", "nic": "a0=eth1:eth2"}, "by its interface"),
@@ -150,16 +150,16 @@ def test_both_ends_of_a_cable_are_named_the_same_way() -> None:
         ({"switch": "testpmd", "driver": VFIO}, "this test has none"),
     ],
 )
-def test_what_cannot_work_is_refused(axes: dict[str, Any], words: str) -> None:
+def test_what_cannot_work_is_refused(axes: dict[str, Any], message: str) -> None:
     (reason,) = check(Test(scenario="p2v", engine="dpdk", **axes))
-    assert words in str(reason)
+    assert message in str(reason)
 
 
 # --- refusals --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("machine", "words"),
+    ("machine", "message"),
     [
         ({"routes": b'[{"dst": "default", "dev": "eth1"}]'}, "default route"),
         ({"link": {"addr_info": [{"local": "10.0.0.1", "scope": "global"}]}}, "10.0.0.1"),
@@ -180,12 +180,12 @@ def test_what_cannot_work_is_refused(axes: dict[str, Any], words: str) -> None:
     ],
 )
 def test_a_nic_that_cannot_be_had_is_refused_with_the_reason(
-    machine: dict[str, Any], words: str
+    machine: dict[str, Any], message: str
 ) -> None:
     host = Machine(**machine)
     with pytest.raises((UsageError, Unavailable)) as refused:
         hand_over(host, [find_device(host, a) for a in (A, B)], VFIO, "hugepages")
-    assert re.search(words, str(refused.value), re.DOTALL), str(refused.value)
+    assert re.search(message, str(refused.value), re.DOTALL), str(refused.value)
     assert host.driver == {A: "e1000e", B: ""}
 
 
@@ -250,7 +250,7 @@ def test_a_nic_is_found_handed_over_and_given_back(
 
 
 @pytest.mark.parametrize(
-    ("names", "virtio", "after", "told"),
+    ("names", "virtio", "after", "message"),
     [
         (("eth1",), False, "eth1", ""),
         (("eth0", "eth1"), False, "eth1", ""),
@@ -261,7 +261,7 @@ def test_a_nic_is_found_handed_over_and_given_back(
     ids=["at once", "named later", "virtio", "never named", "never there"],
 )
 def test_an_interface_is_up_again_once_it_has_its_name(
-    tmp_path: Path, names: tuple[str, ...], virtio: bool, after: str, told: str
+    tmp_path: Path, names: tuple[str, ...], virtio: bool, after: str, message: str
 ) -> None:
     """An `ip` that knows the interfaces of a device as long as they have their names."""
     undo = _remember([Device(A, "8086:10d3", "e1000e", ("eth1",))], {A: ["eth1"]})[0]
@@ -286,12 +286,12 @@ def test_an_interface_is_up_again_once_it_has_its_name(
         (net / name).mkdir()
     argv = [*undo.undo[:-2], str(device), undo.undo[-1]]
     path = f"{tools}:{os.environ['PATH']}"
-    done = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True)
-    assert done.stderr.startswith(told)
-    assert (done.returncode == 0) is bool(after)
+    completed = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True)
+    assert completed.stderr.startswith(message)
+    assert (completed.returncode == 0) is bool(after)
     up = tmp_path / "up"
     assert (up.read_text().split()[-1] if up.exists() else "") == after
-    assert not _GONE.search(done.stderr.encode())
+    assert not _GONE.search(completed.stderr.encode())
 
 
 def test_a_nic_that_is_gone_need_not_be_up_again(tmp_path: Path) -> None:

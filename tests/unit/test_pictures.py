@@ -1,5 +1,5 @@
-"""These tests hold the pictures of the README and of the guide: each is of a real run, says where
-and when that was, and stands in a page."""
+"""These tests check the pictures of the README and of the guide: every picture shows a real run,
+says where and when it was measured, and is part of a page."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_each_picture_stands_in_a_first_page_with_words_for_who_cannot_see_it(
     pictures: ModuleType,
 ) -> None:
     text = "\n".join(path.read_text() for path in FIRST_PAGES)
-    told = dict(re.findall(r"!\[([^\]]+)\]\([./]*(?:docs/)?pictures/(\w+)\.svg\)", text))
-    assert set(told.values()) == set(pictures.ALL)
-    assert all(len(words) > 20 for words in told)
+    embedded = dict(re.findall(r"!\[([^\]]+)\]\([./]*(?:docs/)?pictures/(\w+)\.svg\)", text))
+    assert set(embedded.values()) == set(pictures.ALL)
+    assert all(len(title) > 20 for title in embedded)
     assert "docs/pictures/" in FIRST_PAGES[0].read_text().partition("\n## ")[0]
 
 
@@ -58,31 +58,31 @@ def records_of(campaign: dict[str, str]) -> list[Record]:
     """Return records of the tests of a campaign, as a run of this host would have them."""
     cable = Calibration(switch="direct", rate_pps=(1e6, 1.1e6, 1.2e6), sent_pps=1e6)
     method = {"repeat", "duration", "warmup"}
-    axes = {axis: words.split(",") for axis, words in campaign.items() if axis not in method}
-    varied = [axis for axis, words in axes.items() if len(words) > 1]
+    axes = {axis: values.split(",") for axis, values in campaign.items() if axis not in method}
+    varied = [axis for axis, values in axes.items() if len(values) > 1]
     tests: list[dict[str, str]] = [{}]
     for axis in axes:
         field = axis.replace("-", "_")
-        tests = [{**each, field: word} for each in tests for word in axes[axis]]
+        tests = [{**test, field: word} for test in tests for word in axes[axis]]
     assert "switch" in varied
     origin = Origin(run="a", host=HOST, versions={})
     return [
         fresh(
             number,
-            test=Test.model_validate(each),
+            test=Test.model_validate(test),
             calibration=cable,
             origin=origin,
             started="2026-11-22T10:00:00+00:00",
         )
-        for number, each in enumerate(tests, 1)
+        for number, test in enumerate(tests, 1)
     ]
 
 
 @pytest.mark.parametrize("name", ["rates", "sizes", "loads"])
 def test_the_campaign_of_a_picture_shows_its_plot(name: str, pictures: ModuleType) -> None:
-    words = pictures.ALL[name].campaign
+    axes = pictures.ALL[name].campaign
     options = {
-        key.removeprefix("--"): word for key, word in zip(words[::2], words[1::2], strict=True)
+        key.removeprefix("--"): word for key, word in zip(axes[::2], axes[1::2], strict=True)
     }
     chart = pictures.chart_of(name, records_of(options))
     assert chart.note == (

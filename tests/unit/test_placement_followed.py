@@ -75,16 +75,16 @@ def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_p
 def test_a_cable_is_placed_as_its_test(cores: Any, tmp_path: Path) -> None:
     """By itself it would be pinned here: it has two busy parts."""
     cores(2)
-    asked: list[str] = []
+    names: list[str] = []
 
     def measure(test: Test, placement: Any, spec: TrialSpec, enough: Any) -> list[TrialResult]:
-        asked.append(test.placement)
+        names.append(test.placement)
         raise Unavailable("no cable")
 
     test = Test(**POLLING)
-    kept = Calibrations("auto", measure, tmp_path / "cache.json")
-    kept.of(Basis(drawn(test), {}, "", ""))
-    assert asked == ["shared-process"]
+    calibrations = Calibrations("auto", measure, tmp_path / "cache.json")
+    calibrations.of(Basis(drawn(test), {}, "", ""))
+    assert names == ["shared-process"]
 
 
 @pytest.mark.parametrize("fails", ["unwind", "close"])

@@ -31,25 +31,25 @@ from synthetic import SyntheticSwitch
 SWITCHES = ("linux-bridge", "ovs", "macvlan")
 
 
-def each(axis: str, values: Sequence[Any], **others: Any) -> list[Record]:
+def records_along(axis: str, values: Sequence[Any], **others: Any) -> list[Record]:
     """Return a record for each value of an axis and each switch."""
-    made = [(switch, value) for switch in SWITCHES for value in values]
+    points = [(switch, value) for switch in SWITCHES for value in values]
     tests = [
         Test(**{"search": "max", "frame_size": 64, **others, "switch": switch, axis: value})
-        for switch, value in made
+        for switch, value in points
     ]
     return [fresh(number, test=test) for number, test in enumerate(tests, 1)]
 
 
 def loads() -> list[Record]:
     """Return records of one switch at growing loads, with their latencies."""
-    made = []
+    records = []
     for number, rate in enumerate((100_000, 200_000, 300_000, 400_000), 1):
-        late = [1000 * number + each for each in range(2000)]
+        late = [1000 * number + value for value in range(2000)]
         trials = tuple(latency_trial(rate, late) for _ in range(3))
         test = Test(switch="ovs", rate=str(rate), frame_size=64)
-        made.append(fresh(number, test=test, trials=trials))
-    return made
+        records.append(fresh(number, test=test, trials=trials))
+    return records
 
 
 def drawn(name: str, records: Sequence[Record]) -> Chart:
@@ -59,24 +59,24 @@ def drawn(name: str, records: Sequence[Record]) -> Chart:
 
 
 SHOWN = {
-    "figures": each("frame_size", [64]),
-    "rate-against-size": each("frame_size", [64, 512, 1500]),
-    "gbps-against-size": each("frame_size", [64, 512, 1500]),
+    "figures": records_along("frame_size", [64]),
+    "rate-against-size": records_along("frame_size", [64, 512, 1500]),
+    "gbps-against-size": records_along("frame_size", [64, 512, 1500]),
     "received-against-offered": loads(),
     "loss-against-offered": loads(),
     "latency-against-load": loads(),
     "latency-distribution": loads(),
     "latency-percentiles": loads(),
-    "rate-against-pairs": each("pairs", [1, 2, 10]),
-    "rate-against-chain": each("chain", [1, 2, 4], scenario="loopback"),
-    "rate-against-flows": each("flows", [1, 10, 1000]),
-    "rate-against-burst": each("burst", [1, 8, 32]),
+    "rate-against-pairs": records_along("pairs", [1, 2, 10]),
+    "rate-against-chain": records_along("chain", [1, 2, 4], scenario="loopback"),
+    "rate-against-flows": records_along("flows", [1, 10, 1000]),
+    "rate-against-burst": records_along("burst", [1, 8, 32]),
     "two-axes": [
         fresh(size // 64 + 4 * pairs, test=Test(search="max", frame_size=size, pairs=pairs))
         for size in (64, 128, 256)
         for pairs in (1, 2, 3)
     ],
-    "trials": each("frame_size", [64]),
+    "trials": records_along("frame_size", [64]),
 }
 
 
@@ -137,8 +137,8 @@ def rows_of(chart: Chart) -> list[dict[str, Any]]:
 
 
 def of_kind(kind: Kind, *marks: Mark, **changes: Any) -> Chart:
-    words = tuple(str(mark.x) for mark in marks) if isinstance(marks[0].x, str) else ()
-    chart = Chart("a", "A title", "It says.", kind, Scale("x", categories=words), Scale("y"), marks)
+    names = tuple(str(mark.x) for mark in marks) if isinstance(marks[0].x, str) else ()
+    chart = Chart("a", "A title", "It says.", kind, Scale("x", categories=names), Scale("y"), marks)
     return replace(chart, **changes)
 
 
@@ -236,9 +236,9 @@ def test_several_charts_are_one_document_of_every_kind() -> None:
 def test_a_curve_keeps_its_end_and_few_points() -> None:
     points = [(float(number), number / 10_000) for number in range(1, 10_001)]
     for most in (20, 300):
-        kept = thinned(points, most)
-        assert kept[-1] == (10_000.0, 1.0)
-        assert most / 2 <= len(kept) <= 2 * most + 1
+        thin = thinned(points, most)
+        assert thin[-1] == (10_000.0, 1.0)
+        assert most / 2 <= len(thin) <= 2 * most + 1
 
 
 def test_colours_differ() -> None:
@@ -320,7 +320,7 @@ def test_the_line_rate_is_of_all_senders_and_left_out_where_it_is_far_above() ->
         fresh(n, test=Test(search="max", line_rate="1Gbps", frame_size=size, pairs=2))
         for n, size in enumerate((1000, 1500), 1)
     ]
-    held = {each.x: each.y for each in drawn("gbps-against-size", near).references}
+    held = {reference.x: reference.y for reference in drawn("gbps-against-size", near).references}
     assert list(held.values()) == [pytest.approx(2.0)]  # Gbps L1, at every size
     for line_rate, sizes in (("100Gbps", (64, 128)), ("10Gbps", (64, 1500))):
         far = [
@@ -367,8 +367,8 @@ def test_times_of_thousands_are_in_the_next_unit_and_what_is_stacked_counts_toge
 def test_a_logarithmic_scale_of_times_has_words_for_its_powers_of_ten() -> None:
     marks = tuple(Mark(float(n), 10.0**n) for n in range(1, 6))
     picture = svg(specification(of_kind("curves", *marks, y=Scale("latency (us)", log=True))))
-    for words in ("10 us", "1 ms", "100 ms"):
-        assert f">{words}<" in picture
+    for text in ("10 us", "1 ms", "100 ms"):
+        assert f">{text}<" in picture
     assert "(us)" not in picture
 
 
@@ -430,11 +430,11 @@ def test_a_cable_that_only_some_had_is_named_or_left_out() -> None:
 
 
 def test_bars_along_numbers_stand_in_their_order_and_others_by_their_figures() -> None:
-    records = each("chain", [1, 3, 2], scenario="loopback")[:3]
+    records = records_along("chain", [1, 3, 2], scenario="loopback")[:3]
     chart = drawn("figures", records)
     assert chart.x.categories == ("chain 1", "chain 2", "chain 3")
     assert "the best first" not in chart.says
-    assert "the best first" in drawn("figures", each("frame_size", [64])).says
+    assert "the best first" in drawn("figures", records_along("frame_size", [64])).says
 
 
 def test_a_bar_that_is_alone_at_its_place_has_all_of_it() -> None:
@@ -458,7 +458,9 @@ def test_a_logarithmic_scale_of_one_number_has_it_in_its_middle() -> None:
 
 
 def test_what_is_pointed_at_is_named_with_its_unit() -> None:
-    chart = in_handy_units(drawn("rate-against-size", each("frame_size", [64, 512, 1024, 1500])))
+    chart = in_handy_units(
+        drawn("rate-against-size", records_along("frame_size", [64, 512, 1024, 1500]))
+    )
     layers = json.loads(json.dumps(specification(chart)))["layer"]
     dots = next(layer for layer in layers if layer["mark"].get("filled"))
     tooltip = {entry["field"]: entry for entry in dots["encoding"]["tooltip"]}
@@ -497,8 +499,8 @@ def costly(number: int, switch: str, sender: float | None) -> Record:
 
 
 def test_cpu_times_of_unequal_parts_do_not_stand_beside_each_other() -> None:
-    known, unknown = costly(1, "linux-bridge", 1.0), costly(2, "ovs", None)
-    chart = in_handy_units(drawn("cost-of-a-frame", [known, unknown]))
+    measured, unknown = costly(1, "linux-bridge", 1.0), costly(2, "ovs", None)
+    chart = in_handy_units(drawn("cost-of-a-frame", [measured, unknown]))
     assert {mark.x for mark in chart.marks} == {"linux-bridge"}
     assert chart.note == "without 1 test whose parts share a process"
     assert chart.says == "CPU time of each part per received frame (ns), of 1 test."
@@ -506,7 +508,7 @@ def test_cpu_times_of_unequal_parts_do_not_stand_beside_each_other() -> None:
 
 
 def test_a_picture_is_as_wide_as_it_is_asked_to_be() -> None:
-    chart = drawn("figures", each("frame_size", [64]))
+    chart = drawn("figures", records_along("frame_size", [64]))
     picture = svg(specification(chart, 240, whole=True))
     assert re.search(r'<svg[^>]* width="240"', picture)
 
@@ -529,11 +531,11 @@ def test_bars_have_their_values_where_these_fit() -> None:
 
 
 def test_few_places_of_a_number_have_bars_and_many_have_lines() -> None:
-    few = drawn("rate-against-size", each("frame_size", [1500, 64, 512]))
+    few = drawn("rate-against-size", records_along("frame_size", [1500, 64, 512]))
     assert (few.kind, few.x.categories) == ("bars", ("64", "512", "1500"))
-    many = each("frame_size", [64, 128, 512, 1500])
+    many = records_along("frame_size", [64, 128, 512, 1500])
     assert drawn("rate-against-size", many).kind == "lines"
-    names = [chart.name for chart in charts(each("frame_size", [64, 512]))]
+    names = [chart.name for chart in charts(records_along("frame_size", [64, 512]))]
     assert names[0] == "rate-against-size"
     assert "figures" not in names  # it would have the same bars
 
@@ -552,14 +554,14 @@ def test_error_bars_say_what_they_are() -> None:
         Mark("p", 1.0, low=0.5, high=2.0),
         Mark("q", 1.0, low=0.9, high=1.1, ranged=True),
     )
-    shown = {
+    values = {
         "error bars: 95 % interval of the median": (interval,),
         "error bars: minimum and maximum of few trials": (few,),
         "error bars: 95 % interval of the median or minimum and maximum of few trials": (
             *(interval, few),
         ),
     }
-    for note, marks in shown.items():
+    for note, marks in values.items():
         chart = of_kind("bars", *marks)
         assert specification(chart)["title"]["subtitle"] == [note]
     assert [row["spread"] for row in rows_of(of_kind("bars", interval, few, Mark("r", 1.0)))] == [

@@ -22,7 +22,7 @@ from switchmark.report.json import to_object
 STORED = Path(__file__).parent / "data" / "records-schema-1.jsonl"
 RECORD = Record.model_validate(json.loads(STORED.read_text().splitlines()[0])["record"])
 
-# As perf 6.1 printed it, but for the last rows.
+# Output of perf 6.1, apart from the last rows.
 REPORT = """\
 # To display the perf.data header info, please use --header/--header-only options.
 #
@@ -58,12 +58,12 @@ def test_a_report_is_read_row_by_row() -> None:
 
 
 def test_shares_are_of_the_time_at_work() -> None:
-    told = shares(list(parse_report(REPORT)))
-    assert told.samples == 664
-    assert sum(told.groups.values()) == pytest.approx(1)
-    assert next(iter(told.groups)) == "user"
-    assert told.groups["user_copy"] == pytest.approx(101 / 664)
-    assert list(told.symbols) == ["_copy_to_iter", "do_sched_yield", "finish_task_switch"]
+    totals = shares(list(parse_report(REPORT)))
+    assert totals.samples == 664
+    assert sum(totals.groups.values()) == pytest.approx(1)
+    assert next(iter(totals.groups)) == "user"
+    assert totals.groups["user_copy"] == pytest.approx(101 / 664)
+    assert list(totals.symbols) == ["_copy_to_iter", "do_sched_yield", "finish_task_switch"]
     assert shares([]).groups == {}
 
 
@@ -118,7 +118,7 @@ def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "words", "hint"),
+    ("answers", "message", "hint"),
     [
         (
             {("perf", "record"): Completed(255, b"", b"Error:\nAccess to it is limited.\n")},
@@ -129,9 +129,9 @@ def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
     ],
 )
 def test_what_perf_may_not_do_is_told(
-    answers: dict[tuple[str, ...], Completed], words: str, hint: str
+    answers: dict[tuple[str, ...], Completed], message: str, hint: str
 ) -> None:
-    with pytest.raises(Unavailable, match=words) as refused:
+    with pytest.raises(Unavailable, match=message) as refused:
         probe(RecordingHost(PERF | answers))
     assert hint in (refused.value.hint or "")
 
@@ -154,7 +154,7 @@ def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
 
 
 def profiled(**changes: Any) -> TrialResult:
-    told = {
+    expected = {
         "event": "cpu-clock",
         "hz": 99,
         "sample_ns": 2000.0,
@@ -162,7 +162,7 @@ def profiled(**changes: Any) -> TrialResult:
         "cpus": {"0": Shares(samples=100, groups={"user": 1.0}, symbols={})},
         "parts": {"f0": Shares(roles=("sender",), samples=50, groups={"user": 1.0}, symbols={})},
     }
-    profile = Profile(**{**told, **changes})
+    profile = Profile(**{**expected, **changes})
     cost = TrialCost(
         elapsed_ns=1,
         softirq=InterruptCost(cpus={}),
@@ -177,11 +177,11 @@ def test_a_test_has_the_shares_of_its_trials_by_their_samples() -> None:
         samples=300, groups={"user": 0.25, "buffers": 0.75}, symbols={"a": 0.4, "b": 0.1}
     )
     record = RECORD.model_copy(update={"trials": (profiled(), profiled(whole=other, lost=2))})
-    told = to_object(record)["cost"]["profile"]
-    assert told["lost"] == 2
-    assert told["whole"]["samples"] == 400
-    assert told["whole"]["groups"] == {"buffers": 0.5625, "user": 0.375, "locks": 0.0625}
-    assert told["parts"]["sender"] == {
+    content = to_object(record)["cost"]["profile"]
+    assert content["lost"] == 2
+    assert content["whole"]["samples"] == 400
+    assert content["whole"]["groups"] == {"buffers": 0.5625, "user": 0.375, "locks": 0.0625}
+    assert content["parts"]["sender"] == {
         "roles": ["sender"],
         "samples": 100,
         "groups": {"user": 1},

@@ -1,4 +1,4 @@
-"""These tests check that docs/reference is what the tables say now."""
+"""These tests check that docs/reference agrees with the tables."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_the_guide_tells_every_field_that_is_printed() -> None:
     objects = (REPOSITORY / "tests/unit/data/objects-0.1.0.jsonl").read_text().splitlines()
     printed = {name for text in objects for name in json.loads(text)}
     guide = (REPOSITORY / "docs/guide/reading-a-record.md").read_text()
-    told = {name for words in re.findall(r"`([^`]+)`", guide) for name in re.findall(r"\w+", words)}
-    assert printed - told == set()
+    names = {name for text in re.findall(r"`([^`]+)`", guide) for name in re.findall(r"\w+", text)}
+    assert printed - names == set()

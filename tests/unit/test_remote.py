@@ -86,11 +86,11 @@ def test_switches_of_the_kernel_go_between_two_hosts(
 
 def test_a_router_wants_a_real_cable_for_each_pair() -> None:
     layout = drawn(Between(cables=(("eth1", "eth2"),)), switch="ip-forward", pairs=2)
-    told = layout.refusal
-    assert told is not None
-    assert "a cable for each pair: for 2 pairs there is 1" in told
-    made = drawn(switch="ip-forward", pairs=2)
-    assert made.refusal is None
+    refusal = layout.refusal
+    assert refusal is not None
+    assert "a cable for each pair: for 2 pairs there is 1" in refusal
+    path = drawn(switch="ip-forward", pairs=2)
+    assert path.refusal is None
 
 
 # --- who is where ----------------------------------------------------------------------------
@@ -140,9 +140,9 @@ def test_names_of_both_hosts_differ_and_fit() -> None:
 
 def test_a_learning_switch_has_one_cable_and_another_one_a_pair() -> None:
     assert list(cables_of(drawn(pairs=3)) or ()) == ["u0"]
-    told = cables_of(drawn(switch="ip-forward", pairs=3)) or {}
-    assert list(told) == ["u0", "u1", "u2"]
-    assert told["u0"] == "left smtest-a-up0, right smtest-b-up0: emulated, a veth pair"
+    cables = cables_of(drawn(switch="ip-forward", pairs=3)) or {}
+    assert list(cables) == ["u0", "u1", "u2"]
+    assert cables["u0"] == "left smtest-a-up0, right smtest-b-up0: emulated, a veth pair"
 
 
 def test_nics_of_the_host_file_are_the_cable() -> None:
@@ -195,8 +195,8 @@ def test_no_cable_is_made_to_another_machine(monkeypatch: pytest.MonkeyPatch) ->
     near, far = booted("left", here), booted("right", b"another boot\n")
     with pytest.raises(Unavailable, match="nothing is known to join the hosts left and right"):
         Hosts(OwnRun, {"left": near, "right": far}).between(("left", "right"))
-    both = Hosts(OwnRun, {"left": near, "right": booted("right", here)})
-    assert both.between(("left", "right")) == Between(
+    hosts = Hosts(OwnRun, {"left": near, "right": booted("right", here)})
+    assert hosts.between(("left", "right")) == Between(
         one_machine=True, doubts=("hosts-share-machine",)
     )
 
@@ -209,9 +209,9 @@ def test_a_test_is_measured_on_its_host_and_between_two_machines_on_that_of_the_
     here = Path(BOOT_ID).read_bytes()
 
     def hosts_of(test: Test, *boots: bytes) -> tuple[str, str, str | None]:
-        near, far = (booted(*each) for each in zip(("left", "right"), boots, strict=True))
-        at = Probes(Hosts(OwnRun, {"left": near, "right": far})).locate(test)
-        return at.home, at.host.name, at.far.name if at.far else None
+        near, far = (booted(*pair) for pair in zip(("left", "right"), boots, strict=True))
+        location = Probes(Hosts(OwnRun, {"left": near, "right": far})).locate(test)
+        return location.home, location.host.name, location.far.name if location.far else None
 
     there, elsewhere = b"another boot\n", b"a third boot\n"
     assert hosts_of(Test(), there, there) == ("local", "local", None)
@@ -223,18 +223,18 @@ def test_a_test_is_measured_on_its_host_and_between_two_machines_on_that_of_the_
 
 def test_two_hosts_are_asked_once_what_is_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "/dev/null")
-    asked: list[tuple[str, ...]] = []
+    commands: list[tuple[str, ...]] = []
 
     class Counted(Hosts):
         def between(self, names: Sequence[str]) -> Between:
-            asked.append(tuple(names))
+            commands.append(tuple(names))
             return super().between(names)
 
     here = Path(BOOT_ID).read_bytes()
-    given = {name: booted(name, here) for name in ("left", "right")}
-    at = Probes(Counted(OwnRun, given)).locate(remote())
-    assert (at.host.name, at.far, at.between.one_machine) == ("local", None, True)
-    assert asked == [("left", "right")]
+    hosts = {name: booted(name, here) for name in ("left", "right")}
+    location = Probes(Counted(OwnRun, hosts)).locate(remote())
+    assert (location.host.name, location.far, location.between.one_machine) == ("local", None, True)
+    assert commands == [("left", "right")]
 
 
 def test_a_path_on_another_host_is_away() -> None:
@@ -249,8 +249,8 @@ def test_a_path_on_another_host_is_away() -> None:
 
 def test_points_between_hosts_wait_for_hosts() -> None:
     experiment = read("ara-2021/fig4d")
-    told = {point.point.untold for point in planned(experiment, check, {}) if not point.test}
-    assert "waiting for --hosts, two for locality remote" in told
+    reasons = {point.point.untold for point in planned(experiment, check, {}) if not point.test}
+    assert "waiting for --hosts, two for locality remote" in reasons
 
 
 def test_hosts_of_the_command_line_are_those_of_remote_points() -> None:
@@ -325,7 +325,7 @@ def test_what_is_lost_is_placed_on_a_host_or_between(
     found = balanced(
         lossy(**counted), ports=ports, through=True, ways=ways_of(layout), **between_hosts(layout)
     )
-    assert {str(at): frames for at, frames in found.lost_at.items()} == {place: 10}
+    assert {str(section): frames for section, frames in found.lost_at.items()} == {place: 10}
     assert found.unaccounted == 0
     assert found.evidence.balance[Place.parse("cable u0")] == Balance(
         counted["up"][1], counted["down"][0]

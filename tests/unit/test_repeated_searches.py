@@ -1,5 +1,5 @@
-"""These tests repeat whole searches against a switch whose truth is known: each is one value, with
-a precision, and how far several lie apart is what can be said of an order."""
+"""These tests repeat whole searches against a switch whose truth is known: every search has one
+value with a precision, and the spread of several values decides about an order."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def searched(
     )
 
 
-def noisy(seed: int, **more: Any) -> SyntheticSwitch:
-    return SyntheticSwitch(noise=0.01, seed=seed, **more)
+def noisy(seed: int, **options: Any) -> SyntheticSwitch:
+    return SyntheticSwitch(noise=0.01, seed=seed, **options)
 
 
 # --- what is repeated ------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_the_whole_search_is_repeated_and_each_trial_knows_its_repeat(name: str)
     assert record.search is not None
     counts = Counter(spec.repeat for spec in switch.asked)
     assert [counts[number] for number in (1, 2, 3)] == [
-        each.trials for each in record.search.results
+        result.trials for result in record.search.results
     ]
     assert record.search.trials == len(switch.asked)
     firsts = [next(s for s in switch.asked if s.repeat == number) for number in (1, 2, 3)]
@@ -106,13 +106,13 @@ def test_finals_are_refused_where_each_trial_is_a_repeat() -> None:
 def test_the_figure_of_a_goal_is_the_median_of_its_searches(name: str) -> None:
     record = searched(name, noisy(5), repeat=5)
     assert record.search is not None
-    for at, goal in enumerate(record.search.goals):
+    for index, goal in enumerate(record.search.goals):
         values = search_values(record, goal.goal)
         assert len(set(values)) > 1
         assert goal.rate_pps == median(values)
-        each = [result.goals[at] for result in record.search.results]
-        assert tuple(one.rate_pps for one in each) == values
-        for one in each:
+        goals = [result.goals[index] for result in record.search.results]
+        assert tuple(one.rate_pps for one in goals) == values
+        for one in goals:
             precision = precision_of(one)
             assert precision is not None
             assert 0 < precision <= 0.0051
@@ -197,21 +197,21 @@ def test_each_search_has_its_bracket_and_says_whether_it_is_a_bound() -> None:
     assert first.passed < first.failed
     assert not first.at_least
     slow = searched("ndr", noisy(4, capacity_pps=9e6), repeat=2)
-    assert [each.at_least for each in values_of_goal(slow, "ndr")] == [True, True]
-    assert {each.verdict for each in searches_of(slow)} == {"sender"}
+    assert [value.at_least for value in values_of_goal(slow, "ndr")] == [True, True]
+    assert {result.verdict for result in searches_of(slow)} == {"sender"}
 
 
 def test_the_interval_of_searches_ends_where_a_bound_could_be_anything() -> None:
     found = [one(rate, rate + 0.01) for rate in (8, 5, 9, 6, 10, 7, 11) * 2]
     high = [*found[:-1], one(11, None, "sender")]
-    for results, known in ((found, True), (high[:2] * 2 + high[-1:] * 10, False)):
+    for results, certain in ((found, True), (high[:2] * 2 + high[-1:] * 10, False)):
         record = searched("ndr", noisy(1))
         assert record.search is not None
         search = record.search.model_copy(update={"results": tuple(results)})
         values = values_of_goal(record.model_copy(update={"search": search}), "ndr")
         ends = values_interval(values)
         assert ends is not None
-        assert (ends[1] is not None) is known
+        assert (ends[1] is not None) is certain
 
 
 def test_a_search_that_met_nothing_is_told() -> None:
@@ -219,8 +219,8 @@ def test_a_search_that_met_nothing_is_told() -> None:
     assert record.search is not None
     results = (one(None, 1), *record.search.results[1:])
     search = record.search.model_copy(update={"results": results})
-    told = footnotes([record.model_copy(update={"search": search})])
-    assert any(line.endswith("in 3 searches, no rate met NDR in 1 of 3 searches") for line in told)
+    notes = footnotes([record.model_copy(update={"search": search})])
+    assert any(line.endswith("in 3 searches, no rate met NDR in 1 of 3 searches") for line in notes)
     assert len(search_values(record.model_copy(update={"search": search}), "ndr")) == 2
 
 
@@ -254,7 +254,9 @@ def test_of_two_single_searches_of_one_switch_nothing_is_claimed(name: str) -> N
 
 
 def _brackets_meet(one: Record, other: Record) -> bool:
-    (a, *_), (b, *_) = (values_of_goal(each, _first_goal(each)) for each in (one, other))
+    (a, *_), (b, *_) = (
+        values_of_goal(searched, _first_goal(searched)) for searched in (one, other)
+    )
     assert a.passed is not None
     assert b.passed is not None
     assert a.failed is not None
@@ -277,7 +279,7 @@ def test_repeated_searches_tell_switches_apart_that_differ() -> None:
     ]
     for fast, slow in pairs:
         figure = main_figure(fast)
-        before, after = (repeats_of([each], figure) for each in (slow, fast))
+        before, after = (repeats_of([searched], figure) for searched in (slow, fast))
         assert len(before.values) == len(after.values) == 5
         assert before.rounds == after.rounds == (1, 2, 3, 4, 5)
         (difference,) = differences(figure, [(before, after)], 0.0)
@@ -302,19 +304,19 @@ def test_the_table_shows_the_precision_and_not_in_the_place_of_an_interval() -> 
 
 def test_a_latency_has_the_interval_of_its_searches() -> None:
     record = searched("latency-at-load", noisy(7), repeat=13, finals=2)
-    told = tuple(
+    values = tuple(
         trial.model_copy(update={"latency": RECORD.trials[0].latency}) for trial in record.trials
     )
-    assert len(told) == 26
-    record = record.model_copy(update={"trials": told})
+    assert len(values) == 26
+    record = record.model_copy(update={"trials": values})
     assert latency_confidence(record) is not None
-    fewer = tuple(trial for trial in told if trial.spec.repeat <= 12)
+    fewer = tuple(trial for trial in values if trial.spec.repeat <= 12)
     assert latency_confidence(record.model_copy(update={"trials": fewer})) is None
 
 
 def resumed(trials: list[TrialResult], cut: int) -> list[int]:
     """Return the repeats of the trials that are measured anew after a search was cut off."""
-    stored, asked = trials[:cut], []
+    stored, calls = trials[:cut], []
     switch = noisy(11)
     for trial in stored:  # the switch goes on where it was
         switch(trial.spec)
@@ -324,11 +326,11 @@ def resumed(trials: list[TrialResult], cut: int) -> list[int]:
             trial = stored.pop(0)
             assert trial.spec == spec
             return trial
-        asked.append(spec.repeat)
+        calls.append(spec.repeat)
         return switch(spec)
 
     repeat_search(TABLE["ndr"], measure, bounds_of(repeat=3))
-    return asked
+    return calls
 
 
 def test_a_run_goes_on_in_the_middle_of_a_repeat() -> None:
@@ -342,6 +344,6 @@ def test_a_run_goes_on_in_the_middle_of_a_repeat() -> None:
     repeat_search(TABLE["ndr"], measure, bounds_of(repeat=3))
     counts = Counter(trial.spec.repeat for trial in trials)
     cut = counts[1] + counts[2] // 2
-    again = [TrialResult.model_validate_json(each.model_dump_json()) for each in trials]
+    again = [TrialResult.model_validate_json(trial.model_dump_json()) for trial in trials]
     rest = Counter(resumed(again, cut))
     assert rest == {2: counts[2] - counts[2] // 2, 3: counts[3]}

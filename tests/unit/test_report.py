@@ -102,19 +102,19 @@ def test_doubts_stand_at_their_rows_and_those_of_all_above() -> None:
     def doubted(*doubts: str, **test: Any) -> Record:
         return record(RECORD.model_copy(update={"doubts": doubts}), **test)
 
-    both = [doubted("short", "clock", burst=1), doubted("clock", burst=2)]
-    (section,) = sections(both)
+    records = [doubted("short", "clock", burst=1), doubted("clock", burst=2)]
+    (section,) = sections(records)
     assert "doubts of all tests: clock" in section.below
-    headings, rows = columns_and_rows(both)
+    headings, rows = columns_and_rows(records)
     assert [row[headings.index("doubts")] for row in rows] == ["short", ""]
-    (section,) = sections(both, wide=True)
+    (section,) = sections(records, wide=True)
     assert section.below == ()
     doubts = next(column for column in section.columns if column.name == "doubts")
     assert doubts.cells == ("short, clock", "clock")
-    (section,) = sections(both[:1])
+    (section,) = sections(records[:1])
     assert section.columns[-1].cells == ("short, clock",)
     failed = FAILED.model_copy(update={"doubts": ("not-equivalent",)})
-    assert columns_and_rows([*both, failed])[1][2][-1] == "not-equivalent"
+    assert columns_and_rows([*records, failed])[1][2][-1] == "not-equivalent"
 
 
 @pytest.mark.parametrize("verdict", ["sender", "receiver"])
@@ -130,7 +130,7 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
 
 
 @pytest.mark.parametrize(
-    ("asked", "columns"),
+    ("axes", "columns"),
     [
         (("auto", "auto"), {"semantics": ["learning", "routed"]}),
         (("learning", "routed"), {"semantics": ["learning", "routed"]}),
@@ -141,17 +141,17 @@ def test_a_rate_that_bounds_the_traffic_program_is_no_rate_of_the_switch(verdict
     ],
 )
 def test_no_column_of_semantics_stands_twice(
-    asked: tuple[str, str], columns: dict[str, list[str]]
+    axes: tuple[str, str], columns: dict[str, list[str]]
 ) -> None:
-    done = ("learning", "routed")
+    semantics = ("learning", "routed")
     records = [
         record(SURE.model_copy(update={"semantics": kind}), semantics=axis)
-        for kind, axis in zip(done, asked, strict=True)
+        for kind, axis in zip(semantics, axes, strict=True)
     ]
     (section,) = sections(records)
-    told = [column for column in section.columns if "semantics" in column.name]
-    assert [column.name for column in told] == [*columns]
-    assert {column.name: list(column.cells) for column in told} == columns
+    semantics_columns = [column for column in section.columns if "semantics" in column.name]
+    assert [column.name for column in semantics_columns] == [*columns]
+    assert {column.name: list(column.cells) for column in semantics_columns} == columns
 
 
 def test_semantics_are_shown_where_they_differ() -> None:
@@ -177,8 +177,8 @@ def test_the_floor_stands_beside_a_latency() -> None:
 
 @pytest.mark.parametrize(("above_ns", "holds"), [(0, True), (1, False)])
 def test_a_floor_above_the_latency_is_not_printed_as_one(above_ns: int, holds: bool) -> None:
-    own = to_object(SURE)["latency_ns"]["p50"]
-    floor = FLOOR.model_copy(update={"p50": own + above_ns})
+    latency = to_object(SURE)["latency_ns"]["p50"]
+    floor = FLOOR.model_copy(update={"p50": latency + above_ns})
     found = record(dimension="latency").model_copy(update={"floor": floor})
     assert to_object(found)["latency_floor_ns"]["holds"] is holds
     headings, rows = columns_and_rows([found])
@@ -207,14 +207,14 @@ def test_a_column_tells_tests_apart_or_is_not_there() -> None:
 
 def test_what_all_tests_have_in_common_is_said_once() -> None:
     usual: dict[str, Any] = {"port": "auto", "placement": Test().placement}
-    both = [record(switch=switch, pairs=4, **usual) for switch in ("a", "b")]
-    (section,) = sections(both)
+    records = [record(switch=switch, pairs=4, **usual) for switch in ("a", "b")]
+    (section,) = sections(records)
     assert section.caption == (
         "throughput: v2v, in netns, engine raw-mmsg, 64 B, search max, learning, pairs 4, "
         "3 trials of 1 s, lost 0.19 %, verdict switch"
     )
     assert [column.name for column in section.columns][:2] == ["switch", "received (min..max)"]
-    (section,) = sections(both, wide=True)
+    (section,) = sections(records, wide=True)
     assert {"lost", "verdict"} <= {column.name for column in section.columns}
     (section,) = sections([record(engine="udp"), record(engine="raw", direction="bi")])
     assert "engine" not in section.caption
@@ -224,16 +224,20 @@ def test_what_all_tests_have_in_common_is_said_once() -> None:
 
 def searched(name: str, *goals: dict[str, Any], r_plus_pps: float | None = None) -> Record:
     found = {"loss_ratio": 0, "latency_ns": None, "verdict": "switch"}
-    kept = tuple(Goal.model_validate(found | goal) for goal in goals)
-    search = SearchResult(name=name, trials=7, r_plus_pps=r_plus_pps, goals=kept)
+    results = tuple(Goal.model_validate(found | goal) for goal in goals)
+    search = SearchResult(name=name, trials=7, r_plus_pps=r_plus_pps, goals=results)
     return record(SURE.model_copy(update={"search": search}), search=name)
 
 
 def rows_of_goals(one: Record) -> list[list[str]]:
     (section,) = sections([one], wide=True)
-    kept = [each for each in section.columns if each.name in ("goal", "lost", "p50", "p99")]
-    kept += [each for each in section.columns if each.name.startswith(("found", "precision"))]
-    return [list(row) for row in zip(*(column.cells for column in kept), strict=True)]
+    compared = [
+        column for column in section.columns if column.name in ("goal", "lost", "p50", "p99")
+    ]
+    compared += [
+        column for column in section.columns if column.name.startswith(("found", "precision"))
+    ]
+    return [list(row) for row in zip(*(column.cells for column in compared), strict=True)]
 
 
 LATENCY = {"kind": "rtt", "count": 1, "min": 1, "mean": 1, "max": 9, "p50": 1200, "p99": 34_000}
@@ -273,8 +277,8 @@ def test_fewer_bursts_than_asked_for_are_told() -> None:
     goal = {"goal": "back-to-back", "rate_pps": 1e6, "burst_frames": 9, "bursts": 2}
     one = searched("back-to-back", goal)
     for finals, note in ((2, "7 trials"), (5, "7 trials, mean of 2 of 5 bursts")):
-        asked = one.test.model_copy(update={"finals": finals})
-        assert f"linux-bridge: {note}" in footnotes([one.model_copy(update={"test": asked})])
+        test = one.test.model_copy(update={"finals": finals})
+        assert f"linux-bridge: {note}" in footnotes([one.model_copy(update={"test": test})])
 
 
 def test_the_length_of_a_burst_is_a_row_too() -> None:
@@ -507,11 +511,11 @@ def test_a_kind_of_report_that_there_is_not_is_refused(name: str, tmp_path: Path
 
 def test_versions_are_told_below_a_table() -> None:
     def of(switch: str, version: str, mode: str | None = None) -> Record:
-        known = SURE.model_copy(update={"switch_version": version, "switch_mode": mode})
-        return record(known, switch=switch)
+        measured = SURE.model_copy(update={"switch_version": version, "switch_mode": mode})
+        return record(measured, switch=switch)
 
-    both = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1", "kernel")]
-    assert footnotes(both)[-1] == (
+    records = [of("vpp@26.10", "26.10-rc0"), of("vpp@24.06", "24.06.0"), of("ovs", "3.1", "kernel")]
+    assert footnotes(records)[-1] == (
         "versions: vpp@26.10 26.10-rc0, vpp@24.06 24.06.0, ovs 3.1 kernel"
     )
 

@@ -78,8 +78,13 @@ def test_one_switch_is_compared_with_none() -> None:
 def test_each_switch_may_have_an_engine_that_suits_it() -> None:
     a, b = (Test(switch="a", engine="dpdk", repeat=5), Test(switch="b", engine="memif", repeat=5))
     assert groups([a, b]) == [(0, 1)]
-    both = [a, b, a.model_copy(update={"engine": "memif"}), b.model_copy(update={"engine": "dpdk"})]
-    assert groups(both) == [(0, 3), (1, 2)]
+    tests = [
+        a,
+        b,
+        a.model_copy(update={"engine": "memif"}),
+        b.model_copy(update={"engine": "dpdk"}),
+    ]
+    assert groups(tests) == [(0, 3), (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,7 @@ def test_a_lab_and_other_hosts_have_fewer_and_longer_trials() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "repeat", "duration", "warmup"),
+    ("axes", "repeat", "duration", "warmup"),
     [
         ({"repeat": "4"}, 4, 10.0, 0.5),
         ({"repeat": "4", "duration": "2"}, 4, 2.0, 0.5),
@@ -122,9 +127,9 @@ def test_a_lab_and_other_hosts_have_fewer_and_longer_trials() -> None:
     ],
 )
 def test_what_is_asked_for_keeps_its_meaning(
-    given: dict[str, str], repeat: int, duration: float, warmup: float
+    axes: dict[str, str], repeat: int, duration: float, warmup: float
 ) -> None:
-    for test in compared(switch="a,b", **given):
+    for test in compared(switch="a,b", **axes):
         assert (test.repeat, test.duration, test.warmup) == (repeat, duration, warmup)
 
 
@@ -149,7 +154,7 @@ class TurnsLab:
 
     def visit(self, visit: Visit) -> Record | None:
         test = visit.test
-        self.among.add(tuple(each.switch for each in visit.among))
+        self.among.add(tuple(test.switch for test in visit.among))
         if visit.limit == 0:
             self.set_up.append(test.switch)
             return None
@@ -180,7 +185,7 @@ def test_rounds_go_through_all_compared_tests_whose_paths_come_up_before(tmp_pat
     lab = TurnsLab()
     with folder_of(tmp_path, switch="linux-bridge,ovs,vpp", repeat="4") as folder:
         run(folder, lab, Watching())
-        assert [sorted(t.round or 0 for t in each.trials) for each in folder.latest] == [
+        assert [sorted(t.round or 0 for t in record.trials) for record in folder.latest] == [
             [1, 2, 3, 4]
         ] * 3
     assert lab.set_up == ["linux-bridge", "ovs", "vpp"]
@@ -197,9 +202,9 @@ def test_groups_are_run_one_after_the_other_and_keep_what_the_next_one_needs(
     with folder_of(tmp_path, switch="linux-bridge,ovs", frame_size="64,128", repeat="2") as folder:
         run(folder, lab, Watching())
     assert len(lab.rounds) == 8
-    first = [(switch, then and then.frame_size) for switch, _, then in lab.then[:2]]
+    first = [(switch, following and following.frame_size) for switch, _, following in lab.then[:2]]
     assert sorted(first) == [("linux-bridge", 128), ("ovs", 128)]
-    assert [then for _, _, then in lab.then[2:]] == [None, None]
+    assert [following for _, _, following in lab.then[2:]] == [None, None]
 
 
 def test_a_resumed_run_begins_a_new_round(tmp_path: Path) -> None:
@@ -214,7 +219,8 @@ def test_a_resumed_run_begins_a_new_round(tmp_path: Path) -> None:
     with RunFolder(folder.path) as folder:
         run(folder, lab, Watching())
         rounds = {
-            each.test.switch: sorted(t.round or 0 for t in each.trials) for each in folder.latest
+            record.test.switch: sorted(t.round or 0 for t in record.trials)
+            for record in folder.latest
         }
     assert rounds == {"linux-bridge": [1, 3, 4, 5], "ovs": [1, 2, 3, 4]}
     assert min(round_ or 0 for round_, _ in lab.rounds) == 3
@@ -224,7 +230,7 @@ def test_one_that_fails_leaves_the_others_their_rounds(tmp_path: Path) -> None:
     lab = TurnsLab(fails="ovs")
     with folder_of(tmp_path, switch="linux-bridge,ovs,vpp", repeat="3") as folder:
         run(folder, lab, Watching())
-        statuses = {each.test.switch: each.status for each in folder.latest}
+        statuses = {record.test.switch: record.status for record in folder.latest}
     assert statuses == {"linux-bridge": "ok", "ovs": "failed", "vpp": "ok"}
     assert Counter(switch for _, switch in lab.rounds) == {"linux-bridge": 3, "vpp": 3}
 
@@ -239,8 +245,8 @@ def test_searches_that_are_repeated_take_turns_whole(tmp_path: Path) -> None:
 def test_the_record_says_why_tests_took_no_turns(tmp_path: Path) -> None:
     with folder_of(tmp_path, switch="linux-bridge,ovs", search="ndr") as folder:
         run(folder, TurnsLab(), Watching())
-        kept = [each.turns for each in folder.latest]
-    assert [(each and each.kept, each and each.why) for each in kept] == [
+        turns = [record.turns for record in folder.latest]
+    assert [(turn and turn.kept, turn and turn.why) for turn in turns] == [
         ("one-at-a-time", "it is measured once")
     ] * 2
 
@@ -266,6 +272,6 @@ def test_what_is_short_is_the_sum_of_the_rounds(
 
 
 def test_a_tick_that_may_be_of_the_time_before_is_not_said_to_be_stolen() -> None:
-    then = (0, 0, 0, 0, 0, 0, 0, 0)
-    assert stolen(then, (59, 0, 0, 0, 0, 0, 0, 1)) == 0
-    assert stolen(then, (58, 0, 0, 0, 0, 0, 0, 2)) == 1 / 60
+    counts = (0, 0, 0, 0, 0, 0, 0, 0)
+    assert stolen(counts, (59, 0, 0, 0, 0, 0, 0, 1)) == 0
+    assert stolen(counts, (58, 0, 0, 0, 0, 0, 0, 2)) == 1 / 60

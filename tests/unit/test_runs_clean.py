@@ -87,15 +87,15 @@ def dead(base: Path) -> Workspace:
     return workspace
 
 
-@pytest.mark.parametrize("which", ["", "{run}", "{run}/journal"])
+@pytest.mark.parametrize("file", ["", "{run}", "{run}/journal"])
 @pytest.mark.parametrize("change", ["owner", "writable", "link"])
 def test_what_another_user_may_have_written_is_not_carried_out(
-    base: Path, tmp_path: Path, which: str, change: str
+    base: Path, tmp_path: Path, file: str, change: str
 ) -> None:
     workspace = Workspace(base)
     workspace.journal.intend(Command(host="local", argv=("touch", str(tmp_path / "owned"))))
     workspace.journal.close()
-    path = base / which.format(run=workspace.run)
+    path = base / file.format(run=workspace.run)
     if change == "owner":
         if os.geteuid() != 0:
             pytest.skip("only root can give a file away")
@@ -104,7 +104,7 @@ def test_what_another_user_may_have_written_is_not_carried_out(
         path.chmod(path.stat().st_mode | 0o002)
     else:
         path.symlink_to(path.rename(tmp_path / "elsewhere"))
-    if which:
+    if file:
         (cleaned,) = clean(base)
         assert cleaned.state == "incomplete"
         assert str(path) in cleaned.failures[0]
@@ -118,14 +118,14 @@ def test_what_another_user_may_have_written_is_not_carried_out(
 def test_a_run_killed_behind_any_step_leaves_nothing(
     tmp_path: Path, base: Path, length: int
 ) -> None:
-    made = tmp_path / "made"
-    made.mkdir()
-    (made / "kept").write_bytes(b"kept")
+    created = tmp_path / "made"
+    created.mkdir()
+    (created / "kept").write_bytes(b"kept")
     steps = (
-        Run("a folder", ("mkdir", f"{made}/d"), undo=("rmdir", f"{made}/d")),
-        Write("a file in it", f"{made}/d/f", b"1"),
-        Write("a change", f"{made}/kept", b"2"),
-        Write("a value for all", f"{made}/kept", b"3", machine_wide=True),
+        Run("a folder", ("mkdir", f"{created}/d"), undo=("rmdir", f"{created}/d")),
+        Write("a file in it", f"{created}/d/f", b"1"),
+        Write("a change", f"{created}/kept", b"2"),
+        Write("a value for all", f"{created}/kept", b"3", machine_wide=True),
         Spawn("a process", "p", ("sleep", "60")),
     )
     die_after(base, tmp_path / "logs", *steps[:length])
@@ -133,8 +133,8 @@ def test_a_run_killed_behind_any_step_leaves_nothing(
     assert cleaned.state == "cleaned"
     assert cleaned.failures == ()
     assert marked(cleaned.run) == ()
-    assert [path.name for path in made.iterdir()] == ["kept"]
-    assert (made / "kept").read_bytes() == b"kept"
+    assert [path.name for path in created.iterdir()] == ["kept"]
+    assert (created / "kept").read_bytes() == b"kept"
     assert list(base.glob("sm*")) == []
     assert clean(base) == []
 
@@ -210,15 +210,15 @@ def test_a_live_run_is_reported_and_left_alone(tmp_path: Path, base: Path) -> No
         executor = Executor(
             {"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs"
         )
-        made = tmp_path / "made"
-        executor.execute((Write("a file", str(made), b""), Spawn("a process", "p", ("cat",))))
+        created = tmp_path / "made"
+        executor.execute((Write("a file", str(created), b""), Spawn("a process", "p", ("cat",))))
         other = dead(base)
         found = {cleaned.run: cleaned.state for cleaned in clean(base)}
         assert found == {workspace.run: "live", other.run: "cleaned"}
-        assert made.exists()
+        assert created.exists()
         assert executor.process("p").poll() is None
         assert executor.unwind() == ()
-    assert not made.exists()
+    assert not created.exists()
 
 
 def test_a_folder_without_a_journal_is_removed(base: Path) -> None:
@@ -281,9 +281,9 @@ def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what may lie where a run's journal should be, with what puts it there."""
 
     def folder(number: int) -> Path:
-        made = base / f"sm000{number}"
-        made.mkdir(parents=True)
-        return made / "journal"
+        run = base / f"sm000{number}"
+        run.mkdir(parents=True)
+        return run / "journal"
 
     base.mkdir()
     yield "a file", lambda: (base / "sm0000").touch()
@@ -293,19 +293,19 @@ def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "a pipe", lambda: os.mkfifo(folder(4))
 
 
-@pytest.mark.parametrize("what", range(5))
+@pytest.mark.parametrize("kind", range(5))
 def test_a_spoilt_entry_does_not_keep_others_from_being_undone(
-    base: Path, tmp_path: Path, what: int
+    base: Path, tmp_path: Path, kind: int
 ) -> None:
-    list(spoilt_entries(base))[what][1]()
+    list(spoilt_entries(base))[kind][1]()
     run = Workspace(base)
     run.journal.intend(Command(host="local", argv=("rm", str(tmp_path / "made"))))
     run.journal.close()
     (tmp_path / "made").touch()
-    told = {each.run: each for each in clean(base)}
-    assert told.pop(run.run).state == "cleaned"
+    results = {result.run: result for result in clean(base)}
+    assert results.pop(run.run).state == "cleaned"
     assert not (tmp_path / "made").exists()
-    (spoilt,) = told.values()
+    (spoilt,) = results.values()
     assert spoilt.state == "incomplete"
     assert len(spoilt.failures) == 1
 
@@ -317,9 +317,9 @@ def test_leases_that_are_no_file_are_told(
     monkeypatch.setattr(Leases, "_of_this_machine", lambda leases: leases._of_runs)
     base.mkdir(mode=0o700)
     make(base / "leases")
-    (told,) = clean(base)
-    assert (told.run, told.state) == ("leases", "incomplete")
-    assert f"{base / 'leases'}: " in told.failures[0]
+    (result,) = clean(base)
+    assert (result.run, result.state) == ("leases", "incomplete")
+    assert f"{base / 'leases'}: " in result.failures[0]
 
 
 @pytest.mark.parametrize(
@@ -416,25 +416,25 @@ def test_what_is_on_a_host_that_is_not_known_is_kept_and_all_else_undone(
     base: Path, led_far: Workspace
 ) -> None:
     (cleaned,) = clean(base)
-    told = "the host far is not known here (known: local), and what is left there is kept (2)"
+    message = "the host far is not known here (known: local), and what is left there is kept (2)"
     undone = (f"rm -f {base / 'made'}",)
-    assert cleaned == Cleaned(led_far.run, "incomplete", undone, (told,), ("far",))
+    assert cleaned == Cleaned(led_far.run, "incomplete", undone, (message,), ("far",))
     assert not (base / "made").exists()
     (cleaned,) = clean(base)
-    assert cleaned == Cleaned(led_far.run, "incomplete", (), (told,), ("far",))
+    assert cleaned == Cleaned(led_far.run, "incomplete", (), (message,), ("far",))
     (cleaned,) = clean(base, hosts={"far": RecordingHost(name="far")})
     assert cleaned.state == "cleaned"
 
 
 def test_what_is_on_a_host_that_is_gone_is_forgotten(base: Path, led_far: Workspace) -> None:
     forgotten, undone = "forget what is left on host far (2)", f"rm -f {base / 'made'}"
-    (told,) = clean(base, forget=["far"], dry_run=True)
-    assert told == Cleaned(led_far.run, "dead", (forgotten, undone))
+    (result,) = clean(base, forget=["far"], dry_run=True)
+    assert result == Cleaned(led_far.run, "dead", (forgotten, undone))
     assert (base / "made").exists()
     other = dead(base)
     far = RecordingHost(name="far")
     cleaned = clean(base, forget=["far", "farther"], hosts={"far": far})
-    assert {each.run: each for each in cleaned} == {
+    assert {result.run: result for result in cleaned} == {
         led_far.run: Cleaned(led_far.run, "cleaned", (forgotten, undone)),
         other.run: Cleaned(other.run, "cleaned"),
     }
@@ -450,16 +450,16 @@ def test_this_machine_is_not_forgotten(base: Path, led_far: Workspace) -> None:
 
 
 def test_a_journal_of_an_earlier_version_names_a_boot(base: Path, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    made.touch()
+    created = tmp_path / "made"
+    created.touch()
     run = Workspace(base)
-    run.journal.intend(Command(host="local", argv=("rm", str(made))))
+    run.journal.intend(Command(host="local", argv=("rm", str(created))))
     run.journal.close()
     journal = run.folder / "journal"
     first, rest = journal.read_text().split("\n", 1)
     journal.write_text(json.dumps({**json.loads(first), "boot": "b0"}) + "\n" + rest)
-    assert clean(base) == [Cleaned(run.run, "cleaned", (f"rm {made}",))]
-    assert not made.exists()
+    assert clean(base) == [Cleaned(run.run, "cleaned", (f"rm {created}",))]
+    assert not created.exists()
 
 
 def test_the_net_below_the_journal_takes_the_exact_prefix_alone(base: Path) -> None:

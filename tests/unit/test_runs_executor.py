@@ -37,7 +37,7 @@ NODE = Node("sm0000-f0", "netns")
 
 
 def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the way into a node of these tests: a variable that tells which it is."""
+    """Return the way into a node of these tests: a variable with the node's name."""
     return argv if node.environment == "host" else ("env", f"NODE={node.name}", *argv)
 
 
@@ -50,9 +50,11 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 @pytest.fixture
 def executor(workspace: Workspace, tmp_path: Path) -> Iterator[Executor]:
     """Return an executor on this host; whatever a test leaves is undone behind it."""
-    made = Executor({"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs")
-    yield made
-    assert made.unwind() == ()
+    instance = Executor(
+        {"local": LocalHost()}, workspace, inside=inside, logs_dir=tmp_path / "logs"
+    )
+    yield instance
+    assert instance.unwind() == ()
 
 
 def recorded(host: RecordingHost, workspace: Workspace) -> Executor:
@@ -245,15 +247,15 @@ def test_files_get_their_old_content_back(executor: Executor, tmp_path: Path) ->
     assert not Path(f"{new}-inside").exists()
 
 
-@pytest.mark.parametrize("at", [Node("host", "host"), NODE], ids=["host", "node"])
+@pytest.mark.parametrize("node", [Node("host", "host"), NODE], ids=["host", "node"])
 def test_a_folder_goes_with_those_above_it_that_were_not_there(
-    executor: Executor, tmp_path: Path, at: Node
+    executor: Executor, tmp_path: Path, node: Node
 ) -> None:
     (tmp_path / "there").mkdir()
     steps = (
-        Folder("locks", f"{tmp_path}/there/new/locks", at=at),
-        Folder("there already", f"{tmp_path}/there", at=at),
-        Folder("in use at the end", f"{tmp_path}/used/by/others", at=at),
+        Folder("locks", f"{tmp_path}/there/new/locks", at=node),
+        Folder("there already", f"{tmp_path}/there", at=node),
+        Folder("in use at the end", f"{tmp_path}/used/by/others", at=node),
     )
     executor.execute(steps)
     assert (tmp_path / "there/new/locks").is_dir()
@@ -396,14 +398,14 @@ def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -
     executor.execute(tuple(Run(n, ("do", n), undo=("undo", n)) for n in "abc"))
     (failure,) = executor.unwind()
     assert failure == ("could not undo (undo b): an undo ended with status 1: undo b\n  busy")
-    # What fails among others is tried once more by itself.
-    assert host.ran[3:] == [("undo", each) for each in "cbab"]
+    # A command that fails among others is tried again alone.
+    assert host.ran[3:] == [("undo", name) for name in "cbab"]
     assert len(workspace.journal.pending) == 1  # left to `clean`
     workspace.journal.done(1)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         "Cannot remove namespace file: No such file or directory",
         'Cannot find device "sm0000-a"',
@@ -414,8 +416,8 @@ def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -
         "lxc-stop: sm0000-f0: x is not running",
     ],
 )
-def test_what_is_already_gone_counts_as_undone(workspace: Workspace, words: str) -> None:
-    host = RecordingHost({("undo",): Completed(1, b"", words.encode())})
+def test_what_is_already_gone_counts_as_undone(workspace: Workspace, message: str) -> None:
+    host = RecordingHost({("undo",): Completed(1, b"", message.encode())})
     executor = recorded(host, workspace)
     executor.execute((Run("do", ("do",), undo=("undo",)),))
     assert executor.unwind() == ()
@@ -445,29 +447,29 @@ def test_a_step_that_fails_is_undone_too(executor: Executor, tmp_path: Path) -> 
 
 
 def test_an_interruption_waits_for_the_undoing(executor: Executor, tmp_path: Path) -> None:
-    made = tmp_path / "made"
+    created = tmp_path / "made"
     step = Run("wait", ("true",), undo=("sh", "-c", f"kill -INT {os.getpid()}; sleep 0.1"))
     with interruptible():
-        executor.execute((Write("make", str(made), b""), step))
+        executor.execute((Write("make", str(created), b""), step))
         with pytest.raises(Interrupted):
             executor.unwind()
-        assert not made.exists()
+        assert not created.exists()
 
 
 def test_a_second_ctrl_c_does_not_break_the_undoing(executor: Executor, tmp_path: Path) -> None:
-    made = tmp_path / "made"
+    created = tmp_path / "made"
     undo = ("sh", "-c", f"kill -INT {os.getpid()}; sleep 0.1")
     with interruptible():
         with pytest.raises(Interrupted):
             executor.execute(
                 (
-                    Write("make", str(made), b""),
+                    Write("make", str(created), b""),
                     Run("a first", ("true",), undo=undo),
                     Run("a second", ("sh", "-c", f"kill -INT {os.getpid()}; sleep 60")),
                 )
             )
         assert executor.unwind() == ()
-    assert not made.exists()
+    assert not created.exists()
 
 
 # --- properties ------------------------------------------------------------------------------
@@ -555,15 +557,15 @@ def test_cleaning_after_a_death_at_every_step_restores_the_host(plan: Plan) -> N
 def test_a_real_failure_at_every_step_leaves_no_file_and_no_process(
     tmp_path: Path, broken: int
 ) -> None:
-    made = tmp_path / "made"
-    made.mkdir()
-    (made / "kept").write_bytes(b"kept")
+    created = tmp_path / "made"
+    created.mkdir()
+    (created / "kept").write_bytes(b"kept")
     plan: list[Step] = [
-        Run("a folder", ("mkdir", f"{made}/d"), undo=("rmdir", f"{made}/d")),
-        Write("a file in it", f"{made}/d/f", b"1"),
-        Write("a change", f"{made}/kept", b"2"),
+        Run("a folder", ("mkdir", f"{created}/d"), undo=("rmdir", f"{created}/d")),
+        Write("a file in it", f"{created}/d/f", b"1"),
+        Write("a change", f"{created}/kept", b"2"),
         Spawn("a process", "p", ("sleep", "60")),
-        Run("a copy", ("cp", f"{made}/kept", f"{made}/copy"), undo=("rm", f"{made}/copy")),
+        Run("a copy", ("cp", f"{created}/kept", f"{created}/copy"), undo=("rm", f"{created}/copy")),
         Spawn("another", "q", ("cat",)),
     ]
     plan.insert(broken, Run("the failure", ("false",)))
@@ -576,8 +578,8 @@ def test_a_real_failure_at_every_step_leaves_no_file_and_no_process(
         pids = [int(executor.saved[name]) for name in ("p", "q") if name in executor.saved]
         assert executor.unwind() == ()
     assert [start_time(pid) for pid in pids] == [None] * len(pids)
-    assert [path.name for path in made.iterdir()] == ["kept"]
-    assert (made / "kept").read_bytes() == b"kept"
+    assert [path.name for path in created.iterdir()] == ["kept"]
+    assert (created / "kept").read_bytes() == b"kept"
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -597,11 +599,11 @@ def test_a_stop_sends_the_signal_that_the_step_names(executor: Executor, tmp_pat
 # --- side by side ----------------------------------------------------------------------------
 
 
-def folders(made: Path, count: int = 4) -> list[Step]:
-    """Return commands about different things: each makes a folder, and another one in it."""
+def folders(parent: Path, count: int = 4) -> list[Step]:
+    """Return commands with different subjects: each makes a folder with a subfolder."""
     return [
         step
-        for path in (f"{made}/{number}" for number in range(count))
+        for path in (f"{parent}/{number}" for number in range(count))
         for step in (
             Run(f"folder {path}", ("mkdir", path), undo=("rmdir", path), subject=path),
             Run("one in it", ("mkdir", f"{path}/in"), undo=("rmdir", f"{path}/in"), subject=path),

@@ -110,14 +110,14 @@ def start(tmp_path: Path) -> Starter:
 
 
 @pytest.mark.parametrize(
-    ("total", "used", "wanted", "after"),
+    ("total", "used", "requested", "after"),
     [(0, 0, 10, 10), (7, 0, 10, 10), (7, 5, 10, 15), (20, 10, 10, 20), (20, 15, 10, 25)],
 )
 def test_only_what_is_not_free_is_added_for_the_first(
-    start: Starter, total: int, used: int, wanted: int, after: int
+    start: Starter, total: int, used: int, requested: int, after: int
 ) -> None:
     host = Kernel(total, used=used)
-    run = start(host).reserve(wanted)
+    run = start(host).reserve(requested)
     assert host.total == after
     run.end()
     assert host.total == total
@@ -352,11 +352,11 @@ def test_a_reservation_that_failed_does_not_cost_an_earlier_one(start: Starter) 
 @settings(max_examples=30)
 @given(st.integers(0, 9), st.integers(0, 9), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_undoing_after_a_failure_at_every_step_restores_the_count(
-    tmp_path_factory: pytest.TempPathFactory, total: int, used: int, wanted: list[int]
+    tmp_path_factory: pytest.TempPathFactory, total: int, used: int, counts: list[int]
 ) -> None:
     base = tmp_path_factory.mktemp("runs")
     plan: list[Reserve | Run] = []
-    for count in wanted:
+    for count in counts:
         plan += [Reserve("memory", 2 * count), Run("use it", ("use",), undo=("leave",))]
     for fault in range(len(plan)):
         host = Kernel(total, used=used, fault=fault)
@@ -414,13 +414,13 @@ def test_no_order_of_runs_and_deaths_costs_a_live_run_its_pages(
     assert [path.read_bytes() for path in base.iterdir()] in ([], [b""])
 
 
-@pytest.mark.parametrize(("wanted", "fits"), [((8,), True), ((5, 3), True), ((5, 5), False)])
+@pytest.mark.parametrize(("requested", "fits"), [((8,), True), ((5, 3), True), ((5, 5), False)])
 def test_a_rehearsal_tells_whether_all_fit_and_leaves_nothing(
-    start: Starter, wanted: tuple[int, ...], fits: bool
+    start: Starter, requested: tuple[int, ...], fits: bool
 ) -> None:
     host = Kernel(1, room=9)
     run = start(host).reserve(1)
-    steps = tuple(Reserve("memory", 2 * count) for count in wanted)
+    steps = tuple(Reserve("memory", 2 * count) for count in requested)
     assert run.executor.can(steps) is fits
     assert host.total == 1
     assert run.workspace.leases.held_by(run.workspace.run) == [("local", host.path)]

@@ -26,7 +26,7 @@ SYSCTL = "/proc/sys/vm/nr_hugepages"
 # --- journal ---------------------------------------------------------------------------------
 
 
-def written(folder: Path) -> Path:
+def dead_journal(folder: Path) -> Path:
     """Write a dead run's journal: two undos pending, one done."""
     journal = Journal.create(folder / "journal", folder.name)
     journal.intend(COMMAND)
@@ -37,17 +37,17 @@ def written(folder: Path) -> Path:
 
 
 def test_a_journal_tells_what_is_pending(tmp_path: Path) -> None:
-    journal = Journal.reopen(written(tmp_path))
+    journal = Journal.reopen(dead_journal(tmp_path))
     assert journal is not None
-    known = STOP.model_copy(update={"pid": 4711, "start": 99})
-    assert journal.pending == {0: COMMAND, 2: known}
+    started = STOP.model_copy(update={"pid": 4711, "start": 99})
+    assert journal.pending == {0: COMMAND, 2: started}
     assert journal.next_number == 3
     journal.close()
 
 
 @pytest.mark.parametrize("lost", range(1, 54))
 def test_a_torn_last_line_loses_itself_alone(tmp_path: Path, lost: int) -> None:
-    path = written(tmp_path)
+    path = dead_journal(tmp_path)
     path.write_bytes(path.read_bytes()[:-lost])
     journal = Journal.reopen(path)
     assert journal is not None
@@ -61,7 +61,7 @@ def test_a_torn_last_line_loses_itself_alone(tmp_path: Path, lost: int) -> None:
 
 
 def test_a_journal_cut_anywhere_can_be_read(tmp_path: Path) -> None:
-    path = written(tmp_path)
+    path = dead_journal(tmp_path)
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -71,7 +71,7 @@ def test_a_journal_cut_anywhere_can_be_read(tmp_path: Path) -> None:
 
 
 def test_garbage_between_lines_is_passed_over(tmp_path: Path) -> None:
-    path = written(tmp_path)
+    path = dead_journal(tmp_path)
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first, b"\0\xff{\n", b"[]\n", *rest]))
     journal = Journal.reopen(path)

@@ -1,4 +1,4 @@
-"""These tests check that JSON lines are written whole or not at all."""
+"""These tests check that JSON lines are written completely or not written."""
 
 from __future__ import annotations
 

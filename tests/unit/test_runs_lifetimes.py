@@ -11,7 +11,7 @@ from switchmark.runs.lifetimes import Lifetimes
 
 
 class ShownClock(Clock):
-    """This clock says what it is told."""
+    """A clock whose time the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -22,9 +22,9 @@ class ShownClock(Clock):
 
 @pytest.fixture
 def clock() -> Iterator[ShownClock]:
-    shown = ShownClock()
-    with replaced_by(shown):
-        yield shown
+    clock = ShownClock()
+    with replaced_by(clock):
+        yield clock
 
 
 def test_a_start_is_what_is_waited_for(clock: ShownClock) -> None:

@@ -22,11 +22,13 @@ def inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def in_shell(plan: Plan, folder: Path) -> str:
-    """Return what the text of a plan prints when it is pasted."""
+    """Return the output of a plan's text when it is pasted into a shell."""
     script = "\n".join(describe(plan, inside))
-    done = subprocess.run(["bash", "-eu"], input=script.encode(), cwd=folder, capture_output=True)
-    assert done.stderr == b""
-    return done.stdout.decode()
+    completed = subprocess.run(
+        ["bash", "-eu"], input=script.encode(), cwd=folder, capture_output=True
+    )
+    assert completed.stderr == b""
+    return completed.stdout.decode()
 
 
 def test_every_kind_of_step_reads_as_an_operator_would_type_it() -> None:
@@ -86,10 +88,10 @@ def test_a_pasted_plan_does_what_the_plan_says(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), max_size=4))
-def test_a_shell_reads_every_word_as_it_was(words: list[str]) -> None:
-    plan: Plan = (Run("print", ("printf", "%s\\0", *words)),)
+def test_a_shell_reads_every_word_as_it_was(arguments: list[str]) -> None:
+    plan: Plan = (Run("print", ("printf", "%s\\0", *arguments)),)
     printed = in_shell(plan, Path("/"))
-    assert printed.split("\0")[:-1] == (words or [""])
+    assert printed.split("\0")[:-1] == (arguments or [""])
 
 
 @pytest.mark.parametrize("values", [{}, {"folder": ""}])

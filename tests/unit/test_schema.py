@@ -1,4 +1,4 @@
-"""These tests hold stored records, and what is printed of them, against the published schemas."""
+"""These tests validate stored records and printed objects with the published schemas."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ VALIDATORS = {name: Draft202012Validator(schema(name)) for name in SCHEMAS}
 
 
 def wrong(name: str, content: Any) -> list[str]:
-    """Return what is wrong with some content by a schema."""
+    """Return the violations of a schema in some content."""
     found = VALIDATORS[name].iter_errors(content)
-    return [f"{each.json_path}: {each.message[:200]}" for each in found]
+    return [f"{error.json_path}: {error.message[:200]}" for error in found]
 
 
 def lines() -> Iterator[Any]:
@@ -65,8 +65,8 @@ def test_a_stored_record_is_valid_as_it_was_written_and_as_it_is_written_now(lin
 @pytest.mark.parametrize("path", sorted(DATA.glob("object*.json*")), ids=lambda path: path.stem)
 def test_what_was_printed_is_valid(path: Path) -> None:
     text = path.read_text()
-    each = text.splitlines() if path.suffix == ".jsonl" else [text]
-    assert [wrong("json", json.loads(one)) for one in each] == [[]] * len(each)
+    documents = text.splitlines() if path.suffix == ".jsonl" else [text]
+    assert [wrong("json", json.loads(one)) for one in documents] == [[]] * len(documents)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_a_fresh_record_is_valid(record: Record) -> None:
 
 
 def test_every_member_is_told() -> None:
-    def silent(part: dict[str, Any], where: str) -> Iterator[str]:
+    def silent(part: dict[str, Any], path: str) -> Iterator[str]:
         for name, member in part.get("properties", {}).items():
             if "description" not in member:
-                yield f"{where}.{name}"
+                yield f"{path}.{name}"
 
     for name in SCHEMAS:
-        made = schema(name)
-        found = [each for part, of in made["$defs"].items() for each in silent(of, part)]
+        document = schema(name)
+        found = [problem for part, of in document["$defs"].items() for problem in silent(of, part)]
         if name == "json":
-            found += silent(made, name)
+            found += silent(document, name)
         assert found == []
 
 

@@ -63,9 +63,9 @@ def says(verdict: str) -> Any:
     return lambda trials: verdict
 
 
-def judged_by(asked: list[Sequence[TrialResult]], verdict: str = "switch") -> Any:
+def judged_by(calls: list[Sequence[TrialResult]], verdict: str = "switch") -> Any:
     def judge(trials: Sequence[TrialResult]) -> str:
-        asked.append(trials)
+        calls.append(trials)
         return verdict
 
     return judge
@@ -75,22 +75,22 @@ def judged_by(asked: list[Sequence[TrialResult]], verdict: str = "switch") -> An
 
 
 def test_a_probe_asks_for_the_trial_of_the_test_and_keeps_it() -> None:
-    asked: list[TrialSpec] = []
+    specs: list[TrialSpec] = []
 
     def measure(spec: TrialSpec) -> TrialResult:
-        asked.append(spec)
-        return trial(spec=spec, tx_frames=len(asked))
+        specs.append(spec)
+        return trial(spec=spec, tx_frames=len(specs))
 
     probe = Probe(measure, bounds(line_pps=5e5))
-    got = [probe(100.0), probe(None), probe(7.0, duration_s=0.5), probe(None, frames=9)]
+    trials = [probe(100.0), probe(None), probe(7.0, duration_s=0.5), probe(None, frames=9)]
     one_s = {"duration_s": 1.0, "warmup_s": 0.25}
-    assert asked == [
+    assert specs == [
         TrialSpec(rate_pps=100.0, **one_s),
         TrialSpec(rate_pps=5e5, **one_s),
         TrialSpec(rate_pps=7.0, duration_s=0.5, warmup_s=0.25),
         TrialSpec(rate_pps=5e5, frames=9, **one_s),
     ]
-    assert probe.trials == got
+    assert probe.trials == trials
 
 
 def test_a_probe_is_exhausted_by_its_last_trial() -> None:
@@ -151,7 +151,7 @@ def test_repeats_at_one_load(
 
 
 def at_rates(*rates_pps: int) -> list[list[TrialResult]]:
-    return [[trial(rx_frames=each, intervals=(each // 10,) * 10)] for each in rates_pps]
+    return [[trial(rx_frames=frames, intervals=(frames // 10,) * 10)] for frames in rates_pps]
 
 
 @pytest.mark.parametrize(
@@ -319,11 +319,11 @@ def test_what_made_a_trial_fail(verdict: str, fields: dict[str, Any], limit: str
 
 
 def test_it_is_the_failed_trial_that_is_judged_and_the_first_where_the_sender_failed() -> None:
-    asked: list[Sequence[TrialResult]] = []
+    calls: list[Sequence[TrialResult]] = []
     first, failed = trial(tx_frames=999), trial(lost=1, tx_unsent=2)
     start = Saturation(first, 999, 999, 999)
-    limit_of(failed, start, bounds(judge=judged_by(asked, "unknown")))
-    assert asked == [(failed,), (first,)]
+    limit_of(failed, start, bounds(judge=judged_by(calls, "unknown")))
+    assert calls == [(failed,), (first,)]
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_goal_has_the_loss_of_its_trials_unless_it_allows_one() -> None:
 # --- what is in the record -------------------------------------------------------------------
 
 
-def found(
+def estimated(
     name: str, switch: SyntheticSwitch, **fields: Any
 ) -> tuple[Estimate, list[dict[str, Any]]]:
     estimate = TABLE[name].find(switch, bounds(**fields))
@@ -365,7 +365,7 @@ def found(
 
 def test_the_record_of_r_plus_has_the_range_of_its_trials() -> None:
     switch = SyntheticSwitch(bands=0.5, seed=3)
-    estimate, (goal,) = found("max", switch, repeat=5)
+    estimate, (goal,) = estimated("max", switch, repeat=5)
     rates = sorted({trial.rx_frames for trial in estimate.trials})
     assert rates == [500_000, 1_000_000]
     assert (goal["goal"], goal["low_pps"], goal["high_pps"]) == ("r+", 5e5, 1e6)
@@ -378,7 +378,7 @@ def test_the_record_of_r_plus_has_the_range_of_its_trials() -> None:
 @pytest.mark.parametrize("name", ["ndr", "pdr", "mlr"])
 def test_the_record_of_a_search_for_a_rate(name: str) -> None:
     switch = SyntheticSwitch()
-    estimate, goals = found(name, switch, finals=2)
+    estimate, goals = estimated(name, switch, finals=2)
     summary = estimate.summary
     assert summary is not None
     assert (summary.r_plus_pps, summary.trials) == (1e6, len(switch.asked))
@@ -398,21 +398,21 @@ def test_the_record_of_a_search_for_a_rate(name: str) -> None:
     ("name", "goal", "allowed"), [("ndr", "ndr", 0.0), ("pdr", "pdr", 0.02), ("mlr", "pdr", 0.02)]
 )
 def test_a_goal_allows_what_the_test_allows(name: str, goal: str, allowed: float) -> None:
-    _, goals = found(name, SyntheticSwitch(), loss_ratio=0.02)
-    (told,) = [each for each in goals if each["goal"] == goal]
-    assert told["loss_ratio"] == allowed
-    assert told["rate_pps"] == pytest.approx(1e6 / (1 - allowed), rel=0.0051)
+    _, goals = estimated(name, SyntheticSwitch(), loss_ratio=0.02)
+    (result,) = [entry for entry in goals if entry["goal"] == goal]
+    assert result["loss_ratio"] == allowed
+    assert result["rate_pps"] == pytest.approx(1e6 / (1 - allowed), rel=0.0051)
 
 
 @pytest.mark.parametrize("name", ["ndr", "mlr"])
 def test_a_search_without_a_rate_shows_the_trial_that_came_nearest(name: str) -> None:
     switch = SyntheticSwitch(rare=1)
-    estimate, goals = found(name, switch)
+    estimate, goals = estimated(name, switch)
     assert "rate_pps" not in goals[0]
     if name == "ndr":
         assert (estimate.goal, estimate.finals) == (None, {"ndr": ()})
-        (shown,) = estimate.trials
-        assert shown.spec.rate_pps == min(spec.rate_pps or math.inf for spec in switch.asked)
+        (trial,) = estimate.trials
+        assert trial.spec.rate_pps == min(spec.rate_pps or math.inf for spec in switch.asked)
     else:  # its second goal is met
         assert estimate.goal == "pdr"
         assert estimate.trials == estimate.finals["pdr"] != ()
@@ -420,7 +420,7 @@ def test_a_search_without_a_rate_shows_the_trial_that_came_nearest(name: str) ->
 
 @pytest.mark.parametrize("finals", [1, 6])
 def test_the_final_trials_of_mlr_are_at_the_rate_of_their_goal(finals: int) -> None:
-    estimate, goals = found("mlr", SyntheticSwitch(), finals=finals)
+    estimate, goals = estimated("mlr", SyntheticSwitch(), finals=finals)
     for goal in goals:
         rates = [one.spec.rate_pps for one in estimate.finals[goal["goal"]]]
         assert rates == [goal["rate_pps"]] * finals
@@ -447,11 +447,11 @@ def test_the_trials_of_mlr_are_those_of_its_configuration() -> None:
     """Preceding targets of 2 and an expansion of 2: R+, the two ends of it, then trials that grow
     from a quarter of a second to the whole."""
     switch = SyntheticSwitch()
-    found("mlr", switch)
+    estimated("mlr", switch)
     durations = [spec.duration_s for spec in switch.asked]
     assert durations[0] == 1.0
     assert durations[1:4] == [0.25] * 3
-    growing = [each for each in durations[1:] if 0.25 < each < 1]
+    growing = [duration for duration in durations[1:] if 0.25 < duration < 1]
     assert growing == pytest.approx([math.sqrt(0.75)] * len(growing))  # between in their sum
     assert durations[-4:] == [1.0] * 4
     assert switch.asked[1].rate_pps == 2e6
@@ -459,7 +459,7 @@ def test_the_trials_of_mlr_are_those_of_its_configuration() -> None:
 
 def test_the_record_of_latency_at_load() -> None:
     switch = SyntheticSwitch(sender_pps=8e5)
-    estimate, goals = found(
+    estimate, goals = estimated(
         "latency-at-load", switch, loads=(0.5, 0.1), finals=2, judge=says("switch")
     )
     assert [(goal["goal"], goal["rate_pps"], goal["verdict"]) for goal in goals] == [
@@ -479,18 +479,18 @@ def test_the_record_of_latency_at_load() -> None:
 
 
 def test_the_worst_trial_of_a_load_is_judged() -> None:
-    asked: list[Sequence[TrialResult]] = []
+    calls: list[Sequence[TrialResult]] = []
     answers = iter([trial(), trial(lost=3), trial(tx_unsent=4), trial(lost=1)])
     TABLE["latency-at-load"].find(
-        lambda spec: next(answers), bounds(loads=(0.5,), finals=3, judge=judged_by(asked))
+        lambda spec: next(answers), bounds(loads=(0.5,), finals=3, judge=judged_by(calls))
     )
-    assert [[one.tx_unsent for one in trials] for trials in asked] == [[4]]
+    assert [[one.tx_unsent for one in trials] for trials in calls] == [[4]]
 
 
 def test_the_record_of_the_longest_burst() -> None:
     """A buffer of 1500 in front of half the rate holds a burst of 3000; the next one is 3001."""
     switch = SyntheticSwitch(buffer=1500)
-    estimate, (goal,) = found(
+    estimate, (goal,) = estimated(
         "back-to-back", switch, finals=2, precision=1e-9, judge=says("switch")
     )
     assert goal["burst_frames"] == goal["burst_low"] == pytest.approx(3000, abs=2)
@@ -507,18 +507,18 @@ def test_the_record_of_the_longest_burst() -> None:
 
 
 def test_a_burst_is_no_longer_than_half_a_trial() -> None:
-    _, (goal,) = found("back-to-back", SyntheticSwitch(sender_pps=3000, capacity_pps=3000))
+    _, (goal,) = estimated("back-to-back", SyntheticSwitch(sender_pps=3000, capacity_pps=3000))
     assert goal["burst_low"] == 1500
     assert "burst_high" not in goal
     slow = SyntheticSwitch(sender_pps=1, capacity_pps=1)
-    _, (goal,) = found("back-to-back", slow)
+    _, (goal,) = estimated("back-to-back", slow)
     assert goal["burst_low"] == 1
     assert {spec.frames for spec in slow.asked} == {None, 1}
 
 
 def test_a_switch_that_holds_no_burst_shows_its_first_trial() -> None:
     switch = SyntheticSwitch(rare=1)
-    estimate, (goal,) = found("back-to-back", switch)
+    estimate, (goal,) = estimated("back-to-back", switch)
     assert (goal["burst_low"], goal["burst_high"], estimate.goal) == (0, 1, None)
     assert [one.spec.frames for one in estimate.trials] == [None]
 
@@ -553,7 +553,7 @@ def test_bursts_that_took_all_trials_are_bounded_by_those() -> None:
 def searched(lost: dict[int, list[int]], allowed: float = 0.0, **fields: Any) -> Any:
     """Search a switch that loses so many frames in the trials at each rate, in order, and none
     after. The first trial sends 1000 frames in a second, and all arrive."""
-    left = {rate: list(each) for rate, each in lost.items()}
+    left = {rate: list(value) for rate, value in lost.items()}
 
     def measure(spec: TrialSpec) -> TrialResult:
         rate = round(spec.rate_pps or 0)
@@ -615,11 +615,11 @@ def test_a_search_without_trials_left_says_what_it_knows() -> None:
 @pytest.mark.parametrize(("lost", "first"), [(0, 1000), (5, 1000), (6, 400)])
 def test_a_search_begins_at_r_plus_where_the_ceiling_loses_too_much(lost: int, first: int) -> None:
     start = Saturation(trial(lost=lost), 1000, 400, 1000)
-    asked: list[float | None] = []
+    rates: list[float | None] = []
 
     def measure(spec: TrialSpec) -> TrialResult:
-        asked.append(spec.rate_pps)
+        rates.append(spec.rate_pps)
         return trial(spec=spec)
 
     ndr.search_rate(Probe(measure, bounds()), start, 0.005)
-    assert asked[0] == first
+    assert rates[0] == first

@@ -35,7 +35,7 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 
 
-def known(figure: float | None) -> float:
+def present(figure: float | None) -> float:
     assert figure is not None
     return figure
 
@@ -61,7 +61,7 @@ def test_the_truth_is_bracketed(name: str, noise: str) -> None:
     _, goals = find(name, switch)
     spread = {"half a percent": 0.015, "two percent": 0.06, "drift": 0.03}.get(noise, 0.0)
     for goal in goals:
-        low, high = known(goal.low_pps), known(goal.high_pps)
+        low, high = present(goal.low_pps), present(goal.high_pps)
         assert goal.rate_pps == low < high <= low * 1.0051
         truth = {0.0: 1e6, 0.005: 1e6 / 0.995}[goal.loss_ratio]
         slow = truth * (0.8 if noise == "two bands" else 1)
@@ -92,7 +92,7 @@ def test_any_capacity_is_found(
     frame = 1.5  # one of a trial, and its rounding
     for goal in goals:
         truth = capacity_pps / (1 - goal.loss_ratio)
-        assert known(goal.low_pps) - frame <= truth
+        assert present(goal.low_pps) - frame <= truth
         assert goal.high_pps is None or goal.high_pps >= truth * 0.9999 - 2 * frame
     assert len(switch.asked) <= 40
 
@@ -106,7 +106,7 @@ def test_two_of_three_trials_decide(lost: tuple[int, ...], runs: bool) -> None:
     spec = TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0)
     switch = SyntheticSwitch()
     whole = switch(spec)
-    left = [whole.model_copy(update={"spec": spec, "lost": each}) for each in lost]
+    left = [whole.model_copy(update={"spec": spec, "lost": count}) for count in lost]
     trials = majority(lambda: left.pop(0), 0.0)
     assert (len(trials), left) == (len(lost), [])
     assert meets(trials[-1], 0.0) is runs
@@ -118,7 +118,7 @@ def test_nothing_is_asked_for_beyond_what_a_link_carries(name: str) -> None:
     bounds = changed(line_pps=1.5e6, rate_pps=1.5e6 if name == "fixed" else None)
     TABLE[name].find(switch, bounds)
     assert switch.asked[0].rate_pps == 1.5e6
-    assert all(known(spec.rate_pps) <= 1.5e6 for spec in switch.asked)
+    assert all(present(spec.rate_pps) <= 1.5e6 for spec in switch.asked)
 
 
 @pytest.mark.parametrize("name", RATES)
@@ -188,7 +188,7 @@ def test_a_switch_that_always_loses_has_no_ndr(name: str) -> None:
     for goal in find(name, SyntheticSwitch(rare=1))[1]:
         if goal.loss_ratio == 0:
             assert goal.rate_pps is goal.low_pps is None
-            assert known(goal.high_pps) > 0
+            assert present(goal.high_pps) > 0
         else:
             assert goal.rate_pps == pytest.approx(1e6, rel=0.011)
 
@@ -224,8 +224,8 @@ def test_rates_are_those_of_one_sender() -> None:
     switch = SyntheticSwitch(capacity_pps=1e6, sender_pps=2e6)
 
     def two_senders(spec: Any) -> TrialResult:
-        both = None if spec.rate_pps is None else 2 * spec.rate_pps
-        return switch(spec.model_copy(update={"rate_pps": both}))
+        total_pps = None if spec.rate_pps is None else 2 * spec.rate_pps
+        return switch(spec.model_copy(update={"rate_pps": total_pps}))
 
     summary = TABLE["ndr"].find(two_senders, changed(senders=2)).summary
     assert summary is not None
@@ -258,8 +258,8 @@ def test_a_search_that_was_cut_anywhere_goes_on_as_if_it_was_not(name: str, nois
 
 def latency_of(value: int, count: int = 100) -> Any:
     """Return the latency of a trial whose samples are all alike."""
-    told = {"count": count, "min": value, "max": value, "sum": count * value}
-    return from_counts("rtt", [{**told, "counts": [[value, count]]}])
+    buckets = {"count": count, "min": value, "max": value, "sum": count * value}
+    return from_counts("rtt", [{**buckets, "counts": [[value, count]]}])
 
 
 def test_a_test_of_latency_is_certain_by_its_latency() -> None:
@@ -268,32 +268,32 @@ def test_a_test_of_latency_is_certain_by_its_latency() -> None:
     for step, trials in ((0, 13), (7, 130)):
         drawn = iter(range(100, 2000, step) if step else [100] * 130)
 
-        def told(spec: TrialSpec, drawn: Iterator[int] = drawn) -> TrialResult:
+        def measure_latency(spec: TrialSpec, drawn: Iterator[int] = drawn) -> TrialResult:
             return SyntheticSwitch()(spec).model_copy(update={"latency": latency_of(next(drawn))})
 
-        assert len(TABLE["fixed"].find(told, bounds).trials) == trials
+        assert len(TABLE["fixed"].find(measure_latency, bounds).trials) == trials
 
 
 def test_a_trial_without_a_median_makes_none_certain() -> None:
-    asked = Test(dimension="latency", rate="1000", until_certain=0.01)
+    test = Test(dimension="latency", rate="1000", until_certain=0.01)
     alike, few = latency_of(1000), latency_of(1000, count=5)
     assert few.p50 is None
 
-    def repeated(told: int) -> tuple[TrialResult, ...]:
+    def repeated(count: int) -> tuple[TrialResult, ...]:
         """Of ten trials so many tell a median."""
         switch = SyntheticSwitch()
 
         def trial(spec: TrialSpec) -> TrialResult:
-            known = len(switch.asked) % 10 < told
-            return switch(spec).model_copy(update={"latency": alike if known else few})
+            is_measured = len(switch.asked) % 10 < count
+            return switch(spec).model_copy(update={"latency": alike if is_measured else few})
 
         return TABLE["fixed"].find(trial, changed(until_certain=0.01, latency=True)).trials
 
     assert len(repeated(0)) == most_repeats(1, 0.01)
-    assert is_uncertain(asked, repeated(0))
+    assert is_uncertain(test, repeated(0))
     some = repeated(3)
     assert len(some) == 41, "the thirteenth that has one"
-    assert not is_uncertain(asked, some)
+    assert not is_uncertain(test, some)
 
 
 def test_latency_is_measured_at_shares_of_r_plus() -> None:
@@ -312,13 +312,13 @@ def test_the_longest_burst_and_the_buffer_are_found(buffer: int, excess: float) 
     _, (goal,) = find("back-to-back", switch)
     # While a burst comes in, a part of it goes out.
     truth = buffer / (1 - 1 / excess)
-    assert known(goal.burst_low) <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
+    assert present(goal.burst_low) <= (buffer + 1) / (1 - 1 / excess) + 1  # frames are whole
     assert goal.burst_high is None or goal.burst_high >= truth * 0.999 - 1
     if goal.burst_high is not None and buffer > 100:
         # What came out of the buffer in the one second of a trial is taken for forwarding, and
         # the rate without loss is known to half a percent.
         slack = 0.02 + 0.006 / (excess - 1) + 1.1 * buffer / 1e6 / (excess - 1)
-        assert known(goal.corrected_buffer_s) * 1e6 * excess == pytest.approx(buffer, rel=slack)
+        assert present(goal.corrected_buffer_s) * 1e6 * excess == pytest.approx(buffer, rel=slack)
 
 
 @pytest.mark.parametrize(("lossless", "excess"), [(6e5, 2), (9e5, 1.5)])
@@ -326,14 +326,14 @@ def test_a_buffer_is_corrected_by_the_rate_without_loss(lossless: float, excess:
     switch = SyntheticSwitch(sender_pps=1e6 * excess, buffer=3000, lossless_pps=lossless)
     _, (goal,) = find("back-to-back", switch)
     assert goal.throughput_pps == pytest.approx(lossless, rel=0.006)
-    share = known(goal.corrected_buffer_s) / known(goal.buffer_s)
+    share = present(goal.corrected_buffer_s) / present(goal.buffer_s)
     assert share == pytest.approx(1 - lossless / (1e6 * excess), rel=0.02)
 
 
 def test_a_switch_that_always_loses_has_no_corrected_buffer() -> None:
     _, (goal,) = find("back-to-back", SyntheticSwitch(lossless_pps=0, buffer=100))
     assert goal.throughput_pps is goal.corrected_buffer_s is None
-    assert known(goal.burst_frames) > 0
+    assert present(goal.burst_frames) > 0
 
 
 def test_a_burst_without_loss_is_bounded_by_the_sender() -> None:
@@ -357,7 +357,7 @@ def test_a_burst_that_takes_half_of_all_trials_is_known_by_its_bounds() -> None:
     assert MAX_TRIALS // 2 <= bursts <= MAX_TRIALS // 2 + 2, "the last length has up to three"
     assert goal.bursts == 1
     assert goal.burst_high is not None
-    assert known(goal.burst_low) <= 2 * 10**15 < goal.burst_high
+    assert present(goal.burst_low) <= 2 * 10**15 < goal.burst_high
 
 
 @pytest.mark.parametrize("name", ["fixed", "max"])
@@ -391,7 +391,7 @@ def test_frame_loss_goes_down_by_tenths_until_two_loads_lose_nothing() -> None:
     switch = SyntheticSwitch(capacity_pps=1.5e6, sender_pps=2e6)
     estimate, goals = find("frame-loss", switch)
     assert [goal.goal for goal in goals] == ["100 %", "90 %", "80 %", "70 %", "60 %"]
-    assert [known(goal.rate_pps) for goal in goals] == [2e6, 1.8e6, 1.6e6, 1.4e6, 1.2e6]
+    assert [present(goal.rate_pps) for goal in goals] == [2e6, 1.8e6, 1.6e6, 1.4e6, 1.2e6]
     assert [goal.loss_ratio for goal in goals] == pytest.approx([0.25, 1 / 6, 0.0625, 0, 0])
     assert estimate.goal == "100 %"
     assert loss_ratio(estimate.trials) == pytest.approx(0.25)
@@ -476,7 +476,7 @@ def test_a_rate_that_one_trial_decided_need_not_pass_again() -> None:
             assert {trial.lost for trial in estimate.trials} == {0, 1}
         else:
             assert all(trial.lost == 0 for trial in estimate.trials)
-        assert goal.rate_pps is None or known(goal.rate_pps) <= 1e6
+        assert goal.rate_pps is None or present(goal.rate_pps) <= 1e6
 
 
 # --- fifty bursts -------------------------------------------------------------------------------
@@ -486,9 +486,9 @@ def test_fifty_bursts_are_all_kept() -> None:
     switch = SyntheticSwitch(buffer=1000, noise=0.01)
     _, (goal,) = find("back-to-back", switch, changed(finals=50, precision=0.01))
     assert (goal.bursts, len(goal.burst_each)) == (50, 50)
-    assert known(goal.burst_frames) == pytest.approx(sum(goal.burst_each) / 50)
+    assert present(goal.burst_frames) == pytest.approx(sum(goal.burst_each) / 50)
     assert (goal.burst_low, goal.burst_max) == (min(goal.burst_each), max(goal.burst_each))
-    assert known(goal.burst_stdev) == pytest.approx(stdev(goal.burst_each))
+    assert present(goal.burst_stdev) == pytest.approx(stdev(goal.burst_each))
     assert goal.burst_limit == 10**6
     assert goal.burst_step == round(0.01 * max(goal.burst_each))
 
@@ -509,8 +509,8 @@ def test_a_goal_of_mlr_has_all_its_attributes() -> None:
         assert (goal.initial_trial_s, goal.final_trial_s, goal.duration_sum_s) == (0.5, 2.0, 6.0)
         assert goal.regular
         # What arrives at the rate found, at least.
-        assert known(goal.rate_pps) * (1 - allowed) <= known(goal.conditional_pps)
-        assert known(goal.conditional_pps) <= known(goal.rate_pps)
+        assert present(goal.rate_pps) * (1 - allowed) <= present(goal.conditional_pps)
+        assert present(goal.conditional_pps) <= present(goal.rate_pps)
 
 
 def test_the_search_of_csit_decides_by_21_trials_of_a_second() -> None:
@@ -519,7 +519,9 @@ def test_the_search_of_csit_decides_by_21_trials_of_a_second() -> None:
     assert {spec.duration_s for spec in switch.asked} == {1.0}
     for goal in goals:
         assert (goal.initial_trial_s, goal.final_trial_s, goal.duration_sum_s) == (1.0, 1.0, 21.0)
-        assert known(goal.low_pps) <= 1e6 / (1 - goal.loss_ratio) <= known(goal.high_pps) * 1.0001
+        assert (
+            present(goal.low_pps) <= 1e6 / (1 - goal.loss_ratio) <= present(goal.high_pps) * 1.0001
+        )
     at_ndr = [spec for spec in switch.asked if spec.rate_pps == goals[0].low_pps]
     assert len(at_ndr) >= 11  # more than half of 21 seconds without loss decide
 

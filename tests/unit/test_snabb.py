@@ -1,5 +1,4 @@
-"""These tests drive Snabb without a host: the script that it is given, and what is read from its
-files."""
+"""These tests drive Snabb without a host: its script, and the parsing of its files."""
 
 from __future__ import annotations
 
@@ -47,9 +46,9 @@ wiring = partial(wiring_of, node=Node("sm0000-sw", "netns"), program="snabb")
 
 
 def script(plan: Plan) -> str:
-    (written,) = (step for step in plan if isinstance(step, Write))
-    assert written.path == "/run/x/switch/sm0000-snabb/switch.lua"
-    return written.content.decode()
+    (write,) = (step for step in plan if isinstance(step, Write))
+    assert write.path == "/run/x/switch/sm0000-snabb/switch.lua"
+    return write.content.decode()
 
 
 def megabytes(wiring: Wiring) -> list[int]:
@@ -112,8 +111,8 @@ def test_what_it_writes_is_in_a_folder_that_goes() -> None:
     (spawned,) = (step for step in plan if isinstance(step, Spawn))
     assert spawned.argv == ("snabb", "snsh", "/run/x/switch/sm0000-snabb/switch.lua")
     assert spawned.env == {"SNABB_SHM_ROOT": "/run/x/switch/sm0000-snabb"}
-    (made,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "mkdir")
-    assert made.undo == ("rm", "-rf", "/run/x/switch/sm0000-snabb")
+    (mkdir,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "mkdir")
+    assert mkdir.undo == ("rm", "-rf", "/run/x/switch/sm0000-snabb")
     (swept,) = (step for step in plan if isinstance(step, Run) and step.argv[0] == "rm")
     assert swept.undo == swept.argv == ("rm", "-f", "/run/x/ports/p0.sock", "/run/x/ports/p1.sock")
     assert "function VhostUser:update_features (features) return features end" in script(plan)
@@ -157,8 +156,8 @@ def test_what_a_full_link_dropped_is_lost_where_it_leads() -> None:
 
 def test_what_the_bridge_had_no_room_for_is_lost_where_it_came_in() -> None:
     learning = wiring(semantics=Semantics.LEARNING)
-    kept = struct.pack("<12Q", *(7, 8, 2, 0, 0, 0), *(0, 0, 0, 5, 6, 1))
-    counted = SWITCH.counters.parse(learning, (kept,))
+    content = struct.pack("<12Q", *(7, 8, 2, 0, 0, 0), *(0, 0, 0, 5, 6, 1))
+    counted = SWITCH.counters.parse(learning, (content,))
     assert counted.ports["f0"] == PortCounters(rx=10, tx=0, rx_dropped=2, tx_dropped=0)
     assert counted.ports["f1"] == PortCounters(rx=0, tx=5, rx_dropped=0, tx_dropped=1)
 

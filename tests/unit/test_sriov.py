@@ -36,9 +36,9 @@ def nic(name: str, total: int = 7, used: int = 0) -> dict[str, bytes]:
 
 
 def host(*files: dict[str, bytes], **answers: bytes) -> RecordingHost:
-    content = {path: text for each in (RELEASE, *files) for path, text in each.items()}
+    content = {path: text for group in (RELEASE, *files) for path, text in group.items()}
     return RecordingHost(
-        {**ANSWERS, **{(name,): each for name, each in answers.items()}}, files=content
+        {**ANSWERS, **{(name,): value for name, value in answers.items()}}, files=content
     )
 
 
@@ -86,8 +86,8 @@ def test_it_joins_functions_and_no_more_than_it_has_virtual_functions() -> None:
 def test_what_is_set_at_the_nic_is_set_back() -> None:
     layout = resolve(Test(switch="sriov"), prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs"))
     steps = SRIOV.start(layout.wiring)
-    written = {step.path: step.content for step in steps if isinstance(step, Write)}
-    assert written == {
+    contents = {step.path: step.content for step in steps if isinstance(step, Write)}
+    assert contents == {
         "/sys/class/net/pf0/flags": b"0x1003\n",
         "/sys/class/net/pf0/mtu": b"1500\n",
         "/sys/class/net/pf0/device/sriov_numvfs": b"2\n",
@@ -123,8 +123,8 @@ def test_a_virtual_function_past_the_kernel_has_the_address_that_was_told() -> N
         f"0000:01:{slot}" for slot in ("10.0", "10.2", "10.4", "10.6", "11.0", "11.2")
     ]
     steps = SRIOV.start(layout.wiring)
-    written = {step.path: step.content for step in steps if isinstance(step, Write)}
-    assert written["/sys/class/net/pf0/device/sriov_drivers_autoprobe"] == b"0\n"
+    contents = {step.path: step.content for step in steps if isinstance(step, Write)}
+    assert contents["/sys/class/net/pf0/device/sriov_drivers_autoprobe"] == b"0\n"
     assert SRIOV.accepts(layout.wiring) is None
     without = resolve(test, prefix="sm0", run_dir="/r", found=Findings("pf0, 7 VFs"))
     assert "pf0 has no IOMMU" in (SRIOV.accepts(without.wiring) or "")
@@ -135,4 +135,4 @@ def test_a_driver_of_devices_is_refused_where_ports_are_the_kernels() -> None:
     (refusal,) = check(test)
     assert "its ports are of kind vf" in str(refusal)
     there = test.model_copy(update={"port": "vf-pci", "environment": "docker"})
-    assert any("containers get no PCI devices" in str(each) for each in check(there))
+    assert any("containers get no PCI devices" in str(refusal) for refusal in check(there))

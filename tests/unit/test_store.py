@@ -45,8 +45,8 @@ def record(number: int, **changes: object) -> Record:
 
 
 def stored(records: Iterable[Record]) -> list[Record]:
-    """Return records as they were before a run folder told where they come from."""
-    return [each.model_copy(update={"origin": None}) for each in records]
+    """Return records without their origin, which early run folders did not store."""
+    return [record.model_copy(update={"origin": None}) for record in records]
 
 
 @contextmanager
@@ -131,16 +131,19 @@ def test_the_latest_record_of_a_test_counts(tmp_path: Path) -> None:
         folder.append_record(record(2, status="failed", error="no"), {})
         folder.append_record(record(1), {})
         folder.append_record(record(2), {})
-        assert [(each.number, each.status) for each in folder.latest] == [(1, "ok"), (2, "ok")]
+        assert [(stored.number, stored.status) for stored in folder.latest] == [
+            (1, "ok"),
+            (2, "ok"),
+        ]
     assert read_records(folder.path) == folder.latest
 
 
 def test_a_record_tells_where_it_comes_from(tmp_path: Path) -> None:
     facts = {"kernel": "6.1", "cores_usable": 2, "mitigations": {"x": "y"}}
     with RunFolder.create(tmp_path, CAMPAIGN, facts) as folder:
-        kept = folder.append_record(record(1), {"switch a": "1"})
+        stored = folder.append_record(record(1), {"switch a": "1"})
     (found,) = read_records(folder.path)
-    assert found == kept
+    assert found == stored
     content = to_object(found)
     assert content["run"] == folder.path.name
     assert content["time"] == RECORD.started
@@ -182,7 +185,7 @@ def test_a_key_depends_on_spec_and_versions() -> None:
 
 def test_keys_of_the_time_when_a_switch_had_one_core_by_itself_stay() -> None:
     cores: tuple[Any, ...] = ("auto", 1, 2)
-    keys = [key(Test(switch_cores=each), {}) for each in cores]
+    keys = [key(Test(switch_cores=core), {}) for core in cores]
     assert len(set(keys)) == len(keys)
     usual = Test().model_dump(mode="json")
     spec = {name: value for name, value in usual.items() if not AXES[name].later}
@@ -282,18 +285,18 @@ def test_an_old_schema_is_readable(path: Path, tmp_path: Path) -> None:
     with new(tmp_path) as folder:
         pass
     (folder.path / "records.jsonl").write_text(path.read_text())
-    assert [each.number for each in read_records(folder.path)] == [3]
+    assert [record.number for record in read_records(folder.path)] == [3]
 
 
 def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
-    """All members are those of the stored object, but for axes that came later still."""
+    """All members are those of the stored object, except axes that were added later."""
     stored = json.loads((DATA / "object-schema-1.json").read_text())
-    shown = to_object(RECORD)
+    content = to_object(RECORD)
     by_json_name = {axis.json_name or name: axis for name, axis in AXES.items()}
-    for name in shown["test"].keys() - stored["test"].keys():
+    for name in content["test"].keys() - stored["test"].keys():
         assert by_json_name[name].later
-        assert shown["test"].pop(name) == by_json_name[name].default
-    assert shown == stored
+        assert content["test"].pop(name) == by_json_name[name].default
+    assert content == stored
 
 
 def lines_of(name: str) -> list[dict[str, Any]]:
@@ -310,21 +313,21 @@ LATER_OF_TRIALS = ("round",)
 def test_a_record_is_written_again_as_it_was_read(number: int) -> None:
     """With each of its members, in their order: none that was missing is there, but for axes and
     members that came later, with their usual values; none is gone."""
-    written = lines_of("records-0.1.0.jsonl")[number - 1]["record"]
-    read = Record.model_validate(written)
-    again, shown = read.model_dump(mode="json"), to_object(read)
+    stored = lines_of("records-0.1.0.jsonl")[number - 1]["record"]
+    read = Record.model_validate(stored)
+    again, content = read.model_dump(mode="json"), to_object(read)
     for name, axis in AXES.items():
         if axis.later:
-            in_json = shown["test"].pop(axis.json_name or name)
+            in_json = content["test"].pop(axis.json_name or name)
             assert again["test"].pop(name) == in_json == axis.default
     for name in LATER:
-        assert again.pop(name) is shown.pop(name) is None
+        assert again.pop(name) is content.pop(name) is None
     for name in LATER_OF_TRIALS:
         assert all(trial.pop(name) is None for trial in again["trials"])
-    for each in (each for trial in again["trials"] for each in (trial, *trial["per_flow"])):
-        assert each["latency"] is None or each["latency"].pop("earliest") is None
-    assert json.dumps(again) == json.dumps(written)
-    assert json.dumps(shown) == json.dumps(lines_of("objects-0.1.0.jsonl")[number - 1])
+    for part in (part for trial in again["trials"] for part in (trial, *trial["per_flow"])):
+        assert part["latency"] is None or part["latency"].pop("earliest") is None
+    assert json.dumps(again) == json.dumps(stored)
+    assert json.dumps(content) == json.dumps(lines_of("objects-0.1.0.jsonl")[number - 1])
 
 
 counts = st.integers(0, 2**63)
@@ -379,13 +382,13 @@ trials = st.builds(
 @settings(max_examples=50)
 @given(st.lists(trials, max_size=2).map(tuple), names, names)
 def test_a_record_survives_a_round_trip(tmp_path_factory, some, error: str, semantics: str) -> None:
-    kept = record(1, trials=some, error=error, semantics=semantics)
+    entry = record(1, trials=some, error=error, semantics=semantics)
     with new(tmp_path_factory.mktemp("run")) as folder:
-        folder.append_record(kept, {"switch": "1"})
+        folder.append_record(entry, {"switch": "1"})
         for trial in some:
             folder.append_trial("k1", 1, trial)
     with RunFolder(folder.path) as again:
-        assert stored(again.latest) == [kept]
+        assert stored(again.latest) == [entry]
         assert tuple(again.trials["k1"]) == some
 
 

@@ -130,18 +130,18 @@ def reaches(start: str) -> dict[str, str]:
 
 def cycle_in(edges: dict[str, set[str]]) -> list[str] | None:
     """Return some cycle of a graph, or None."""
-    done: set[str] = set()
+    visited: set[str] = set()
 
     def visit(node: str, path: list[str]) -> list[str] | None:
         if node in path:
             return [*path[path.index(node) :], node]
-        if node in done:
+        if node in visited:
             return None
         for following in sorted(edges.get(node, ())):
             found = visit(following, [*path, node])
             if found:
                 return found
-        done.add(node)
+        visited.add(node)
         return None
 
     for node in sorted(edges):
@@ -172,7 +172,9 @@ def test_the_picture_of_the_architecture_is_what_the_imports_say() -> None:
     text = (REPOSITORY / "docs/architecture.md").read_text()
     lines = text.split("```")[1].strip().splitlines()
     lines_of = {
-        folder: at for at, line in enumerate(lines) for folder in line.partition("|")[0].split()
+        folder: index
+        for index, line in enumerate(lines)
+        for folder in line.partition("|")[0].split()
     }
     folders = {folder_of(module) for module in SOURCES} - {"", "__main__"}
     assert set(lines_of) == folders
@@ -240,13 +242,13 @@ def test_a_run_reads_the_time_by_one_clock() -> None:
     """A replay of a recorded run sets that clock. Hosts, the journal of dead runs and the progress
     of a campaign have the time of this host."""
     of_this_host = {"switchmark.runs.journal"}
-    own = [
+    imports = [
         module
         for module, tree in TREES.items()
         if folder_of(module) in ("lab", "observe", "runs", "path", "searches", *DRIVERS)
         and "time" in _roots_imported(tree)
     ]
-    assert set(own) == of_this_host
+    assert set(imports) == of_this_host
 
 
 def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -259,11 +261,11 @@ def reads_of_the_kernel(tree: ast.AST) -> Iterator[tuple[int, str]]:
             named = [node.right]
         else:
             continue
-        for each in named:
-            first = each.values[0] if isinstance(each, ast.JoinedStr) and each.values else each
+        for alias in named:
+            first = alias.values[0] if isinstance(alias, ast.JoinedStr) and alias.values else alias
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 if re.match(r"/?(proc|sys)\b", first.value):
-                    yield node.lineno, ast.unparse(each)
+                    yield node.lineno, ast.unparse(alias)
 
 
 def test_only_hosts_and_runs_open_files_of_the_kernel() -> None:
@@ -305,7 +307,7 @@ def test_the_package_never_imports_a_copyleft_library() -> None:
 
 
 def implementations(folder: str) -> dict[str, str]:
-    """Return what a plural folder holds: names, as its classes or instances write them, by file."""
+    """Return the names of the members of a plural folder, by file."""
     found: dict[str, str] = {}
     for path in sorted((PACKAGE / folder).glob("*.py")):
         if path.stem in ("__init__", "base"):
@@ -369,11 +371,11 @@ def ambiguous_names() -> set[str]:
 def places_of_names(names: Iterable[str]) -> Iterator[str]:
     """Return where a switch is named and should not be."""
     for name in sorted(names):
-        own = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
+        allowed = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
         word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
         for module, tree in TREES.items():
             file = SOURCES[module].relative_to(PACKAGE).as_posix()
-            if file in own or (file, name) in NAMED_ELSEWHERE:
+            if file in allowed or (file, name) in NAMED_ELSEWHERE:
                 continue
             for line, text in strings_of(tree):
                 # A plain word, and any name in the file of another switch (a word of its
@@ -388,12 +390,13 @@ def test_a_switch_is_named_only_in_its_own_file_and_the_table() -> None:
 
 
 def said_by(node: ast.ClassDef) -> set[str]:
-    """Return what a class says itself: names that it assigns, also to `self`, and methods."""
-    said = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-    for each in ast.walk(node):
-        if isinstance(each, ast.Assign):
-            said |= {ast.unparse(target).removeprefix("self.") for target in each.targets}
-    return said
+    """Return the members that a class defines itself: names that it assigns, also to `self`, and
+    methods."""
+    methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
+    for child in ast.walk(node):
+        if isinstance(child, ast.Assign):
+            methods |= {ast.unparse(target).removeprefix("self.") for target in child.targets}
+    return methods
 
 
 def drivers_of(folder: str, contract: str) -> dict[str, set[str]]:
@@ -406,17 +409,19 @@ def drivers_of(folder: str, contract: str) -> dict[str, set[str]]:
         if isinstance(node, ast.ClassDef)
     }
 
-    def said(name: str) -> set[str] | None:
-        """Return None for what derives from something else than the contract."""
+    def members_of(name: str) -> set[str] | None:
+        """Return the members of a class; None if it does not derive from the contract."""
         if name == contract:
             return set()
         if name not in classes:
             return None
         bases = [ast.unparse(base).rpartition(".")[2] for base in classes[name].bases]
-        above = [found for base in bases if (found := said(base)) is not None]
+        above = [found for base in bases if (found := members_of(base)) is not None]
         return said_by(classes[name]).union(*above) if above else None
 
-    found = {name: members for name in classes if name != contract and (members := said(name))}
+    found = {
+        name: members for name in classes if name != contract and (members := members_of(name))
+    }
     return {name: members for name, members in found.items() if "name" in members}
 
 
@@ -425,7 +430,7 @@ def test_a_driver_says_itself_what_no_default_can_say(folder: str) -> None:
     contract, required = REQUIRED[folder]
     drivers = drivers_of(folder, contract)
     assert len(drivers) >= len(implementations(folder)) > 1
-    lacking = {name: required - said for name, said in drivers.items() if required - said}
+    lacking = {name: required - members for name, members in drivers.items() if required - members}
     assert lacking == {}
 
 
@@ -444,7 +449,7 @@ def test_a_contract_requires_these_and_no_more(folder: str) -> None:
         s.name
         for s in node.body
         if isinstance(s, ast.FunctionDef)
-        and any(ast.unparse(each) == "abstractmethod" for each in s.decorator_list)
+        and any(ast.unparse(decorator) == "abstractmethod" for decorator in s.decorator_list)
     }
     assert found == required
 
@@ -472,11 +477,12 @@ def test_a_switch_is_imported_only_through_the_table() -> None:
 
 
 def test_the_anchor_needs_nothing_but_the_interpreter() -> None:
-    """A user without privileges may not be able to read what is installed beside the package."""
+    """A user without privileges may be unable to read files that are installed next to the
+    package."""
     script = (
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import switchmark.runs.anchor"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script], capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")

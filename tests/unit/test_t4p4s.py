@@ -22,8 +22,8 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
 wiring = partial(wiring_of, program="/srv/l2fwd/build/l2fwd")
 
 
-def command(asked: Wiring) -> tuple[str, ...]:
-    (spawn,) = (step for step in SWITCH.start(asked) if isinstance(step, Spawn))
+def command(requested: Wiring) -> tuple[str, ...]:
+    (spawn,) = (step for step in SWITCH.start(requested) if isinstance(step, Spawn))
     return spawn.argv
 
 

@@ -10,15 +10,15 @@ A, B = (Node("host", "host", host=name) for name in "ab")
 IN_A = Node("sm-f0", "netns", host="a")
 
 
-def run(name: str = "x", at: Node = A, save: str | None = None) -> Run:
-    return Run("a command", ("echo", name), at, save=save)
+def run(name: str = "x", node: Node = A, save: str | None = None) -> Run:
+    return Run("a command", ("echo", name), node, save=save)
 
 
 WAIT = Wait("it is so", Check(("true",), A))
 
 
 def test_commands_of_one_host_go_together() -> None:
-    assert steps_together((run(), run(at=IN_A), run(at=B))) == (run(), run(at=IN_A))
+    assert steps_together((run(), run(node=IN_A), run(node=B))) == (run(), run(node=IN_A))
 
 
 def test_what_needs_a_value_goes_after_what_gives_it() -> None:

@@ -32,7 +32,7 @@ class Processes:
 
     def __init__(self, path: Path) -> None:
         def up(player: Player) -> Worker:
-            process = SimpleNamespace(part=player.name, ask=lambda *asked, **more: None)
+            process = SimpleNamespace(part=player.name, ask=lambda *arguments, **options: None)
             return Worker(cast(Any, process), player)
 
         self.every = [up(player) for player in path.processes]
@@ -46,7 +46,10 @@ class Processes:
         return len(self.every)
 
     def send(
-        self, command: str, members: Callable[[Worker], dict[str, Any]] = lambda _: {}, **more: Any
+        self,
+        command: str,
+        members: Callable[[Worker], dict[str, Any]] = lambda _: {},
+        **options: Any,
     ) -> list[dict[str, Any]]:
         self.asked.append((command, [members(worker) for worker in self.every]))
         if command != "report":
@@ -144,8 +147,8 @@ def test_a_trial_has_a_warm_up_and_a_measured_phase() -> None:
     commands = [command for command, _ in processes.asked]
     assert commands == ["arm", "start", "start", "report"]
     phases = [members[0] for command, members in processes.asked if command == "start"]
-    assert [each["phase"] for each in phases] == ["warmup", "measured"]
-    assert [each["duration_ns"] for each in phases] == [10_000_000, 10_000_000]
+    assert [phase["phase"] for phase in phases] == ["warmup", "measured"]
+    assert [phase["duration_ns"] for phase in phases] == [10_000_000, 10_000_000]
     (_, armed) = processes.asked[0]
-    assert [len(each["tasks"]) for each in armed] == [1, 1]
+    assert [len(command["tasks"]) for command in armed] == [1, 1]
     assert armed[0]["tasks"][0]["rate_pps"] == 1000

@@ -1,4 +1,4 @@
-"""These tests plan searches for settings and say what they came to: pure, with real drivers."""
+"""These tests plan searches for settings and summarise the results: pure, with real drivers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORD = Record.model_validate(json.loads(STORED.read_text())["record"])
 SETTINGS = [name for name, axis in AXES.items() if axis.tries]
 
 
-def asked(switch: str = "testpmd", engine: str = "dpdk", **axes: str) -> Campaign:
+def campaign_of(switch: str = "testpmd", engine: str = "dpdk", **axes: str) -> Campaign:
     return from_options({"switch": switch, "engine": engine, **axes}, check)
 
 
@@ -47,7 +47,7 @@ def settings(test: Test) -> dict[str, object]:
 
 
 def others(campaign: Campaign, count: int) -> list[Test]:
-    """Return what is tried beside the default of the only test."""
+    """Return the settings that are tried in addition to the default of the only test."""
     (test,) = campaign.tests
     return with_settings_of_its_own(test, to_try(campaign, count, check).tests)
 
@@ -69,7 +69,7 @@ def measured(test: Test, pps: int, repeat: int = 1) -> Record:
 
 
 def test_settings_are_distinct_valid_and_none_is_the_default() -> None:
-    tried = others(asked(), 40)
+    tried = others(campaign_of(), 40)
     assert len(tried) == len(set(tried)) == 40
     for test in tried:
         assert check(test) == []
@@ -80,16 +80,19 @@ def test_settings_are_distinct_valid_and_none_is_the_default() -> None:
 
 
 def test_settings_are_the_same_each_time_and_others_with_another_seed() -> None:
-    assert others(asked(), 10) == others(asked(), 10)
-    drawn = [settings(test) for test in others(asked(), 10)]
-    assert drawn != [settings(test) for test in others(asked(seed="2"), 10)]
-    assert drawn[:5] == [settings(test) for test in others(asked(), 5)]
+    assert others(campaign_of(), 10) == others(campaign_of(), 10)
+    drawn = [settings(test) for test in others(campaign_of(), 10)]
+    assert drawn != [settings(test) for test in others(campaign_of(seed="2"), 10)]
+    assert drawn[:5] == [settings(test) for test in others(campaign_of(), 5)]
 
 
 def test_settings_are_drawn_alike_for_all_switches() -> None:
-    """Who follows the same axes gets the same settings, who follows some of them those of these."""
-    every, some = (SWITCHES[name].resources & set(SETTINGS) for name in ("testpmd", "ovs-dpdk"))
-    assert every > some == {"queues", "descriptors"}
+    """Switches that follow the same axes get the same settings; a switch that follows some of them
+    gets the settings of these axes."""
+    all_settings, some = (
+        SWITCHES[name].resources & set(SETTINGS) for name in ("testpmd", "ovs-dpdk")
+    )
+    assert all_settings > some == {"queues", "descriptors"}
 
     def drawn(switch: str) -> list[Test]:
         test = Test(switch=switch, engine="dpdk", flows=64)
@@ -99,8 +102,8 @@ def test_settings_are_drawn_alike_for_all_switches() -> None:
     assert [settings(test) for test in testpmd] == [settings(test) for test in fastclick]
     of_some = [tuple(getattr(test, name) for name in sorted(some)) for test in testpmd]
     usual = tuple(getattr(Test(), name) for name in sorted(some))
-    own = [tuple(getattr(test, name) for name in sorted(some)) for test in ovs]
-    assert [each for each in dict.fromkeys(of_some) if each != usual] == own[
+    combinations = [tuple(getattr(test, name) for name in sorted(some)) for test in ovs]
+    assert [setting for setting in dict.fromkeys(of_some) if setting != usual] == combinations[
         : len(set(of_some)) - 1
     ]
 
@@ -112,46 +115,46 @@ def test_every_value_of_every_setting_is_tried_before_long() -> None:
     assert len(followed) > 3
     for name in followed:
         axis = AXES[name]
-        assert {getattr(each, name) for each in tried} == {axis.default, *axis.tries}
+        assert {getattr(test, name) for test in tried} == {axis.default, *axis.tries}
 
 
 def test_what_there_is_is_tried_where_it_is_less_than_asked_for() -> None:
-    (other,) = others(asked("basicfwd"), 20)
+    (other,) = others(campaign_of("basicfwd"), 20)
     assert other.memory == "no-huge"
 
 
 @pytest.mark.parametrize("switch", ["linux-bridge", "xdp-redirect", "ip-forward"])
 @pytest.mark.parametrize("engine", ["dpdk", "raw-mmsg"])
 def test_a_switch_of_the_kernel_has_nothing_to_tune(switch: str, engine: str) -> None:
-    campaign = asked(switch, engine)
+    campaign = campaign_of(switch, engine)
     assert list(to_try(campaign, 5, check).tests) == [
         test.model_copy(update={"repeat": 1}) for test in campaign.tests
     ]
 
 
 def test_a_setting_that_was_asked_for_stays() -> None:
-    tried = others(asked(memory="no-huge", switch_burst="64"), 20)
+    tried = others(campaign_of(memory="no-huge", switch_burst="64"), 20)
     assert {(test.memory, test.switch_burst) for test in tried} == {("no-huge", 64)}
 
 
 def test_more_cpus_are_no_setting() -> None:
-    assert {test.switch_cores for test in others(asked(), 40)} == {"auto"}
+    assert {test.switch_cores for test in others(campaign_of(), 40)} == {"auto"}
 
 
 def test_queues_are_tried_where_there_are_flows_for_them() -> None:
-    assert {test.queues for test in others(asked(), 40)} == {1}
-    assert {test.queues for test in others(asked(flows="64"), 40)} == {1, 2, 4}
+    assert {test.queues for test in others(campaign_of(), 40)} == {1}
+    assert {test.queues for test in others(campaign_of(flows="64"), 40)} == {1, 2, 4}
 
 
 def test_each_test_is_tried_once_and_the_default_too() -> None:
-    campaign = asked("testpmd,l2fwd", frame_size="64,1500", repeat="7", search="max")
+    campaign = campaign_of("testpmd,l2fwd", frame_size="64,1500", repeat="7", search="max")
     tried = to_try(campaign, 3, check).tests
     assert {test.repeat for test in tried} == {1}
     for test in campaign.tests:
         assert len(with_default_settings(test, tried)) == 1
         found = with_settings_of_its_own(test, tried)
         assert len(found) == (3 if test.switch == "testpmd" else 1)
-        assert {(each.switch, each.frame_size) for each in found} == {
+        assert {(test.switch, test.frame_size) for test in found} == {
             (test.switch, test.frame_size)
         }
 
@@ -169,7 +172,7 @@ def test_each_test_is_tried_once_and_the_default_too() -> None:
 )
 def test_what_makes_no_sense_is_refused(axes: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says) as refused:
-        to_try(asked(**axes), 3, check)
+        to_try(campaign_of(**axes), 3, check)
     assert refused.value.hint
 
 
@@ -177,11 +180,11 @@ def test_what_makes_no_sense_is_refused(axes: dict[str, str], says: str) -> None
 
 
 def test_the_best_is_measured_anew_beside_the_default() -> None:
-    campaign = asked("testpmd,linux-bridge", repeat="3")
+    campaign = campaign_of("testpmd,linux-bridge", repeat="3")
     tried = to_try(campaign, 3, check)
     rates = {test: 1000 + 10 * number for number, test in enumerate(tried.tests)}
     records = [measured(test, pps) for test, pps in rates.items()]
-    best = max(others(asked(repeat="3"), 3), key=lambda test: rates[test])
+    best = max(others(campaign_of(repeat="3"), 3), key=lambda test: rates[test])
     compared = to_compare(campaign, records, lambda record: rates_pps(record)[0])
     by_switch = {
         name: [test for test in compared.tests if test.switch == name]
@@ -198,7 +201,7 @@ def test_the_best_is_measured_anew_beside_the_default() -> None:
 
 
 def test_what_could_not_be_measured_is_not_the_best() -> None:
-    campaign = asked()
+    campaign = campaign_of()
     tried = to_try(campaign, 2, check)
     failed = [
         measured(test, 9).model_copy(update={"status": "failed", "error": "no"})
@@ -210,13 +213,13 @@ def test_what_could_not_be_measured_is_not_the_best() -> None:
 
 
 def test_more_repeats_that_were_asked_for_are_made() -> None:
-    campaign = asked(repeat="9", until_certain="1%")
+    campaign = campaign_of(repeat="9", until_certain="1%")
     (test,) = to_compare(campaign, [], lambda record: 1.0).tests
     assert (test.repeat, test.until_certain) == (9, 0.01)
 
 
 def test_a_run_folder_knows_what_was_asked_for(tmp_path: Path) -> None:
-    campaign = asked("testpmd,basicfwd", repeat="4")
+    campaign = campaign_of("testpmd,basicfwd", repeat="4")
     with RunFolder.create(tmp_path, to_try(campaign, 2, check), {}) as run:
         assert not is_tuning(run.path)
         keep_asked(run.path, campaign)
@@ -243,12 +246,12 @@ def lines(default_pps: int, tuned_pps: int | None, tried: int = 8) -> list[str]:
 
 
 def test_a_difference_is_told_with_both_intervals_and_the_command() -> None:
-    told, command = lines(1_000_000, 1_200_000)
-    assert told.startswith(
+    text, command = lines(1_000_000, 1_200_000)
+    assert text.startswith(
         "testpmd: default 1 Mpps (0.99..1.01 of 5), tuned 1.2 Mpps (1.19..1.21 of 5): "
     )
-    assert "faster by" in told
-    assert "best of 8 settings" in told
+    assert "faster by" in text
+    assert "best of 8 settings" in text
     assert command.strip() == (
         "switchmark run --switch testpmd --engine dpdk --memory no-huge --switch-burst 64 "
         "--search max --repeat 5"
@@ -261,18 +264,18 @@ def test_no_difference_is_told_as_none() -> None:
 
 
 def test_a_switch_without_settings_is_told_as_such() -> None:
-    (told,) = lines(1_000_000, None, tried=0)
-    assert told.endswith("; has nothing to tune")
-    (told,) = lines(1_000_000, None, tried=4)
-    assert told.endswith("; none of 4 settings could be measured")
+    (text,) = lines(1_000_000, None, tried=0)
+    assert text.endswith("; has nothing to tune")
+    (text,) = lines(1_000_000, None, tried=4)
+    assert text.endswith("; none of 4 settings could be measured")
 
 
 def test_a_command_makes_the_same_test_again() -> None:
     test = Test(switch="vpp", frame_size="imix", until_certain="0.5%", cpu_limit="50", vlan=5)
-    words = command_of(test).split()[2:]
+    arguments = command_of(test).split()[2:]
     options = {
         word[2:].replace("-", "_"): value
-        for word, value in zip(words[::2], words[1::2], strict=True)
+        for word, value in zip(arguments[::2], arguments[1::2], strict=True)
     }
     (again,) = from_options(options, lambda test: []).tests
     assert again == test

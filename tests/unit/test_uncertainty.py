@@ -1,4 +1,4 @@
-"""These tests hold what is told of the error of a latency against its formula."""
+"""These tests compare the reported error of a latency with its formula."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_stamps_make_a_median_no_lower_than_nothing() -> None:
 def histogram_of(values: Sequence[float]) -> dict[str, Any]:
     from hdrh.histogram import HdrHistogram
 
-    told = [max(0, int(value)) for value in values]
+    rounded = [max(0, int(value)) for value in values]
     layout = HdrHistogram(1, HIGHEST_NS, 3)
-    counts = Counter(layout.get_counts_array_index(value) if value else 0 for value in told)
+    counts = Counter(layout.get_counts_array_index(value) if value else 0 for value in rounded)
     return {
-        "count": len(told),
-        "min": min(told),
-        "max": max(told),
-        "sum": sum(told),
+        "count": len(rounded),
+        "min": min(rounded),
+        "max": max(rounded),
+        "sum": sum(rounded),
         "counts": sorted(map(list, counts.items())),
     }
 
@@ -83,9 +83,9 @@ def looked_for(rng: random.Random, wide: float, width_ns: float) -> tuple[TrialR
     looks that were far apart; and their true latencies."""
     true = [rng.lognormvariate(math.log(17_000), 0.2) for _ in range(2000)]
     widths = [width_ns if rng.random() < wide else 500.0 for _ in true]
-    told = [each + rng.random() * width for each, width in zip(true, widths, strict=True)]
-    earliest = [each - width for each, width in zip(told, widths, strict=True)]
-    latency = from_counts("one-way", [histogram_of(told)], [], [histogram_of(earliest)])
+    measured = [value + rng.random() * width for value, width in zip(true, widths, strict=True)]
+    earliest = [value - width for value, width in zip(measured, widths, strict=True)]
+    latency = from_counts("one-way", [histogram_of(measured)], [], [histogram_of(earliest)])
     evidence = Evidence(stamps={"a": stamps(p99=int(max(widths)))})
     return STORED.trials[0].model_copy(update={"evidence": evidence, "latency": latency}), true
 
@@ -94,14 +94,14 @@ def looked_for(rng: random.Random, wide: float, width_ns: float) -> tuple[TrialR
 def test_a_tenth_of_stamps_that_are_wide_say_little_of_the_median(seed: int) -> None:
     rng = random.Random(seed)
     for wide, least, most in ((0.0, 400, 600), (0.1, 500, 2500), (1.0, 10_000, 10**6)):
-        made = [looked_for(rng, wide, 313_000.0) for _ in range(3)]
-        trials = [each for each, _ in made]
+        results = [looked_for(rng, wide, 313_000.0) for _ in range(3)]
+        trials = [result for result, _ in results]
         figures = latency_of(trials)
         assert figures is not None
         assert figures.p50 is not None
         assert figures.error is not None
         assert least <= figures.error.stamps_ns <= most
-        true = median(value for _, values in made for value in values)
+        true = median(value for _, values in results for value in values)
         # Missing timestamps can only raise the median.
         above = figures.p50 + figures.error.median_ns - figures.error.stamps_ns
         assert figures.p50 - figures.error.median_ns <= true <= above
@@ -112,10 +112,10 @@ def test_several_latencies_keep_their_earliest_times_if_all_have_them() -> None:
     first, other = (looked_for(rng, 0.1, 9000.0)[0].latency for _ in range(2))
     assert first is not None
     assert other is not None
-    both = merged([first, other])
-    assert both is not None
-    assert both.earliest is not None
-    assert sum(counts_of(both.earliest).values()) == both.count == 4000
+    total = merged([first, other])
+    assert total is not None
+    assert total.earliest is not None
+    assert sum(counts_of(total.earliest).values()) == total.count == 4000
     old = other.model_copy(update={"earliest": None})
     without = merged([first, old])
     assert without is not None
@@ -123,8 +123,8 @@ def test_several_latencies_keep_their_earliest_times_if_all_have_them() -> None:
     # Then the widths of all stamps bound the error, as they do of old records.
     evidence = Evidence(stamps={"a": stamps(p99=9000)})
     trials = [
-        STORED.trials[0].model_copy(update={"evidence": evidence, "latency": each})
-        for each in (first, old)
+        STORED.trials[0].model_copy(update={"evidence": evidence, "latency": trial})
+        for trial in (first, old)
     ]
     figures = latency_of(trials)
     assert figures is not None
@@ -165,11 +165,11 @@ def test_counters_are_apart_by_the_greatest_difference_and_what_is_left_open() -
 
 
 def test_a_table_says_by_how_much_its_medians_may_be_wrong() -> None:
-    told = [
+    results = [
         STORED.model_copy(update={"trials": (trial(stamps={"a": stamps(p99=ns)}, skew_ns=70),)})
         for ns in (900, 3000)
     ]
-    (note,) = (note for note in footnotes(told) if note.startswith("latency: "))
+    (note,) = (note for note in footnotes(results) if note.startswith("latency: "))
     assert note.startswith("latency: medians are accurate to ± 3.")
     assert "(timestamps 3 us, cycle counters of two CPUs 70 ns, histogram " in note
     assert not any(note.startswith("latency: ") for note in footnotes([STORED]))

@@ -171,12 +171,12 @@ def test_a_rate_is_shown_with_three_digits(pps: float | None, text: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "who", "percent"),
+    ("text", "part", "percent"),
     [("50", "switch", 50), (12.5, "switch", 12.5), ("function:25%", "function", 25)],
 )
-def test_a_cpu_limit_is_understood(text: str | float, who: str, percent: float) -> None:
+def test_a_cpu_limit_is_understood(text: str | float, part: str, percent: float) -> None:
     limit = parse_cpu_limit(text)
-    assert (limit.who, limit.percent) == (who, percent)
+    assert (limit.who, limit.percent) == (part, percent)
     assert parse_cpu_limit(str(limit)) == limit
 
 

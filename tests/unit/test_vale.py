@@ -32,7 +32,7 @@ LINKS = b"""[{"ifname": "sm0-p0", "stats64": {"rx": {"packets": 7, "dropped": 0,
 class WithoutProgram(RecordingHost):
     """On this host there is no program."""
 
-    def run(self, argv: tuple[str, ...], **more: Any) -> Completed:
+    def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
         raise Unavailable(f"the program '{argv[0]}' is not installed")
 
 
@@ -51,7 +51,7 @@ def laid_out(**axes: Any) -> Path:
 def opened(layout: Path) -> list[dict[str, Any]]:
     layout = layout.placed(place_parts(layout, [Cpu(0)]))
     players = layout.processes
-    return [port for each in players for port in opening_of(layout, each)["ports"]]
+    return [port for player in players for port in opening_of(layout, player)["ports"]]
 
 
 def attached(layout: Path) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
@@ -107,7 +107,7 @@ def test_interfaces_are_attached_and_detached(engine: str) -> None:
         (("vale-ctl", "-a", name), ("vale-ctl", "-d", name)) for name in names
     ]
     counted = VALE.counters.parse(layout.wiring, (LINKS,)).ports
-    assert {port: (each.rx, each.tx) for port, each in counted.items()} == {"f0": (7, 3)}
+    assert {port: (value.rx, value.tx) for port, value in counted.items()} == {"f0": (7, 3)}
 
 
 def test_a_nic_is_attached_beside_ports_of_functions() -> None:
@@ -133,7 +133,7 @@ def test_as_wires_each_way_has_a_switch_of_its_own() -> None:
     names = [port["options"]["port"].partition(":")[0] for port in opened(layout)]
     assert names == [f"valesm0_{number}" for number in (0, 0, 1, 1, 2, 2)]
     test = Test(switch="vale", engine="netmap", scenario="loopback", chain=8)
-    assert any("9 wires need one each" in str(each) for each in check(test))
+    assert any("9 wires need one each" in str(refusal) for refusal in check(test))
     learning = test.model_copy(update={"semantics": "learning", "function_semantics": "mac"})
     assert check(learning) == []
 
@@ -172,7 +172,7 @@ def test_a_machine_is_refused_with_the_reason() -> None:
 def test_frames_longer_than_a_buffer_are_refused() -> None:
     for engine in ("netmap", "raw-mmsg"):
         test = Test(switch="vale", engine=engine, frame_size=2049)
-        assert any("2048 bytes" in str(each) for each in check(test))
+        assert any("2048 bytes" in str(refusal) for refusal in check(test))
         assert check(test.model_copy(update={"frame_size": 2048})) == []
 
 

@@ -60,12 +60,12 @@ def trial(
     *,
     sender: dict[str, Any] | None = None,
     receiver: dict[str, Any] | None = None,
-    more: tuple[dict[str, Any], ...] = (),
+    extra_parts: tuple[dict[str, Any], ...] = (),
     **changes: Any,
 ) -> TrialResult:
     """Return a trial of a second of which all but `lost` arrives evenly."""
     received = sent * changes.get("copies", 1) - changes.get("lost", 0)
-    parts = ({**SENDER, **(sender or {})}, {**RECEIVER, **(receiver or {})}, *more)
+    parts = ({**SENDER, **(sender or {})}, {**RECEIVER, **(receiver or {})}, *extra_parts)
     return TrialResult.model_validate(
         {
             "spec": FULL,
@@ -98,7 +98,7 @@ NOWHERE = ("unknown", "most of the lost frames are nowhere accounted for")
 
 
 @pytest.mark.parametrize(
-    ("unsent", "lost", "wanted"),
+    ("unsent", "lost", "expected"),
     [
         (0, 0, CARRIED),
         (500, 500, CARRIED),
@@ -107,14 +107,14 @@ NOWHERE = ("unknown", "most of the lost frames are nowhere accounted for")
     ],
 )
 def test_what_is_carried_may_lack_a_thousandth(
-    unsent: int, lost: int, wanted: tuple[str, str]
+    unsent: int, lost: int, expected: tuple[str, str]
 ) -> None:
     result = trial(1_000_000 - unsent, tx_unsent=unsent, lost=lost, spec=PACED)
-    assert judged(result) == wanted
+    assert judged(result) == expected
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("changes", "expected"),
     [
         ({"doubts": ("host-busy",)}, ("host", "something else ran on a core of the test")),
         (
@@ -126,14 +126,14 @@ def test_what_is_carried_may_lack_a_thousandth(
     ],
 )
 def test_the_host_comes_before_the_baseline(
-    changes: dict[str, Any], wanted: tuple[str, str]
+    changes: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     lost: dict[str, Any] = {"tx_unsent": 2000} if "spec" in changes else {}
-    assert judged(trial(800_000, **lost, **changes)) == wanted
+    assert judged(trial(800_000, **lost, **changes)) == expected
 
 
 @pytest.mark.parametrize(
-    ("spec", "lost", "at", "wanted"),
+    ("spec", "lost", "place", "expected"),
     [
         (FULL, 50_001, 25_001, ("switch", "most of the lost frames were lost there")),
         (FULL, 50_002, 25_000, NOWHERE),  # less than half of them
@@ -143,14 +143,14 @@ def test_the_host_comes_before_the_baseline(
     ],
 )
 def test_losses_decide_where_they_matter(
-    spec: TrialSpec, lost: int, at: int, wanted: tuple[str, str]
+    spec: TrialSpec, lost: int, place: int, expected: tuple[str, str]
 ) -> None:
-    result = trial(1_000_000, lost=lost, lost_at={"inside switch": at}, spec=spec)
-    assert judged(result) == wanted
+    result = trial(1_000_000, lost=lost, lost_at={"inside switch": place}, spec=spec)
+    assert judged(result) == expected
 
 
 @pytest.mark.parametrize(
-    ("empty", "doubts", "wanted"),
+    ("empty", "doubts", "expected"),
     [
         (
             501,
@@ -162,7 +162,7 @@ def test_losses_decide_where_they_matter(
     ],
 )
 def test_a_receiver_that_had_time_waited_for_its_turn(
-    empty: int, doubts: tuple[str, ...], wanted: tuple[str, str]
+    empty: int, doubts: tuple[str, ...], expected: tuple[str, str]
 ) -> None:
     result = trial(
         900_000,
@@ -171,7 +171,7 @@ def test_a_receiver_that_had_time_waited_for_its_turn(
         doubts=doubts,
         receiver={"empty_polls": empty},
     )
-    assert judged(result, dedicated_core=True) == wanted
+    assert judged(result, dedicated_core=True) == expected
 
 
 def test_a_trial_without_a_baseline_or_whose_losses_have_no_place_blames_nobody() -> None:
@@ -183,7 +183,7 @@ def test_a_trial_without_a_baseline_or_whose_losses_have_no_place_blames_nobody(
 
 
 @pytest.mark.parametrize(
-    ("sent", "blocked", "empty", "wanted"),
+    ("sent", "blocked", "empty", "expected"),
     [
         (950_000, 201, 500, ("switch", "the sender found no room in the switch's port")),
         (950_000, 200, 500, ("sender", "the switch took all that the sender could send")),
@@ -195,14 +195,14 @@ def test_a_trial_without_a_baseline_or_whose_losses_have_no_place_blames_nobody(
     ],
 )
 def test_a_switch_on_its_own_core_shows_by_the_room_it_leaves(
-    sent: int, blocked: int, empty: int, wanted: tuple[str, str]
+    sent: int, blocked: int, empty: int, expected: tuple[str, str]
 ) -> None:
     result = trial(sent, sender={"blocked": blocked}, receiver={"empty_polls": empty})
-    assert judged(result, dedicated_core=True) == wanted
+    assert judged(result, dedicated_core=True) == expected
 
 
 @pytest.mark.parametrize(
-    ("sent", "empty", "wanted"),
+    ("sent", "empty", "expected"),
     [
         (899_980, 500, SWITCH),
         (900_020, 500, AS_FAST),
@@ -211,9 +211,9 @@ def test_a_switch_on_its_own_core_shows_by_the_room_it_leaves(
     ],
 )
 def test_a_switch_in_the_context_of_the_sender_is_held_against_the_cable(
-    sent: int, empty: int, wanted: tuple[str, str]
+    sent: int, empty: int, expected: tuple[str, str]
 ) -> None:
-    assert judged(trial(sent, receiver={"empty_polls": empty})) == wanted
+    assert judged(trial(sent, receiver={"empty_polls": empty})) == expected
 
 
 def test_a_slow_rate_whose_interval_reaches_that_of_the_cable_blames_no_switch() -> None:
@@ -224,7 +224,7 @@ def test_a_slow_rate_whose_interval_reaches_that_of_the_cable_blames_no_switch()
 
 
 @pytest.mark.parametrize(
-    ("sent", "more", "wanted"),
+    ("sent", "parts", "expected"),
     [
         (950_000, (FORWARDER,), ("sender", "there is no switch on a cable")),
         (
@@ -241,15 +241,15 @@ def test_a_slow_rate_whose_interval_reaches_that_of_the_cable_blames_no_switch()
     ],
 )
 def test_on_a_cable_only_functions_are_slow(
-    sent: int, more: tuple[dict[str, Any], ...], wanted: tuple[str, str]
+    sent: int, parts: tuple[dict[str, Any], ...], expected: tuple[str, str]
 ) -> None:
-    assert judged(trial(sent, more=more), cable=True) == wanted
+    assert judged(trial(sent, extra_parts=parts), cable=True) == expected
     busy = trial(950_000, receiver={"empty_polls": 0})
     assert judged(busy, cable=True) == ("receiver", "there is no switch on a cable")
 
 
 @pytest.mark.parametrize(
-    ("sent", "functions", "wanted"),
+    ("sent", "functions", "expected"),
     [
         (500_000, None, ("unknown", "slower than its ends, and no cable joins its functions")),
         (500_000, 600_000, ("switch", "below 0.9 of the same functions on cables")),
@@ -261,17 +261,17 @@ def test_on_a_cable_only_functions_are_slow(
     ],
 )
 def test_a_chain_is_held_against_its_functions_on_cables(
-    sent: int, functions: int | None, wanted: tuple[str, str]
+    sent: int, functions: int | None, expected: tuple[str, str]
 ) -> None:
     rate = functions and CableRate(rate_pps=(functions - 9, functions, functions + 9))
     calibration = ON_CABLE.model_copy(update={"functions": rate})
     for dedicated_core in (False, True):
-        result = trial(sent, more=(FORWARDER,))
-        assert judged(result, calibration, dedicated_core=dedicated_core) == wanted
+        result = trial(sent, extra_parts=(FORWARDER,))
+        assert judged(result, calibration, dedicated_core=dedicated_core) == expected
 
 
 @pytest.mark.parametrize(
-    ("sent", "doubts", "apart", "wanted"),
+    ("sent", "doubts", "apart", "expected"),
     [
         (440_000, (), None, SWITCH),
         (
@@ -295,19 +295,19 @@ def test_a_chain_is_held_against_its_functions_on_cables(
     ],
 )
 def test_copies_are_held_against_a_sender_for_each(
-    sent: int, doubts: tuple[str, ...], apart: int | None, wanted: tuple[str, str]
+    sent: int, doubts: tuple[str, ...], apart: int | None, expected: tuple[str, str]
 ) -> None:
     """Two cables carry a million frames in all."""
     rate = apart and CableRate(rate_pps=(apart - 9, apart, apart + 9))
     calibration = ON_CABLE.model_copy(update={"apart": rate})
-    assert judged(trial(sent, copies=2, doubts=doubts), calibration) == wanted
+    assert judged(trial(sent, copies=2, doubts=doubts), calibration) == expected
 
 
 OWN = "the sender's own work on a frame takes far longer than on direct"
 
 
 @pytest.mark.parametrize(
-    ("sender", "lost", "wanted"),
+    ("sender", "lost", "expected"),
     [
         # 5000 ns a frame, of which 4000 more than on the cable; twice 2001 of them are its own.
         ({"user_cores": 0.4202}, 0, ("sender", OWN)),
@@ -325,13 +325,13 @@ OWN = "the sender's own work on a frame takes far longer than on direct"
     ],
 )
 def test_a_sender_whose_own_work_takes_long(
-    sender: dict[str, Any], lost: int, wanted: tuple[str, str]
+    sender: dict[str, Any], lost: int, expected: tuple[str, str]
 ) -> None:
-    assert judged(trial(200_000, sender=sender, lost=lost)) == wanted
+    assert judged(trial(200_000, sender=sender, lost=lost)) == expected
 
 
 @pytest.mark.parametrize(
-    ("late", "idle", "spec", "wanted"),
+    ("late", "idle", "spec", "expected"),
     [
         (10_001, 0.19, FULL, "receiver"),
         (10_000, 0.19, FULL, "switch"),
@@ -341,7 +341,7 @@ def test_a_sender_whose_own_work_takes_long(
     ],
 )
 def test_a_receiver_whose_own_work_takes_long(
-    late: int, idle: float | None, spec: TrialSpec, wanted: str
+    late: int, idle: float | None, spec: TrialSpec, expected: str
 ) -> None:
     result = trial(
         200_000,
@@ -351,8 +351,8 @@ def test_a_receiver_whose_own_work_takes_long(
         receiver={"user_cores": 0.9, "idle": idle},
     )
     blamed, rule = judged(result)
-    assert blamed == wanted
-    if wanted == "receiver":
+    assert blamed == expected
+    if expected == "receiver":
         assert rule == "the receiver's own work on a frame takes far longer than on direct"
 
 
@@ -366,15 +366,15 @@ def test_the_evidence_of_a_verdict() -> None:
         spec=PACED,
         sender={"blocked": 250},
         receiver={"empty_polls": 100},
-        more=(FORWARDER, {**RECEIVER, "part": "f3", "empty_polls": 300, "idle": 0.7}),
+        extra_parts=(FORWARDER, {**RECEIVER, "part": "f3", "empty_polls": 300, "idle": 0.7}),
         counters={"switch": {"busy_cycles": 3, "idle_cycles": 1}},
         evidence={"window": {"stolen": 0.01}},
     )
     functions = CableRate(rate_pps=(1, 2, 3))
     calibration = ON_CABLE.model_copy(update={"functions": functions})
     _, evidence = judge(result, calibration, dedicated_core=True)
-    told = evidence.model_dump(exclude={"rule", "rate_pps"})
-    assert told == {
+    members = evidence.model_dump(exclude={"rule", "rate_pps"})
+    assert members == {
         "unsent_share": 0.1,
         "lost_share": 0.1,
         "lost_by": {"receiver": 50_000, "function": 20_000, "switch": 15_000},
@@ -480,9 +480,9 @@ def test_the_clock_of_both_sides_makes_an_exclusion_less_sure() -> None:
         change=1.05,
         interval=(1.04, 1.06),
     )
-    both = math.hypot(math.log1p(0.03), math.log1p(0.04))
-    assert slower.excludes(0.06 + both + 1e-6)
-    assert not slower.excludes(0.06 + both - 1e-6)
+    change = math.hypot(math.log1p(0.03), math.log1p(0.04))
+    assert slower.excludes(0.06 + change + 1e-6)
+    assert not slower.excludes(0.06 + change - 1e-6)
 
 
 def test_the_widths_of_stamps_are_in_the_record() -> None:

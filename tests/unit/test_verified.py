@@ -1,4 +1,4 @@
-"""These tests check the file that says how far switches were verified, and what is made of it."""
+"""These tests check the file with the verified combinations of switches, and its use."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     verifications.cache_clear()
 
 
-def entry(**more: Any) -> Verification:
+def entry(**options: Any) -> Verification:
     usual = {"state": "verified", "date": date(2026, 1, 2), "version": "1", "host": "Linux"}
-    return Verification.model_validate({**usual, "passed": ("patch p2p",), **more})
+    return Verification.model_validate({**usual, "passed": ("patch p2p",), **options})
 
 
 def test_what_is_in_the_file_is_what_its_tool_writes(tool: ModuleType) -> None:
@@ -55,16 +55,18 @@ def test_what_is_in_the_file_is_what_its_tool_writes(tool: ModuleType) -> None:
 
 def test_the_file_names_what_there_is() -> None:
     for name, kinds in verifications().items():
-        for kind, each in kinds.items():
+        for kind, verification in kinds.items():
             assert PortKind(kind.partition(",")[0]) in SWITCHES[name].port_kinds
-            if each.state == "plan-only":
-                assert each.why
-                assert (each.passed, each.failed) == ((), ())
+            if verification.state == "plan-only":
+                assert verification.why
+                assert (verification.passed, verification.failed) == ((), ())
                 continue
-            assert not each.why
-            assert (each.state == "not verified") is bool(each.failed or not each.passed)
-            for words in (*each.passed, *each.failed):
-                semantics, scenario, *_ = words.split()
+            assert not verification.why
+            assert (verification.state == "not verified") is bool(
+                verification.failed or not verification.passed
+            )
+            for combination in (*verification.passed, *verification.failed):
+                semantics, scenario, *_ = combination.split()
                 assert Semantics(semantics) in SWITCHES[name].semantics
                 assert scenario in SCENARIOS
 
@@ -72,15 +74,15 @@ def test_the_file_names_what_there_is() -> None:
 def test_a_switch_is_as_verified_as_its_best_ports_and_says_which_are_less(
     file: Path, tool: ModuleType
 ) -> None:
-    known = {
+    content = {
         "testpmd": {
             "memif": entry(),
             "nic-pci": entry(state="verified in a VM"),
             "vhost-user": entry(state="not verified", failed=("patch v2v",)),
         }
     }
-    file.write_text(tool.text_of(known))
-    assert verifications() == known
+    file.write_text(tool.text_of(content))
+    assert verifications() == content
     kinds = SWITCHES["testpmd"].port_kinds
     less = {"nic-pci": "verified in a VM", "vhost-user": "not verified"}
     assert verified("testpmd", kinds) == ("verified", less)
@@ -106,9 +108,9 @@ def test_a_probe_tells_how_far_a_switch_is_verified(file: Path, tool: ModuleType
             return Completed(0, b"RTE Version: 'DPDK 22.11.5'", b"")
 
     file.write_text(tool.text_of({"testpmd": {"memif": entry()}}))
-    told = probe_asked(SWITCHES["testpmd"], Dpdk())
-    assert told.verified == "verified"
-    assert told.verified_ports == {"vhost-user": "not verified", "nic-pci": "not verified"}
+    version = probe_asked(SWITCHES["testpmd"], Dpdk())
+    assert version.verified == "verified"
+    assert version.verified_ports == {"vhost-user": "not verified", "nic-pci": "not verified"}
 
 
 def test_no_driver_of_a_switch_says_it_itself() -> None:
@@ -134,8 +136,8 @@ def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
         assert all(check(test) == [] for test in tests.values())
         assert {test.switch for test in tests.values()} <= {name}
         if kind not in (PortKind.NIC_PCI, PortKind.NIC_KERNEL):
-            assert {words.split()[0] for words in tests} == set(switch.semantics)
-            assert {f"{each} v2v" for each in switch.semantics} <= set(tests)
+            assert {test.split()[0] for test in tests} == set(switch.semantics)
+            assert {f"{mode} v2v" for mode in switch.semantics} <= set(tests)
 
 
 def test_each_test_has_what_a_host_that_is_slow_asks_for(tool: ModuleType) -> None:
@@ -157,7 +159,7 @@ def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: Mo
         kernel = "Linux 6.1.0"
 
     here, there = tool.Place(), InVm("m1", Vm())
-    known = {
+    content = {
         "veth": entry(version="3.1 userspace"),
         "tap": entry(version="3.1 kernel"),
         "nic-kernel": entry(state="plan-only", passed=(), why="no module"),
@@ -168,40 +170,40 @@ def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: Mo
         ("nic-kernel", "nic-kernel"),
         ("vf", "vf"),
     ):
-        assert tool.key_there(known, kind, "kernel", there) == key
-        assert tool.key_there(known, kind, "kernel", here) == kind
-    assert tool.key_there(known, "veth", None, there) == "veth, Linux 6.1.0"
+        assert tool.key_there(content, kind, "kernel", there) == key
+        assert tool.key_there(content, kind, "kernel", here) == kind
+    assert tool.key_there(content, "veth", None, there) == "veth, Linux 6.1.0"
 
 
-@pytest.mark.parametrize("words", [[], ["--write"]])
+@pytest.mark.parametrize("arguments", [[], ["--write"]])
 def test_the_file_is_written_only_where_that_is_asked_for(
     tool: ModuleType,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    words: list[str],
+    arguments: list[str],
 ) -> None:
     monkeypatch.setattr(tool, "FILE", file)
     monkeypatch.setattr(tool, "verify", lambda *_, **__: iter([{"veth": entry()}]))
-    monkeypatch.setattr("sys.argv", ["verify.py", *words, "linux-bridge"])
+    monkeypatch.setattr("sys.argv", ["verify.py", *arguments, "linux-bridge"])
     file.write_text(before := tool.text_of({}))
     with pytest.raises(SystemExit) as ended:
         tool.main()
     assert ended.value.code == 0
-    shown = tool.text_of({"linux-bridge": {"veth": entry()}})
-    assert file.read_text() == (shown if words else before)
+    text = tool.text_of({"linux-bridge": {"veth": entry()}})
+    assert file.read_text() == (text if arguments else before)
     printed = capsys.readouterr().out
-    assert ("[linux-bridge.veth]" in printed) is not bool(words)
+    assert ("[linux-bridge.veth]" in printed) is not bool(arguments)
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [("hub", "no switch named 'hub'"), ("vpp.tap", "vpp has no ports of kind 'tap': vhost-user")],
 )
-def test_what_there_is_not_is_not_verified(tool: ModuleType, word: str, told: str) -> None:
+def test_what_there_is_not_is_not_verified(tool: ModuleType, word: str, message: str) -> None:
     assert tool.asked("vpp") == ("vpp", "")
     assert tool.asked("vpp.memif") == ("vpp", "memif")
-    with pytest.raises(argparse.ArgumentTypeError, match=told):
+    with pytest.raises(argparse.ArgumentTypeError, match=message):
         tool.asked(word)
 
 
@@ -209,10 +211,13 @@ def test_what_passed_since_yesterday_is_known_on_the_same_host_of_the_same_versi
     tool: ModuleType,
 ) -> None:
     day = timedelta(days=1)
-    known, older = entry(date=tool.today()), entry(date=tool.today() - 2 * day)
-    for each in (known, entry(date=tool.today() - day)):  # it takes hours where it is emulated
-        assert tool.still_known(each, "1", "Linux") is each
-    others = ((None, "1", "Linux"), (known, "2", "Linux"), (known, "1", "Linux 7"))
+    recent, older = entry(date=tool.today()), entry(date=tool.today() - 2 * day)
+    for verification in (
+        recent,
+        entry(date=tool.today() - day),
+    ):  # it takes hours where it is emulated
+        assert tool.still_known(verification, "1", "Linux") is verification
+    others = ((None, "1", "Linux"), (recent, "2", "Linux"), (recent, "1", "Linux 7"))
     for other in (*others, (older, "1", "Linux")):
         assert tool.still_known(*other) is None
 
@@ -223,9 +228,9 @@ def test_a_frame_that_is_nowhere_is_a_fault(tool: ModuleType) -> None:
     assert tool.fault_of(record) == "unaccounted 303, reordered 6, stray 12, foreign 9"
     whole = {"lost": 0, "lost_at": {}, "reordered": 0, "stray": 0, "foreign": 0}
     trial = record.trials[0].model_copy(update=whole)
-    for faults, told in (({}, None), ({"lost": 2}, "unaccounted 2"), ({"stray": 1}, "stray 1")):
+    for faults, message in (({}, None), ({"lost": 2}, "unaccounted 2"), ({"stray": 1}, "stray 1")):
         wrong = trial.model_copy(update=faults)
-        assert tool.fault_of(record.model_copy(update={"trials": (wrong,)})) == told
+        assert tool.fault_of(record.model_copy(update={"trials": (wrong,)})) == message
     silent = trial.model_copy(update={"rx_frames": 0})
     assert "0 received" in str(tool.fault_of(record.model_copy(update={"trials": (silent,)})))
     slow = record.model_copy(update={"trials": (trial,), "doubts": ("slow-path",)})

@@ -1,5 +1,5 @@
-"""These tests check that versions of one switch are found, told apart, and refused where they are
-not what they are asked for by."""
+"""These tests check that versions of one switch are found and distinguished, and refused if they
+are not the requested version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def host_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def name(path: Path, programs: Mapping[str, str]) -> None:
-    lines = [f'"{each}" = "{where}"' for each, where in programs.items()]
+    lines = [f'"{name}" = "{path}"' for name, path in programs.items()]
     path.write_text("\n".join(["[hosts.local.programs]", *lines]))
 
 
@@ -69,7 +69,7 @@ class OtherHost(RecordingHost):
     def answer(self, argv: tuple[str, ...]) -> Completed:
         if argv[0] == "sh" and "-f" in argv[2]:
             return Completed(
-                0, "\n".join(each for each in argv[4:] if each in self.files).encode(), b""
+                0, "\n".join(path for path in argv[4:] if path in self.files).encode(), b""
             )
         if argv[:2] == ("test", "-d"):
             folder = any(file.startswith(f"{argv[2]}/") for file in self.files)
@@ -144,10 +144,10 @@ def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
     host = OtherHost("local", installed)
     layout = resolve(test, prefix="sm0000", run_dir="/run/x", found=probed_on(host, test))
     steps = layout.switches[0].start
-    words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
-    assert {str(tmp_path / file) for file in files} <= words
-    assert f"{tmp_path}/share/openvswitch/vswitch.ovsschema" in words
-    assert not {"ovs-vsctl", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd"} & words
+    arguments = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
+    assert {str(tmp_path / file) for file in files} <= arguments
+    assert f"{tmp_path}/share/openvswitch/vswitch.ovsschema" in arguments
+    assert not {"ovs-vsctl", "ovsdb-tool", "ovsdb-server", "ovs-vswitchd"} & arguments
     assert str(tmp_path) in switch_needs(layout, layout.switches[0]).programs
 
 
@@ -155,7 +155,7 @@ def test_a_version_of_ovs_has_its_own_tools_and_schema(tmp_path: Path) -> None:
 def two_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hosts a and b have each switch in a folder of theirs, the second of two versions too."""
     path = tmp_path / "host.toml"
-    names = "\n".join(f'{each} = "/opt/THERE/{each}"' for each in PROGRAMS)
+    names = "\n".join(f'{name} = "/opt/THERE/{name}"' for name in PROGRAMS)
     hosts = "".join(f"[hosts.{it}.programs]\n{names.replace('THERE', it)}\n" for it in "ab")
     path.write_text(hosts + '"ovs@3.3" = "/opt/b/ovs-3.3"\n')
     monkeypatch.setenv("SWITCHMARK_HOST_FILE", str(path))
@@ -177,14 +177,14 @@ def test_every_program_that_is_named_for_another_host_is_started_there(
         Test(switch=plain, engine=engine, scenario="p2p", hosts="a,b", locality="remote"),
     ):
         layout = resolve(test, prefix="sm0000", run_dir="/run/x")
-        words = " ".join(w for s in build(layout) if isinstance(s, Spawn | Run) for w in s.argv)
-        assert "/opt/here" not in words
+        arguments = " ".join(w for s in build(layout) if isinstance(s, Spawn | Run) for w in s.argv)
+        assert "/opt/here" not in arguments
         for host in (test.hosts or "").split(","):
-            assert f"/opt/{host}/{plain}" in words
+            assert f"/opt/{host}/{plain}" in arguments
             names = {
-                each.host
-                for each in layout.switches
-                if each.wiring.program == f"/opt/{host}/{plain}"
+                switch.host
+                for switch in layout.switches
+                if switch.wiring.program == f"/opt/{host}/{plain}"
             }
             assert names == {host}
 
@@ -197,8 +197,8 @@ def test_a_folder_that_is_named_for_another_host_is_looked_into_there(two_hosts:
         layout = resolve(test, prefix="sm0000", run_dir="/run/x", found=probed_on(b, test))
         assert layout.wiring.program == "/opt/b/ovs-3.3/sbin/ovs-vswitchd"
         steps = layout.switches[0].start
-        words = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
-        assert {f"/opt/b/ovs-3.3/{file}" for file in INSTALLED} <= words
+        arguments = {word for step in steps if isinstance(step, Run | Spawn) for word in step.argv}
+        assert {f"/opt/b/ovs-3.3/{file}" for file in INSTALLED} <= arguments
         assert "/opt/b/ovs-3.3" in switch_needs(layout, layout.switches[0]).programs
     with pytest.raises(Unavailable, match=r"has no 'ovs@3.3' for the host a\n") as refused:
         probe_asked(SWITCHES["ovs@3.3"], OtherHost("a", []))
@@ -228,9 +228,9 @@ def test_a_function_of_another_host_is_the_program_that_is_named_for_it(two_host
 def test_a_folder_without_the_program_is_refused_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str, places: str
 ) -> None:
-    for asked in (f"{plain}@{tmp_path}", plain):
+    for name in (f"{plain}@{tmp_path}", plain):
         with pytest.raises(Unavailable) as refused:
-            probe_asked(SWITCHES[asked], LocalHost())
+            probe_asked(SWITCHES[name], LocalHost())
         assert refused.value.message == f"{tmp_path} is a folder without {places}"
         assert program_variable(plain) in str(refused.value.hint)
         monkeypatch.setenv(program_variable(plain), str(tmp_path))
@@ -260,8 +260,8 @@ def test_a_namesake_on_path_is_named_by_its_path(
     with pytest.raises(Unavailable) as refused:
         probe_asked(SWITCHES[plain], LocalHost())
     assert refused.value.message.startswith(f"{namesake} ")
-    how = "is not FastClick" if plain == "fastclick" else "does not tell its version"
-    assert how in refused.value.message
+    message = "is not FastClick" if plain == "fastclick" else "does not tell its version"
+    assert message in refused.value.message
 
 
 class Lacking(RecordingHost):
@@ -277,15 +277,15 @@ class Lacking(RecordingHost):
 
 
 @pytest.mark.parametrize("plain", ["bess", "fastclick", "snabb", "t4p4s", "vale", "vpp"])
-@pytest.mark.parametrize("where", ["local", "b"])
-def test_a_program_that_no_package_has_is_named_in_the_same_way(plain: str, where: str) -> None:
+@pytest.mark.parametrize("path", ["local", "b"])
+def test_a_program_that_no_package_has_is_named_in_the_same_way(plain: str, path: str) -> None:
     with pytest.raises(Unavailable) as refused:
-        probe_asked(SWITCHES[plain], Lacking(name=where))
+        probe_asked(SWITCHES[plain], Lacking(name=path))
     hint = str(refused.value.hint)
     assert f"{program_variable(plain)}=/" in hint
     assert f'{plain} = "/' in hint
-    assert f"[hosts.{where}.programs]" in hint
-    assert refused.value.message.endswith("is not installed" + " on b" * (where == "b"))
+    assert f"[hosts.{path}.programs]" in hint
+    assert refused.value.message.endswith("is not installed" + " on b" * (path == "b"))
 
 
 def test_a_container_has_no_folder_of_the_set_up_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_a_version_that_is_gone_when_a_run_is_resumed_is_a_refusal_and_no_bug() 
         probes.locate(Test(switch="testpmd@22.11", engine="dpdk")).versions()
     with pytest.raises(KeyError):
         SWITCHES["testpdm@22.11"]
-    assert not [each for each in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if each in SWITCHES]
+    assert not [name for name in ("testpmd@22.11", "testpdm@/x", "testpdm", 3) if name in SWITCHES]
 
 
 def test_a_function_in_a_machine_is_the_program_that_the_machine_has(
@@ -369,10 +369,10 @@ def test_a_path_where_nothing_is_has_no_package(
         f"{plain}@1": f'"{plain}@1" = "/path/to/',
         plain: program_variable(plain),
     }
-    for asked, hint in hints.items():
+    for switch, hint in hints.items():
         with pytest.raises(Unavailable) as refused:
-            probe_asked(SWITCHES[asked], LocalHost())
-        assert refused.value.message == f"{asked}: there is no {nowhere}"
+            probe_asked(SWITCHES[switch], LocalHost())
+        assert refused.value.message == f"{switch}: there is no {nowhere}"
         assert str(refused.value.hint).startswith(hint)
 
 
@@ -396,14 +396,14 @@ def test_a_host_file_that_is_not_there_is_named_as_that(
     monkeypatch.delenv("SWITCHMARK_HOST_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     (refusal,) = check(Test(switch="vpp@24.06"))
-    told = "'vpp@24.06': the host file /nowhere/switchmark/host.toml"
-    assert refusal.why.startswith(told)
+    message = "'vpp@24.06': the host file /nowhere/switchmark/host.toml"
+    assert refusal.why.startswith(message)
     assert refusal.hint is not None
     assert refusal.hint.endswith("or --switch vpp@/path/to/its/program")
 
 
 @pytest.mark.parametrize(
-    ("asked", "fits"),
+    ("version", "fits"),
     [
         *(("22", True), ("22.11", True), ("22.11.5", True), ("v22.11", True)),
         *(
@@ -415,18 +415,18 @@ def test_a_host_file_that_is_not_there_is_named_as_that(
         ),
     ],
 )
-def test_a_version_is_one_of_its_series(host_file: Path, asked: str, fits: bool) -> None:
-    name(host_file, {f"testpmd@{asked}": "/opt/dpdk-22/bin/testpmd"})
-    os.utime(host_file, ns=(7, len(asked)))
+def test_a_version_is_one_of_its_series(host_file: Path, version: str, fits: bool) -> None:
+    name(host_file, {f"testpmd@{version}": "/opt/dpdk-22/bin/testpmd"})
+    os.utime(host_file, ns=(7, len(version)))
     if fits:
-        assert probe_asked(SWITCHES[f"testpmd@{asked}"], Dpdk()).text == "22.11.5"
+        assert probe_asked(SWITCHES[f"testpmd@{version}"], Dpdk()).text == "22.11.5"
     else:
         with pytest.raises(Unavailable, match=", not testpmd@"):
-            probe_asked(SWITCHES[f"testpmd@{asked}"], Dpdk())
+            probe_asked(SWITCHES[f"testpmd@{version}"], Dpdk())
 
 
 def test_keys_tell_versions_apart_and_cables_do_not(host_file: Path) -> None:
-    tests = [Test(switch=each, engine="dpdk") for each in ("testpmd@22.11", "testpmd")]
+    tests = [Test(switch=name, engine="dpdk") for name in ("testpmd@22.11", "testpmd")]
     assert len({key(test, {}) for test in tests}) == 2
     cables = [without_switch(resolve(test, prefix="sm0000", run_dir="/run/x")) for test in tests]
     assert cables[0] == cables[1] != {}

@@ -67,16 +67,16 @@ def test_vhost_net_is_used_where_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "known", "missing"),
+    ("version", "output", "missing"),
     [("7.2.22", b"emulated (tcg)", True), ("7.2.22", b"kvm", False), ("10.0.2", b"", False)],
 )
 def test_an_old_qemu_that_emulates_has_no_vhost_user_ports(
-    version: str, known: bytes, missing: bool
+    version: str, output: bytes, missing: bool
 ) -> None:
     says: dict[tuple[str, ...], bytes | Completed] = {
         ("qemu-system-x86_64", "--version"): f"QEMU emulator version {version} (Debian)\n".encode()
     }
-    files = {**GUEST, "/dev/kvm": b"", KNOWN: known}
+    files = {**GUEST, "/dev/kvm": b"", KNOWN: output}
     found = vm.ENVIRONMENT.probe(RecordingHost(says, files=files)).missing
     assert set(found) == ({PortKind.VHOST_USER} if missing else set())
     if missing:
@@ -87,9 +87,9 @@ def test_an_old_qemu_that_emulates_has_no_vhost_user_ports(
 
 
 def test_a_kernel_and_an_initramfs_can_be_named() -> None:
-    words = machine(None, image="/a b/vmlinuz:/x/initrd").argv
-    assert words[words.index("-kernel") + 1] == "/a b/vmlinuz"
-    assert words[words.index("-initrd") + 1] == "/x/initrd"
+    argv = machine(None, image="/a b/vmlinuz:/x/initrd").argv
+    assert argv[argv.index("-kernel") + 1] == "/a b/vmlinuz"
+    assert argv[argv.index("-initrd") + 1] == "/x/initrd"
     for wrong in ("disk.qcow2", "/vmlinuz:", ":/initrd"):
         with pytest.raises(UsageError, match="must be KERNEL:INITRAMFS, not") as error:
             machine(None, image=wrong)
@@ -118,10 +118,10 @@ def test_a_machine_is_started_where_the_taps_are_on_the_cpu_of_its_part() -> Non
 
 def test_the_guest_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_AGENT", "/a b/switchmark-agent")
-    words = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
+    argv = vm.ENVIRONMENT.inside(NODE, ("/a b/switchmark-traffic", "serve"))
     socket = "/run/switchmark/sm0000/sm0000-f0.sock"
     enter = ("/a b/switchmark-agent", "enter", socket, "--")
-    assert words == (*enter, "switchmark-traffic", "serve")
+    assert argv == (*enter, "switchmark-traffic", "serve")
     assert vm.ENVIRONMENT.inside(NODE, ("ip", "link")) == (*enter, "ip", "link")
 
 

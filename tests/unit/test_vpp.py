@@ -31,14 +31,14 @@ DATA = Path(__file__).parent / "data" / "vpp-26.10"
 VERSION = b"vpp v26.10-rc0~374-gb575ec2c56d built by root on vm at 2026-11-22T03:00:46\n"
 
 
-def said(question: str) -> bytes:
+def output_of(question: str) -> bytes:
     return (DATA / f"{question}.txt").read_bytes()
 
 
-INTERFACES = said("show-interface")
-NO_ERRORS = said("show-errors")
-USED = said("stat")
-RUNTIME = said("show-runtime")
+INTERFACES = output_of("show-interface")
+NO_ERRORS = output_of("show-errors")
+USED = output_of("stat")
+RUNTIME = output_of("show-runtime")
 SUMMARY = b"""\
 Thread 0 vpp_main (lcore 0)
 Time .2, 10.000000 sec internal node vector rate 0.00 loops/sec 407793.16
@@ -48,7 +48,7 @@ Thread 1 vpp_wk_0 (lcore 1)
 Time .2, 10.000000 sec internal node vector rate 0.00 loops/sec 100000.00
   vector rates in 0.0000e0, out 0.0000e0, drop 0.0000e0, punt 0.0000e0
 """
-HARDWARE = said("show-hardware-interfaces").decode()
+HARDWARE = output_of("show-hardware-interfaces").decode()
 
 
 def link(name: str, rx: int, tx: int) -> dict[str, Any]:
@@ -65,18 +65,18 @@ OF_SOCKETS = (INTERFACES, NO_ERRORS, USED, RUNTIME, SUMMARY, LINKS)
 wiring = partial(wiring_of, program="vpp")
 
 
-def written(plan: Plan, name: str) -> list[str]:
+def file_lines(plan: Plan, name: str) -> list[str]:
     (file,) = (step for step in plan if isinstance(step, Write) and step.path.endswith(name))
     assert "/sm0000-vpp/" in file.path
     return file.content.decode().splitlines()
 
 
-def typed(asked: Wiring) -> list[str]:
-    return written(SWITCH.start(asked), "ports.cli")
+def typed(requested: Wiring) -> list[str]:
+    return file_lines(SWITCH.start(requested), "ports.cli")
 
 
-def configured(asked: Wiring) -> str:
-    return "\n".join(written(SWITCH.start(asked), "startup.conf"))
+def configured(requested: Wiring) -> str:
+    return "\n".join(file_lines(SWITCH.start(requested), "startup.conf"))
 
 
 # --- what it is told -------------------------------------------------------------------------
@@ -127,15 +127,15 @@ def test_as_a_function_it_connects_to_memif_ports_and_takes_interfaces() -> None
     ends = {
         f"f{i}": Endpoint(PortKind.MEMIF, "x", path=f"/run/x/ports/p{i + 4}.sock") for i in (0, 1)
     }
-    asked = wiring(kind=PortKind.MEMIF, given=ends)
-    assert "slave" in typed(asked)[1]
-    assert "/run/x/ports/p4.sock" in typed(asked)[0]
-    swept = [step.argv for step in SWITCH.start(asked) if isinstance(step, Run)]
+    requested = wiring(kind=PortKind.MEMIF, function_ends=ends)
+    assert "slave" in typed(requested)[1]
+    assert "/run/x/ports/p4.sock" in typed(requested)[0]
+    swept = [step.argv for step in SWITCH.start(requested) if isinstance(step, Run)]
     assert not [argv for argv in swept if "/run/x/ports/p4.sock" in argv]  # the switch's
     ends = {f"f{i}": Endpoint(PortKind.VETH, "x", ifname=f"sm0000-e{i + 4}") for i in (0, 1)}
-    asked = wiring(kind=PortKind.VETH, given=ends)
-    assert typed(asked)[0].startswith("create host-interface name sm0000-e4 ")
-    assert "set interface state host-sm0000-e5 up" in typed(asked)
+    requested = wiring(kind=PortKind.VETH, function_ends=ends)
+    assert typed(requested)[0].startswith("create host-interface name sm0000-e4 ")
+    assert "set interface state host-sm0000-e5 up" in typed(requested)
 
 
 def test_each_core_has_a_worker_and_the_main_thread_none_of_them() -> None:
@@ -158,7 +158,7 @@ def test_workers_on_every_cpu_are_refused_before_anything_is_made() -> None:
     refused = subprocess.run(first.argv, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert f"there is no CPU {len(cpus)}: use --switch-cores {len(cpus) - 1}" in refused.stderr
-    # Where CPU 0 is free, it is the main thread's.
+    # CPU 0, if it is free, belongs to the main thread.
     fewer = SWITCH.start(wiring_of(cores=(1, 2), program="/opt/vpp"))[0]
     assert isinstance(fewer, Run)
     assert subprocess.run(fewer.argv, check=False).returncode == 0
@@ -176,9 +176,9 @@ def test_hugepages_are_reserved_where_it_takes_them() -> None:
 
 
 def test_buffers_are_as_many_as_are_asked_for() -> None:
-    asked = wiring(tuning=Tuning(buffers=65536))
-    assert "buffers { buffers-per-numa 65536 page-size" in configured(asked)
-    (reserved,) = (step for step in SWITCH.start(asked) if isinstance(step, Reserve))
+    requested = wiring(tuning=Tuning(buffers=65536))
+    assert "buffers { buffers-per-numa 65536 page-size" in configured(requested)
+    (reserved,) = (step for step in SWITCH.start(requested) if isinstance(step, Reserve))
     assert reserved.megabytes == 160
 
 
@@ -186,14 +186,14 @@ def test_nics_are_those_of_its_dpdk_plugin_and_no_other() -> None:
     plain = wiring()
     first, second = plain.ports
     ports = (replace(first, nic="0000:03:00.0", nic_peer="0000:04:00.0"), second)
-    asked = replace(plain, ports=ports, queues=2, descriptors=512)
-    text = configured(asked)
+    requested = replace(plain, ports=ports, queues=2, descriptors=512)
+    text = configured(requested)
     assert (
         "dpdk { dev 0000:03:00.0 { name nic0 num-rx-queues 2 num-tx-queues 2 num-rx-desc 512 "
         "num-tx-desc 512 } }" in text
     )
     assert "buffers-per-numa 18432" in text
-    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/0" in typed(asked)
+    assert "set interface l2 xconnect nic0 VirtualEthernet0/0/0" in typed(requested)
     assert "dpdk {" not in configured(plain)
 
 
@@ -249,8 +249,8 @@ def test_idle_are_the_loops_that_found_nothing() -> None:
     assert found.idle_cycles == 103689
     assert found.busy_cycles == 158000 - 103689
     unpolled = RUNTIME.replace(b"polling ", b"interrupt wait ")
-    asked = (*OF_SOCKETS[:3], unpolled, *OF_SOCKETS[4:])
-    assert SWITCH.counters.parse(wiring(kind=PortKind.VETH), asked).busy_cycles is None
+    commands = (*OF_SOCKETS[:3], unpolled, *OF_SOCKETS[4:])
+    assert SWITCH.counters.parse(wiring(kind=PortKind.VETH), commands).busy_cycles is None
 
 
 @pytest.mark.parametrize("garbled", range(len(OF_SOCKETS)))
@@ -277,8 +277,8 @@ def test_the_version_is_its_own_and_what_is_missing_is_named(
     monkeypatch.setenv("SWITCHMARK_VPP", "/srv/vpp/bin/vpp")
     version = SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): VERSION}))
     assert (version.text, version.verified) == ("26.10-rc0~374-gb575ec2c56d", "not verified")
-    (asked, *_) = SWITCH.counters.commands(wiring(program="/srv/vpp/bin/vpp"))
-    assert asked.argv[0] == "/srv/vpp/bin/vppctl"
+    (command, *_) = SWITCH.counters.commands(wiring(program="/srv/vpp/bin/vpp"))
+    assert command.argv[0] == "/srv/vpp/bin/vppctl"
     with pytest.raises(Unavailable) as refused:
         SWITCH.probe(RecordingHost({("/srv/vpp/bin/vpp",): Completed(1, b"", b"")}))
     assert "SWITCHMARK_VPP" in str(refused.value.hint)

@@ -59,7 +59,9 @@ class Tests:
 
     def __post_init__(self) -> None:
         self.seconds = {
-            name: seconds for each in self.by_file.values() for name, seconds in each.tests.items()
+            name: seconds
+            for covered in self.by_file.values()
+            for name, seconds in covered.tests.items()
         }
 
     def of(self, mutant: Mutant) -> set[str]:
@@ -67,16 +69,16 @@ class Tests:
         if not mutant.function:
             return set()
         found: set[str] = set()
-        for each in self.by_file.values():
-            found |= each.of_lines(mutant.path, mutant.function, *mutant.lines)
+        for covered in self.by_file.values():
+            found |= covered.of_lines(mutant.path, mutant.function, *mutant.lines)
         return found
 
     def behind(self, mutant: Mutant) -> set[str]:
         """Return the tests that execute what a mutant at import can change."""
         found = self.of(mutant)
         for path, function in functions_behind(mutant):
-            for each in self.by_file.values():
-                for tests in each.lines.get(path, {}).get(function, {}).values():
+            for covered in self.by_file.values():
+                for tests in covered.lines.get(path, {}).get(function, {}).values():
                     found.update(tests)
         return found
 
@@ -137,8 +139,8 @@ class Results:
             file = answer.get("by", "").split("::")[0]
             if not file:
                 return True
-            known: str = answer["digest"]
-            return (REPOSITORY / file).is_file() and digest_of(file) == known
+            digest: str = answer["digest"]
+            return (REPOSITORY / file).is_file() and digest_of(file) == digest
         behind = tests.behind(mutant) if answer.get("cold") else tests.of(mutant)
         same: bool = tests.digest(behind) == answer["digest"]
         return same
@@ -166,16 +168,16 @@ def note(text: str) -> None:
 
 def measure(warm: Warm, slots: Slots, fresh: bool) -> Tests:
     """Return what the tests execute, and measure what is not known of today's files."""
-    known = {file: None if fresh else Covered.load(file) for file in warm.by_file}
-    unknown = [file for file, covered in known.items() if covered is None]
+    coverage = {file: None if fresh else Covered.load(file) for file in warm.by_file}
+    unknown = [file for file, covered in coverage.items() if covered is None]
     started = time.monotonic()
     for number, (file, covered) in enumerate(warm.cover(unknown, slots), 1):
-        known[file] = covered
+        coverage[file] = covered
         if covered is None:
             note(f"{file}: its tests did not end, and are left out")
         elif number % 10 == 0:
             note(f"coverage: {number} of {len(unknown)} files, {time.monotonic() - started:.0f} s")
-    return Tests({file: covered for file, covered in known.items() if covered is not None})
+    return Tests({file: covered for file, covered in coverage.items() if covered is not None})
 
 
 def limits(seconds: float) -> tuple[float, float]:
@@ -216,7 +218,7 @@ def _in_warm(warm: Warm, slots: Slots, mutants: list[Mutant], fresh: bool) -> No
         if "by" in answer:
             tests.killers[answer["path"], answer["function"], answer["by"]] += 1
     assert warm.functions
-    todo = [each for each in mutants if not results.holds(each, tests)]
+    todo = [mutant for mutant in mutants if not results.holds(mutant, tests)]
     note(f"{len(mutants)} mutants, {len(mutants) - len(todo)} known, {len(todo)} to try")
     started = time.monotonic()
 
@@ -230,14 +232,14 @@ def _in_warm(warm: Warm, slots: Slots, mutants: list[Mutant], fresh: bool) -> No
             if mutant.at_import:
                 results.add(mutant, {"result": "unknown", "cold": True})
             elif not behind:
-                known = {"result": "survived", "tests": 0, "digest": ""}
-                results.add(mutant, {"result": "unknown", "cold": True} if executed else known)
+                verdict = {"result": "survived", "tests": 0, "digest": ""}
+                results.add(mutant, {"result": "unknown", "cold": True} if executed else verdict)
             else:
                 ordered = tests.in_order(behind, mutant)
                 work = partial(warm.try_mutant, mutant, ordered)
                 yield Job((mutant, behind, executed), work, *limits(tests.sum_s(behind)))
 
-    for done, (job, answer, seconds) in enumerate(slots.run(jobs()), 1):
+    for number, (job, answer, seconds) in enumerate(slots.run(jobs()), 1):
         mutant, behind, executed = job.about
         answer |= {"tests": len(behind), "seconds": round(seconds, 2)}
         if answer["result"] == "killed":
@@ -248,8 +250,8 @@ def _in_warm(warm: Warm, slots: Slots, mutants: list[Mutant], fresh: bool) -> No
             if executed:
                 answer |= {"result": "unknown", "cold": True}
         results.add(mutant, answer)
-        if done % 50 == 0:
-            note(f"{done} of at most {len(todo)} tried, {time.monotonic() - started:.0f} s")
+        if number % 50 == 0:
+            note(f"{number} of at most {len(todo)} tried, {time.monotonic() - started:.0f} s")
 
 
 def in_cold(mutants: list[Mutant], jobs: int) -> None:
@@ -269,7 +271,9 @@ def in_cold(mutants: list[Mutant], jobs: int) -> None:
         if covered := Covered.load(name):
             by_file[name] = covered
     tests = Tests(by_file)
-    known = {name for each in by_file.values() for name in (*each.tests, *each.left_out)}
+    known_tests = {
+        name for covered in by_file.values() for name in (*covered.tests, *covered.left_out)
+    }
     cold.import_others(json.loads((BUILD / "others.json").read_text()))
     note(f"{len(todo)} mutants of what is executed at import")
     slots = Slots(jobs)
@@ -292,7 +296,7 @@ def in_cold(mutants: list[Mutant], jobs: int) -> None:
                     break
                 ordered.append(name)
             cpu_s, wall_s = limits(min(sum_s, _COLD_TESTS_S))
-            work = partial(cold.try_mutant, mutant, ordered, known)
+            work = partial(cold.try_mutant, mutant, ordered, known_tests)
             whole = set(ordered) == behind
             yield Job((mutant, behind, whole), work, 60 + cpu_s, 180 + wall_s)
 
@@ -360,8 +364,8 @@ def summary(generated: dict[str, list[Mutant]], tried: dict[str, list[Mutant]]) 
         f"{'room':12}{'mutants':>9}{'tried':>7}{'noticed':>9}{'by time':>9}{'equivalent':>12}"
         f"{'open':>6}{'no test':>9}{'noticed %':>11}  95 % interval"
     )
-    rows = {**tried, "all": [each for some in tried.values() for each in some]}
-    sizes = {name: len(each) for name, each in generated.items()}
+    rows = {**tried, "all": [answer for some in tried.values() for answer in some]}
+    sizes = {name: len(mutants) for name, mutants in generated.items()}
     sizes["all"] = sum(sizes.values())
     for room, mutants in rows.items():
         if room == "all" and len(tried) == 1:
@@ -374,9 +378,9 @@ def summary(generated: dict[str, list[Mutant]], tried: dict[str, list[Mutant]]) 
             if result in NOTICED:
                 count["noticed"] += 1
                 continue
-            told = (mutant.path, mutant.function, *mutant.change)
-            if told in reasons:
-                used.add(told)
+            identity = (mutant.path, mutant.function, *mutant.change)
+            if identity in reasons:
+                used.add(identity)
                 count["equivalent"] += 1
                 continue
             count["open"] += 1
@@ -393,7 +397,7 @@ def summary(generated: dict[str, list[Mutant]], tried: dict[str, list[Mutant]]) 
     text = "\n".join(
         f"{mutant.path} {mutant.function}\n- {mutant.change[0]}\n+ {mutant.change[1]}\n"
         f"# line {mutant.lines[0]}, {answer.get('tests', '?')} tests, {answer['result']}\n"
-        for mutant, answer in sorted(open_, key=lambda each: (each[0].path, each[0].start))
+        for mutant, answer in sorted(open_, key=lambda pair: (pair[0].path, pair[0].start))
     )
     (BUILD / "open.txt").write_text(text)
     print(f"survivors that are not listed as equivalent: {BUILD.relative_to(REPOSITORY)}/open.txt")
@@ -408,24 +412,26 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--fresh", action="store_true", help="forget all results")
     parser.add_argument("--show", action="store_true", help="only print what is known")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("make mutate needs root: it tries each mutant as a user who owns nothing")
-    generated = chosen_mutants(asked.rooms)
+    generated = chosen_mutants(options.rooms)
     tried = generated
-    if asked.sample:
+    if options.sample:
         tried = {
-            room: random.Random(f"{asked.seed} {room}").sample(each, min(asked.sample, len(each)))
-            for room, each in generated.items()
+            room: random.Random(f"{options.seed} {room}").sample(
+                mutants, min(options.sample, len(mutants))
+            )
+            for room, mutants in generated.items()
         }
-    mutants = [each for some in tried.values() for each in some]
-    if not asked.show:
+    mutants = [answer for some in tried.values() for answer in some]
+    if not options.show:
         pid = os.fork()
         if pid == 0:
-            in_warm(mutants, asked.jobs, asked.fresh)
+            in_warm(mutants, options.jobs, options.fresh)
             os._exit(0)
         os.waitpid(pid, 0)
-        in_cold(mutants, asked.jobs)
+        in_cold(mutants, options.jobs)
     summary(generated, tried)
 
 

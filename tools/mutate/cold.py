@@ -30,9 +30,9 @@ def import_others(names: Sequence[str]) -> None:
 class _Chosen:
     """A plug-in that keeps the chosen tests, and those that only the mutant makes."""
 
-    def __init__(self, chosen: Sequence[str], known: Collection[str]) -> None:
+    def __init__(self, chosen: Sequence[str], tests: Collection[str]) -> None:
         self.chosen = {name: number for number, name in enumerate(chosen)}
-        self.known = known
+        self.known = tests
         self.broken: str | None = None
 
     @pytest.hookimpl(trylast=True)
@@ -46,7 +46,7 @@ class _Chosen:
             self.broken = self.broken or report.nodeid
 
 
-def try_mutant(mutant: Mutant, tests: Sequence[str], known: Collection[str]) -> Answer:
+def try_mutant(mutant: Mutant, tests: Sequence[str], all_tests: Collection[str]) -> Answer:
     """Import the package with a mutant, and run the tests until one fails."""
     file = str(PACKAGE / mutant.path)
     code = compile(mutant.apply(source_of(mutant.path)), file, "exec", dont_inherit=True)
@@ -58,7 +58,7 @@ def try_mutant(mutant: Mutant, tests: Sequence[str], known: Collection[str]) -> 
 
     loader.get_code = mutated  # type: ignore[assignment,method-assign]
     outcomes = Outcomes()
-    chosen = _Chosen(tests, known)
+    chosen = _Chosen(tests, all_tests)
     files = list(dict.fromkeys(name.split("::")[0] for name in tests))
     status = pytest.main([*OPTIONS, "-x", *files], [Steady(), outcomes, chosen])
     killer = chosen.broken or outcomes.failed()

@@ -80,7 +80,7 @@ class Covered:
             if line not in functions:
                 continue
             name, first = functions[line]
-            tests = {each for each in names if each in self.tests}
+            tests = {name for name in names if name in self.tests}
             if ALL_OF_FILE in names:
                 tests = set(self.tests)
             if tests:
@@ -95,11 +95,11 @@ class Covered:
             return set()
         start = _scopes(path).functions[function][0]
         same = self.functions[path][function] == function_digests(path)[function]
-        wanted = range(first - start, last - start + 1)
+        lines = range(first - start, last - start + 1)
         return {
             test
             for offset, tests in by_line.items()
-            if not same or offset in wanted
+            if not same or offset in lines
             for test in tests
         }
 
@@ -121,25 +121,25 @@ class Covered:
             "digest": self.digest,
             "tests": self.tests,
             "left_out": self.left_out,
-            "sets": [[numbers[name] for name in each] for each in sets],
+            "sets": [[numbers[name] for name in names] for names in sets],
             "lines": lines,
             "functions": self.functions,
         }
-        kept = _kept(file)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(content))
+        cached = _kept(file)
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        cached.write_text(json.dumps(content))
 
     @classmethod
     def load(cls, file: str) -> Covered | None:
         """Return what is kept of a file of tests, if it is of today's file."""
-        kept = _kept(file)
-        if not kept.exists():
+        cached = _kept(file)
+        if not cached.exists():
             return None
-        content: dict[str, Any] = json.loads(kept.read_text())
+        content: dict[str, Any] = json.loads(cached.read_text())
         if content["digest"] != digest_of(file):
             return None
         names = list(content["tests"])
-        sets = [[names[number] for number in each] for each in content["sets"]]
+        sets = [[names[number] for number in numbers_] for numbers_ in content["sets"]]
         lines = {
             path: {
                 name: {int(offset): sets[number] for offset, number in by_line.items()}
@@ -177,9 +177,9 @@ def _names_in_functions() -> dict[str, set[tuple[str, str]]]:
         functions = _functions(path)
         for node in ast.walk(_scopes(path).tree):
             name = _name(node)
-            at = functions.get(getattr(node, "lineno", 0))
-            if name and at:
-                found.setdefault(name, set()).add((path, at[0]))
+            function = functions.get(getattr(node, "lineno", 0))
+            if name and function:
+                found.setdefault(name, set()).add((path, function[0]))
     return found
 
 
@@ -194,9 +194,9 @@ def _names_at_import() -> list[tuple[set[str], set[str]]]:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 continue
             within = {
-                _name(each)
-                for each in ast.walk(node)
-                if getattr(each, "lineno", 0) not in functions
+                _name(child)
+                for child in ast.walk(node)
+                if getattr(child, "lineno", 0) not in functions
             }
             found.append((bound_by(node), within - {""}))
     return found
@@ -218,11 +218,11 @@ def bound_by(node: ast.stmt) -> set[str]:
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return {
-        each.id
+        child.id
         for target in targets
         if target is not None
-        for each in ast.walk(target)
-        if isinstance(each, ast.Name)
+        for child in ast.walk(target)
+        if isinstance(child, ast.Name)
     }
 
 
@@ -241,12 +241,16 @@ def functions_behind(mutant: Mutant) -> set[tuple[str, str]]:
                     names |= bound_by(inner)
     grown = True
     while grown:
-        more = {name for bound, within in _names_at_import() if within & names for name in bound}
-        grown = not more <= names
-        names |= more
-    return {each for name in names for each in _names_in_functions().get(name, ())}
+        names_at_import = {
+            name for bound, within in _names_at_import() if within & names for name in bound
+        }
+        grown = not names_at_import <= names
+        names |= names_at_import
+    return {line for name in names for line in _names_in_functions().get(name, ())}
 
 
 def _decorated(node: ast.stmt, line: int) -> bool:
-    first = min((each.lineno for each in getattr(node, "decorator_list", [])), default=line + 1)
+    first = min(
+        (decorator.lineno for decorator in getattr(node, "decorator_list", [])), default=line + 1
+    )
     return first <= line < node.lineno

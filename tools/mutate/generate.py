@@ -93,21 +93,21 @@ class _Everywhere(MutationVisitor):
     def _create_mutations(self, node: cst.CSTNode) -> None:
         super()._create_mutations(node)
         span = self.get_metadata(ByteSpanPositionProvider, node, None)
-        where = None if span is None else (span.start, span.start + span.length)
-        self.spans.extend([where] * (len(self.mutations) - len(self.spans)))
+        span_ = None if span is None else (span.start, span.start + span.length)
+        self.spans.extend([span_] * (len(self.mutations) - len(self.spans)))
 
 
 def mutants_of(path: str) -> list[Mutant]:
     """Return all mutants of a file of the package, kept in the build folder as long as it stays."""
     source = source_of(path)
     digest = hashlib.sha256(f"{VERSION}{path}".encode() + source).hexdigest()[:16]
-    kept = BUILD / "mutants" / f"{digest}.pickle"
-    if kept.exists():
-        mutants: list[Mutant] = pickle.loads(kept.read_bytes())
+    cache = BUILD / "mutants" / f"{digest}.pickle"
+    if cache.exists():
+        mutants: list[Mutant] = pickle.loads(cache.read_bytes())
         return mutants
     mutants = list(_generate(path, source))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_bytes(pickle.dumps(mutants))
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_bytes(pickle.dumps(mutants))
     return mutants
 
 
@@ -116,7 +116,7 @@ def _generate(path: str, source: bytes) -> Iterator[Mutant]:
     visitor = _Everywhere()
     module = wrapper.visit(visitor)
     scopes = Scopes(source)
-    seen: set[str] = set()
+    texts: set[str] = set()
     for mutation, span in zip(visitor.mutations, visitor.spans, strict=True):
         start, end, text = _replacement(module, mutation, span, source)
         line = source.count(b"\n", 0, span[0] if span else start) + 1
@@ -124,10 +124,10 @@ def _generate(path: str, source: bytes) -> Iterator[Mutant]:
         scope = scopes.around(line, column)
         content = b"\n".join(source.splitlines()[scope.first - 1 : scope.last])
         offset = start - _offset(source, scope.first)
-        told = f"{path} {scope.function} {offset} {end - start} {text}".encode()
-        key = hashlib.sha256(told + content).hexdigest()[:16]
-        if key not in seen:
-            seen.add(key)
+        identity = f"{path} {scope.function} {offset} {end - start} {text}".encode()
+        key = hashlib.sha256(identity + content).hexdigest()[:16]
+        if key not in texts:
+            texts.add(key)
             yield Mutant(
                 path, start, end, text, scope.statement, scope.function, scope.at_import, key
             )
@@ -158,11 +158,11 @@ def _replacement(
 def _common(one: bytes, other: bytes) -> int:
     """Return the number of bytes with which both begin."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _offset(source: bytes, line: int) -> int:
-    return sum(len(each) for each in source.splitlines(keepends=True)[: line - 1])
+    return sum(len(line) for line in source.splitlines(keepends=True)[: line - 1])
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class Scopes:
                     inner.extend(child.body)
             last = node.end_lineno or node.lineno
             if inner:
-                heads = [each for each in inner if each.lineno > node.lineno]
-                last = min((self._first(each) for each in heads), default=node.lineno + 1) - 1
+                heads = [inner_node for inner_node in inner if inner_node.lineno > node.lineno]
+                last = min((self._first(head) for head in heads), default=node.lineno + 1) - 1
             self._statements.append((self._first(node), last, function, node))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 name = prefix + node.name
@@ -211,21 +211,23 @@ class Scopes:
     @staticmethod
     def _first(node: ast.stmt) -> int:
         decorators = getattr(node, "decorator_list", [])
-        lines: list[int] = [each.lineno for each in decorators]
+        lines: list[int] = [decorator.lineno for decorator in decorators]
         return min([node.lineno, *lines])
 
     def around(self, line: int, column: int) -> Scope:
         """Return what a place belongs to."""
-        around = [each for each in self._statements if each[0] <= line <= each[1]]
+        around = [
+            statement for statement in self._statements if statement[0] <= line <= statement[1]
+        ]
         if not around:  # the head of an `except`, `case`, `else`
-            around = [max(each for each in self._statements if each[0] <= line)]
-            around = [(line, line, *each[2:]) for each in around]
-        first, last, function, node = min(around, key=lambda each: each[1] - each[0])
+            around = [max(statement for statement in self._statements if statement[0] <= line)]
+            around = [(line, line, *span_[2:]) for span_ in around]
+        first, last, function, node = min(around, key=lambda item: item[1] - item[0])
         in_lambda = any(
-            (each.body.lineno, each.body.col_offset)
+            (item.body.lineno, item.body.col_offset)
             <= (line, column)
-            < (each.body.end_lineno or 0, each.body.end_col_offset or 0)
-            for each in self._lambdas
+            < (item.body.end_lineno or 0, item.body.end_col_offset or 0)
+            for item in self._lambdas
         )
         outer = function.split(".<locals>.")[0]
         ends = self.functions[outer] if outer else (first, node.end_lineno or last)

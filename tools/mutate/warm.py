@@ -62,7 +62,7 @@ class Outcomes:
 
     def failed(self) -> str | None:
         """Return the first test that failed."""
-        return next((name for name, each in self.outcome.items() if each == "failed"), None)
+        return next((name for name, result in self.outcome.items() if result == "failed"), None)
 
 
 class Warm:
@@ -102,10 +102,10 @@ class Warm:
         """Return the functions of the package that exist, by their code."""
         found: dict[types.CodeType, list[types.FunctionType]] = {}
         gc.unfreeze()
-        for each in gc.get_objects():
-            if type(each) is types.FunctionType:
-                if each.__code__.co_filename.startswith(str(PACKAGE)):
-                    found.setdefault(each.__code__, []).append(each)
+        for item in gc.get_objects():
+            if type(item) is types.FunctionType:
+                if item.__code__.co_filename.startswith(str(PACKAGE)):
+                    found.setdefault(item.__code__, []).append(item)
         gc.freeze()
         return found
 
@@ -116,11 +116,11 @@ class Warm:
         kind = type(functools.cache(len))
         here = str(REPOSITORY)
         found = []
-        for each in gc.get_objects():
-            if isinstance(each, kind):
-                file = getattr(sys.modules.get(each.__module__), "__file__", None) or ""
+        for item in gc.get_objects():
+            if isinstance(item, kind):
+                file = getattr(sys.modules.get(item.__module__), "__file__", None) or ""
                 if file.startswith(here) and "/.venv/" not in file:
-                    found.append(each)
+                    found.append(item)
         gc.freeze()
         return found
 
@@ -169,8 +169,8 @@ class Warm:
         config.pluginmanager.register(contexts)
         measured.start()
         for item, following in zip(items, [*items[1:], None], strict=True):
-            for each in caches:
-                each.cache_clear()
+            for cache in caches:
+                cache.cache_clear()
             contexts.name = item.nodeid
             measured.switch_context(item.nodeid)
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -221,11 +221,11 @@ def _pairs(
     old: types.CodeType, new: types.CodeType
 ) -> Iterator[tuple[types.CodeType, types.CodeType]]:
     """Yield each code object within another with the one in its place."""
-    before = [each for each in old.co_consts if isinstance(each, types.CodeType)]
-    after = [each for each in new.co_consts if isinstance(each, types.CodeType)]
+    before = [code for code in old.co_consts if isinstance(code, types.CodeType)]
+    after = [code for code in new.co_consts if isinstance(code, types.CodeType)]
     if len(before) != len(after):
-        names = [each.co_qualname for each in after]
-        before = [each for each in before if each.co_qualname in names]
+        names = [code.co_qualname for code in after]
+        before = [code for code in before if code.co_qualname in names]
     for one, other in zip(before, after, strict=False):
         yield one, other
         yield from _pairs(one, other)

@@ -36,7 +36,7 @@ HOW_LONG = {
 
 @dataclass(frozen=True)
 class AskedRun:
-    """What a run was asked for, with its experiments as they were then."""
+    """The request of a run, with its experiments as they were at that time."""
 
     folder: Path
     asked: Asked

@@ -52,19 +52,19 @@ def expected_s(tests: Iterable[Test], *, calibrated: bool = True) -> float:
 
     A switch or an environment that this installation lacks counts with the usual time.
     """
-    asked = list(dict.fromkeys(tests))
+    requested = list(dict.fromkeys(tests))
     references = dict.fromkeys(
-        reference for reference in map(saturated, asked) if reference is not None
+        reference for reference in map(saturated, requested) if reference is not None
     )
-    visits = list(_visits([*asked, *references]))
+    visits = list(_visits([*requested, *references]))
     paths = [test for visit in visits for test in _one_of_each_path(visit)]
-    on_cables = {_cable_of(test): test for test in (*asked, *references)}.values()
+    on_cables = {_cable_of(test): test for test in (*requested, *references)}.values()
     return (
-        (_START_S if asked else 0.0)
+        (_START_S if requested else 0.0)
         + sum(_VISIT_S * len(visit) for visit in visits)
         + sum(map(_path_s, paths))
         + sum(_on_cables_s(test) for test in on_cables if calibrated)
-        + sum(_trials_s(test) for test in (*asked, *references))
+        + sum(_trials_s(test) for test in (*requested, *references))
     )
 
 

@@ -176,8 +176,8 @@ def _campaign(
     switch = AXES["switch"].default
     compares = len({name for values in axes for name in values.get("switch", (switch,))}) > 1
     products = [list(product(values)) for values in axes]
-    asked = list(itertools.chain.from_iterable(products))
-    whole = iter(choose(asked) if choose else asked)
+    requested = list(itertools.chain.from_iterable(products))
+    whole = iter(choose(requested) if choose else requested)
     for block, unchosen in zip(blocks, products, strict=True):
         of_block = list(itertools.islice(whole, len(unchosen)))
         tests += [_compared(test, block, in_turn) if compares else test for test in of_block]
@@ -241,9 +241,9 @@ def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
 def _blamed(refusal: Refusal, test: Test, block: _Block) -> TextPlace:
     """Return the place that a refusal is about: that of its first axis with an unusual value,
     otherwise of its first written axis, otherwise of the last written axis."""
-    written = [axis for axis in refusal.axes if axis in block]
-    unusual = [axis for axis in written if getattr(test, axis) != AXES[axis].default]
-    for axis in (*unusual, *written):
+    named = [axis for axis in refusal.axes if axis in block]
+    unusual = [axis for axis in named if getattr(test, axis) != AXES[axis].default]
+    for axis in (*unusual, *named):
         return block[axis].place
     return max((axis.place for axis in block.values()), default=TextPlace(0, "the defaults"))
 
@@ -271,10 +271,10 @@ def _read_blocks(text: str, source: str, problems: Problems) -> tuple[str, list[
     blocks: list[_Block] = []
     for item in items.value:
         axes, _ = _read_mapping(item, source, problems, ())
-        for axis, written in axes.items():
+        for axis, values in axes.items():
             if AXES[axis].of_campaign:
-                what = f"'{axis}' is the whole campaign's; write it at the top"
-                problems.add(written.place, what)
+                message = f"'{axis}' is the whole campaign's; write it at the top"
+                problems.add(values.place, message)
         blocks.append({**top, **axes})
     return name, blocks
 
@@ -288,15 +288,17 @@ def _read_mapping(
         return {}, {}
     axes: dict[str, _Axis] = {}
     others: dict[str, yaml.Node] = {}
-    seen: dict[str, int] = {}
+    first_places: dict[str, int] = {}
     for key_node, value_node in node.value:
         place = _place(key_node, source)
         if not isinstance(key_node, yaml.ScalarNode):
             problems.add(place, "a key is one word")
             continue
         name = field_name(key_node.value)
-        if name in seen:
-            problems.add(place, f"'{key_node.value}' is given twice, first on line {seen[name]}")
+        if name in first_places:
+            problems.add(
+                place, f"'{key_node.value}' is given twice, first on line {first_places[name]}"
+            )
         elif name in special:
             others[name] = value_node
         elif name in AXES:
@@ -308,7 +310,7 @@ def _read_mapping(
             keys = [axis.key for axis in AXES.values()]
             hint = nearest(key_of(name), (*keys, *special))
             problems.add(place, f"unknown key '{shortened(key_node.value)}'{hint}")
-        seen.setdefault(name, place.line)
+        first_places.setdefault(name, place.line)
     return axes, others
 
 
@@ -352,7 +354,7 @@ def _read_name(node: yaml.Node | None, source: str, problems: Problems) -> str:
         return str(node.value)
     problems.add(
         _place(node, source),
-        "'name' names a folder: up to 64 letters, digits, '.', '_' or '-', no other",
+        "'name' names a folder: up to 64 letters, digits, '.', '_' or '-' only",
     )
     return ""
 

@@ -229,15 +229,15 @@ class Agenda:
         others = [other for other in self.left if other is not item]
         following = self._first(others, item.testbed, places)
         if self._shared:
-            more = item.apart and not self._spread and len(item.visits) > 1
-            following = following or (item if more else None)
+            returns = item.apart and not self._spread and len(item.visits) > 1
+            following = following or (item if returns else None)
         elif following and (following.section, following.round) != (item.section, item.round):
             return None
         return following.test if following else None
 
-    def landed(self, item: Item, *, done: bool) -> None:
+    def landed(self, item: Item, *, is_done: bool) -> None:
         """Record the end of a visit: the item is done, or more repeats remain."""
-        item.testbed, item.done = None, done
+        item.testbed, item.done = None, is_done
         item.round += 1
 
     def lost(self, item: Item) -> None:

@@ -55,13 +55,16 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """The end of a visit: a record, None if the test needs more repeats, or the loss of its testbed
-    with a reason. `fault` is the number of testbed deaths that the test is responsible for."""
+    """The end of a visit."""
 
     item: Item
+    """The round of a test that was visited."""
     record: Record | None = None
+    """The record of the test; None if it needs more repeats, or if its testbed was lost."""
     lost: str = ""
+    """The reason for the loss of the testbed; empty if it was not lost."""
     fault: int = 0
+    """The number of testbed deaths that the test is responsible for."""
 
 
 class Places(Protocol):
@@ -130,11 +133,11 @@ def _refuse_other_versions(folder: RunFolder, missing: Sequence[Item]) -> None:
     measured = {record.test: record for record in folder.latest if record.status == "ok"}
     for item in missing:
         if (record := measured.get(item.test)) is not None:
-            then = record.origin.versions if record.origin else {}
-            names = sorted({*then, *item.versions})
-            apart = [name for name in names if then.get(name) != item.versions.get(name)]
+            versions = record.origin.versions if record.origin else {}
+            names = sorted({*versions, *item.versions})
+            apart = [name for name in names if versions.get(name) != item.versions.get(name)]
             differences = (
-                f"{name} {then.get(name)}, now {item.versions.get(name)}" for name in apart
+                f"{name} {versions.get(name)}, now {item.versions.get(name)}" for name in apart
             )
             raise UsageError(
                 f"{folder.path} was measured with other versions: {'; '.join(differences)}",
@@ -231,8 +234,8 @@ class Rounds:
         return item
 
     def _reference(self, index: int, test: Test, versions: Mapping[str, str]) -> Item:
-        """Return the test that finds an R+. It has its own key, so that all shares of this R+ and a
-        resumed run find it again."""
+        """Return the test that finds an R+. It has a separate key, so that all shares of this R+
+        and a resumed run find it again."""
         result_key = key(test, versions)
         if result_key not in self._references:
             reference = Item(index, test, result_key, versions, is_reference=True)
@@ -286,7 +289,7 @@ class Rounds:
             self._end(item, record)
         else:
             self._visits += item.limit != 0
-            self._agenda.landed(item, done=False)
+            self._agenda.landed(item, is_done=False)
         item.set_up = {}
 
     def _end_reference(self, item: Item, record: Record) -> None:
@@ -294,7 +297,7 @@ class Rounds:
         it fails as well; the next test searches again."""
         found, test = record.status == "ok", item.wanted_by
         assert test is not None
-        self._agenda.landed(item, done=found)
+        self._agenda.landed(item, is_done=found)
         if found:
             item.r_plus_pps = r_plus(record)
             test.set_up = {name: getattr(record, name) for name in ("reused", "setup_s", "start_s")}
@@ -311,7 +314,7 @@ class Rounds:
         if self._shared:
             self._show(item)
         self._visits += item.limit != 0
-        self._agenda.landed(item, done=True)
+        self._agenda.landed(item, is_done=True)
         if why := self._not_in_turn.get(item.test):
             record = record.model_copy(update={"turns": one_at_a_time(why)})
         if item.looks is not None:
@@ -328,8 +331,8 @@ class Rounds:
         left_s = time_left(self._spent, rest)
         if left_s is not None:
             left_s /= max(1, len(self._places.names()))
-        done = self._visits + 1
-        self._progress.begin(item.test, done, done + len(rest) - 1, left_s)
+        number = self._visits + 1
+        self._progress.begin(item.test, number, number + len(rest) - 1, left_s)
 
 
 def repeats_of_trials(test: Test, trials: Iterable[TrialResult]) -> Counter[str]:

@@ -111,15 +111,15 @@ class RunFolder:
         """Create and open a folder with this name below `parent`, or with the name
         `CAMPAIGN-YYYYMMDD-HHMMSS`."""
         path = parent / (name or f"{campaign.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-        made = None
+        created = None
         try:
-            made = path = _new_folder(path)
+            created = path = _new_folder(path)
             (path / "logs").mkdir()
             (path / "host.json").write_text(json.dumps(facts, indent=2) + "\n")
             (path / _CAMPAIGN).write_text(dump(campaign))
         except OSError as error:
-            if made is not None:
-                shutil.rmtree(made, ignore_errors=True)  # half a folder would keep its name
+            if created is not None:
+                shutil.rmtree(created, ignore_errors=True)  # half a folder would keep its name
             raise RecordFailed(
                 f"the run folder {path} cannot be made: {error.strerror}",
                 hint="choose another place with --out FOLDER",
@@ -138,10 +138,10 @@ class RunFolder:
         content = record.model_dump(mode="json")
         self._append(self._records_file, {"versions": dict(versions), "record": content})
         origin = _origin(self._name, self._host, self._lab, versions, record)
-        kept = record.model_copy(update={"origin": origin})
+        stored = record.model_copy(update={"origin": origin})
         self.records.pop(record.key, None)
-        self.records[record.key] = kept
-        return kept
+        self.records[record.key] = stored
+        return stored
 
     def append_logs(self, testbed: str, logs: Mapping[str, str]) -> None:
         """Store the new text of a testbed's log files in a separate folder. The testbed chooses the
@@ -213,9 +213,9 @@ class RunFolder:
     @property
     def kept(self) -> str:
         """Return the words for the number of finished tests and of other tests' trials."""
-        done = sum(record.status == "ok" for record in self.latest)
+        finished = sum(record.status == "ok" for record in self.latest)
         trials = sum(len(stored) for key, stored in self.trials.items() if not self.is_done(key))
-        text = f"kept are {done} of {len(self.campaign.tests)} tests"
+        text = f"kept are {finished} of {len(self.campaign.tests)} tests"
         return text + (f" and {trials} trial{'s' * (trials != 1)} of others" if trials else "")
 
     def _gone(self) -> RecordFailed:
@@ -361,8 +361,8 @@ def _readable(path: Path, line: int) -> Iterator[None]:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path}:{line}: not readable: {where}: {first['msg']}") from error
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}:{line}: not readable: {place}: {first['msg']}") from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UsageError(f"{path}:{line}: not a line of a record") from error
 

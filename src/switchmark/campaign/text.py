@@ -53,16 +53,16 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, source: str) -> str:
     """Return the line and the description of a syntax error. For a list or mapping that is not
     closed, return the line where it begins."""
     mark = error.problem_mark or error.context_mark
-    what = str(error.problem or error.context)
-    if _END_OF_FILE in what and error.context_mark:
+    problem = str(error.problem or error.context)
+    if _END_OF_FILE in problem and error.context_mark:
         mark = error.context_mark
         kind = next((kind for name, kind in _OPENED.items() if name in str(error.context)), "text")
-        what = f"the {kind} that begins here is not closed when the file ends"
+        problem = f"the {kind} that begins here is not closed when the file ends"
     number = mark.line if mark else 0
     lines = text.splitlines()
     if number < len(lines) and re.match(r"[ ]*\t", lines[number]):
-        what = "the line is indented with a tab; YAML takes spaces"
-    return f"{source}:{number + 1}: {what}"
+        problem = "the line is indented with a tab; YAML takes spaces"
+    return f"{source}:{number + 1}: {problem}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,8 +82,8 @@ class Problems:
     def __init__(self) -> None:
         self._gathered: dict[tuple[TextPlace, str], None] = {}
 
-    def add(self, place: TextPlace, what: str) -> None:
-        self._gathered[place, what] = None
+    def add(self, place: TextPlace, problem: str) -> None:
+        self._gathered[place, problem] = None
 
     def __bool__(self) -> bool:
         return bool(self._gathered)
@@ -92,11 +92,11 @@ class Problems:
         """Raise UsageError if there are problems: one line for each, in the order of the file."""
         problems = sorted(self._gathered)
         if len(problems) == 1:
-            place, what = problems[0]
-            message, _, hint = what.partition("\n\nhint: ")
+            place, problem = problems[0]
+            message, _, hint = problem.partition("\n\nhint: ")
             raise UsageError(f"{place}: {message}", hint=hint or None)
         if problems:
-            lines = (f"{place}: {what}".replace("\n\n", "\n") for place, what in problems)
+            lines = (f"{place}: {problem}".replace("\n\n", "\n") for place, problem in problems)
             listed = "\n".join(line.replace("\n", "\n    ") for line in lines)
             raise UsageError(f"{len(problems)} problems\n" + _indented(listed))
 

@@ -43,56 +43,56 @@ _BASES = (2, 3, 5, 7, 11, 13, 17, 19)
 _POINTS = 20_000
 
 
-def to_try(asked: Campaign, count: int, check: Check) -> Campaign:
+def to_try(campaign: Campaign, count: int, check: Check) -> Campaign:
     """Return the tests of the search: one trial of each requested test with its own settings, and
     with up to `count` other settings. Raise UsageError if a test has no rate to maximize."""
-    _refuse(asked)
+    _refuse(campaign)
     tests = []
-    for test in asked.tests:
+    for test in campaign.tests:
         tests += [_once(test), *itertools.islice(_with_settings(_once(test), check), count)]
-    return Campaign(asked.name, grouped(tests))
+    return Campaign(campaign.name, grouped(tests))
 
 
 def to_compare(
-    asked: Campaign, tried: Sequence[Record], rate: Callable[[Record], float]
+    campaign: Campaign, tried: Sequence[Record], rate: Callable[[Record], float]
 ) -> Campaign:
-    """Return the tests of the comparison, with `REPEATS` trials or more: each requested test, and
+    """Return the tests of the comparison, with `REPEATS` trials or more: every requested test, and
     its variant with the highest `rate` among the other settings, if any was measured."""
     measured = {record.test: record for record in tried if record.status == "ok"}
     tests = []
-    for test in asked.tests:
+    for test in campaign.tests:
         default = test.model_copy(update=_repeated(test))
         tests.append(default)
         if others := with_settings_of_its_own(default, measured):
             best = max(others, key=lambda other: rate(measured[other]))
             tests.append(default.model_copy(update=_settings_of(best)))
-    return Campaign(asked.name, grouped(tests))
+    return Campaign(campaign.name, grouped(tests))
 
 
-def expected_tuning_s(asked: Campaign, tried: Campaign) -> float:
+def expected_tuning_s(campaign: Campaign, tried: Campaign) -> float:
     """Return an estimate of the seconds for the search and for the comparison of any best
     settings."""
     compared = []
-    for test in asked.tests:
-        both = [test, *with_settings_of_its_own(test, tried.tests)[:1]]
-        compared += [variant.model_copy(update=_repeated(test)) for variant in both]
+    for test in campaign.tests:
+        pair = [test, *with_settings_of_its_own(test, tried.tests)[:1]]
+        compared += [variant.model_copy(update=_repeated(test)) for variant in pair]
     return expected_s(tried.tests, calibrated=False) + expected_s(compared)
 
 
-def with_default_settings(asked: Test, tests: Iterable[Test]) -> list[Test]:
+def with_default_settings(requested: Test, tests: Iterable[Test]) -> list[Test]:
     """Return the tests that equal the requested test, except for the number of trials."""
-    return [test for test in tests if _once(test) == _once(asked)]
+    return [test for test in tests if _once(test) == _once(requested)]
 
 
-def with_settings_of_its_own(asked: Test, tests: Iterable[Test]) -> list[Test]:
+def with_settings_of_its_own(requested: Test, tests: Iterable[Test]) -> list[Test]:
     """Return the tests that differ from the requested test in settings, and otherwise only in the
     number of trials."""
-    settings = _settings_of(asked)
+    settings = _settings_of(requested)
     return [
         test
         for test in tests
         if _settings_of(test) != settings
-        and _once(test.model_copy(update=settings)) == _once(asked)
+        and _once(test.model_copy(update=settings)) == _once(requested)
     ]
 
 
@@ -102,9 +102,9 @@ def folders_of(run: Path) -> list[Path]:
     return [run, within] if is_tuning(run) and is_run(within) else [run]
 
 
-def keep_asked(folder: Path, asked: Campaign) -> None:
+def keep_asked(folder: Path, campaign: Campaign) -> None:
     """Store the requested tests in the run folder of the search."""
-    (folder / _ASKED).write_text(dump(asked))
+    (folder / _ASKED).write_text(dump(campaign))
 
 
 def is_tuning(folder: Path) -> bool:
@@ -117,8 +117,8 @@ def asked_for(folder: Path) -> Campaign:
     return load(folder / _ASKED, {}, unknown_names)
 
 
-def _refuse(asked: Campaign) -> None:
-    for test in asked.tests:
+def _refuse(campaign: Campaign) -> None:
+    for test in campaign.tests:
         search = SEARCHES[test.search]
         if test.dimension != "throughput":
             raise UsageError(
@@ -126,12 +126,12 @@ def _refuse(asked: Campaign) -> None:
                 hint="--dimension throughput --search max",
             )
         if search.finds_rate or not search.independent or not test.parsed_rate.is_max:
-            what = f"a rate of {test.rate}" if search.independent else f"search {test.search}"
+            load = f"a rate of {test.rate}" if search.independent else f"search {test.search}"
             raise UsageError(
-                f"--tune looks for the highest rate under saturation: {what} is another figure",
+                f"--tune looks for the highest rate under saturation: {load} is another figure",
                 hint="--rate max --search max",
             )
-    for name in varying(asked.tests):
+    for name in varying(campaign.tests):
         if name in _SETTINGS:
             raise UsageError(
                 f"--tune chooses {_SETTINGS[name].option}, and this campaign has several values of "
@@ -147,10 +147,10 @@ def _with_settings(test: Test, check: Check) -> Iterator[Test]:
         for name, axis in _SETTINGS.items()
         if name in SWITCHES[test.switch].resources and getattr(test, name) == axis.default
     }
-    seen = {test}
+    chosen = {test}
     whole = math.prod(len(values) for values in switch_settings.values())
     for point in itertools.islice(_points(test.seed), _POINTS):
-        if len(seen) == whole:
+        if len(chosen) == whole:
             return
         coordinates = dict(zip(_SETTINGS, point, strict=True))
         drawn = {
@@ -158,8 +158,8 @@ def _with_settings(test: Test, check: Check) -> Iterator[Test]:
             for name, values in switch_settings.items()
         }
         other = test.model_copy(update=drawn)
-        if other not in seen:
-            seen.add(other)
+        if other not in chosen:
+            chosen.add(other)
             if not check(other):
                 yield other
 
@@ -188,9 +188,9 @@ def _settings_of(test: Test) -> dict[str, Any]:
     return {name: getattr(test, name) for name in _SETTINGS}
 
 
-def _repeated(asked: Test) -> dict[str, Any]:
+def _repeated(test: Test) -> dict[str, Any]:
     """Return the repeat axes of a test in the comparison."""
-    return {"repeat": max(REPEATS, asked.repeat), "until_certain": asked.until_certain}
+    return {"repeat": max(REPEATS, test.repeat), "until_certain": test.until_certain}
 
 
 def _once(test: Test) -> Test:

@@ -80,10 +80,12 @@ def read_value(name: str, word: str) -> Any:
         return getattr(Test.model_validate({name: word}), name)
     except ValidationError as error:
         if choices := AXES[name].choices:
-            what = f"'{shortened(word)}' is not one of {', '.join(choices)}{nearest(word, choices)}"
+            message = (
+                f"'{shortened(word)}' is not one of {', '.join(choices)}{nearest(word, choices)}"
+            )
         else:
-            what = f"'{shortened(word)}' {_reason(error)}"
-        raise UsageError(what) from None
+            message = f"'{shortened(word)}' {_reason(error)}"
+        raise UsageError(message) from None
 
 
 _REASONS = {

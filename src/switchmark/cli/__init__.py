@@ -71,8 +71,8 @@ def _run(arguments: list[str]) -> int:
     from switchmark.cli.app import app
 
     try:
-        asked = arguments or ["--help"]
-        return app(asked, prog_name="switchmark", standalone_mode=False) or 0
+        argv = arguments or ["--help"]
+        return app(argv, prog_name="switchmark", standalone_mode=False) or 0
     except click.Abort:
         return Exit.INTERRUPTED
     except click.ClickException as error:
@@ -117,8 +117,8 @@ def _explain(error: BaseException, status: int, debug: bool) -> int:
     if debug:
         sys.excepthook(type(error), error, error.__traceback__)
     message = str(error) or "interrupted"
-    wanted = isinstance(error, Interrupted | KeyboardInterrupt)
-    print(message if wanted else f"error: {message}", file=sys.stderr)
+    is_interrupt = isinstance(error, Interrupted | KeyboardInterrupt)
+    print(message if is_interrupt else f"error: {message}", file=sys.stderr)
     return status
 
 
@@ -135,13 +135,13 @@ def _confess(error: Exception, debug: bool) -> int:
             "w", prefix="switchmark-bug-", suffix=".log", delete=False, errors="backslashreplace"
         ) as log:
             log.write(details)
-        kept = f"the traceback is in {log.name}"
+        note = f"the traceback is in {log.name}"
     except OSError:
         print(details, file=sys.stderr)
-        kept = "the traceback stands above, as no file could be written"
+        note = "the traceback stands above, as no file could be written"
     print(
         f"error: a bug in switchmark: {type(error).__name__}: {error}\n"
-        f"  {kept}\n\n"
+        f"  {note}\n\n"
         "hint: report it with that traceback; 'switchmark clean' undoes what the run left",
         file=sys.stderr,
     )

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("exporting:export", "Write the tests of runs as CSV, Parquet, LaTeX, CSIT's JSON."),
     "query": ("exporting:query", "Query the records of runs with SQL."),
     "bundle": ("exporting:bundle", "Write an archive of a run for reviewers."),
-    "schema": ("exporting:schema_", "Print the JSON Schema of what is stored or printed."),
+    "schema": ("exporting:schema_", "Print the JSON Schema of a stored or printed object."),
     "list": ("hosts:list_", "List switches, engines and more, and whether this host has them."),
     "doctor": ("hosts:doctor", "Check this host: what works, what is missing, how to fix it."),
     "clean": ("hosts:clean", "Remove what crashed runs left behind."),
@@ -59,8 +59,8 @@ class _Commands(Mapping[str, click.Command]):
 class _Group(click.Group):
     """The program, which lists its commands without importing them."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
         self.commands = _Commands()  # type: ignore[assignment]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -99,8 +99,8 @@ def app(context: click.Context, version: bool) -> int:
 @click.argument("command", metavar="[COMMAND]", default="", help="one of the commands")
 def print_help(command: str) -> int:
     """Print the help of a command, or of the whole program."""
-    asked = [command] if command else []
-    return app([*asked, "--help"], prog_name="switchmark", standalone_mode=False) or 0
+    path = [command] if command else []
+    return app([*path, "--help"], prog_name="switchmark", standalone_mode=False) or 0
 
 
 @click.command("version", cls=GroupedCommand)

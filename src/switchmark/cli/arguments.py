@@ -51,9 +51,9 @@ tune = click.option(
 )
 
 
-def json_lines(what: str) -> Decorator:
+def json_lines(content: str) -> Decorator:
     """Return the option `--json` of a command that prints one object per test, pair or row."""
-    description = f"print one JSON object per {what} in place of a table"
+    description = f"print one JSON object per {content} in place of a table"
     return click.option("--json", "as_json", is_flag=True, help=description)
 
 
@@ -64,19 +64,29 @@ def output(description: str | None = None) -> Decorator:
 
 @dataclass(frozen=True)
 class Measuring:
-    """The options of a command that measures: how it shows results, and how it measures.
-    `options.with_measuring` adds an option for each field."""
+    """The options of a command that measures. `options.with_measuring` adds an option for each
+    field."""
 
     as_json: bool = False
+    """Whether to print JSON in place of tables."""
     wide: bool = False
+    """Whether tables have all columns."""
     explain: bool = False
+    """Whether to add the meaning of marks and doubts."""
     quiet: bool = False
+    """Whether to hide the progress."""
     capture: int | None = None
+    """The number of frames to capture at each port; None for no capture."""
     strict: bool = False
+    """Whether doubts make the exit code 1."""
     calibrate: str = "auto"
+    """When to measure on a cable (`lab.calibration.Mode`)."""
     gate: str = "refuse"
+    """The response to a switch that forwards wrongly (`lab.gate.Gate`)."""
     rerun: int = 0
+    """How often to repeat a disturbed test."""
     share_machine: bool = False
+    """Whether to measure while other runs measure."""
 
 
 MEASURING: tuple[Decorator, ...] = (

@@ -112,10 +112,10 @@ class Testbeds(ThisHost):
     def _ask(self, tests: Sequence[Test]) -> list[Ability]:
         if not tests:
             return []
-        asked = {"do": "abilities", "tests": [test.model_dump(mode="json") for test in tests]}
+        request = {"do": "abilities", "tests": [test.model_dump(mode="json") for test in tests]}
         return [
             Ability(ability["waits"], tuple(ability["doubts"]), ability["mode"])
-            for ability in self._lab.ask(asked)["abilities"]
+            for ability in self._lab.ask(request)["abilities"]
         ]
 
     def _known_options(self) -> frozenset[str]:

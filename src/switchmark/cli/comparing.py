@@ -155,10 +155,10 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
         why = next(iter(not_in_turn(tests).values()), "no two of its tests differ in the switch")
         raise UsageError(f"{path} has no rounds that could go on: {why}")
     _, options = checked_options(Measuring())
-    shown = Shown(as_json=False, wide=False, quiet=False, only_progress=True)
+    show = Shown(as_json=False, wide=False, quiet=False, only_progress=True)
     with Hosts(OwnRun) as hosts:
         bench = HostBench(hosts, until_decided=limit)
-        records = measure(bench, bench.old_run(path), shown, options)
+        records = measure(bench, bench.old_run(path), show, options)
     return max((record.turns.looks for record in records if record.turns), default=1)
 
 
@@ -195,14 +195,14 @@ def _folders(text: str) -> list[Path]:
     return [Path(text)] if Path(text).is_dir() else [Path(name) for name in text.split(",")]
 
 
-def _axes(written: str | None) -> tuple[str, ...]:
+def _axes(text: str | None) -> tuple[str, ...]:
     """Return the fields of the axes to ignore; UsageError for an unknown axis."""
     from switchmark.campaign.values import nearest
     from switchmark.errors import UsageError
     from switchmark.model.axis import field_name
     from switchmark.model.test import AXES
 
-    keys = [key.strip() for key in (written or "").split(",")] if written else []
+    keys = [key.strip() for key in (text or "").split(",")] if text else []
     for key in keys:
         if field_name(key) not in AXES:
             axis_keys = [axis.key for axis in AXES.values()]
@@ -229,12 +229,12 @@ def _sides(read: Sequence[_Side], base: str | None, ignore: tuple[str, ...]) -> 
     from switchmark.errors import UsageError
     from switchmark.report.pairing import against, between, parted_by, within
 
-    every = [run for _, runs in read for run in runs]
+    all_runs = [run for _, runs in read for run in runs]
     named = [runs for text, runs in read if base in (text, Path(text).name)]
     if base is not None and not (named and len(read) > 1):
-        sides = against(every, base, ignore)
+        sides = against(all_runs, base, ignore)
     elif len(read) == 1:
-        sides = within(every, ignore)
+        sides = within(all_runs, ignore)
         if not sides:
             raise UsageError(
                 f"{read[0][0]} has no tests that differ in one axis only",

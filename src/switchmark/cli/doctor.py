@@ -59,20 +59,23 @@ _PRESSURE_LIMIT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding is the result of one check.
-
-    If it is not `ok`, a `needed` finding prevents every run, and a finding that `spoils` makes
-    figures unreliable. Any other finding matters only to runs that use the feature. `mend` is the
-    command or the parameter that fixes it.
-    """
+    """The result of one check."""
 
     area: str
+    """The heading of the section that shows it."""
     name: str
+    """The subject of the check."""
     ok: bool
+    """Whether the check passed. A failed check that is not `needed` and does not spoil figures
+    matters only to runs that use the feature."""
     found: str
+    """The finding in words."""
     mend: str | None = None
+    """The command or the parameter that fixes it."""
     needed: bool = False
+    """Whether its failure prevents every run."""
     spoils: bool = False
+    """Whether its failure makes figures unreliable."""
 
     @property
     def mark(self) -> str:
@@ -175,12 +178,12 @@ def _tried(host: Host, area: str, name: str, argv: tuple[str, ...], mend: str) -
     try:
         root = host is not _HOST or os.geteuid() == 0
         user = () if root else ("--user", "--map-root-user")
-        done = host.run(("unshare", *user, "--net", *argv))
+        completed = host.run(("unshare", *user, "--net", *argv))
     except SwitchmarkError as error:
         return Finding(area, name, False, error.message, error.hint)
-    if done.status == 0:
+    if completed.status == 0:
         return Finding(area, name, True, "available")
-    return Finding(area, name, False, done.stderr.decode(errors="replace").strip(), mend)
+    return Finding(area, name, False, completed.stderr.decode(errors="replace").strip(), mend)
 
 
 def _cores(host: Host) -> Iterator[Finding]:

@@ -119,8 +119,8 @@ def _draw(
     from switchmark.report.headline import provenance
 
     drawn, others = chosen_charts(results, names)
-    every = [record for _, records in results for record in records]
-    source = provenance(every, brief=width is not None)
+    all_records = [record for _, records in results for record in records]
+    source = provenance(all_records, brief=width is not None)
     if in_folder:
         for path in write_pictures(output, drawn, width, source):
             print(path, file=sys.stderr)

@@ -23,8 +23,8 @@ _EXAMPLES = Path(__file__).with_name("examples.txt")
 class AxisOption(click.Option):
     """The option of an axis, with its help group."""
 
-    def __init__(self, *declarations: Any, group: str, **given: Any) -> None:
-        super().__init__(*declarations, **given)
+    def __init__(self, *declarations: Any, group: str, **options: Any) -> None:
+        super().__init__(*declarations, **options)
         self.group = group
 
 
@@ -51,8 +51,8 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(lines)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        every = _EXAMPLES.read_text().splitlines()
-        if lines := [line for line in every if line.startswith(f"switchmark {self.name} ")]:
+        example_lines = _EXAMPLES.read_text().splitlines()
+        if lines := [line for line in example_lines if line.startswith(f"switchmark {self.name} ")]:
             with formatter.section("Examples"):
                 indent = " " * formatter.current_indent
                 formatter.write("".join(f"{indent}{line}\n" for line in lines))
@@ -60,9 +60,9 @@ class GroupedCommand(click.Command):
 
 def _record_of(argument: click.Argument, ctx: click.Context) -> tuple[str, str]:
     """Return an argument's syntax and its help text."""
-    written, description = argument.get_help_record(ctx)
+    usage, description = argument.get_help_record(ctx)
     if argument.required:
-        return written, f"{description}  [required]"
+        return usage, f"{description}  [required]"
     default = argument.default
     named = isinstance(default, str) and default  # click represents a missing default by an object
-    return written, f"{description}  [default: {default}]" if named else description
+    return usage, f"{description}  [default: {default}]" if named else description

@@ -35,8 +35,8 @@ def check_cluster(
         if spread:
             raise UsageError("--spread needs testbeds to spread repeats over: --cluster")
         return
-    given = {"--keep": keep, "--capture": capture is not None, "--tune": tune is not None}
-    for option in (name for name, is_given in given.items() if is_given):
+    options = {"--keep": keep, "--capture": capture is not None, "--tune": tune is not None}
+    for option in (name for name, is_given in options.items() if is_given):
         raise UsageError(f"{option} is of one host, and --cluster has many: leave one of them out")
     if importlib.util.find_spec("distributed") is None:
         raise Unavailable(
@@ -79,20 +79,24 @@ def open_lab(cluster: str, *, share_machine: bool, spread: bool) -> Iterator[Lab
     from switchmark.hosts.signals import interruptible
 
     description = described(cluster)
-    with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as kept:
-        logs = Path(kept)
+    with interruptible(), tempfile.TemporaryDirectory(prefix="switchmark-lab-") as folder:
+        logs = Path(folder)
         with connected(description, logs, share_machine=share_machine, report=_report) as lab:
             yield LabBench(cluster, lab, logs, spread)
 
 
 @dataclass(frozen=True, slots=True)
 class LabBench:
-    """A bench of testbeds; the lab's workers log to files in `logs`."""
+    """A bench of testbeds."""
 
     cluster: str
+    """The value of `--cluster`: an address, or the file that describes the lab."""
     lab: DaskLab
+    """The testbeds."""
     logs: Path
+    """The folder of the logs of the lab's workers."""
     spread: bool
+    """Whether the testbeds share the repeats of a test."""
 
     def new_run(self, campaign: Campaign, out: Path, name: str | None = None) -> RunFolder:
         from switchmark.campaign.store import RunFolder
@@ -142,14 +146,14 @@ def _compare(lab: DaskLab, folder: RunFolder, options: dict[str, Any]) -> None:
     rates: dict[str, dict[str, TestbedRate]] = {}
     for test in shared_tests(folder.campaign.tests) if len(names) > 1 else ():
         quick = {**options, "calibrate": "never", "rerun": 0}
-        asked = {
+        request = {
             name: as_request(Visit(test), {**quick, "share_machine": lab.shares(name)})
             for name in names
         }
-        answers = lab.measure(asked)
+        answers = lab.measure(request)
         records = {name: as_record(answer, name) for name, answer in answers.items()}
-        got = {name: rate_of(record) for name, record in records.items() if record}
-        rates[test.engine] = {name: rate for name, rate in got.items() if rate}
+        measured_rates = {name: rate_of(record) for name, record in records.items() if record}
+        rates[test.engine] = {name: rate for name, rate in measured_rates.items() if rate}
     sentences = differences(sorted(names), rates)
     before = read_lab(folder.path).get("testbeds", {})
     folder.keep_lab(

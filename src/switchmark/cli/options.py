@@ -28,10 +28,10 @@ def with_axes(command: Callable[..., int]) -> Callable[..., int]:
     from switchmark.model.test import AXES
 
     @wraps(command)
-    def wrapper(**given: Any) -> int:
-        written = {name: given.pop(name) for name in AXES}
-        chosen = {name: text for name, text in written.items() if text is not None}
-        return command(axes=chosen, **given)
+    def wrapper(**options: Any) -> int:
+        axes = {name: options.pop(name) for name in AXES}
+        chosen = {name: text for name, text in axes.items() if text is not None}
+        return command(axes=chosen, **options)
 
     in_order = sorted(AXES.values(), key=lambda axis: axis.used, reverse=True)
     return _decorated(wrapper, [_option(axis) for axis in in_order])
@@ -42,8 +42,8 @@ def with_measuring(command: Callable[..., int]) -> Callable[..., int]:
     names = [field.name for field in fields(Measuring)]
 
     @wraps(command)
-    def wrapper(**given: Any) -> int:
-        return command(how=Measuring(**{name: given.pop(name) for name in names}), **given)
+    def wrapper(**options: Any) -> int:
+        return command(how=Measuring(**{name: options.pop(name) for name in names}), **options)
 
     return _decorated(wrapper, MEASURING)
 
@@ -52,9 +52,9 @@ def with_host_file(command: Callable[..., int]) -> Callable[..., int]:
     """Add the option `--host-file` to a command, and read the file before the command runs."""
 
     @wraps(command)
-    def wrapper(*, host_file: Path | None, **given: Any) -> int:
+    def wrapper(*, host_file: Path | None, **options: Any) -> int:
         _use_host_file(host_file)
-        return command(**given)
+        return command(**options)
 
     description = "where this host has programs [~/.config/switchmark/host.toml]"
     return click.option("--host-file", metavar="FILE", type=PATH, help=description)(wrapper)

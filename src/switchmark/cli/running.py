@@ -128,21 +128,21 @@ def check_keep(keep: bool, campaign: Campaign, tuned: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the results of a run are shown.
-
-    `as_json` prints JSON in place of tables, and `wide` prints tables with all columns. `explain`
-    adds the meaning of marks and doubts. `quiet` hides the progress. `only_progress` hides the
-    results, because the command shows them in another form.
-    """
+    """How the results of a run are shown."""
 
     as_json: bool
+    """Whether to print JSON in place of tables."""
     wide: bool
+    """Whether tables have all columns."""
     quiet: bool
+    """Whether to hide the progress."""
     only_progress: bool = False
+    """Whether to hide the results, because the command shows them in another form."""
     explain: bool = False
+    """Whether to add the meaning of marks and doubts."""
 
 
-def checked_options(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
+def checked_options(measuring: Measuring, keep: bool = False) -> tuple[Shown, dict[str, Any]]:
     """Return how results are shown, and the options of the measurement, including `share_machine`.
     Raise UsageError for an unknown value of an option."""
     from switchmark.errors import UsageError
@@ -150,11 +150,11 @@ def checked_options(how: Measuring, keep: bool = False) -> tuple[Shown, dict[str
     from switchmark.lab.gate import Gate
 
     for option, choices in (("calibrate", Mode), ("gate", Gate)):
-        if (value := getattr(how, option)) not in get_args(choices):
+        if (value := getattr(measuring, option)) not in get_args(choices):
             raise UsageError(f"--{option} takes {', '.join(get_args(choices))}, not '{value}'")
     names = ("capture", "calibrate", "gate", "rerun", "share_machine")
-    shown = Shown(how.as_json, how.wide, how.quiet, explain=how.explain)
-    return shown, {"keep": keep, **{name: getattr(how, name) for name in names}}
+    display = Shown(measuring.as_json, measuring.wide, measuring.quiet, explain=measuring.explain)
+    return display, {"keep": keep, **{name: getattr(measuring, name) for name in names}}
 
 
 class Bench(Protocol):
@@ -178,7 +178,7 @@ class Bench(Protocol):
 
 
 class HostBench:
-    """This host measures, and no other run at the same time unless the machine is shared.
+    """This host measures. Other runs wait, unless the machine is shared.
 
     With `until_decided`, an earlier run continues on the same host, up to this number of repeats.
     """
@@ -219,10 +219,10 @@ class HostBench:
         from switchmark.runs.anchor import anchor
 
         anchor()
-        then, now = read_host(path), host_facts(LocalHost())
-        facts = [RunFacts(path.name, {**then, "hosts": None}, ()), RunFacts("now", now, ())]
+        before, now = read_host(path), host_facts(LocalHost())
+        facts = [RunFacts(path.name, {**before, "hosts": None}, ()), RunFacts("now", now, ())]
         differing = {
-            difference.what: difference.values for difference in host_differences(facts) if then
+            difference.what: difference.values for difference in host_differences(facts) if before
         }
         if commits := differing.pop("commit", None):
             self._doubts[OTHER_COMMIT] = f"{commits[0]}, now {commits[1]}"
@@ -260,7 +260,7 @@ def _on_another_host(path: Path, differing: Mapping[str, Sequence[str]]) -> Exce
     from switchmark.errors import UsageError
 
     differences = "".join(
-        f"\n  {what}: {then}, now {now}" for what, (then, now) in differing.items()
+        f"\n  {fact}: {before}, now {now}" for fact, (before, now) in differing.items()
     )
     return UsageError(
         f"{path} was measured on a host that was another one, or set up otherwise{differences}",
@@ -289,8 +289,8 @@ def _shown(
     if show.as_json:
         print_records([record for record in folder.latest if record.status == "ok"])
     try:
-        with folder, JsonObjects(progress) if show.as_json else progress as shown:
-            yield shown
+        with folder, JsonObjects(progress) if show.as_json else progress as output:
+            yield output
     finally:
         if folder.latest and not (show.as_json or show.only_progress):
             print_report(folder.latest, wide=show.wide, explain=show.explain)
@@ -306,8 +306,8 @@ def _print_waiting(holder: str) -> None:
     """Print why the command waits."""
     print(
         f"waiting: another run measures on this machine ({holder})\n"
-        "  Ctrl-C ends the waiting; --share-machine measures beside it, and doubts what it finds\n"
-        "  any user can hold this lock: SWITCHMARK_MACHINE_LOCK=FILE takes another one",
+        "  Ctrl-C stops waiting; --share-machine measures at the same time, with a doubt\n"
+        "  any user can hold this lock: SWITCHMARK_MACHINE_LOCK=FILE uses another one",
         file=sys.stderr,
         flush=True,
     )

@@ -44,7 +44,7 @@ _VALUES = 8
 def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
     """Yield the output of `switchmark plan`: a summary with a note, then the tests of each path and
     its steps."""
-    shown = telling(tests)
+    axes = telling(tests)
     numbered = enumerate(tests, 1)
     paths = [
         list(group) for _, group in itertools.groupby(numbered, lambda entry: path_key(entry[1]))
@@ -56,7 +56,7 @@ def script(tests: Sequence[Test], note: str = "") -> Iterator[str]:
     for tests_of_path in paths:
         yield ""
         for number, test in tests_of_path:
-            yield f"# --- test {number} of {len(tests)}: {label(test, shown)}"
+            yield f"# --- test {number} of {len(tests)}: {label(test, axes)}"
         if len(tests_of_path) > 1:
             first, last = tests_of_path[0][0], tests_of_path[-1][0]
             yield f"# path of tests {first}-{last}: set up once, if none of them fails"
@@ -73,8 +73,8 @@ def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
         yield "# tests take turns: each path is set up once for each round of trials"
     for axis in telling(tests):
         values = list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
-        more = f", ... ({len(values)})" if len(values) > _VALUES else ""
-        yield f"#   {AXES[axis].key}: {', '.join(values[:_VALUES])}{more}"
+        suffix = f", ... ({len(values)})" if len(values) > _VALUES else ""
+        yield f"#   {AXES[axis].key}: {', '.join(values[:_VALUES])}{suffix}"
 
 
 def _host_lines(tests: Sequence[Test]) -> Iterator[str]:
@@ -103,8 +103,8 @@ def _preparation_lines(preparations: Sequence[Planned]) -> Iterator[str]:
             yield f"# {why_of(preparation)} (already so)"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def plan(test: Test, *others: Test) -> list[str]:
@@ -116,12 +116,12 @@ def plan(test: Test, *others: Test) -> list[str]:
     for name in (names := hosts_of(test)):
         host_entry(name)
     drivers = drivers_of(test)
-    ours = _asked(partial(probe_asked, drivers.switch))
+    switch_version = _asked(partial(probe_asked, drivers.switch))
     theirs = {environment.name: _asked(environment.probe) for environment in drivers.environments}
     found = Findings(
-        ours.mode if ours else None,
+        switch_version.mode if switch_version else None,
         {name: version.mode if version else None for name, version in theirs.items()},
-        {(HOST.host, test.switch): ours} if ours else {},
+        {(HOST.host, test.switch): switch_version} if switch_version else {},
         planned_between(names),
     )
     folder = f"{default_base()}/{PLAN_PREFIX}"

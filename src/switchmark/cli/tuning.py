@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def search_settings(
-    asked: Campaign,
+    campaign: Campaign,
     count: int,
     out: tuple[Path, str | None],
     show: Shown,
@@ -35,12 +35,12 @@ def search_settings(
     from switchmark.path.refusals import check
     from switchmark.runs.anchor import anchor
 
-    tried = to_try(asked, count, check)
+    tried = to_try(campaign, count, check)
     anchor()
     if not show.quiet:
-        print(_budget(asked, tried), file=sys.stderr, flush=True)
+        print(_budget(campaign, tried), file=sys.stderr, flush=True)
     folder = HostBench(hosts).new_run(tried, *out)
-    keep_asked(folder.path, asked)
+    keep_asked(folder.path, campaign)
     return go_on_tuning(folder, show, options, hosts, strict)
 
 
@@ -87,28 +87,28 @@ def print_tuning(path: Path, stream: IO[str]) -> None:
 
     if len(folders_of(path)) < 2:
         return
-    asked, tried = asked_for(path).tests, read_campaign(path).tests
+    requested, tried = asked_for(path).tests, read_campaign(path).tests
     compared = {record.test: record for record in read_records(path / TUNED)}
     results = Results.of(compared.values())
     print(file=stream)
-    for test in asked:
+    for test in requested:
         for default in with_default_settings(test, compared):
             tuned = next((compared[t] for t in with_settings_of_its_own(test, compared)), None)
             count = len(with_settings_of_its_own(test, tried))
-            lines = tuning_lines(compared[default], tuned, count, telling(asked), results)
+            lines = tuning_lines(compared[default], tuned, count, telling(requested), results)
             print(*lines, sep="\n", file=stream)
 
 
-def _budget(asked: Campaign, tried: Campaign) -> str:
+def _budget(campaign: Campaign, tried: Campaign) -> str:
     """Return the expected duration of a search for settings."""
     from switchmark.campaign.tuning import REPEATS, expected_tuning_s
     from switchmark.cli.progress import clock
 
-    others = len(tried.tests) - len(asked.tests)
+    others = len(tried.tests) - len(campaign.tests)
     return (
-        f"{others} settings of {len(asked.tests)} tests are tried once, and the default; then the "
-        f"best of each is compared with its default, {REPEATS} times or more: about "
-        f"{clock(expected_tuning_s(asked, tried))}"
+        f"{others} settings of {len(campaign.tests)} tests are tried once, and the default; then "
+        f"the best of each is compared with its default, {REPEATS} times or more: about "
+        f"{clock(expected_tuning_s(campaign, tried))}"
     )
 
 

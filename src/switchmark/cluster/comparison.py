@@ -54,7 +54,7 @@ Rates = Mapping[str, Mapping[str, TestbedRate]]
 
 def shared_tests(tests: Iterable[Test]) -> list[Test]:
     """Return the tests that all testbeds run: a cable with each engine of a campaign."""
-    got = []
+    testbeds = []
     for engine in dict.fromkeys(test.engine for test in tests):
         test = Test(
             switch=CABLE,
@@ -66,8 +66,8 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
             repeat=_REPEATS,
         )
         if not check(test):
-            got.append(test)
-    return got[:_ENGINES]
+            testbeds.append(test)
+    return testbeds[:_ENGINES]
 
 
 def rate_of(record: Record) -> TestbedRate | None:
@@ -83,15 +83,15 @@ def rate_of(record: Record) -> TestbedRate | None:
 def groups(testbeds: Sequence[str], rates: Rates) -> list[list[str]]:
     """Return groups of testbeds that are equal, directly or through other testbeds."""
     apart = {pair for by_testbed in rates.values() for pair in _apart(by_testbed)}
-    left, got = list(testbeds), []
+    left, testbed_group = list(testbeds), []
     while left:
         group = [left.pop(0)]
         for name in group:
             near = [other for other in left if (name, other) not in apart]
             group += near
             left = [other for other in left if other not in near]
-        got.append(sorted(group))
-    return got
+        testbed_group.append(sorted(group))
+    return testbed_group
 
 
 def differences(testbeds: Sequence[str], rates: Rates) -> list[str]:

@@ -95,13 +95,13 @@ class DaskLab:
     def agree(self, tests: Sequence[Test]) -> None:
         """Ask all testbeds for the versions that these tests' figures depend on. Raise Unavailable
         if they differ."""
-        asked = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
+        request = {"do": "versions", "tests": [test.model_dump(mode="json") for test in tests]}
         first, expected = "", list[Content]()
         for address, name in sorted(self._names.items(), key=lambda entry: entry[1]):
-            got = self._ask(address, asked)["versions"]
+            versions = self._ask(address, request)["versions"]
             if not first:
-                first, expected = name, got
-            elif differing := equal_versions(expected, got):
+                first, expected = name, versions
+            elif differing := equal_versions(expected, versions):
                 raise Unavailable(
                     f"testbeds {first} and {name} are not equal: {differing}",
                     hint="the same versions and as many CPUs on all testbeds",
@@ -133,7 +133,7 @@ class DaskLab:
         """Send a visit to the item's testbed."""
         assert item.testbed is not None
         sent = self._sent[item] = self._submit(item.testbed, request)
-        sent.future.add_done_callback(lambda done: self._ended.put((item, done)))
+        sent.future.add_done_callback(lambda future: self._ended.put((item, future)))
 
     def landed(self, timeout_s: float) -> Landed | None:
         """Return a finished visit; None if none finishes in time."""
@@ -231,25 +231,25 @@ class DaskLab:
         workers = identity["workers"]
         self._names = {a: name for a, name in self._names.items() if a in workers}
         self._left_out &= set(workers)
-        seen = {*self._names, *self._left_out}
+        known_names = {*self._names, *self._left_out}
         order = sorted(workers, key=lambda address: str(workers[address]["name"]))
-        if new := [address for address in order if address not in seen]:
-            got = self._client.run(worker.facts, workers=new, on_error="return")
+        if new := [address for address in order if address not in known_names]:
+            answers = self._client.run(worker.facts, workers=new, on_error="return")
             for address in new:
-                self._take_up(address, workers[address], got.get(address))
+                self._take_up(address, workers[address], answers.get(address))
 
-    def _take_up(self, address: str, description: Mapping[str, Any], got: Any) -> None:
+    def _take_up(self, address: str, description: Mapping[str, Any], answer: Any) -> None:
         name = self._new_name(str(description["name"]), address)
         refused = (
             "" if RESOURCE in description["resources"] else f"it has no --resources {RESOURCE}=1"
         )
         try:
-            facts = got.get("facts", got)
+            facts = answer.get("facts", answer)
             refused = refused or self._refused(facts)
             if not refused and self._tests:
                 tests = [test.model_dump(mode="json") for test in self._tests]
-                got = self._ask(address, {"do": "versions", "tests": tests})["versions"]
-                refused = equal_versions(self._versions, got)
+                answer = self._ask(address, {"do": "versions", "tests": tests})["versions"]
+                refused = equal_versions(self._versions, answer)
         except Exception as error:  # noqa: BLE001 (it may be gone again)
             refused, facts = str(error), {}
         if refused:
@@ -284,11 +284,11 @@ class DaskLab:
         name = hostname if "://" not in hostname else address.rpartition("/")[2].rpartition(":")[0]
         name = "".join(letter if letter.isalnum() or letter in ".-_" else "-" for letter in name)
         name = name.lstrip(".") or "testbed"
-        taken, number, got = set(self._names.values()), 1, name
-        while got in taken:
+        taken, number, unique_name = set(self._names.values()), 1, name
+        while unique_name in taken:
             number += 1
-            got = f"{name}-{number}"
-        return got
+            unique_name = f"{name}-{number}"
+        return unique_name
 
     def _waiting(self, event: tuple[float, Any]) -> None:
         self._report(
@@ -296,9 +296,9 @@ class DaskLab:
         )
 
 
-def equal_versions(expected: Sequence[Content], got: Sequence[Content]) -> str:
+def equal_versions(expected: Sequence[Content], found: Sequence[Content]) -> str:
     """Return the first difference between the versions of tests; empty if they agree."""
-    for one, other in zip(expected, got, strict=True):
+    for one, other in zip(expected, found, strict=True):
         for name in sorted({*one["versions"], *other["versions"]}):
             values = [ability["versions"].get(name, "none") for ability in (one, other)]
             if values[0] != values[1]:

@@ -160,7 +160,7 @@ class Description(_LabSection):
     def _one_way(self) -> Description:
         ways = [self.address, self.local, self.ssh, self.slurm]
         if sum(way is not None for way in ways) != 1:
-            raise ValueError("one of address, [local], [ssh] and [slurm] is needed, and no other")
+            raise ValueError("give exactly one of address, [local], [ssh] and [slurm]")
         if self.address is not None:
             check_address(self.address)
         return self

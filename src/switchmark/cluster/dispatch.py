@@ -25,14 +25,18 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The end of a visit: an answer from a testbed, or a loss with its reason. `fault` is the
-    number of testbed deaths that the test is responsible for."""
+    """The end of a visit on a testbed."""
 
     item: Item
+    """The round of a test that was visited."""
     testbed: str
+    """The name of the testbed."""
     answer: Content | None = None
+    """The testbed's answer; None if the testbed was lost."""
     lost: str = ""
+    """The reason for the loss; empty if the testbed was not lost."""
     fault: int = 0
+    """The number of testbed deaths that the test is responsible for."""
 
 
 class LabOfTestbeds(Protocol):

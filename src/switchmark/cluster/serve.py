@@ -2,8 +2,8 @@
 OPTION...` starts a Dask worker for the scheduler at tls://HOST:PORT, with further options of Dask.
 
 The worker executes requests as root, so it answers only peers with a certificate of the lab, at the
-one address by which this host reaches the scheduler. It has no web page, and its files are in a
-folder that no other user can write to. `--tls-ca-file`, `--tls-cert` and `--tls-key` name the
+one address by which this host reaches the scheduler. It has no web page, and other users cannot
+write to the folder of its files. `--tls-ca-file`, `--tls-cert` and `--tls-key` name the
 certificate's files; with `--tls-stdin` the certificate is a line of JSON on stdin and stays in
 memory.
 """
@@ -45,10 +45,10 @@ def main(arguments: list[str]) -> None:
     within = dask.config.get("temporary-directory", None)
     with tempfile.TemporaryDirectory(prefix="switchmark-worker-", dir=within) as folder:
         settings["temporary-directory"] = folder
-        ours = ["--host", host, "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
-        ours += ["--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"]
+        host_options = ["--host", host, "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
+        host_options += ["--nthreads", "1", "--nworkers", "1", "--resources", f"{RESOURCE}=1"]
         with dask.config.set(settings):
-            dask_worker([address, *ours, *options])
+            dask_worker([address, *host_options, *options])
 
 
 def _own_address(scheduler: str) -> str:

@@ -100,9 +100,9 @@ def _security(tls: Tls | None) -> Security:
             )
         return security
     sides = {
-        f"tls_{role}_{what}": given
+        f"tls_{role}_{option}": path
         for role in ("client", "scheduler", "worker")
-        for what, given in (("cert", tls.cert), ("key", tls.key))
+        for option, path in (("cert", tls.cert), ("key", tls.key))
     }
     for path in () if _is_text(tls) else (tls.ca, tls.cert, tls.key):
         if not Path(path).is_file():

@@ -110,13 +110,13 @@ class Testbed:
     def _versions(self, tests: Sequence[Test]) -> list[Content]:
         """Return the versions that the figures of tests depend on, or the reason why the tests
         cannot run here."""
-        lab, got = measure.Lab(self._folder, hosts=self._hosts), list[Content]()
+        lab, trials = measure.Lab(self._folder, hosts=self._hosts), list[Content]()
         for test in tests:
             try:
-                got.append({"versions": dict(lab.versions(test))})
+                trials.append({"versions": dict(lab.versions(test))})
             except (Unavailable, UsageError) as error:
-                got.append({"versions": {}, "refused": str(error)})
-        return got
+                trials.append({"versions": {}, "refused": str(error)})
+        return trials
 
     def _lab_with(self, options: Content) -> AnyLab:
         if self._lab is None or options != self._options:

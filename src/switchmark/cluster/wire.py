@@ -29,14 +29,14 @@ def as_request(visit: Visit, options: Content) -> Content:
 
 def as_visit(request: Content, on_trial: Callable[[TrialResult], None]) -> Visit:
     """Return the visit that a request describes."""
-    then = request["then"]
+    following = request["then"]
     return Visit(
         Test.model_validate(request["test"]),
         number=request["number"],
         key=request["key"],
         stored=tuple(TrialResult.model_validate(trial) for trial in request["stored"]),
         on_trial=on_trial,
-        then=None if then is None else Test.model_validate(then),
+        then=None if following is None else Test.model_validate(following),
         r_plus_pps=request["r_plus_pps"],
         limit=request["limit"],
     )

@@ -38,7 +38,7 @@ class Engine:
     name: str
     """The name on the command line."""
     summary: str
-    """What it is, in a line of `switchmark list`."""
+    """A short description, for `switchmark list`."""
     port_kinds: frozenset[PortKind] = KERNEL_PORTS
     """The kinds of ports that it opens."""
     privilege: Literal["user-namespace", "root"] = "user-namespace"
@@ -106,12 +106,12 @@ class Engine:
         """Return the version of the traffic program that contains this engine; Unavailable if the
         program does not contain it."""
         try:
-            done = host.run((traffic_program(), "engines"))
+            completed = host.run((traffic_program(), "engines"))
         except Unavailable as missing:
             raise Unavailable(missing.message, hint="make setup") from missing
-        if done.status:
+        if completed.status:
             raise Unavailable("switchmark-traffic does not list its engines", hint="make setup")
-        built = json.loads(done.stdout)
+        built = json.loads(completed.stdout)
         if self.name not in {engine["name"] for engine in built["engines"]}:
             raise Unavailable(
                 f"this build of switchmark-traffic has no engine {self.name}: a library was "

@@ -25,7 +25,7 @@ class Netmap(Engine):
     def port_options(
         self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint], index: int, driver: str
     ) -> Mapping[str, Any]:
-        """Return the name of the switch port; nothing for an interface, which has its own name."""
+        """Return the name of the switch port; empty for an interface, which has a name already."""
         path = endpoints[index].path
         return {"port": path} if path else {}
 

@@ -94,7 +94,7 @@ class Environment(ABC):
     """Nodes have their own network stacks."""
 
     separate_kernel: bool = False
-    """Nodes have their own kernels: another clock, and CPUs that are not the host's. The virtual
+    """Nodes have separate kernels: another clock, and CPUs that are not the host's. The virtual
     machine opens the ports, so it starts after the switch."""
 
     shares_host: bool = False

@@ -54,12 +54,16 @@ _ETC = ("/etc/group", "/etc/ld.so.cache", "/etc/passwd")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of the host, mounted in a container at the same path or at `target`."""
+    """A folder or file of the host that is mounted in a container."""
 
     path: str
+    """The path on the host."""
     writable: bool = False
+    """Whether the container may write to it."""
     file: bool = False
+    """Whether it is a file, not a folder."""
     target: str = ""
+    """The path in the container; empty for the same path."""
 
     @property
     def place(self) -> str:

@@ -79,11 +79,11 @@ class Docker(OfClient):
         """Return the client's version; without a running daemon the command prints it and exits
         with 1."""
         try:
-            done = host.run(argv)
+            completed = host.run(argv)
         except Unavailable as missing:
             hint = f"make setup PARTS={self.name}"
             raise Unavailable("docker is not installed", hint=hint) from missing
-        return done.stdout.decode(errors="replace").strip() or "unknown"
+        return completed.stdout.decode(errors="replace").strip() or "unknown"
 
     def create(self, node: Node, needs: Needs) -> Plan:
         users = _USERS.match(needs.mode or "")
@@ -192,11 +192,11 @@ def _private_daemon(node: Node) -> Plan:
     )
 
 
-def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
+def _private_folders(visible: str, home: str, within: tuple[str, ...]) -> Plan:
     """Replace host folders in the daemon's mount namespace: a /run that contains only the folder
-    `seen`, because containerd and docker always create sockets there, and overlays on the folders
-    that it also reads."""
-    run = f"{home}/run{seen.removeprefix('/run')}"
+    `visible`, because containerd and docker always create sockets there, and overlays on the
+    folders that it also reads."""
+    run = f"{home}/run{visible.removeprefix('/run')}"
     layers = {folder: f"{home}{folder}" for folder in _LAYERED}
     return (
         Run(
@@ -219,7 +219,7 @@ def _private_folders(seen: str, home: str, within: tuple[str, ...]) -> Plan:
             )
             for folder, layer in layers.items()
         ),
-        Run(f"{seen} in a private /run", (*within, "mount", "--bind", seen, run)),
+        Run(f"{visible} in a private /run", (*within, "mount", "--bind", visible, run)),
         Run(
             "the daemon sees the private /run", (*within, "mount", "--rbind", f"{home}/run", "/run")
         ),

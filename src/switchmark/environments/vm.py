@@ -147,7 +147,7 @@ def _machine(
     nics: Sequence[Endpoint],
     *,
     image: tuple[str, str],
-    then: str = "init",
+    command: str = "init",
 ) -> tuple[str, ...]:
     """Return the argv of QEMU. The console is its stdout; descriptor `_FD` is its end of the virtio
     port."""
@@ -158,7 +158,7 @@ def _machine(
         *("console=ttyS0", "quiet", "panic=-1", "ipv6.disable=1", "cryptomgr.notests"),
         *("random.trust_cpu=on", "rdinit=/usr/bin/switchmark-agent"),
         *(f"switchmark.nic={nic.mac},{nic.ifname}" for nic in nics if nic.ifname),
-        *("--", then),
+        *("--", command),
     ]
     devices = [word for index, nic in enumerate(nics) for word in _nic(index, nic, mode)]
     machine = "q35"
@@ -166,7 +166,7 @@ def _machine(
         # The switch reads and writes the guest's memory.
         machine += ",memory-backend=ram"
         devices += ["-object", f"memory-backend-memfd,id=ram,size={megabytes}M,share=on"]
-    if then == "init":
+    if command == "init":
         devices += [
             *("-device", "virtio-serial-pci", "-chardev", f"socket,id=control,fd={_FD}"),
             *("-device", "virtserialport,chardev=control,name=switchmark"),
@@ -219,11 +219,11 @@ def _missing(version: str, mode: str) -> dict[str, tuple[str, str]]:
 
 def _boots_on_kvm(host: Host) -> bool:
     try:
-        argv = _machine(KVM, 256, (), image=_image(None), then="version")
-        done = host.run(argv, timeout_s=_KVM_BOOT_S)
+        argv = _machine(KVM, 256, (), image=_image(None), command="version")
+        completed = host.run(argv, timeout_s=_KVM_BOOT_S)
     except CommandTimedOut:
         return False
-    return b"switchmark-agent " in done.stdout
+    return b"switchmark-agent " in completed.stdout
 
 
 ENVIRONMENT = Vm()

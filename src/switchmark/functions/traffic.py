@@ -117,13 +117,13 @@ class TrafficProcess:
     def _died(self) -> TrialFailed:
         status = self._process.poll()
         if status is None:
-            how = "closed its output"
+            reason = "closed its output"
         elif status < 0:
-            how = f"was killed by signal {-status}"
+            reason = f"was killed by signal {-status}"
         else:
-            how = f"ended with status {status}"
+            reason = f"ended with status {status}"
         output = "".join(f"\n  {line}" for line in self._process.last_words().splitlines())
-        return TrialFailed(f"the traffic program of {self.part} {how}{output}")
+        return TrialFailed(f"the traffic program of {self.part} {reason}{output}")
 
 
 FUNCTIONS = (Traffic(), Forwarder())

@@ -126,26 +126,28 @@ class Agent:
 
     # --- asking --------------------------------------------------------------------------------
 
-    def ask(self, what: Ask, payload: bytes) -> Answer:
+    def ask(self, question: Ask, payload: bytes) -> Answer:
         """Return the answer to a request; raise OSError if the answer reports an error."""
-        answer = self.answer(self.begin((what, payload))[0])
+        answer = self.answer(self.begin((question, payload))[0])
         if error := answer.number():
             error = error if error in errno.errorcode else errno.EIO
             raise OSError(error, os.strerror(error))
         return answer
 
-    def begin(self, *asked: tuple[Ask, bytes]) -> list[int]:
+    def begin(self, *questions: tuple[Ask, bytes]) -> list[int]:
         """Send requests in one write; return their numbers."""
         with self._changed:
-            numbers = [self._numbers + 1 + offset for offset in range(len(asked))]
-            self._numbers += len(asked)
+            numbers = [self._numbers + 1 + offset for offset in range(len(questions))]
+            self._numbers += len(questions)
             self._wanted |= set(numbers)
-        self._write(b"".join(message(n, *parts) for n, parts in zip(numbers, asked, strict=True)))
+        self._write(
+            b"".join(message(n, *parts) for n, parts in zip(numbers, questions, strict=True))
+        )
         return numbers
 
-    def notify(self, what: Ask, payload: bytes) -> None:
+    def notify(self, question: Ask, payload: bytes) -> None:
         """Send a message that gets no answer. The agent handles messages in order."""
-        self._write(message(0, what, payload))
+        self._write(message(0, question, payload))
 
     def answer(self, number: int, timeout_s: float = 0.0) -> Answer:
         """Return an answer; the request itself may take `timeout_s`. Raise HostLost if no answer
@@ -336,10 +338,10 @@ class Agent:
         process = self._processes.get(channel)
         if process is None:
             return b""
-        more = process.hear(kind, stream, payload)
+        granted = process.hear(kind, stream, payload)
         if kind is Kind.EXIT:
             del self._processes[channel]
-        return frame(channel, Kind.GRANT, stream, uint32(more)) if more else b""
+        return frame(channel, Kind.GRANT, stream, uint32(granted)) if granted else b""
 
     def _end(self) -> None:
         with self._changed:

@@ -17,8 +17,8 @@ class AgentHeld:
 
     def __init__(self, agent: Agent, run: str, folder: str, names: Sequence[str]) -> None:
         self._agent = agent
-        asked = texts((run, folder, f"far-{agent.host}", *names))
-        answer = agent.ask(Ask.HOLD, asked)
+        request = texts((run, folder, f"far-{agent.host}", *names))
+        answer = agent.ask(Ask.HOLD, request)
         self.folder = answer.text()
         self.pid, self.started = answer.number(), answer.long()
         self.boot = answer.counted().decode(errors="replace").strip()
@@ -32,8 +32,8 @@ class AgentHeld:
         self._agent.notify(Ask.JOURNAL, text(self.folder) + f"{line}\n".encode())
 
     def command(self, number: int, argv: Sequence[str], stdin: bytes | None) -> None:
-        given = uint32(stdin is not None) + counted(stdin or b"")
-        self._note(number, Undo.COMMAND, given + texts(argv))
+        payload = uint32(stdin is not None) + counted(stdin or b"")
+        self._note(number, Undo.COMMAND, payload + texts(argv))
 
     def restore(self, number: int, path: str, content: bytes | None) -> None:
         """Register an undo that writes a file, or removes it if `content` is None."""

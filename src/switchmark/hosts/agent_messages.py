@@ -130,8 +130,8 @@ def command(
     """Encode a command of a batch."""
     fine = uint32(_ANY) if ok is None else uint32(len(ok)) + b"".join(map(uint32, ok))
     limit = uint32(min(int(timeout_s * 1000), _ANY - 1))
-    given = uint32(stdin is not None) + counted(stdin or b"")
-    return uint32(batch) + limit + fine + given + variables(env) + texts(argv)
+    payload = uint32(stdin is not None) + counted(stdin or b"")
+    return uint32(batch) + limit + fine + payload + variables(env) + texts(argv)
 
 
 class Answer:

@@ -16,28 +16,33 @@ from switchmark.model.cpus import LAST_CPU, listed_cpus
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The exit status (negative: the signal) and the outputs of a command that ended."""
+    """The result of a command that ended."""
 
     status: int
+    """The exit status; if negative, the number of the signal."""
     stdout: bytes
+    """The standard output."""
     stderr: bytes
+    """The standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A command to run with others.
-
-    `ok` are the exit statuses after which the next command may run; None allows all. Consecutive
-    calls with different `subject` are independent of each other. A call with an empty `subject` may
-    depend on any other call.
-    """
+    """A command to run with others."""
 
     argv: tuple[str, ...]
+    """The command and its arguments."""
     stdin: bytes | None = None
+    """The standard input; None for an empty one."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """The additional environment variables."""
     timeout_s: float = 10.0
+    """The time after which the command is killed."""
     ok: tuple[int, ...] | None = None
+    """The exit statuses after which the next command may run; None allows all."""
     subject: str = ""
+    """The thing that the command changes. Consecutive calls with different subjects are
+    independent. A call with an empty subject may depend on any other call."""
 
     def allows(self, status: int) -> bool:
         """Return whether the next command may run after this exit status."""
@@ -45,13 +50,12 @@ class Call:
 
 
 class Process(Protocol):
-    """A running process. Lines are JSON objects or text, without their newline.
-
-    `started` is its start time (`processes.start_time`), which makes `pid` unambiguous.
-    """
+    """A running process. Lines are JSON objects or text, without their newline."""
 
     pid: int
+    """The process id on its host."""
     started: int
+    """The start time (`processes.start_time`), which makes `pid` unambiguous."""
 
     @property
     def patience(self) -> float:
@@ -84,16 +88,19 @@ class Process(Protocol):
 
 
 class Held(Protocol):
-    """The undos of a run that a far host holds in `folder` and executes when the connection ends.
+    """The undos of a run that a far host holds and executes when the connection ends.
 
-    `boot` identifies the boot of that host; `pid` and `started` identify the process that holds the
-    undos. No method waits for an answer, but later requests to the host come after these.
+    No method waits for an answer, but later requests to the host come after these.
     """
 
     folder: str
+    """The run's folder on that host."""
     boot: str
+    """The id of that host's boot."""
     pid: int
+    """The process that holds the undos."""
     started: int
+    """The start time of that process."""
 
     def lives(self) -> bool:
         """Return whether the host still holds the undos, as far as this side knows."""
@@ -204,8 +211,8 @@ class Host(ABC):
     def allowed_cpus(self) -> frozenset[int]:
         """Return the CPUs that runs may use, including isolated CPUs."""
         # The kernel grants those of the range that exist.
-        done = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
-        return listed_cpus(done.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
+        completed = self.run(("taskset", "-c", f"0-{LAST_CPU}", "cat", "/proc/self/status"))
+        return listed_cpus(completed.stdout.partition(b"Cpus_allowed_list:")[2].partition(b"\n")[0])
 
     # --- files --------------------------------------------------------------------------------
 

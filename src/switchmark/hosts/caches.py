@@ -33,7 +33,7 @@ def update_cache(path: Path, content: dict[str, Any], keep: Callable[[Any], bool
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f"{path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            kept = {key: value for key, value in read_cache(path).items() if keep(value)}
+            entries = {key: value for key, value in read_cache(path).items() if keep(value)}
             new = path.with_name(f"{path.name}.{os.getpid()}")
-            new.write_text(json.dumps({**kept, **content}, indent=1))
+            new.write_text(json.dumps({**entries, **content}, indent=1))
             new.replace(path)

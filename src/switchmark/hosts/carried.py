@@ -67,25 +67,25 @@ class Carried:
         self._call(host, ("tar", "-xf", f"{folder}/all.tar", "-C", folder))
         there = {path: f"{folder}/{Path(path).name}" for path in self.paths}
         for path, wrapped in there.items():
-            done = host.run((wrapped, *_CHECK))
-            if done.status:
+            completed = host.run((wrapped, *_CHECK))
+            if completed.status:
                 name = Path(path).name
                 raise SetupFailed(
                     f"{name} does not run on host {host.name}, not with its own libraries either\n"
-                    f"  {last_lines(done.stderr, 1)}",
+                    f"  {last_lines(completed.stderr, 1)}",
                     hint="build switchmark there, and name it: "
                     f"[hosts.{host.name}.programs] {setting_of(name)}",
                 )
         return there
 
     def _cache(self, host: CopyTarget) -> str:
-        done = self._call(host, ("sh", "-c", _CACHE))
-        return done.stdout.decode(errors="surrogateescape").rstrip("\n")
+        completed = self._call(host, ("sh", "-c", _CACHE))
+        return completed.stdout.decode(errors="surrogateescape").rstrip("\n")
 
     def _put(self, host: CopyTarget, path: str, content: bytes) -> None:
         """Write a file into the cache atomically, unless it is there with this content."""
-        wanted = hashlib.sha256(content).hexdigest()
-        if host.run(("sha256sum", path)).stdout.split()[:1] == [wanted.encode()]:
+        digest = hashlib.sha256(content).hexdigest()
+        if host.run(("sha256sum", path)).stdout.split()[:1] == [digest.encode()]:
             return
         folder, _, _ = path.rpartition("/")
         new = f"{path}.new"
@@ -102,15 +102,15 @@ class Carried:
             ) from error
 
     def _call(self, host: CopyTarget, argv: tuple[str, ...]) -> Completed:
-        done = host.run(argv, timeout_s=_UPLOAD_S)
-        if done.status:
+        completed = host.run(argv, timeout_s=_UPLOAD_S)
+        if completed.status:
             names = " and ".join(Path(path).name for path in self.paths)
             raise SetupFailed(
                 f"{names} cannot be put into the cache of host {host.name}\n"
-                f"  {last_lines(done.stderr, 1)}",
+                f"  {last_lines(completed.stderr, 1)}",
                 hint=f"on {host.name}: df -h ~/.cache",
             )
-        return done
+        return completed
 
 
 def _digest(content: bytes) -> str:
@@ -123,8 +123,8 @@ def _with_libraries(paths: Sequence[str]) -> bytes:
     contents: dict[str, bytes] = {}
     for path in paths:
         name = Path(path).name
-        done = LocalHost().run(("ldd", path))
-        libraries = sorted(set(_LIBRARY.findall(done.stdout.decode())))
+        completed = LocalHost().run(("ldd", path))
+        libraries = sorted(set(_LIBRARY.findall(completed.stdout.decode())))
         loader = next(
             (library for library in libraries if Path(library).name.startswith("ld-")), None
         )

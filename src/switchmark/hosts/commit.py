@@ -27,9 +27,9 @@ def commit(package: Path = _PACKAGE) -> str | None:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return completed.stdout.strip() or None if completed.returncode == 0 else None

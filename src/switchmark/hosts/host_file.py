@@ -58,36 +58,42 @@ class _Section(BaseModel):
 
 
 class Nic(_Section):
-    """A NIC: the name of its interface, the cable that it shares with its peer, and, on a virtual
-    machine, QEMU's name of its `model`."""
+    """A NIC of a host."""
 
     name: str
+    """The name of its interface."""
     cable: str | None = None
+    """The name of the cable that it shares with its peer."""
     model: str | None = None
+    """On a virtual machine, QEMU's name of its model."""
 
 
 class MachineEntry(_Section):
-    """A host that is a virtual machine of this host: its cores and memory, the folder of the image
-    that it boots (`make lab-image` builds one), and whether it has an IOMMU."""
+    """A host that is a virtual machine of this host."""
 
     cores: int = Field(2, ge=1, le=64)
+    """The number of its cores."""
     memory_mb: int = Field(1024, alias="memory-mb", ge=256)
+    """Its memory, in MB."""
     image: str | None = None
+    """The folder of the image that it boots; `make lab-image` builds one."""
     iommu: bool = False
+    """Whether it has an IOMMU."""
 
 
 class HostEntry(_Section):
-    """A host that is reached by ssh at `address`, or at its own name if it has none.
-
-    `ssh_options` are options such as `Port=2222`. `cpus` are the CPUs that runs may use, by default
-    all. `nics` are keyed by the user's names.
-    """
+    """A host that is reached by ssh, or a virtual machine."""
 
     address: str | None = None
+    """The address for ssh; the name of the host if there is none."""
     ssh_options: tuple[str, ...] = Field((), alias="ssh-options")
+    """Options of ssh, such as `Port=2222`."""
     cpus: str | None = None
+    """The CPUs that runs may use; all by default."""
     nics: Mapping[str, Nic] = Field(default_factory=dict)
+    """The NICs, by the user's names."""
     vm: MachineEntry | None = None
+    """The properties of a virtual machine; None for a host that exists already."""
     programs: Mapping[str, str] = Field(default_factory=dict)
     """The path of each program, by the name of its switch or its own name; `NAME@VERSION` for
     versions."""
@@ -201,11 +207,11 @@ def check_names(host_names: Iterable[str]) -> None:
     """Raise UsageError, with the closest name, for an unknown program in the host file."""
     names = list(host_names)
     for host, entry in host_entries().items():
-        for written in entry.programs:
-            name = written.partition("@")[0]
+        for program in entry.programs:
+            name = program.partition("@")[0]
             if name not in names:
                 raise UsageError(
-                    f"{host_file()}: [hosts.{host}.programs] names '{written}', which is no "
+                    f"{host_file()}: [hosts.{host}.programs] names '{program}', which is no "
                     f"program of switchmark's{_nearest(name, names)}\n  known: {', '.join(names)}"
                 )
 
@@ -235,18 +241,17 @@ def _read(path: Path, changed: int) -> _File:
 def _described(error: ValidationError) -> str:
     """Describe the first validation error."""
     first = error.errors(include_url=False)[0]
-    where = [str(word) for word in first["loc"]]
+    keys = [str(word) for word in first["loc"]]
     if first["type"] != "extra_forbidden":
         wrong = first.get("ctx", {}).get("error", first["msg"])
-        return f"[{'.'.join(where)}]: {wrong}"
+        return f"[{'.'.join(keys)}]: {wrong}"
     # The path is hosts, NAME, then nics, NAME or vm; the keys below belong to these models.
     models: dict[int, type[BaseModel]] = {1: _File, 3: HostEntry, 4: MachineEntry, 5: Nic}
-    inside = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
-    fields = models[len(where)].model_fields.items()
+    inside = f" in [{'.'.join(keys[:-1])}]" if keys[:-1] else ""
+    fields = models[len(keys)].model_fields.items()
     names = [field.alias or name for name, field in fields]
     return (
-        f"unknown key '{where[-1]}'{inside}{_nearest(where[-1], names)}"
-        f"\n  known: {', '.join(names)}"
+        f"unknown key '{keys[-1]}'{inside}{_nearest(keys[-1], names)}\n  known: {', '.join(names)}"
     )
 
 

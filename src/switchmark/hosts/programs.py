@@ -130,8 +130,8 @@ def _files_of(host: Host, places: Sequence[str]) -> frozenset[str]:
     """Return the paths that are files on a host; none if the host cannot check them."""
     if not places:
         return frozenset()
-    done = host.run(("sh", "-c", _FILES, "sh", *places))
-    return frozenset(done.stdout.decode(errors="surrogateescape").splitlines())
+    completed = host.run(("sh", "-c", _FILES, "sh", *places))
+    return frozenset(completed.stdout.decode(errors="surrogateescape").splitlines())
 
 
 def installation_of(program: str) -> str | None:
@@ -158,8 +158,8 @@ def beside_python() -> Path:
 
 def command_path(host: Host, name: str) -> str:
     """Return the path of a command on a host; its name if the host finds none."""
-    done = host.run(("sh", "-c", 'command -v "$1"', "sh", name))
-    return done.stdout.decode(errors="replace").strip() or name
+    completed = host.run(("sh", "-c", 'command -v "$1"', "sh", name))
+    return completed.stdout.decode(errors="replace").strip() or name
 
 
 def probe_version(
@@ -178,28 +178,28 @@ def probe_version(
     to another program of that name.
     """
     try:
-        done = host.run(argv, env=env)
+        completed = host.run(argv, env=env)
     except Unavailable as error:
         message = (missing or f"{argv[0]} is not installed") + on_other(host)
         raise Unavailable(message, hint=hint_for(host, hint)) from error
-    match = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
-    if done.status or not match:
-        asked = " ".join((command_path(host, argv[0]), *argv[1:]))
-        raise Unavailable(f"{asked} does not tell its version", hint=hint_for(host, hint))
+    match = re.search(pattern, (completed.stdout + completed.stderr).decode(errors="replace"))
+    if completed.status or not match:
+        command = " ".join((command_path(host, argv[0]), *argv[1:]))
+        raise Unavailable(f"{command} does not tell its version", hint=hint_for(host, hint))
     return match.groups()
 
 
 def require_programs(host: Host, packages: Mapping[str, str]) -> None:
     """Raise Unavailable if a host lacks one of these programs; the hint is the command that
     installs their Debian packages."""
-    done = host.run(("sh", "-c", _MISSING, "sh", *packages))
-    missing = done.stdout.decode(errors="replace").split()
+    completed = host.run(("sh", "-c", _MISSING, "sh", *packages))
+    missing = completed.stdout.decode(errors="replace").split()
     if missing:
-        wanted = " ".join(dict.fromkeys(packages[name] for name in missing))
+        names = " ".join(dict.fromkeys(packages[name] for name in missing))
         are = "is" if len(missing) == 1 else "are"
         raise Unavailable(
             f"{', '.join(missing)} {are} not installed{on_other(host)}",
-            hint=f"apt-get install {wanted}",
+            hint=f"apt-get install {names}",
         )
 
 

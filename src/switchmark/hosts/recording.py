@@ -16,18 +16,24 @@ from switchmark.hosts.base import Completed, Host
 
 @dataclass(eq=False)
 class RecordingProcess:
-    """A simulated process that runs until it is stopped. `sent` are the lines that it received;
-    `answers` are the lines that it will print, in order."""
+    """A simulated process that runs until it is stopped."""
 
     pid: int
+    """The simulated process id."""
     argv: tuple[str, ...]
+    """The command and its arguments."""
     answers: list[str] = field(default_factory=list)
+    """The lines that it will print, in order."""
     sent: list[str] = field(default_factory=list)
+    """The lines that it received."""
     status: int | None = None
+    """The exit status; None while it runs."""
     last_output: str = ""
+    """The end of its standard error."""
     # No real process starts at tick 0, so no real process is ever mistaken for this one.
     started: int = 0
     patience: float = 1.0
+    """How many times as long as usual it may take."""
 
     def send(self, line: str) -> None:
         self.sent.append(line)

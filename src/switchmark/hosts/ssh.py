@@ -98,12 +98,12 @@ class SshHost(Host):
         status that its call does not allow."""
         agent = self._agent()
         self._batches += 1
-        batch, asked = self._batches, []
+        batch, questions = self._batches, []
         for call in calls:
             argv, limit_s = self._as_there(call.argv), call.timeout_s * self.patience
             command = messages.command(batch, limit_s, call.ok, call.stdin, call.env, argv)
-            asked.append((Ask.RUN, command))
-        numbers = agent.begin(*asked)
+            questions.append((Ask.RUN, command))
+        numbers = agent.begin(*questions)
         try:
             for call, number in zip(calls, numbers, strict=True):
                 answer = agent.answer(number, call.timeout_s)
@@ -125,19 +125,19 @@ class SshHost(Host):
         agent = self._agent()
         argv = self._as_there(argv)
         command = f"on {self.name}: {shlex.join(argv)}"
-        asked = messages.variables(env) + messages.texts(argv)
+        request = messages.variables(env) + messages.texts(argv)
         try:
             # An interruption before the caller's assignment would orphan the process.
             with shielded():
-                return agent.spawn(asked, command, stderr_path)
+                return agent.spawn(request, command, stderr_path)
         except OSError as error:
             raise self._not_started(argv, error.errno or 0) from error
 
     def end(self, pid: int, started: int, number: int, grace_s: float) -> bool:
         agent = self._agent()
         process = messages.uint32(pid) + messages.uint64(started)
-        asked = process + messages.uint32(number) + messages.uint32(int(grace_s * 1000))
-        (number,) = agent.begin((Ask.END, asked))
+        request = process + messages.uint32(number) + messages.uint32(int(grace_s * 1000))
+        (number,) = agent.begin((Ask.END, request))
         answer = agent.answer(number, grace_s)
         return not answer.number() and bool(answer.number())
 
@@ -202,8 +202,8 @@ class SshHost(Host):
 
     def undo_run(self, run: str, folder: str) -> None:
         agent = self._agent()
-        asked = messages.texts((run, f"{folder}/far-{self.name}", folder))
-        (number,) = agent.begin((Ask.CLEAN, asked))
+        request = messages.texts((run, f"{folder}/far-{self.name}", folder))
+        (number,) = agent.begin((Ask.CLEAN, request))
         answer = agent.answer(number, _CLEAN_S)
         if error := answer.number():
             raise SetupFailed(f"run {run} on host {self.name}: error {error}")
@@ -270,26 +270,26 @@ class SshHost(Host):
                 raise
         return tuple(self._there.get(word, word) for word in argv)
 
-    def _of_file(self, what: Ask, path: str, content: bytes = b"") -> Answer:
-        asked = messages.text(path) + content
+    def _of_file(self, question: Ask, path: str, content: bytes = b"") -> Answer:
+        request = messages.text(path) + content
         try:
-            return self._agent().ask(what, asked)
+            return self._agent().ask(question, request)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
 
     def _outcome(self, answer: Answer, call: Call) -> Completed | None:
         """Return the result of a command; None if it was not run."""
-        how, value = answer.number(), answer.status()
-        if how == End.SKIPPED:
+        end, value = answer.number(), answer.status()
+        if end == End.SKIPPED:
             return None
-        if how == End.NOT_STARTED:
+        if end == End.NOT_STARTED:
             raise self._not_started(call.argv, value)
-        if how not in (End.RAN, End.OVERDUE):
+        if end not in (End.RAN, End.OVERDUE):
             raise CommandFailed(
                 f"a command says more than is read of it\n  on {self.name}: {shlex.join(call.argv)}"
             )
         completed = Completed(value, answer.counted(), answer.counted())
-        if how == End.OVERDUE:
+        if end == End.OVERDUE:
             raise CommandTimedOut(
                 f"a command did not end within {call.timeout_s * self.patience:g} s and was "
                 f"killed\n  on {self.name}: {shlex.join(call.argv)}{evidence(completed.stderr)}"

@@ -43,25 +43,28 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A test on a cable, its placement, and a key for all that its figures depend on."""
+    """A test on a cable."""
 
     test: Test
+    """The test, with the cable as its switch."""
     placement: Placement
+    """The CPUs of its parts."""
     key: str
+    """A key for all that its figures depend on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dated(Generic[T]):
-    """The result of one trial on a cable, with its time.
-
-    `calm` is true if no passing disturbance spoiled the trial. `in_run` is true if the cable is a
-    test of this run.
-    """
+    """The result of one trial on a cable, with its time."""
 
     time_s: float
+    """The time of the trial."""
     result: T
+    """The figures of the trial."""
     calm: bool = True
+    """Whether no passing disturbance spoiled the trial."""
     in_run: bool = False
+    """Whether the cable is a test of this run."""
 
 
 def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
@@ -69,12 +72,12 @@ def undisturbed(trials: Sequence[Dated[T]]) -> Sequence[Dated[T]]:
     return [trial for trial in trials if trial.calm] or trials
 
 
-def key_of(cable: Test, placement: Placement, **more: Any) -> str:
+def key_of(cable: Test, placement: Placement, **dependencies: Any) -> str:
     """Return a key for interchangeable trials: the test on a cable, the CPUs of its parts, and
-    further dependencies in `more`. The caches of earlier runs use the same key."""
-    every = placement.recorded().model_dump(mode="json")["seats"]
-    pins = {part: pin for part, pin in every.items() if part != "switch"}
-    return key_of_content({"test": axes_in_key(cable), "seats": pins, **more})
+    further `dependencies`. The caches of earlier runs use the same key."""
+    seats = placement.recorded().model_dump(mode="json")["seats"]
+    pins = {part: pin for part, pin in seats.items() if part != "switch"}
+    return key_of_content({"test": axes_in_key(cable), "seats": pins, **dependencies})
 
 
 class OnCable(ABC, Generic[T]):

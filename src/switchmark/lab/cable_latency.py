@@ -40,18 +40,18 @@ class CableLatencies(OnCable[TrialResult]):
     """The cable latencies for the tests of a run, if `wanted`.
 
     A cable latency comes from trials on the cable that ended within a minute before the test. If
-    the run has such a test of its own, its trials count. Otherwise the lab measures some for the
-    tests of that minute, and no path may be up.
+    the run includes such a test, its trials count. Otherwise the lab measures some for the tests of
+    that minute, and no path may be up.
     """
 
     def __init__(
         self,
-        wanted: bool,
+        enabled: bool,
         measure: MeasureOnCable,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(measure, clock)
-        self._wanted = wanted
+        self._wanted = enabled
         self._beside: dict[Test, list[Dated[TrialResult]]] = {}
 
     def of(self, basis: Basis) -> CableLatency | NoCableLatency | None:

@@ -208,6 +208,6 @@ def _kept(
                 yield key, recent, null_pps
 
 
-def _figures(kept: Mapping[str, Any]) -> CableFigures:
+def _figures(content: Mapping[str, Any]) -> CableFigures:
     """Return the figures of a cached trial."""
-    return CableFigures.model_validate({name: kept[name] for name in kept if name != "at"})
+    return CableFigures.model_validate({name: content[name] for name in content if name != "at"})

@@ -17,19 +17,21 @@ is more accurate than this. A measured frequency with a larger error is discarde
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A reading of the other counter: it showed `ticks` when this host's clock showed `ns`, with an
-    error of up to `unsure_ns`."""
+    """A reading of the other counter."""
 
     ticks: int
+    """The reading."""
     ns: int
+    """The time on this host's clock at the reading."""
     unsure_ns: int
+    """The largest possible error of `ns`."""
 
 
 def moment_of(exchanges: Iterable[tuple[int, int, int]]) -> Moment:
     """Return the most accurate reading of some exchanges. An exchange is the time of the request,
     the ticks in the answer, and the time of the answer."""
-    asked, ticks, answered = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
-    return Moment(ticks, (asked + answered) // 2, (answered - asked + 1) // 2)
+    sent_ns, ticks, answered = min(exchanges, key=lambda exchange: exchange[2] - exchange[0])
+    return Moment(ticks, (sent_ns + answered) // 2, (answered - sent_ns + 1) // 2)
 
 
 class FarClock:
@@ -54,8 +56,8 @@ class FarClock:
         """Return the maximum error of the clock between its last reading and `now`."""
         assert self._last is not None
         ticks, ns, hz = self._armed
-        shown = ns + (now.ticks - ticks) * 1_000_000_000 // hz
-        return max(self._last.unsure_ns, abs(shown - now.ns) + now.unsure_ns)
+        shown_ns = ns + (now.ticks - ticks) * 1_000_000_000 // hz
+        return max(self._last.unsure_ns, abs(shown_ns - now.ns) + now.unsure_ns)
 
     @property
     def drift(self) -> float:

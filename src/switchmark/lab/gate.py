@@ -59,7 +59,7 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
     tries, starved, past, lost = 0, 0, False, 0
     while tries < _TRIES:
         trial = trials.measure(spec, proving=True)
-        kept, lost = not trial.lost and 0 < trial.foreign <= lost, trial.lost
+        repeated, lost = not trial.lost and 0 < trial.foreign <= lost, trial.lost
         if _is_starved(trial):
             starved += 1
             spec = _longer(path, trial, spec)
@@ -70,7 +70,7 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
         if past and not trials.lag_s and _counted_by_devices(path):
             trials.lag_s = _LAG_S
             continue
-        tries += not kept
+        tries += not repeated
         # On a busy host, a port counts fewer frames than passed it only if the switch was stopped
         # during its work. The switch then keeps the remaining frames, so some are lost.
         if past and not trial.lost:
@@ -153,9 +153,9 @@ def _wrong(path: Path, trial: TrialResult) -> Iterator[str]:
         yield "no frame could be sent"
     if trial.lost:
         places = ", ".join(f"{n} {place}" for place, n in trial.lost_at.items())
-        wanted = trial.tx_frames * trial.copies
-        yield f"{trial.lost} of {wanted} frames did not arrive: {places or 'no trace'}"
-    for count, what in (
+        due = trial.tx_frames * trial.copies
+        yield f"{trial.lost} of {due} frames did not arrive: {places or 'no trace'}"
+    for count, name in (
         (trial.duplicated, "arrived more than once"),
         (trial.reordered, "arrived after a later one"),
         (trial.corrupted, "arrived with other bytes"),
@@ -163,12 +163,16 @@ def _wrong(path: Path, trial: TrialResult) -> Iterator[str]:
         (trial.foreign, "arrived that nobody here had sent"),
     ):
         if count:
-            yield f"{count} frames {what}"
-    every = trial.evidence.headers
-    seen = sum(headers.compared + headers.unkept for headers in every.values())
-    if seen < trial.distinct and every and all(flow.unseen is None for flow in every.values()):
-        yield f"{trial.distinct - seen} frames arrived with headers that cannot be read"
-    for flow, headers in every.items():
+            yield f"{count} frames {name}"
+    by_port = trial.evidence.headers
+    checked = sum(headers.compared + headers.unkept for headers in by_port.values())
+    if (
+        checked < trial.distinct
+        and by_port
+        and all(flow.unseen is None for flow in by_port.values())
+    ):
+        yield f"{trial.distinct - checked} frames arrived with headers that cannot be read"
+    for flow, headers in by_port.items():
         if headers.broken:
             arrived_as, expected = (
                 bytes.fromhex(text or "") for text in (headers.found, headers.promised)
@@ -209,18 +213,18 @@ def _wrong_at_ports(path: Path, trial: TrialResult) -> Iterator[str]:
 _VXLAN = (4789).to_bytes(2)
 
 
-def differences(seen: bytes, expected: bytes) -> list[str]:
+def differences(received: bytes, expected: bytes) -> list[str]:
     """Return the differences between the headers of a frame and the expected headers, up to the
     ports, in words. Lengths and checksums in the frame are checked on their own, not against the
     expected headers."""
-    one, other = _fields(seen), _fields(expected)
+    one, other = _fields(received), _fields(expected)
     wrong = [
         f"{name} {one.get(name, 'none')} instead of {other.get(name, 'none')}"
         for name in dict.fromkeys((*other, *one))
         if one.get(name) != other.get(name)
     ]
-    start = seen.find(b"\x08\x00\x45", 12, 19) + 2
-    fields = struct.unpack(">10H", seen[start : start + 20]) if start > 1 else ()
+    start = received.find(b"\x08\x00\x45", 12, 19) + 2
+    fields = struct.unpack(">10H", received[start : start + 20]) if start > 1 else ()
     if sum(fields) % 0xFFFF:
         wrong.append("a wrong checksum of the IP header")
     return wrong or ["another length than the IP header says"]

@@ -157,7 +157,7 @@ class JudgedTrials:
             "flows-mixed": trial.evidence.model_dump(include={"mixed", "unfollowed", "ties"}),
             "short": {"duration_s": trial.spec.duration_s},
             "foreign-frames": {"frames": trial.foreign},
-            "clock": "the ends have clocks of their own, which cannot be told apart",
+            "clock": "the ends have separate clocks, and their offset is unknown",
             **dict.fromkeys(self.path.placement.doubts, "placement"),
             **here,
         }
@@ -195,7 +195,7 @@ class JudgedTrials:
         if trial.latency is None or trial.latency.kind != "one-way":
             return None
         if 2 * (unsure_ns := trial.evidence.unsure_ns or 0) > trial.latency.mean:
-            return f"two clocks are told apart to {unsure_ns} ns"
+            return f"the offset of the two clocks has an error of up to {unsure_ns} ns"
         if early := trial.evidence.early:
             return f"{early} frames came before they were sent"
         if self.noise is None or "tsc" not in self.noise.model_fields_set:
@@ -215,6 +215,6 @@ def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: floa
     return trial.model_copy(update={"parts": parts})
 
 
-def _with_evidence(trial: TrialResult, **more: Any) -> TrialResult:
+def _with_evidence(trial: TrialResult, **members: Any) -> TrialResult:
     """Return the trial with additional evidence."""
-    return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=more)})
+    return trial.model_copy(update={"evidence": trial.evidence.model_copy(update=members)})

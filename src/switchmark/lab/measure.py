@@ -65,17 +65,22 @@ class Instruments:
     """The state that labs of one run share."""
 
     hosts: Hosts
+    """The hosts and their connections."""
     probes: Probes
+    """The results of probes."""
     calibrations: Calibrations
+    """The rates on cables."""
     cable_latencies: CableLatencies
+    """The latencies on cables."""
     preparation: HostPreparation
+    """The preparation of the hosts, and its undo."""
     counting: dict[Host, CountableEvents] = field(default_factory=dict)
     """The processor counters of each host, once they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A path that is up for a test, and what was measured before its trials."""
+    """A path that is up for a test, and the measurements before its trials."""
 
     running: RunningPath
     basis: Basis
@@ -183,13 +188,13 @@ class Lab:
                 self.left += self.instruments.preparation.restore()
 
     def versions(self, test: Test) -> Mapping[str, str]:
-        """Return what the figures of a test depend on besides its axes: versions, and the placement
-        that `auto` selects on this host. Raise Unavailable if something is missing."""
+        """Return the versions that the figures of a test depend on in addition to its axes, and the
+        placement that `auto` selects on this host. Raise Unavailable if something is missing."""
         return self._probes.locate(test).versions()
 
     @property
     def up(self) -> RunningPath | None:
-        """Return the path that is up, or None."""
+        """Return the path that is up; None if there is none."""
         return self._up
 
     @property
@@ -252,8 +257,8 @@ class Lab:
         if estimate is None and not self._not_undone:
             return None
         version, lifetimes = location.switch, self._executor.lifetimes
-        done = recorded(record, estimate or Estimate((), None), running, judged)
-        return done.model_copy(
+        result = recorded(record, estimate or Estimate((), None), running, judged)
+        return result.model_copy(
             update={
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
@@ -273,7 +278,7 @@ class Lab:
 
     def _ready(self, location: Location, visit: Visit) -> Ready:
         """Bring the path of a test up, unless it is up. Before that, take down another path, and
-        measure the noise and what is missing on cables."""
+        measure the noise and the missing baselines on cables."""
         test, versions = visit.test, location.versions()
         if visit.among:
             self._require_whole(test)
@@ -371,8 +376,8 @@ class Lab:
             if self._capture:
                 (self._folder / "captures").mkdir(exist_ok=True)
             name = self._capture_name(visit.number)
-            kept = captures(self._folder, self._logs, running.path, name, self._capture)
-            self._executor.execute(kept)
+            captured = captures(self._folder, self._logs, running.path, name, self._capture)
+            self._executor.execute(captured)
             self._executor.execute(noise)
             return repeat_search(search, measure, bounds)
         finally:
@@ -456,7 +461,7 @@ class Lab:
         running.frames_after = gate.frames if gate else 0
 
     def take_down(self) -> None:
-        """Take down the path that is up, if any."""
+        """Take down a path that is up."""
         if self._up is not None:
             running, self._up = self._up, None
             running.trials.end()

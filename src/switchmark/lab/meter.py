@@ -116,8 +116,8 @@ class Window:
         self._mark = meter.executor.mark()
         self._steps = tuple(self._perf())
         self._try(lambda: meter.executor.execute(self._steps))
-        where = (meter.host, meter.executor, meter.folder, meter.cpus)
-        self._profiler = Profiler(*where, hz, tool_program())
+        arguments = (meter.host, meter.executor, meter.folder, meter.cpus)
+        self._profiler = Profiler(*arguments, hz, tool_program())
 
     def ready(self) -> None:
         """Wait until the counters have started."""

@@ -45,8 +45,11 @@ class Outcome:
     """Computes the result of a trial from the reports of the workers of a path."""
 
     path: Path
+    """The path."""
     workers: Sequence[Worker]
+    """The processes that sent, received and forwarded."""
     clocks: Mapping[str, ClockEvidence]
+    """The clocks of other kernels, with their error, by name."""
 
     def result(
         self,
@@ -323,26 +326,26 @@ class Outcome:
         for cpus in groups:
             if any(set(cpus) & set(other) for other in groups if other != cpus):
                 continue  # a part there may wait for another part
-            here = [who for who in shares if cpus_of.get(who.partition("+")[0]) == cpus]
+            here = [user for user in shares if cpus_of.get(user.partition("+")[0]) == cpus]
             # A burst ends before its trial ends, and so does its sender.
-            busy = [who for who in here if not (spec.frames and who in ended)]
+            busy = [user for user in here if not (spec.frames and user in ended)]
             if busy:
-                ready = min(sum(shares[who]) for who in busy)
-                ran = sum(shares[who][0] for who in here)
+                ready = min(sum(shares[user]) for user in busy)
+                ran = sum(shares[user][0] for user in here)
                 most = float(len(cpus))
-                limits = [self._limit(who) for who in busy]
+                limits = [self._limit(user) for user in busy]
                 if None not in limits:
-                    idle = sum(shares[who][0] for who in here if who not in busy)
+                    idle = sum(shares[user][0] for user in here if user not in busy)
                     allowed = idle + sum(limit for limit in limits if limit is not None)
                     worked = sum(load.get(str(cpu), 1.0) for cpu in cpus)
                     most = min(most, allowed, worked)
                 by_cpu[format_cpus(cpus)] = round(max(0.0, min(ready, most) - ran), 4)
         return by_cpu
 
-    def _limit(self, who: str) -> float | None:
+    def _limit(self, user: str) -> float | None:
         """Return the CPU limit of a part or the switch, in cores; None without a limit."""
         kind = {part.id: None if part.physical else "function" for part in self.path.parts}
-        blamed = kind.get(who.partition("+")[0], "switch")
+        blamed = kind.get(user.partition("+")[0], "switch")
         percent = self.path.test.limits.get(blamed) if blamed else None
         return None if percent is None else percent / 100
 

@@ -73,10 +73,10 @@ def place_parts(
     else:
         far = path.switches[1]
         there = {far.id, *(part.id for part in path.parts if part.switch is far)}
-        ours = [user for user in users if user.id not in there]
+        near_users = [user for user in users if user.id not in there]
         others = [user for user in users if user.id in there]
         other = place(others, theirs, test.placement, nodes=nodes[1])
-        placed = place(ours, cpus, test.placement, nodes=nodes[0]).beside(other)
+        placed = place(near_users, cpus, test.placement, nodes=nodes[0]).beside(other)
     return replace(placed, doubts=(*placed.doubts, *path.found.between.doubts))
 
 

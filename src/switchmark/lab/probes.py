@@ -19,8 +19,6 @@ from switchmark.model.plan import HOST
 from switchmark.model.test import Test
 from switchmark.model.topology import Between, Findings
 from switchmark.model.version import Version
-from switchmark.noises import TABLE as NOISES
-from switchmark.noises import parse_noise
 from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.placement import AUTO
@@ -39,11 +37,11 @@ class Probes:
         """Return the location of a test. Raise UsageError if it names too many hosts or too few."""
         return Location(test, self)
 
-    def probe(self, what: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
+    def probe(self, kind: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
         """Return the result of a probe on a host. The probe runs only once."""
-        if (host, what, name) not in self._probed:
-            self._probed[host, what, name] = probe(host)
-        return self._probed[host, what, name]
+        if (host, kind, name) not in self._probed:
+            self._probed[host, kind, name] = probe(host)
+        return self._probed[host, kind, name]
 
 
 class Location:
@@ -84,8 +82,8 @@ class Location:
         return self.hosts[self.names[1]] if apart else None
 
     def versions(self) -> Mapping[str, str]:
-        """Return what the figures depend on besides the axes: versions, and the placement that this
-        host uses for `auto`."""
+        """Return the versions that the figures depend on in addition to the axes, and the placement
+        that this host uses for `auto`."""
         drivers, test = self._drivers, self.test
         probes: dict[tuple[str, str], Callable[[Host], Version]] = {
             ("switch", test.switch): self._ask_switch,
@@ -93,9 +91,8 @@ class Location:
         }
         for environment in drivers.environments:
             probes["environment", environment.name] = environment.probe
-        if test.noise is not None:
-            kind, _ = parse_noise(test.noise)
-            probes["noise", kind] = NOISES[kind].probe
+        if drivers.noise is not None:
+            probes["noise", drivers.noise.name] = drivers.noise.probe
         if test.profile is not None:
             probes["profile", "perf"] = profile.probe
         if not drivers.function.played:
@@ -104,9 +101,9 @@ class Location:
         mode = self.switch.mode
         for host in self.hosts.values():
             on = f" on {host.name}" * (host.name != HOST.host)
-            for (what, name), probe in probes.items():
-                version = self._probes.probe(what, name, probe, host)
-                versions[f"{what} {name}{on}"] = " ".join(
+            for (kind, name), probe in probes.items():
+                version = self._probes.probe(kind, name, probe, host)
+                versions[f"{kind} {name}{on}"] = " ".join(
                     filter(None, (version.text, version.mode))
                 )
             if is_build(drivers.switch):
@@ -139,7 +136,7 @@ class Location:
 
     @property
     def findings(self) -> Findings:
-        """Return what the path of the test depends on."""
+        """Return the probe results that the path of the test depends on."""
         environments = self._drivers.environments
         return Findings(
             between=self.between,

@@ -79,15 +79,20 @@ _NOT_KERNEL = {".": "user", "g": "guest", "u": "guest"}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row of the report: how often, and for how long, a thread was sampled in a function on a
-    CPU. `group` is None if the CPU was idle."""
+    """A row of the report: the samples of a thread in a function on a CPU."""
 
     period: int
+    """The sum of the sampled time, in the unit of the event."""
     samples: int
+    """The number of samples."""
     cpu: int
+    """The CPU."""
     tid: int
+    """The thread."""
     symbol: str | None
+    """The name of the function; None if perf does not know it."""
     group: str | None
+    """The kind of code; None if the CPU was idle."""
 
 
 def group_of(symbol: str) -> str:
@@ -138,14 +143,14 @@ def probe(host: Host) -> Version:
         counting = probe_counters(host)
         event = "cycles" if counting.by_cpu and "cycles" in counting.events else _CLOCK
         argv = (*_RECORD, "-e", event, "-F", "99", "-a", "-o", "/dev/null", "--", "true")
-        done, first = host.run(argv), host.run(("head", "-c", "16", "/proc/kallsyms"))
+        completed, first = host.run(argv), host.run(("head", "-c", "16", "/proc/kallsyms"))
     except Unavailable as missing:
         raise Unavailable(
             "perf is not installed: there is no profile without it", hint=MENDED_BY
         ) from missing
-    if done.status:
+    if completed.status:
         raise Unavailable(
-            f"perf may not sample the CPUs of this host: {last_lines(done.stderr, 1).strip()}",
+            f"perf may not sample the CPUs of this host: {last_lines(completed.stderr, 1).strip()}",
             hint="run it with sudo, or sysctl kernel.perf_event_paranoid=-1",
         )
     if not first.stdout.strip(b"0 "):
@@ -267,11 +272,11 @@ class Profiler:
                 raise TrialFailed("perf record does not end")
             clock.sleep(0.01)
         argv = ("perf", "report", "-i", self._file, "--stdio", "-t", ";", "-F", _FIELDS)
-        done = self._host.run(argv, env={"DEBUGINFOD_URLS": ""}, timeout_s=_REPORT_S)
+        completed = self._host.run(argv, env={"DEBUGINFOD_URLS": ""}, timeout_s=_REPORT_S)
         self._host.run(("rm", "-f", self._file))
-        if done.status or b"# Samples:" not in done.stdout:
-            raise TrialFailed(f"perf report: {last_lines(done.stderr, 1).strip()}")
-        return done.stdout.decode(errors="replace")
+        if completed.status or b"# Samples:" not in completed.stdout:
+            raise TrialFailed(f"perf report: {last_lines(completed.stderr, 1).strip()}")
+        return completed.stdout.decode(errors="replace")
 
     def _try(self, action: Callable[[], None]) -> None:
         if self._missing is None:

@@ -122,11 +122,11 @@ def build_path(
     vms = {part.id: boot for part in path.parts for boot in _spawned(executor, vm_of(path, part))}
 
     def alive(when: str = "during the trial") -> None:
-        for who, _, processes in daemons.values():
+        for user, _, processes in daemons.values():
             for process in processes:
                 if process.poll() is not None:
                     raise TrialFailed(
-                        f"{who} died {when}"
+                        f"{user} died {when}"
                         + "".join(f"\n  {line}" for line in process.last_words().splitlines())
                     )
         for place, pids in working().items():
@@ -157,7 +157,7 @@ def build_path(
             for name, (node, process) in programs.items()
         }
 
-    every = [cpu.id for cpu in read_cpus(host)]
+    cpus = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
         path,
         workers,
@@ -167,7 +167,7 @@ def build_path(
             host,
             executor,
             path.wiring.run_dir,
-            cpus=path.placement.used(every) or every,
+            cpus=path.placement.used(cpus) or cpus,
             playing=playing,
             hosted=hosted,
             counting=_NOT_COUNTED if path.uplinks else counting,
@@ -231,10 +231,10 @@ def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
 def entrances(path: Path, run: str) -> list[str]:
     """Return the commands that enter the nodes of a kept path, and the command that cleans up its
     run."""
-    every = (*(switch.wiring.node for switch in path.switches), *(part.node for part in path.parts))
+    nodes = (*(switch.wiring.node for switch in path.switches), *(part.node for part in path.parts))
     shells = [
         " ".join(inside(node, ("bash",))) + f"  # on {node.host}" * (node.host != HOST.host)
-        for node in dict.fromkeys(every)
+        for node in dict.fromkeys(nodes)
     ]
     return [shell for shell in shells if not shell.startswith("bash")] + [f"switchmark clean {run}"]
 
@@ -297,12 +297,12 @@ def _counted_by_links(
     }
     if not silent:
         return {}
-    every: dict[str, PortCounters] = {}
+    by_port: dict[str, PortCounters] = {}
     for switch in path.switches:
         steps = on_host(link_counters(switch.wiring), switch.host)
         outputs = executor.run(*(step for step in steps if isinstance(step, Run)))
-        every |= kernel_counters(switch.wiring, outputs).ports
-    return {port: port_counters for port, port_counters in every.items() if port in silent}
+        by_port |= kernel_counters(switch.wiring, outputs).ports
+    return {port: port_counters for port, port_counters in by_port.items() if port in silent}
 
 
 def _added(instances: Sequence[Counters]) -> Counters:

@@ -15,14 +15,14 @@ _PUSHES = 3
 
 @dataclass(slots=True)
 class Standstill:
-    """Reads counters by `read` until they are stable.
-
-    Frames that entered the switch and were neither forwarded nor dropped may be in a queue that
-    waits for the next frame. Otherwise they are `gone`: more frames do not push them out.
-    """
+    """Reads counters until they are stable."""
 
     read: Callable[[], PathCounters]
+    """Reads the counters of the path."""
     gone: int = 0
+    """The number of lost frames. Frames that entered the switch and were neither forwarded nor
+    dropped may be in a queue that waits for the next frame; they are gone if more frames do not
+    push them out."""
 
     def counters(self, apart_s: float, push: Callable[[], None] | None = None) -> PathCounters:
         """Return the counters once two readings, `apart_s` apart, are the same, or after a time

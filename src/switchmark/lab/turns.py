@@ -78,8 +78,8 @@ class Turns:
     def visit(self, visit: Visit) -> Record | None:
         """Run a test, or some of its trials, as `Lab` does. The path of a test that is compared
         `among` others stays up until its record is done."""
-        wanted = {path_key(test) for test in visit.among}
-        for key in [key for key in self._slots if key not in wanted]:
+        keys = {path_key(test) for test in visit.among}
+        for key in [key for key in self._slots if key not in keys]:
             self._close(key)
         if not visit.among:
             return self._alone.visit(visit)
@@ -88,7 +88,7 @@ class Turns:
         evicted: list[_Slot] = []
         record = self._measure_in(slot, visit)
         while record is not None and slot.lab.unbuilt and (others := self._in_the_way(slot)):
-            why = f"no room beside other paths: {_first_line(record.error)}"
+            why = f"no room for another path: {_first_line(record.error)}"
             for other in others[-1:] if not evicted else others:
                 other.stand_up(why)
                 evicted.append(other)
@@ -150,20 +150,22 @@ class Turns:
 
 @dataclass(slots=True)
 class _Slot:
-    """The lab of one path, and the local host.
-
-    `why` is the reason for setting the path up again in every round, or None if the path stays up.
-    `rested_s` is the time that the path rested, `rested_cpu_s` the CPU time of its processes
-    meanwhile.
-    """
+    """The lab of one path, and the local host."""
 
     lab: Lab
+    """The lab."""
     host: Host
+    """The local host."""
     why: str | None = None
+    """The reason for setting the path up again in every round; None if the path stays up."""
     freezer: Freezer | None = None
+    """Freezes the processes of the path; None if the host cannot."""
     no_freezer: str = ""
+    """The reason why the host cannot freeze processes."""
     rested_s: float = 0.0
+    """The time that the path rested, in seconds."""
     rested_cpu_s: float = 0.0
+    """The CPU time of the path's processes while it rested, in seconds."""
     _kept: Kept = "idle"
     _frames_after: int | None = None
     _resting_since: tuple[float, int] | None = None

@@ -51,9 +51,9 @@ class Workers:
     """The traffic processes, in the order of `every`. Senders get their commands last, so that
     receivers poll before the first frame leaves."""
 
-    def __init__(self, every: Sequence[Worker]) -> None:
-        self._every = tuple(every)
-        self._in_turn = sorted(every, key=lambda worker: worker.sends)
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._every = tuple(workers)
+        self._in_turn = sorted(workers, key=lambda worker: worker.sends)
         self._clocks: dict[str, dict[str, int]] = {}
         self._far: dict[str, FarClock] = {}
 
@@ -153,7 +153,7 @@ def _moment(worker: Worker, times: int) -> Moment:
     exchanges: list[tuple[int, int, int]] = []
     until = clock.monotonic() + (_SLOW_EXCHANGES_S if worker.process.slow else _EXCHANGES_S)
     while not exchanges or (len(exchanges) < times and clock.monotonic() < until):
-        asked = clock.monotonic_ns()
+        asked_ns = clock.monotonic_ns()
         ticks = _clock(worker)["ticks"]
-        exchanges.append((asked, ticks, clock.monotonic_ns()))
+        exchanges.append((asked_ns, ticks, clock.monotonic_ns()))
     return moment_of(exchanges)

@@ -23,31 +23,35 @@ _AT_RECEIVER = (PlaceKind.CORRUPTED, PlaceKind.STRAY, PlaceKind.LATE, PlaceKind.
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The ports of the switch by which the frames of a flow `entered` and `left`.
-
-    Flows with the same `index` are copies of the same frames, made by the switch.
-    """
+    """The way of a flow through the switch."""
 
     flow: str
+    """The id of the flow."""
     index: int
+    """The number of the flow. Flows with the same index are copies of the same frames, made by the
+    switch."""
     entered: tuple[str, ...]
+    """The ports by which its frames enter the switch."""
     left: tuple[str, ...]
+    """The ports by which its frames leave the switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A section of the path, with the frames that entered and left it.
-
-    `counted` are missing frames that a counter already explains. The section makes `copies` of each
-    frame, and each missing frame counts as `lost` lost frames at the receivers.
-    """
+    """A section of the path, with the frames that entered and left it."""
 
     place: Place
+    """The section."""
     entered: int
+    """The number of frames that entered it."""
     left: int
+    """The number of frames that left it."""
     counted: int
+    """The number of missing frames that a counter already explains."""
     copies: int = 1
+    """The number of copies that the section makes of each frame."""
     lost: int = 1
+    """The number of lost frames at the receivers for each missing frame."""
 
     @property
     def missing(self) -> int:
@@ -77,8 +81,8 @@ def balanced(
     The evidence gets the balance of each section. It also lists the ports of the `ways` that
     counted fewer frames than were received through them, if there are any.
     """
-    every = _spans(trial, ports, through, functions, hosts, cables)
-    spans = [span for span in every if span is not None]
+    sections = _spans(trial, ports, through, functions, hosts, cables)
+    spans = [span for span in sections if span is not None]
     places = dict(trial.lost_at)
     left = trial.lost - sum(places.values())
     for span in spans:
@@ -130,12 +134,12 @@ def _spans(
         accounted = _known_losses(trial, place, *rings)
         if parts.keys() >= set(of_it):
             taken = _sum(parts[port].rx for port in of_it)
-            given = _sum(parts[port].tx for port in of_it)
-            yield _span(place, taken, given, accounted)
+            forwarded = _sum(parts[port].tx for port in of_it)
+            yield _span(place, taken, forwarded, accounted)
         elif switch.keys() >= set(of_it):
             taken = _sum(switch[port].tx for port in of_it)
-            given = _sum(switch[port].rx for port in of_it)
-            yield _span(place, taken, given, accounted)
+            forwarded = _sum(switch[port].rx for port in of_it)
+            yield _span(place, taken, forwarded, accounted)
     if through and switch and not parts:
         counted = (*map(Place, _AT_RECEIVER), *map(Place.ring, ports))
         yield _span(_FROM_SWITCH, left, trial.rx_frames, _known_losses(trial, *counted) + left_over)
@@ -175,10 +179,10 @@ def _past(trial: TrialResult, ways: Sequence[Way]) -> Iterable[tuple[Place, Past
         ]
         for flow in passed:
             most[flow] = max(most.get(flow, 0), arrived[way.flow])
-    wanted: Counter[tuple[str, _Direction]] = Counter()
+    expected: Counter[tuple[str, _Direction]] = Counter()
     for (_, port, key), frames in most.items():
-        wanted[port, key] += frames
-    for (port, key), frames in wanted.items():
+        expected[port, key] += frames
+    for (port, key), frames in expected.items():
         counted = _counted(trial, port, key)
         if counted is not None and counted < frames - late:
             place = Place.into if key == "rx" else Place.out

@@ -169,14 +169,18 @@ def _scheduler(trials: Iterable[TrialResult]) -> dict[str, SchedulerFigures]:
 
 @dataclass(slots=True)
 class _Counted:
-    """The sum of the processor's counters of a role, with the frames and TSC ticks that they
-    cover."""
+    """The sum of the processor's counters of a role."""
 
     by: Literal["thread", "cpu"]
+    """Whether threads or whole CPUs were counted."""
     cpus: set[int] = field(default_factory=set)
+    """The CPUs that were counted."""
     counts: dict[str, int] = field(default_factory=dict)
+    """The counts, by event."""
     frames: int = 0
+    """The number of frames that the counts cover."""
     ticks: float = 0.0
+    """The number of TSC ticks that the counts cover."""
 
     def figures(self) -> ProcessorFigures:
         frames, counts = self.frames, self.counts
@@ -249,8 +253,8 @@ def _disagreements(
             sum(filter(None, known_loads)) if known_loads and None not in known_loads else None
         )
     return tuple(
-        Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=who)
-        for role, who, by_cycles in pairs
+        Disagreement(part=role, scheduler_cores=cores, cycle_cores=by_cycles, counted_by=name)
+        for role, name, by_cycles in pairs
         if by_cycles is not None
         and (cores := scheduler.get(role)) is not None
         and abs(cores - by_cycles) > DISAGREEMENT

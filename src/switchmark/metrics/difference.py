@@ -61,6 +61,7 @@ class _Change:
     """The trimmed mean of `after` minus `before` on the scale of comparison."""
 
     middle: float
+    """The trimmed mean."""
     variance: float
     """The variance of one round: that of the trimmed mean, times the number of rounds."""
     rounds: float
@@ -205,16 +206,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class Family:
-    """The results that are compared in one answer by one figure, in any pair.
-
-    If they may be tested several times (`looks`), chance may produce a claim each time, so each
-    test gets an equal share of the level (Bonferroni).
-    """
+    """The results that are compared in one answer by one figure, in any pair."""
 
     figure: Figure
+    """The figure."""
     results: tuple[Repeats, ...]
+    """The values of every result."""
     margin: float | None = None
+    """The share by which two figures may differ and still count as the same; None for the
+    default."""
     looks: int = 1
+    """The number of times that the results may be tested. Chance may produce a claim each time, so
+    each test gets an equal share of the level (Bonferroni)."""
     _pairs: dict[tuple[int, int], Difference] = field(default_factory=dict, repr=False)
 
     def difference(self, before: int, after: int) -> Difference:

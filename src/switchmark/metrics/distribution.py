@@ -26,10 +26,10 @@ def percentile_ns(latency: Latency, percent: Fraction) -> int | None:
     share = percent / 100
     if latency.histogram is None or latency.count * min(share, 1 - share) < _MIN_BEYOND:
         return None
-    rank, seen = ceil(latency.count * share), 0
+    rank, counted = ceil(latency.count * share), 0
     for index, times in counts_of(latency.histogram).items():
-        seen += times
-        if seen >= rank:
+        counted += times
+        if counted >= rank:
             return min(value_at(index + 1) - 1, latency.max)
     return latency.max
 
@@ -67,10 +67,10 @@ def _points(histograms: tuple[str, ...], highest: int) -> tuple[tuple[float, flo
     counts: Counter[int] = Counter()
     for histogram in histograms:
         counts.update(counts_of(histogram))
-    total, seen, points = sum(counts.values()), 0, []
+    total, counted, points = sum(counts.values()), 0, []
     for index in sorted(counts):
-        seen += counts[index]
-        points.append((min(value_at(index + 1) - 1, highest) / 1e3, seen / total))
+        counted += counts[index]
+        points.append((min(value_at(index + 1) - 1, highest) / 1e3, counted / total))
     return tuple(points)
 
 

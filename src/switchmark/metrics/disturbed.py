@@ -57,9 +57,9 @@ def slow_path(trial: TrialResult) -> dict[str, int] | None:
 def frequency_changed(window: HostActivity) -> dict[str, Any]:
     """Return the CPUs whose frequency changed during the trial, with the first and the last
     value."""
-    both = (window.frequency_khz or {}).items()
+    frequencies = (window.frequency_khz or {}).items()
     return {
-        cpu: [then, now]
-        for cpu, (then, now) in both
-        if then and now and abs(now - then) > _FREQUENCY * then
+        cpu: [before, now]
+        for cpu, (before, now) in frequencies
+        if before and now and abs(now - before) > _FREQUENCY * before
     }

@@ -233,16 +233,16 @@ def _percentiles(
 ) -> dict[str, int | None]:
     """Return the upper end of the bin that holds each percentile, at most the maximum."""
     values: dict[str, int | None] = dict.fromkeys(names)
-    wanted = [
+    ranks = [
         (-(-count * PERCENTILES[name] // _ALL), name)
         for name in names
         if count * (_ALL - PERCENTILES[name]) >= _MIN_BEYOND * _ALL
     ]
-    seen, waiting = 0, iter(wanted)
+    counted, waiting = 0, iter(ranks)
     rank, name = next(waiting, (0, ""))
     for index in sorted(counts):
-        seen += counts[index]
-        while name and rank <= seen:
+        counted += counts[index]
+        while name and rank <= counted:
             values[name] = min(value_at(index + 1) - 1, highest)
             rank, name = next(waiting, (0, ""))
     return values

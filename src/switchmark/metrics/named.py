@@ -42,18 +42,20 @@ PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a test.
-
-    `of` returns the value of a test, or None if it is unknown. With enough trials for an interval,
-    the value is their median. `samples` returns the values of the trials in order, without trials
-    that lack the figure. It is empty for a figure that only a test has.
-    """
+    """One figure of a test."""
 
     name: str
+    """The name, as in exports and queries."""
     unit: str
+    """The unit; `1` for a ratio or a count."""
     description: str
+    """The description, for the reference."""
     of: Callable[[Record], float | None]
+    """Returns the value of a test, or None if it is unknown. With enough trials for an interval,
+    the value is their median."""
     samples: Callable[[Record], list[float]]
+    """Returns the values of the trials in order, without trials that lack the figure; empty for a
+    figure that only a test has."""
 
     def interval(self, record: Record) -> tuple[float, float] | None:
         """Return the 95 % confidence interval of the median over the repeats (trials or whole
@@ -337,7 +339,7 @@ def _per_frame(counter: str, record: Record) -> float | None:
 
 def _profiled() -> Iterable[Metric]:
     """Yield the shares of the groups of functions that `machine.profile` distinguishes."""
-    for group, what in {
+    for group, subject in {
         "kernel": "all functions of the kernel",
         "user": "all that is not the kernel's",
         "guest": "what virtual machines ran",
@@ -351,7 +353,7 @@ def _profiled() -> Iterable[Metric]:
         "network": "the rest of the network's functions",
     }.items():
         value = partial(_share_of, group)
-        description = f"share of the time that the test's CPUs worked in: {what}"
+        description = f"share of the time that the test's CPUs worked in: {subject}"
         yield _by_trials(f"profile.{group}", "", description, value)
 
 

@@ -35,18 +35,17 @@ Values = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure by which tests are compared: its name, its unit, and its value in each trial (None
-    in a trial without the figure).
-
-    A change of a `share`, which may be 0, is a difference. A change of any other unit is a ratio.
-    An `amount` is any other positive quantity. `either_way` says that a doubt may have made the
-    figure larger or smaller, whatever the doubt.
-    """
+    """A figure by which tests are compared."""
 
     name: str
+    """The name of the figure."""
     unit: Literal["pps", "ns", "share", "frames", "amount"]
+    """The unit. A change of a `share`, which may be 0, is a difference. A change of any other unit
+    is a ratio. An `amount` is any other positive quantity."""
     of_trials: Callable[[Record], Sequence[float | None]]
+    """Returns the value in each trial; None in a trial without the figure."""
     either_way: bool = False
+    """Whether any doubt may have made the figure larger or smaller."""
 
     @property
     def more_is_better(self) -> bool:

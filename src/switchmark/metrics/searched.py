@@ -28,18 +28,19 @@ OF_NO_GOAL = ("max", "frame-loss")
 
 @dataclass(frozen=True, slots=True)
 class SearchValue:
-    """The value that one repeat of a search found for a goal.
-
-    `passed` and `failed` are the bounds of its precision. They are None for a latency, and if
-    nothing failed. `at_least` says that the value is a lower bound, because the traffic program was
-    the limit or the search had reached its highest load. `value` is None if no rate met the goal.
-    """
+    """The value that one repeat of a search found for a goal."""
 
     value: float | None
+    """The value; None if no rate met the goal."""
     passed: float | None
+    """The lower bound of its precision; None for a latency, and if nothing failed."""
     failed: float | None
+    """The upper bound of its precision; None for a latency, and if nothing failed."""
     at_least: bool
+    """Whether the value is a lower bound, because the traffic program was the limit or the search
+    had reached its highest load."""
     verdict: str | None
+    """The bottleneck that limited the value."""
 
 
 def values_of_goal(record: Record, goal: str) -> tuple[SearchValue, ...]:

@@ -157,11 +157,11 @@ def _order_odds(count: int, score: int) -> float:
         return math.erfc((score - 1) / spread / math.sqrt(2))
     orders = [1]  # orders of the values so far, by number of falling pairs
     for size in range(2, count + 1):
-        more = [0] * (len(orders) + size - 1)
+        extended = [0] * (len(orders) + size - 1)
         for falls, times in enumerate(orders):
             for further in range(size):
-                more[falls + further] += times
-        orders = more
+                extended[falls + further] += times
+        orders = extended
     extreme = sum(times for falls, times in enumerate(orders) if abs(pairs - 2 * falls) >= score)
     return extreme / math.factorial(count)
 

@@ -61,8 +61,8 @@ def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
     """Return lost frames as a share of the frames sent; 0 if there were none. With `unsent`, frames
     that could not be sent count as lost."""
     lost = sum(trial.lost + trial.tx_unsent * trial.copies * unsent for trial in trials)
-    wanted = sum((t.tx_frames + t.tx_unsent * unsent) * t.copies for t in trials)
-    return lost / wanted if wanted else 0.0
+    expected = sum((t.tx_frames + t.tx_unsent * unsent) * t.copies for t in trials)
+    return lost / expected if expected else 0.0
 
 
 def rates_pps(record: Record) -> list[float]:

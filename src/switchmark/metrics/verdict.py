@@ -194,7 +194,7 @@ def _by_own_time(
     """
     if calibration is None or not _saturates(trial):
         return None, ""
-    wanted = trial.tx_frames * trial.copies
+    expected = trial.tx_frames * trial.copies
     behind = evidence.lost_by.get("receiver", 0) + trial.late
     elsewhere = trial.lost - evidence.lost_by.get("receiver", 0)
     if "cores-shared" in trial.doubts:
@@ -204,10 +204,10 @@ def _by_own_time(
     busy = {
         "sender": blocked is not None
         and blocked < _BLOCKED
-        and trial.lost + trial.late <= _MATTERS * wanted,
+        and trial.lost + trial.late <= _MATTERS * expected,
         "receiver": idle is not None
         and idle < _NEVER_WAITS
-        and behind > _MATTERS * wanted
+        and behind > _MATTERS * expected
         and behind > elsewhere,
     }
     roles: tuple[Literal["receiver", "sender"], ...] = ("receiver", "sender")
@@ -221,8 +221,8 @@ def _by_own_time(
             continue
         # The kernel time of a sender includes the work of the switch; in the baseline, it is the
         # sender's alone. A baseline receiver may have waited, so its time is not subtracted.
-        more = mine[1] - (there[1] if role == "sender" else 0.0)
-        if 2 * (mine[0] - there[0]) > more > (1 - _BELOW_DIRECT) * mine[1]:
+        excess = mine[1] - (there[1] if role == "sender" else 0.0)
+        if 2 * (mine[0] - there[0]) > excess > (1 - _BELOW_DIRECT) * mine[1]:
             return role, f"the {role}'s own work on a frame takes far longer than on direct"
     return None, ""
 

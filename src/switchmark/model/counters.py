@@ -139,11 +139,11 @@ class PathCounters:
         return {**by_place, _SWITCH: whole} if whole else by_place
 
     @classmethod
-    def parse(cls, written: Mapping[str, Mapping[str, Any]]) -> PathCounters:
+    def parse(cls, content: Mapping[str, Mapping[str, Any]]) -> PathCounters:
         """Read the counters from the form of a record."""
         links: dict[PortEnd, PortCounters] = {}
         functions: dict[str, dict[str, PortCounters]] = {}
-        for place, counts in written.items():
+        for place, counts in content.items():
             counted = PortCounters(*map(counts.get, ("rx", "tx", "rx_dropped", "tx_dropped")))
             word, _, rest = place.partition(" ")
             if word == _FUNCTION and rest:
@@ -151,7 +151,7 @@ class PathCounters:
                 functions.setdefault(part, {})[port] = counted
             elif place != _SWITCH:
                 links[PortEnd.parse(place)] = counted
-        whole = written.get(_SWITCH, {})
+        whole = content.get(_SWITCH, {})
         busy, idle = whole.get("busy_cycles"), whole.get("idle_cycles")
         return cls(links, busy, idle, functions, whole.get("read_ns"), whole.get("slow_path"))
 

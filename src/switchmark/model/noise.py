@@ -17,7 +17,7 @@ class Jitter(Written):
     """The time that a busy loop on a CPU lost to other work."""
 
     lost: float | None = None
-    """The share of its time that it lost."""
+    """The share of its time that was lost."""
 
     max_ns: int = 0
     """The longest gap, in nanoseconds."""

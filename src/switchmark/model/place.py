@@ -143,9 +143,9 @@ class Place:
         for kind in _OF_HOSTS:
             if text.startswith(f"{kind} "):
                 return cls(kind, text.removeprefix(f"{kind} "))
-        where, _, direction = text.rpartition(" ")
-        if direction in _OF_ENDS and where:
-            end = PortEnd.parse(where)
+        name, _, direction = text.rpartition(" ")
+        if direction in _OF_ENDS and name:
+            end = PortEnd.parse(name)
             return cls(PlaceKind(direction), end.port, end.at_switch)
         return cls(PlaceKind.OTHER, text)
 

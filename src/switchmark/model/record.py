@@ -65,10 +65,10 @@ class TrialSpec(BaseModel):
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit `repeat` if it is 1, as in records from before searches had repeats."""
-        written: dict[str, Any] = write(self)
+        content: dict[str, Any] = write(self)
         if self.repeat == 1:
-            written.pop("repeat", None)
-        return written
+            content.pop("repeat", None)
+        return content
 
     @property
     def longest_ns(self) -> int:
@@ -78,8 +78,8 @@ class TrialSpec(BaseModel):
     @property
     def interval_ns(self) -> int:
         """Return the interval for counting arrivals: 0.1 s, or less in a trial below 5 s."""
-        wanted = max(1_000_000, min(100_000_000, round(self.duration_s * 1e9) // _INTERVALS))
-        return max(wanted, self.longest_ns // _INTERVALS_MAX)
+        interval_ns = max(1_000_000, min(100_000_000, round(self.duration_s * 1e9) // _INTERVALS))
+        return max(interval_ns, self.longest_ns // _INTERVALS_MAX)
 
 
 class FlowCounts(_Frozen):

@@ -25,10 +25,10 @@ class Refusal:
 
 
 def unknown_name(
-    what: str, name: str, choices: Iterable[str], axes: tuple[str, ...] = ()
+    noun: str, name: str, choices: Iterable[str], axes: tuple[str, ...] = ()
 ) -> Refusal:
     """Return the refusal of an unknown name, with the nearest known name as a hint."""
     names = list(choices)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
-    why = f"there is no {what} named '{name}'\n  known: {', '.join(names)}"
+    why = f"there is no {noun} named '{name}'\n  known: {', '.join(names)}"
     return Refusal(axes, why, f"did you mean {near[0]}?" if near else None)

@@ -441,7 +441,7 @@ NOTHING = Between()
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What probes of the hosts of a test found, as far as its path depends on it."""
+    """The results of probes of a test's hosts, as far as its path depends on them."""
 
     mode: str | None = None
     """The mode of the switch."""

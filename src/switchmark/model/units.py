@@ -57,14 +57,14 @@ _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A requested rate: `max`, frames per second, bits per second, or a share of R+.
-
-    One of `pps`, `bps_l1`, `share` is set, or none of them for `max`.
-    """
+    """A requested rate: one of these fields is set, or none of them for `max`."""
 
     pps: float | None = None
+    """The rate in frames per second."""
     bps_l1: float | None = None
+    """The rate in bits per second, including preamble and gap."""
     share: float | None = None
+    """The rate as a share of R+."""
 
     @property
     def is_max(self) -> bool:
@@ -73,8 +73,8 @@ class Rate:
     @property
     def number(self) -> float:
         """Return the number in the request, in its unit; infinity for `max`."""
-        asked = (self.pps, self.bps_l1, self.share)
-        return next((number for number in asked if number is not None), math.inf)
+        rates = (self.pps, self.bps_l1, self.share)
+        return next((number for number in rates if number is not None), math.inf)
 
     def __str__(self) -> str:
         if self.share is not None:

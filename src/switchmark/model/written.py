@@ -30,8 +30,8 @@ class Written(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        given = self.model_fields_set
-        return {name: value for name, value in write(self).items() if name in given}
+        fields_set = self.model_fields_set
+        return {name: value for name, value in write(self).items() if name in fields_set}
 
 
 def object_schema(**members: Any) -> dict[str, Any]:

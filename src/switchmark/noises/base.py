@@ -12,14 +12,16 @@ from switchmark.model.version import Version
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The place of a noise. All its names begin with `prefix`; `run_dir` is the run's folder.
-    `cpus` are its CPUs (empty: the kernel chooses), `workers` is the number of CPUs to keep
-    busy."""
+    """The place of a noise."""
 
     prefix: str
+    """The prefix of all its names."""
     run_dir: str
+    """The folder of the run."""
     cpus: tuple[int, ...]
+    """The CPUs that it uses; empty if the kernel chooses."""
     workers: int
+    """The number of CPUs to keep busy."""
 
 
 class Noise(ABC):

@@ -14,12 +14,16 @@ from switchmark.noises.base import Noise, Site, on_cpus
 
 @dataclass(slots=True)
 class Stress(Noise):
-    """A class of stress-ng workers: `stressor` is the option for their number."""
+    """A class of stress-ng workers."""
 
     name: str
+    """The name of the noise."""
     summary: str
+    """The description of the noise, for lists."""
     stressor: str
+    """The option of stress-ng for the number of workers."""
     options: tuple[str, ...] = ()
+    """Further options of stress-ng."""
 
     def probe(self, host: Host) -> Version:
         """Return the version of stress-ng."""

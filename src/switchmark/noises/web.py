@@ -66,7 +66,7 @@ class Web(Noise):
         config = f"{folder}/nginx.conf"
         server = f"{site.prefix}-nginx"
         text = _CONFIG.format(folder=folder, page=_PAGE)
-        asked = ("ab", "-q", "-r", "-n", str(_REQUESTS), "-c", str(_CLIENTS), _URL)
+        command = ("ab", "-q", "-r", "-n", str(_REQUESTS), "-c", str(_CLIENTS), _URL)
         return (
             *ENVIRONMENTS["netns"].create(node, Needs()),
             Run("its loopback", ("ip", "link", "set", "lo", "up"), at=node),
@@ -87,7 +87,7 @@ class Web(Noise):
             Spawn(
                 "noise: its clients",
                 f"{site.prefix}-ab",
-                on_cpus(site, ("sh", "-c", _AGAIN, "sh", *asked)),
+                on_cpus(site, ("sh", "-c", _AGAIN, "sh", *command)),
                 at=node,
                 stop=(SIGTERM, 2.0),
             ),

@@ -52,10 +52,10 @@ _VULNERABILITIES = f"{_CPU}/vulnerabilities/*"
 def host_facts(host: Host) -> dict[str, Any]:
     """Return the facts about a host, as values for JSON."""
     single = (_CPUINFO, _MEMINFO, _COMMANDS, _RELEASE, _DISTRIBUTION, _CLOCK)
-    more = (_KERNEL_BUILD, _NODES, _TRANSPARENT, _BOOST, _NO_TURBO, *_DPDK)
+    paths = (_KERNEL_BUILD, _NODES, _TRANSPARENT, _BOOST, _NO_TURBO, *_DPDK)
     scaling = ("online", "isolated", "smt/active", "cpu0/cpufreq/scaling_governor")
     content = host.read_all(
-        *single, *more, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
+        *single, *paths, *(f"{_CPU}/{name}" for name in scaling), _VULNERABILITIES
     )
     files = {path: data.decode(errors="replace").strip() for path, data in content.items()}
     online, isolated, smt, governor = (files.get(f"{_CPU}/{name}") or None for name in scaling)

@@ -56,10 +56,12 @@ def probe_jitter(
     if not cpus:
         return None
     try:
-        done = host.run((*before, program, "jitter", "--cpus", format_cpus(cpus), "--ms", str(ms)))
+        completed = host.run(
+            (*before, program, "jitter", "--cpus", format_cpus(cpus), "--ms", str(ms))
+        )
     except Unavailable:
         return None
-    if done.status:
+    if completed.status:
         return None
     return {
         str(cpu["cpu"]): Jitter(
@@ -69,7 +71,7 @@ def probe_jitter(
             skew_ns=cpu.get("skew_ns"),
             skew_within_ns=cpu.get("skew_within_ns"),
         )
-        for cpu in json.loads(done.stdout)["cpus"]
+        for cpu in json.loads(completed.stdout)["cpus"]
     }
 
 
@@ -85,14 +87,18 @@ def busy_cpus(host: Host, program: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The kernel's counts at one moment. `times` are clock ticks by CPU and kind, with the whole
-    host under -1. `interrupts` are those of devices, by CPU; `frequency_khz` is by CPU."""
+    """The kernel's counts at one moment."""
 
     at_s: float
+    """The time of the reading."""
     times: Mapping[int, tuple[int, ...]]
+    """The clock ticks by CPU and kind; CPU -1 is the whole host."""
     interrupts: Mapping[int, int]
+    """The interrupts of devices, by CPU."""
     frequency_khz: Mapping[int, int]
+    """The frequency, by CPU."""
     waited_us: int | None
+    """The time that processes waited for a CPU (PSI); None if the kernel does not count it."""
 
     @classmethod
     def read(cls, host: Reads, cpus: Collection[int]) -> Snapshot:
@@ -159,10 +165,10 @@ def parse_cpu_times(stat: bytes, cpus: Collection[int]) -> Mapping[int, tuple[in
     return times
 
 
-def stolen(then: Sequence[int], now: Sequence[int]) -> float:
+def stolen(earlier: Sequence[int], now: Sequence[int]) -> float:
     """Return a lower bound of the share of CPU time that the hypervisor stole between two readings:
     the first tick may belong to the time before them."""
-    spent = [after - before for after, before in zip(now, then, strict=True)]
+    spent = [after - before for after, before in zip(now, earlier, strict=True)]
     return max(0, spent[STEAL] - 1) / max(sum(spent), 1)
 
 
@@ -175,8 +181,8 @@ class Steal:
         self._last = self._read()
 
     def __call__(self) -> float:
-        then, self._last = self._last, self._read()
-        return stolen(then, self._last)
+        before, self._last = self._last, self._read()
+        return stolen(before, self._last)
 
     def _read(self) -> tuple[int, ...]:
         return cpu_times(self._host)[-1]

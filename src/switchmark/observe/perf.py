@@ -41,18 +41,18 @@ _COUNT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CountableEvents:
-    """The events that a host can count.
-
-    `events` is a part of EVENTS. `by_cpu` says that whole CPUs can be counted, `user_only` that the
-    kernel's work is excluded. Without events, `missing` gives the reason and `hint` the cure, if
-    there is any.
-    """
+    """The events that a host can count."""
 
     events: tuple[str, ...] = ()
+    """The names of the events, out of EVENTS."""
     by_cpu: bool = False
+    """Whether whole CPUs can be counted."""
     user_only: bool = False
+    """Whether the kernel's work is excluded."""
     missing: str | None = None
+    """The reason why no event can be counted."""
     hint: str | None = None
+    """The cure for that reason, if there is any."""
 
 
 def probe(host: Host) -> CountableEvents:
@@ -64,13 +64,13 @@ def probe(host: Host) -> CountableEvents:
     refused = ""
     for way in (("-a",), ()):
         try:
-            done = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
+            completed = host.run((*_PROGRAM, "-e", ",".join(EVENTS), *way, "--", "true"))
         except Unavailable:
             return CountableEvents(missing="perf is not installed", hint=MENDED_BY)
-        if done.status:
-            refused = _reason(done.stderr)
+        if completed.status:
+            refused = _reason(completed.stderr)
             continue
-        rows = list(_COUNT.finditer(done.stderr.decode(errors="replace")))
+        rows = list(_COUNT.finditer(completed.stderr.decode(errors="replace")))
         counted = {row["event"] for row in rows if row["count"] != "<not supported>"}
         if not counted:
             return CountableEvents(missing=_NO_COUNTERS)

@@ -31,18 +31,18 @@ _OPTION = re.compile(r"^(?:# )?CONFIG_IRQ_TIME_ACCOUNTING(=y| is not set)$", re.
 
 @dataclass(frozen=True, slots=True)
 class SoftirqTimes:
-    """The times of each CPU up to a moment.
-
-    `ticks` are by kind. `irq` is the time in device interrupts, in seconds, and `softirq` the time
-    in the kernel's deferred work, such as packet processing. `daemon` is the CPU time of ksoftirqd,
-    None if its thread is not visible (in a pid namespace).
-    """
+    """The times of each CPU up to a moment."""
 
     at_s: float
+    """The moment."""
     ticks: Mapping[int, tuple[int, ...]]
+    """The clock ticks, by CPU and kind."""
     irq: Mapping[int, float]
+    """The time in device interrupts, in seconds, by CPU."""
     softirq: Mapping[int, float]
+    """The time in the kernel's deferred work, such as packet processing, in seconds, by CPU."""
     daemon: Mapping[int, float | None]
+    """The CPU time of ksoftirqd, by CPU; None if its thread is not visible (in a pid namespace)."""
     whole: tuple[int, ...] = ()
     """The ticks of all CPUs of the host together."""
 
@@ -87,8 +87,8 @@ class SoftirqTimes:
         for cpu in self.softirq.keys() & before.softirq.keys():
             irq = (self.irq[cpu] - before.irq[cpu]) / elapsed
             softirq = (self.softirq[cpu] - before.softirq[cpu]) / elapsed
-            then, now = before.daemon[cpu], self.daemon[cpu]
-            daemon = None if then is None or now is None else (now - then) / elapsed
+            earlier, now = before.daemon[cpu], self.daemon[cpu]
+            daemon = None if earlier is None or now is None else (now - earlier) / elapsed
             cpus[str(cpu)] = InterruptTimes(irq=irq, softirq=softirq, ksoftirqd=daemon)
             if within:  # a thread pays for its interrupts; ksoftirqd's time is extra
                 outside.append(daemon if softirq else 0.0)

@@ -17,9 +17,11 @@ class Reads(Protocol):
     def read_all(self, *patterns: str) -> Mapping[str, bytes]: ...
 
 
-def taken_at_once(wanted: Mapping[Host, Sequence[str]]) -> dict[Host, Taken]:
+def taken_at_once(patterns_by_host: Mapping[Host, Sequence[str]]) -> dict[Host, Taken]:
     """Read files of several hosts in parallel; return by host the files that match its patterns."""
-    begun = {host: host.read_later(*dict.fromkeys(paths)) for host, paths in wanted.items()}
+    begun = {
+        host: host.read_later(*dict.fromkeys(paths)) for host, paths in patterns_by_host.items()
+    }
     return {host: Taken(files()) for host, files in begun.items()}
 
 

@@ -21,12 +21,12 @@ def of_machine(host: Host, pid: int) -> frozenset[int]:
     """Return the processes of a virtual machine that `pid` started: its children, and the kernel
     threads that copy frames for them. Until Linux 6.4 such a thread is outside its owner's process;
     only its name identifies the owner."""
-    every = _stats(host, "[0-9]*")
-    machine = {thread for thread, (_, _, parent) in every.items() if parent == pid}
+    stats = _stats(host, "[0-9]*")
+    machine = {thread for thread, (_, _, parent) in stats.items() if parent == pid}
     names = {f"vhost-{thread}".encode() for thread in machine}
     copying = {
         thread
-        for thread, (name, _, parent) in every.items()
+        for thread, (name, _, parent) in stats.items()
         if parent == _KTHREADD and name in names
     }
     return frozenset(machine | copying)
@@ -34,8 +34,8 @@ def of_machine(host: Host, pid: int) -> frozenset[int]:
 
 def stopped(host: Host, pids: Iterable[int]) -> frozenset[int]:
     """Return the processes that a signal or a debugger has stopped."""
-    every = _stats(host, *map(str, pids))
-    return frozenset(pid for pid, (_, state, _) in every.items() if state in (b"T", b"t"))
+    stats = _stats(host, *map(str, pids))
+    return frozenset(pid for pid, (_, state, _) in stats.items() if state in (b"T", b"t"))
 
 
 def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:
@@ -74,8 +74,8 @@ def thread_times(host: Reads, pids: Collection[int]) -> dict[str, int]:
     for path, content in files.items():
         task, _, name = path.rpartition("/")
         if name == "schedstat" and (fields := content.split()):
-            who = files.get(f"{task}/comm", b"").decode(errors="replace").strip()
-            times[f"{who}/{task.rpartition('/')[2]}"] = int(fields[0])
+            comm = files.get(f"{task}/comm", b"").decode(errors="replace").strip()
+            times[f"{comm}/{task.rpartition('/')[2]}"] = int(fields[0])
     return times
 
 

@@ -95,8 +95,8 @@ def create_nodes(path: Path) -> Plan:
     machines."""
     steps = _folders(path)
     for switch in path.switches:
-        made = switch.environment.create(switch.wiring.node, switch_needs(path, switch))
-        steps += on_host(made, switch.host)
+        node_plan = switch.environment.create(switch.wiring.node, switch_needs(path, switch))
+        steps += on_host(node_plan, switch.host)
     for part in path.parts:
         if part.separate_kernel:
             continue
@@ -133,8 +133,8 @@ def _folders(path: Path) -> Plan:
 def _cables(path: Path) -> Plan:
     """Return the steps that create the cables between two hosts: veth pairs with one end per host.
     The plan finds the network namespace of a host through a process in it."""
-    made = [uplink for uplink in path.uplinks if uplink.made]
-    if not made:
+    uplinks = [uplink for uplink in path.uplinks if uplink.made]
+    if not uplinks:
         return ()
     halves = [switch.wiring for switch in path.switches]
     prefix = path.wiring.prefix
@@ -157,7 +157,7 @@ def _cables(path: Path) -> Plan:
         )
     pids = [f"${{{prefix}-{side_name(side)}-pid}}" for side in (0, 1)]
     ups = (switch.uplinks for switch in path.switches)
-    for uplink, *ports in zip(made, *ups, strict=True):
+    for uplink, *ports in zip(uplinks, *ups, strict=True):
         ends = [
             (
                 *(name, "mtu", str(path.wiring.mtu), "address", mac_of_uplink(half, port)),
@@ -212,13 +212,13 @@ def _limited(path: Path, who: str, node: Node, where: Environment, steps: Plan) 
     """Return the steps with their processes under the CPU limit of the switch or of a function, in
     a node of an environment."""
     percent = path.test.limits.get(who)
-    ours = where.shares_host or where.separate_kernel
-    if percent is None or not ours:
+    from_host = where.shares_host or where.separate_kernel
+    if percent is None or not from_host:
         return steps
-    folder, made = limited_group(path.cgroups, node.name, percent)
-    made = on_host(made, node.host)
+    folder, group_steps = limited_group(path.cgroups, node.name, percent)
+    group_steps = on_host(group_steps, node.host)
     within = (tool_program(), "in-cgroup", folder, "--")
-    return made + tuple(
+    return group_steps + tuple(
         replace(step, within=within) if isinstance(step, Spawn) else step for step in steps
     )
 
@@ -340,13 +340,13 @@ def needs_of(path: Path, part: Part) -> Needs:
     """Return the needs of a part's node."""
     wiring, engine = part.switch.wiring, part.engine
     if part.function.played:
-        more = engine.vm_megabytes(path.wiring, part.endpoints)
+        extra_mb = engine.vm_megabytes(path.wiring, part.endpoints)
     else:
-        more = _GUEST_OF_DPDK_MB if guest_devices(part.endpoints) else 0
+        extra_mb = _GUEST_OF_DPDK_MB if guest_devices(part.endpoints) else 0
     return Needs(
         folders=(wiring.ports_dir,),
         programs=(_program_folder(path, part.node),),
-        megabytes=_GUEST_MB + more,
+        megabytes=_GUEST_MB + extra_mb,
         capabilities=_capabilities(path, part),
         devices=tuple(dict.fromkeys((*engine.devices, *part.function.devices))),
         hugepages=engine.user_memory and wiring.memory.huge,

@@ -10,8 +10,6 @@ from switchmark.environments import network_stack
 from switchmark.errors import UsageError
 from switchmark.model.cpus import Cpu, format_cpus
 from switchmark.model.plan import Check, Node, Plan, Spawn, Wait
-from switchmark.noises import TABLE as NOISES
-from switchmark.noises import parse_noise
 from switchmark.noises.base import Site
 from switchmark.path.path import Path
 
@@ -20,33 +18,33 @@ def noise_of(path: Path, cpus: Sequence[Cpu]) -> Plan:
     """Return the background load during a test's trials. `cpus` are the CPUs that the host
     allows."""
     test, wiring = path.test, path.wiring
-    if test.noise is None:
+    noise, chosen = path.drivers.noise, path.drivers.noise_cpus
+    if noise is None:
         return ()
-    kind, where = parse_noise(test.noise)
-    if isinstance(where, str):
+    if isinstance(chosen, str):
         pins = path.placement.pins
-        of_switch = where == "switch"
-        taken = {cpu for who in pins if (who == "switch") == of_switch for cpu in pins[who].cpus}
+        of_switch = chosen == "switch"
+        taken = {cpu for user in pins if (user == "switch") == of_switch for cpu in pins[user].cpus}
         if not taken:
             raise UsageError(
-                f"noise {test.noise}: no CPU is set apart for the {where} here",
-                hint=f"--noise {kind}:0",
+                f"noise {test.noise}: no CPU is set apart for the {chosen} here",
+                hint=f"--noise {noise.name}:0",
                 axes=("noise",),
             )
-        where = tuple(sorted(taken))
+        chosen = tuple(sorted(taken))
     allowed = [cpu.id for cpu in cpus]
-    if outside := sorted(set(where) - set(allowed)):
+    if outside := sorted(set(chosen) - set(allowed)):
         raise UsageError(
             f"noise {test.noise}: there is no CPU {format_cpus(outside)} here",
-            hint=f"--noise {kind}:{allowed[0]}",
+            hint=f"--noise {noise.name}:{allowed[0]}",
         )
     site = Site(
         prefix=wiring.prefix,
         run_dir=wiring.run_dir,
-        cpus=where,
-        workers=len(where or allowed),
+        cpus=chosen,
+        workers=len(chosen or allowed),
     )
-    return NOISES[kind].start(site)
+    return noise.start(site)
 
 
 def check_capture(path: Path) -> None:

@@ -11,8 +11,7 @@ from switchmark.model.test import Test, usual_values
 from switchmark.path.path import Path
 from switchmark.path.placement import PINNED, Placement, unpinned_only
 from switchmark.path.refusals import check
-from switchmark.path.resolving import resolve
-from switchmark.switches import TABLE as SWITCHES
+from switchmark.path.resolving import drivers_of, resolve
 
 _ENDS = "p2p"
 """The scenario that remains of a chain between physical ports without its functions."""
@@ -43,11 +42,12 @@ def on_cable(path: Path) -> Test:
     """Return the same test on a cable. Properties of the switch are dropped, including its CPU
     limit. The method of the test is dropped too, because it does not affect a cable."""
     test, kind = path.test, path.wiring.kind
+    cable = drivers_of(test.model_copy(update={"switch": CABLE})).switch
     return test.model_copy(
         update={
             **usual_values("switch", "method"),
             "switch": CABLE,
-            "port": str(kind) if kind in SWITCHES[CABLE].port_kinds else "auto",
+            "port": str(kind) if kind in cable.port_kinds else "auto",
             "nic": None,
             # The cable uses the CPUs of the test, whatever the test pins.
             "placement": PINNED if unpinned_only(path.placement.policy) else path.placement.policy,

@@ -38,8 +38,8 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
     then the order of the table counts. A test that no engine can run here does not affect the
     choice. It gets the closest engine and is refused with the reason.
     """
-    asked = list(dict.fromkeys(test for test in tests if test.engine == AUTO))
-    if not asked:
+    undecided = list(dict.fromkeys(test for test in tests if test.engine == AUTO))
+    if not undecided:
         return list(tests)
 
     @cache
@@ -53,13 +53,13 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
     def first(group: Sequence[Test], able: Callable[[Test, str], bool]) -> str | None:
         return next((n for n in _ranked(group) if all(able(test, n) for test in group)), None)
 
-    measured = [test for test in asked if first([test], works)]
+    measured = [test for test in undecided if first([test], works)]
     chosen: dict[Test, str] = {}
     for group in (measured, *_by(measured, lambda test: test.switch), *([t] for t in measured)):
         left = [test for test in group if test not in chosen]
         if left and (name := first(group, works)):
             chosen |= dict.fromkeys(left, name)
-    for test in asked:
+    for test in undecided:
         if test not in chosen:
             chosen[test] = first([test], fits) or _nearest(test)
     return [_with(test, chosen[test]) if test in chosen else test for test in tests]
@@ -75,7 +75,7 @@ def _ranked(tests: Iterable[Test]) -> list[str]:
 
 
 def _ports_of(test: Test) -> Hashable:
-    """Return the axes that decide, besides the engine, which ports a switch gets."""
+    """Return the axes that decide, in addition to the engine, which ports a switch gets."""
     return test.switch, test.port, test.environment, test.scenario, test.function
 
 

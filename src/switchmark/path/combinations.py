@@ -53,8 +53,8 @@ def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     if test.search == "max" and not rate.is_max:
         yield Refusal(
             ("search", "rate"),
-            f"search max sends as fast as it goes: a rate of {test.rate} means nothing to it",
-            "--line-rate, for what a link would carry",
+            f"search max sends at the maximum rate, so a rate of {test.rate} has no effect",
+            "--line-rate, for the rate of a link",
         )
     if test.finals > 1 and drivers.search.independent:
         yield Refusal(
@@ -79,8 +79,8 @@ def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
     if test.line_rate is not None and test.search == "back-to-back":
         yield Refusal(
             ("search", "line_rate"),
-            "search back-to-back sends its bursts as fast as they go: a line rate means nothing to "
-            "it",
+            "search back-to-back sends its bursts at the maximum rate, so a line rate has no "
+            "effect",
         )
     if test.dimension == "latency":
         if test.direction == "bi":
@@ -126,8 +126,8 @@ def _header_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
     if test.vlan is not None and (tunnel or test.encapsulation == "none"):
         yield Refusal(
             ("vlan", "encapsulation"),
-            f"frames of --encapsulation {test.encapsulation} have no VLAN tag: --vlan {test.vlan} "
-            "means nothing to them",
+            f"frames of --encapsulation {test.encapsulation} have no VLAN tag: "
+            f"--vlan {test.vlan} has no effect",
             "--encapsulation vlan",
         )
     if (tagged or tunnel) and not engine.vlan:
@@ -148,10 +148,10 @@ def _header_reasons(test: Test, engine: Engine) -> Iterable[Refusal]:
         inside = {"4": " in a VXLAN tunnel", "6": " in a VXLAN tunnel of IPv6"}.get(
             test.tunnel or "", ""
         )
-        what = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
+        description = f"a{' tagged' * tagged} frame{' of IPv6' * (test.ip_version == '6')}"
         yield Refusal(
             ("frame_size", "vlan", "encapsulation", "ip_version"),
-            f"{what}{inside} has at least {least} bytes, not {min(sizes)}",
+            f"{description}{inside} has at least {least} bytes, not {min(sizes)}",
             f"--frame-size {least}",
         )
 
@@ -227,7 +227,7 @@ def _image_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
         able = [name for name, environment in ENVIRONMENTS.items() if environment.images]
         yield Refusal(
             ("image", "environment"),
-            f"environment {test.environment} is made of no image: --image means nothing to it",
+            f"environment {test.environment} uses no image, so --image has no effect",
             f"--environment {','.join(able)}",
         )
     if not drivers.function.played:
@@ -245,7 +245,7 @@ def _machine_reasons(test: Test, of_switch: Environment) -> Iterable[Refusal]:
         yield Refusal(
             ("placement", "environment"),
             f"placement shared-process joins both ends in one process: in environment "
-            f"{environment} each is on a kernel of its own",
+            f"{environment} they have separate kernels",
         )
     if not of_switch.shares_host:
         yield Refusal(
@@ -305,7 +305,7 @@ def _resource_reasons(test: Test, chosen: Drivers) -> Iterable[Refusal]:
     if test.memory != "auto" and not engine.user_memory:
         yield Refusal(
             ("memory", "engine"),
-            f"engine {engine.name} has its frames in the kernel: --memory means nothing to it",
+            f"engine {engine.name} has its frames in the kernel, so --memory has no effect",
         )
 
 

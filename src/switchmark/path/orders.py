@@ -230,10 +230,10 @@ def _seen(path: Path, flow: AddressedFlow, answered: bool) -> Message:
 def _turned(address: Message) -> Message:
     """Return the addresses of the answer to a frame, also inside a tunnel."""
     turned = {**address}
-    for what in ("mac", "ip", "ip6", "port"):
-        if f"src_{what}" in address:
-            turned[f"src_{what}"] = address[f"dst_{what}"]
-            turned[f"dst_{what}"] = address[f"src_{what}"]
+    for field in ("mac", "ip", "ip6", "port"):
+        if f"src_{field}" in address:
+            turned[f"src_{field}"] = address[f"dst_{field}"]
+            turned[f"dst_{field}"] = address[f"src_{field}"]
     if "vxlan" in address:
         turned["vxlan"] = _turned(address["vxlan"])
     return turned

@@ -26,6 +26,7 @@ from switchmark.model.topology import (
 )
 from switchmark.model.units import mtu_for
 from switchmark.model.version import Version
+from switchmark.noises.base import Noise
 from switchmark.path.hosts import Uplink, lacking_cables
 from switchmark.path.placement import SHARED_PROCESS, CpuUser, Placement
 from switchmark.scenarios.base import Scenario
@@ -55,6 +56,11 @@ class Drivers:
     """The function of a chain."""
     scenario: Scenario
     search: Search
+    noise: Noise | None = None
+    """The background load; None for a test without."""
+    noise_cpus: str | tuple[int, ...] = ()
+    """The CPUs of the background load: a name from CPUS_OF_PARTS, or numbers; empty if the kernel
+    chooses."""
 
     @property
     def environments(self) -> tuple[Environment, ...]:
@@ -89,8 +95,11 @@ class Instance:
     id: str
     """The id among the parts: `switch`, or `switch@HOST` on the second of two hosts."""
     driver: Switch
+    """The driver of the switch."""
     environment: Environment
+    """The environment of its node."""
     wiring: Wiring
+    """The ports and flows of this instance."""
     alone: bool = True
     """Whether this is the whole switch."""
 
@@ -238,14 +247,14 @@ class Player:
 def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
     """Return the arguments for the start of a function that plays these parts in one node."""
     ports = tuple(port for part in parts for port in part.ports)
-    written = (macs for part in parts for macs in part.rewrites)
+    rewritten = (macs for part in parts for macs in part.rewrites)
     return Hosted(
         node,
         ports,
         tuple(end for part in parts for end in part.endpoints),
         parts[0].switch.wiring,
         tuple(cpu for part in parts for cpu in part.cpus),
-        {port.id: macs["dst_mac"] for port, macs in zip(ports, written, strict=True) if macs},
+        {port.id: macs["dst_mac"] for port, macs in zip(ports, rewritten, strict=True) if macs},
         parts[0].version,
     )
 
@@ -253,8 +262,10 @@ def hosted_at(node: Node, parts: Sequence[Part]) -> Hosted:
 def awaits_switch(parts: Sequence[Part]) -> bool:
     """Return whether the first port of a process opens only when the switch connects to it."""
     end = parts[0].endpoints[0]
-    ours = not parts[0].separate_kernel  # in a machine, the port is an interface of the guest
-    return ours and end.kind is PortKind.VHOST_USER and end.server and not end.backend
+    has_interface = not parts[
+        0
+    ].separate_kernel  # in a machine, the port is an interface of the guest
+    return has_interface and end.kind is PortKind.VHOST_USER and end.server and not end.backend
 
 
 @dataclass(frozen=True)
@@ -280,7 +291,7 @@ class Path:
     cgroups: str
     """The root of the cgroups for CPU limits."""
     found: Findings
-    """What probes of its hosts found."""
+    """The results of probes of its hosts."""
 
     @property
     def switch(self) -> Switch:

@@ -66,7 +66,7 @@ class Placement:
     def is_alone(self, part: str) -> bool:
         """Return whether a part has CPUs and shares none of them."""
         cpus = set(self.pins[part].cpus)
-        others = {cpu for who, pin in self.pins.items() if who != part for cpu in pin.cpus}
+        others = {cpu for name, pin in self.pins.items() if name != part for cpu in pin.cpus}
         return bool(cpus) and not cpus & others
 
     def used(self, cpus: Collection[int], *, but: Iterable[str] = ()) -> tuple[int, ...]:
@@ -220,8 +220,8 @@ def _units(parts: Sequence[CpuUser], nodes: Mapping[str, int], *, together: bool
         if mate is None:
             units.append(Unit((part.id,), part.kind, part.polls, part.group, part.cores, near))
         else:
-            both = replace(mate, ids=(*mate.ids, part.id), nodes=(*mate.nodes, *near))
-            units[units.index(mate)] = both
+            merged = replace(mate, ids=(*mate.ids, part.id), nodes=(*mate.nodes, *near))
+            units[units.index(mate)] = merged
     return sorted(
         units,
         key=lambda unit: (
@@ -242,15 +242,15 @@ def _are_pair(unit: Unit, part: CpuUser) -> bool:
 def _chosen(cpus: Sequence[Cpu], policy: str) -> tuple[Cpu, ...]:
     if policy in POLICIES:
         return tuple(cpus)
-    wanted = wanted_cpus(policy)
+    listed = wanted_cpus(policy)
     allowed = [cpu.id for cpu in cpus]
-    if outside := sorted(set(wanted) - set(allowed)):
+    if outside := sorted(set(listed) - set(allowed)):
         raise UsageError(
             f"the placement '{policy}' asks for CPU {format_cpus(outside)},"
             f" and this process may use {format_cpus(allowed)}",
             hint=f"--placement {format_cpus(allowed)}",
         )
-    return tuple(cpu for cpu in cpus if cpu.id in wanted)
+    return tuple(cpu for cpu in cpus if cpu.id in listed)
 
 
 def wanted_cpus(policy: str) -> tuple[int, ...]:
@@ -287,8 +287,8 @@ def _unpinned(
     parts: Sequence[CpuUser], cpus: Sequence[Cpu], policy: str, nodes: Mapping[str, int]
 ) -> Placement:
     """Pin the parts that the policy does not leave unpinned, as if the others did not exist."""
-    who = unpinned_only(policy)
-    free = {part.id for part in parts if who in ("", part.kind, part.function and "function")}
+    unpinned = unpinned_only(policy)
+    free = {part.id for part in parts if unpinned in ("", part.kind, part.function and "function")}
     fixed = _pinned([part for part in parts if part.id not in free], cpus, PINNED, nodes)
     units = _units(parts, nodes, together=False)
     busy = sum(unit.cores for unit in units if unit.polls)
@@ -303,7 +303,7 @@ def _unpinned(
     return Placement(
         policy,
         pins,
-        fixed.orchestrator if who else None,
+        fixed.orchestrator if unpinned else None,
         tuple(dict.fromkeys((*doubts, *fixed.doubts))),
         frozenset(part for unit in units for part in unit.ids if part in free),
     )

@@ -14,7 +14,6 @@ from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
-from switchmark.noises import parse_noise
 from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
 from switchmark.path.path import Path
@@ -55,7 +54,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
         *_chain_reasons(test, path),
     ]
     if test.outer_ip_version == "6" and path.wiring.semantics is Semantics.ROUTED:
-        why = f"switch {test.switch} is told routes of IPv4 alone: frames of IPv6 are dropped"
+        why = f"switch {test.switch} has only IPv4 routes, so it drops IPv6 frames"
         refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
     if refusal := path.refusal:
         refusals.append(_of_driver(refusal))
@@ -195,13 +194,13 @@ def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    who = unpinned_only(test.placement)
-    if who == "switch" and not _has_processes(path):
+    unpinned = unpinned_only(test.placement)
+    if unpinned == "switch" and not _has_processes(path):
         yield Refusal(
             ("placement", "switch"),
-            f"switch {test.switch} has no processes of its own that could be pinned, or not",
+            f"switch {test.switch} has no processes to pin",
         )
-    if who == "function" and all(part.physical for part in path.parts):
+    if unpinned == "function" and all(part.physical for part in path.parts):
         yield Refusal(
             ("placement", "scenario"),
             f"scenario {test.scenario} has no function that could be pinned, or not",
@@ -227,7 +226,7 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.queues not in (1, cores):
         yield Refusal(
             ("queues", "function_cores"),
-            f"each of {cores} cores has a pair of queues of its own: {test.queues} do not fit",
+            f"every core has a separate pair of queues: {test.queues} do not fit {cores} cores",
             f"--queues {cores}",
         )
     if engine.user_memory and "queues" not in path.switch.resources:
@@ -273,7 +272,7 @@ def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if "switch" in test.limits and not _has_processes(path):
         yield Refusal(
             ("cpu_limit", "switch"),
-            f"switch {test.switch} has no processes of its own whose CPU could be limited",
+            f"switch {test.switch} has no processes whose CPU time could be limited",
             "--cpu-limit function:50",
         )
     if "function" in test.limits:
@@ -290,19 +289,15 @@ def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 
 def _noise_reasons(test: Test, path: Path) -> Iterable[Refusal]:
-    if test.noise is None:
+    noise, noise_cpus = path.drivers.noise, path.drivers.noise_cpus
+    if noise is None:
         return
-    try:
-        kind, where = parse_noise(test.noise)
-    except UsageError as error:
-        yield _of_error(error, "noise")
-        return
-    if isinstance(where, str) and not _has_cpus(test, path, where):
+    if isinstance(noise_cpus, str) and not _has_cpus(test, path, noise_cpus):
         yield Refusal(
             ("noise", "placement", "switch"),
             f"noise {test.noise}: with placement {test.placement} no CPU is set apart for the "
-            f"{where} of this test",
-            f"--noise {kind}:0, or --noise {kind} for wherever the kernel likes",
+            f"{noise_cpus} of this test",
+            f"--noise {noise.name}:0, or --noise {noise.name} for wherever the kernel likes",
         )
 
 
@@ -310,7 +305,7 @@ def _has_cpus(test: Test, path: Path, where: str) -> bool:
     """Return whether the placement of a test gives CPUs to the switch, or to the functions."""
     cpus = [Cpu(number) for number in sorted({*wanted_cpus(test.placement), *range(_CPUS)})]
     pins = place(path.cpu_users, cpus, test.placement).pins
-    return any(pin.cpus for who, pin in pins.items() if (who == "switch") == (where == "switch"))
+    return any(pin.cpus for name, pin in pins.items() if (name == "switch") == (where == "switch"))
 
 
 def _copy_reasons(test: Test, path: Path) -> Iterable[Refusal]:
@@ -374,7 +369,7 @@ def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]
         )
     # Physical ports are outside the functions' environment.
     inner = {end.kind for port, end in path.ends if not port.physical}
-    for who, kinds, accepted in (
+    for noun, kinds, accepted in (
         *(
             (f"engine {part.engine.name}", part.kinds, part.engine.port_kinds)
             for part in path.played
@@ -400,7 +395,7 @@ def _port_reasons(test: Test, path: Path, *, suggest: bool) -> Iterable[Refusal]
                 ("engine", "function", "port", "environment", "switch"),
                 f"scenario {test.scenario} cannot join {test.switch} to {test.environment} with "
                 f"engine {test.engine}\n"
-                f"  {test.switch} offers {listed(kinds)}; {who} {takes}",
+                f"  {test.switch} offers {listed(kinds)}; {noun} {takes}",
             )
             yield _with_changes(refusal, test) if suggest else refusal
             return

@@ -37,6 +37,8 @@ from switchmark.model.topology import (
 )
 from switchmark.model.units import mtu_for, sizes_of
 from switchmark.model.version import Version
+from switchmark.noises import TABLE as NOISES
+from switchmark.noises import parse_noise
 from switchmark.path.hosts import (
     Uplink,
     far_switch,
@@ -89,26 +91,32 @@ def unknown_names(test: Test) -> list[Refusal]:
     for axis in AXES.values():
         if not axis.table:
             continue
-        what, table = TABLES[axis.table]
+        noun, table = TABLES[axis.table]
         name = getattr(test, axis.name)
         if name in table:
             continue
         error = table.why_not(name)
         if name == axis.chosen:
-            why = f"{what} {name} is chosen where a run begins: name one here"
+            why = f"{noun} {name} is chosen where a run begins: name one here"
             refusals.append(Refusal((axis.name,), why, f"{axis.option} {axis.default}"))
         elif error is None:
             valid = (*filter(None, [axis.chosen]), *table)
-            refusals.append(unknown_name(what, name, valid, (axis.name,)))
+            refusals.append(unknown_name(noun, name, valid, (axis.name,)))
         else:
             unusable = f"'{name}' cannot be used: " * (name in table.unusable)
             refusals.append(Refusal((axis.name,), f"{unusable}{error.message}", error.hint))
+    if test.noise is not None:
+        try:
+            parse_noise(test.noise)
+        except UsageError as error:
+            refusals.append(Refusal(("noise",), error.message, error.hint))
     return refusals
 
 
 def drivers_of(test: Test) -> Drivers:
     """Return the drivers that a test names. All names must be known."""
     engine = ENGINES[test.engine]
+    noise, noise_cpus = ("", ()) if test.noise is None else parse_noise(test.noise)
     return Drivers(
         switch=SWITCHES[test.switch],
         engine=engine,
@@ -118,6 +126,8 @@ def drivers_of(test: Test) -> Drivers:
         function=FUNCTIONS[test.function],
         scenario=SCENARIOS[test.scenario],
         search=SEARCHES[test.search],
+        noise=NOISES[noise] if noise else None,
+        noise_cpus=noise_cpus,
     )
 
 
@@ -154,16 +164,16 @@ def resolve(
         if side is not None:
             letter, home = side_name(side), hosts[side]
             name, folder = f"{prefix}-{letter}-{suffix}", f"{run_dir}/{letter}"
-        where = ENVIRONMENTS[environment]
+        driver = ENVIRONMENTS[environment]
         return Node(
             name,
             environment,
             home,
             folder,
             image,
-            isolated=where.isolated,
-            reaches=where.reaches,
-            separate_kernel=where.separate_kernel,
+            isolated=driver.isolated,
+            reaches=driver.reaches,
+            separate_kernel=driver.separate_kernel,
         )
 
     nodes = {
@@ -388,8 +398,8 @@ def _processes(parts: Sequence[Part], prefix: str, together: bool) -> tuple[Play
     for part in parts:
         pairs.setdefault(part.pair, []).append(part)
     return tuple(
-        Player(Node(f"{prefix}-pair{pair}", HOST.environment), tuple(both))
-        for pair, both in pairs.items()
+        Player(Node(f"{prefix}-pair{pair}", HOST.environment), tuple(ends))
+        for pair, ends in pairs.items()
     )
 
 
@@ -462,18 +472,18 @@ def _semantics(test: Test, switch: Switch, chained: Sequence[Function]) -> Seman
             for s in offered
             if s is Semantics.LEARNING or (s is Semantics.ROUTED and switch.routes_by_port)
         ]
-        written = all(function.writes_macs(test.function_semantics) for function in chained)
+        writes_macs = all(function.writes_macs(test.function_semantics) for function in chained)
         # Among functions that write MACs, only the traffic program announces its MACs to the
         # switch.
         all_played = all(function.played for function in chained)
-        if written:
+        if writes_macs:
             steering += [s for s in by_macs if all_played or s is not Semantics.LEARNING]
         if steering:
             return steering[0]
         if Semantics.LEARNING in by_macs:
             why = (
-                "does not tell it its own: frames for it would be flooded to all functions"
-                if written
+                "does not announce its MAC: frames for it would be flooded to all functions"
+                if writes_macs
                 else "leaves them as they are: the switch would learn one MAC at several ports"
             )
             raise UsageError(

@@ -55,7 +55,7 @@ def reasons_of_flows(test: Test, engine: Engine) -> Iterable[Refusal]:
         if test.flow_order != "sequential":
             yield Refusal(
                 ("flow_order", "flows"),
-                f"one flow comes in no order: --flow-order {test.flow_order} means nothing to it",
+                f"a single flow has no order, so --flow-order {test.flow_order} has no effect",
                 "--flows 1M",
             )
         return
@@ -70,7 +70,7 @@ def reasons_of_flows(test: Test, engine: Engine) -> Iterable[Refusal]:
     if engine.needs_ip:
         yield Refusal(
             ("flows", "flow_order", "engine"),
-            f"engine {test.engine} sends each flow by a socket of its own, in turn, up to "
+            f"engine {test.engine} sends every flow by a separate socket, in turn, up to "
             f"{engine.flows_max} flows",
             "--engine raw-mmsg",
         )

@@ -42,13 +42,13 @@ def charts(records: Sequence[Record]) -> list[Chart]:
     many panels.
     """
     drawn = (plot.draw(records) for plot in TABLE.values())
-    shown = [in_handy_units(chart) for chart in drawn if chart is not None]
-    answer = next((chart for chart in shown if chart.along or chart.kind == "lines"), None)
-    if answer is None or shown[0].kind != "bars":
-        return shown
-    if len(shown[0].panel_names()) > 1 or len(shown[0].marks) < len(answer.marks):
-        bars = shown.pop(0)
-        shown.remove(answer)
+    charts = [in_handy_units(chart) for chart in drawn if chart is not None]
+    answer = next((chart for chart in charts if chart.along or chart.kind == "lines"), None)
+    if answer is None or charts[0].kind != "bars":
+        return charts
+    if len(charts[0].panel_names()) > 1 or len(charts[0].marks) < len(answer.marks):
+        bars = charts.pop(0)
+        charts.remove(answer)
         few = len(bars.panel_names()) <= _FEW_PANELS and answer.kind == "lines"
-        shown[:0] = [answer, bars] if few else [answer]
-    return shown
+        charts[:0] = [answer, bars] if few else [answer]
+    return charts

@@ -15,28 +15,35 @@ values of the trials; bars stacked by series; a heat map."""
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One figure in a chart, with the ends of its interval.
-
-    `series` determines the colour, and `panel` the panel. A `doubted` mark is hollow, and a
-    `bounded` mark has an arrow up. A `published` mark is a cross, a bar from `low` to `high` if
-    these differ, or an arrow: up if it is `bounded`, down if it is `at_most`. An `uncertain`
-    published mark is pale and has a question mark.
-    """
+    """One figure in a chart."""
 
     x: float | str
+    """The position on the x axis."""
     y: float
+    """The position on the y axis."""
     series: str = ""
+    """The series, which determines the colour."""
     panel: str = ""
+    """The panel."""
     row: str = ""
+    """The row of panels."""
     low: float | None = None
+    """The lower end of the interval. A `published` mark is a bar from `low` to `high` if these
+    differ."""
     high: float | None = None
+    """The upper end of the interval."""
     ranged: bool = False
     """Whether `low` and `high` are the minimum and maximum of few repeats, not an interval."""
     doubted: bool = False
+    """Whether the figure has doubts; the mark is hollow."""
     bounded: bool = False
+    """Whether the figure is a lower bound; the mark has an arrow up."""
     published: bool = False
+    """Whether the figure was published; the mark is a cross, a bar or an arrow."""
     at_most: bool = False
+    """Whether a published figure is an upper bound; the mark is an arrow down."""
     uncertain: bool = False
+    """Whether a published figure is uncertain; the mark is pale and has a question mark."""
     switch: str = ""
     """The switch that it is about; empty if it is about several, or none."""
     note: str = ""
@@ -47,13 +54,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis with a title and its unit. `categories` are the ordered values of a categorical
-    axis."""
+    """An axis."""
 
     title: str
+    """The title with the unit in parentheses."""
     log: bool = False
+    """Whether the axis is logarithmic."""
     categories: tuple[str, ...] = ()
+    """The ordered values of a categorical axis."""
     percent: bool = False
+    """Whether the values are shares, shown in percent."""
     zero: bool = True
     """Whether the axis starts at 0, unless it is logarithmic."""
     tail: bool = False
@@ -62,21 +72,26 @@ class Scale:
     @property
     def unit(self) -> str:
         """Return the unit at the end of the title; empty if there is none."""
-        words, _, unit = self.title.rpartition(" (")
-        return unit.rstrip(")") if words else ""
+        text, _, unit = self.title.rpartition(" (")
+        return unit.rstrip(")") if text else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference value such as a line rate, with the ends of its interval: a horizontal line, or
-    with `x` one point of a line. All points of a line have the same name."""
+    """A reference value such as a line rate: a horizontal line, or one point of a line."""
 
     y: float
+    """The value."""
     name: str
+    """The name. All points of a line have the same name."""
     panel: str = ""
+    """The panel."""
     x: float | str | None = None
+    """The position of a point of a line; None for a horizontal line."""
     low: float | None = None
+    """The lower end of the interval."""
     high: float | None = None
+    """The upper end of the interval."""
     unit: str = ""
     """The unit of `y`."""
 

@@ -47,9 +47,11 @@ class _Parts:
     summary = "CPU time per received frame, by part"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
-        every = measured(records)
-        complete = [record for record in every if metric("cpu.total").of(record) is not None]
-        chosen = (complete or every)[:_MOST_BARS]
+        measured_tests = measured(records)
+        complete = [
+            record for record in measured_tests if metric("cpu.total").of(record) is not None
+        ]
+        chosen = (complete or measured_tests)[:_MOST_BARS]
         axes, panels = split(chosen)
         marks = [
             Mark(
@@ -70,8 +72,10 @@ class _Parts:
         title = ", ".join(AXES[name].label for name in axes) or "switch"
         x, y = Scale(title, categories=order), Scale("CPU time per received frame (ns)")
         note = "" if complete else _UNKNOWN
-        if complete and len(complete) < len(every):
-            note = f"without {_tests(len(every) - len(complete))} whose parts share a process"
+        if complete and len(complete) < len(measured_tests):
+            note = (
+                f"without {_tests(len(measured_tests) - len(complete))} whose parts share a process"
+            )
         return Chart(
             self.name, self.summary, says, "stacks", x, y, tuple(marks), series="part", note=note
         )

@@ -21,8 +21,8 @@ class _Along:
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         latency = self.metric.startswith("latency")
-        shown = [record for record in records if of_latency(record.test) == latency]
-        return along(self.name, self.summary, shown, self.axis, self.metric)
+        chosen = [record for record in records if of_latency(record.test) == latency]
+        return along(self.name, self.summary, chosen, self.axis, self.metric)
 
 
 PLOTS = (

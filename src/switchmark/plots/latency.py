@@ -80,12 +80,16 @@ def thinned(
     """Return about `most` points including the last one, densest at the tail."""
     step, index = 1 / most, 0
     end = bisect_right(points, _NEAR_END, key=_share)
-    kept: list[tuple[float, float]] = []
+    thinned: list[tuple[float, float]] = []
     while index < end:
-        kept.append(points[index])
+        thinned.append(points[index])
         index = max(index + 1, bisect_left(points, points[index][1] + step, index, key=_share))
-    kept += points[end:]
-    return kept if len(kept) <= 2 * most else [*kept[:: -(-len(kept) // most)], kept[-1]]
+    thinned += points[end:]
+    return (
+        thinned
+        if len(thinned) <= 2 * most
+        else [*thinned[:: -(-len(thinned) // most)], thinned[-1]]
+    )
 
 
 def _share(point: tuple[float, float]) -> float:

@@ -36,9 +36,9 @@ def row_of(mark: Mark) -> Spec:
     """Return a mark as a row of data."""
     low = mark.y if mark.low is None else mark.low
     high = mark.y if mark.high is None else mark.high
-    what = "published" if mark.published else "measured"
+    origin = "published" if mark.published else "measured"
     kind = "published" if mark.published else "doubted" if mark.doubted else "sure"
-    title = mark.note or what
+    title = mark.note or origin
     row: Spec = {"x": mark.x, "y": mark.y, "low": low, "high": high, "series": mark.series}
     row["spread"] = _spread(mark)
     row |= {"panel": mark.panel, "row": mark.row, "kind": kind, "bounded": mark.bounded}
@@ -78,12 +78,12 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
     numbers = {float(place) for place in places}
     few = len(numbers) <= _TICKS and all(number.is_integer() for number in numbers)
     ticks = sorted(numbers) if few else _ticks([*numbers])
-    written = {"format": "d"} if few else {"labelExpr": _NUMBERS}
+    number_format = {"format": "d"} if few else {"labelExpr": _NUMBERS}
     if scale.percent:
-        written = {"format": "~%"}
+        number_format = {"format": "~%"}
     if scale.tail:
-        written = {"labelExpr": _PERCENTILES}
-    axis = {"values": ticks, **written}
+        number_format = {"labelExpr": _PERCENTILES}
+    axis = {"values": ticks, **number_format}
     if scale.title.endswith(" (us)"):
         spec["title"] = scale.title.removesuffix(" (us)")
         axis = {"values": ticks, "labelExpr": _TIMES}
@@ -200,10 +200,10 @@ def _colour(chart: Chart) -> Spec:
 def _of_places(chart: Chart) -> Spec:
     """Return the colour of a chart without series: that of the switch at each position."""
     switches = {mark.x: mark.switch for mark in chart.marks if isinstance(mark.x, str)}
-    every = {mark.switch for mark in chart.marks}
-    if len(every) == 1 and (only := min(every)):
+    all_switches = {mark.switch for mark in chart.marks}
+    if len(all_switches) == 1 and (only := min(all_switches)):
         return {"value": look_of_switch(only).colour}
-    if "" in every or not switches or len(every) != len(switches):
+    if "" in all_switches or not switches or len(all_switches) != len(switches):
         return {"value": COLOURS[0]}
     colours = [look_of_switch(switch).colour for switch in switches.values()]
     scale = {"domain": list(switches), "range": colours}
@@ -222,8 +222,8 @@ def _named_values(base: Spec) -> list[Spec]:
     if color.get("field") == "series":
         rows.append({"field": "series", "title": color.get("title") or "series"})
     formats = ({} if base["x"]["type"] == "nominal" else {"format": ".4~g"}, {"format": ".4~g"})
-    for name, title, written in zip("xy", titled, formats, strict=True):
-        rows.append({"field": name, "title": title, **written})
+    for name, title, format_spec in zip("xy", titled, formats, strict=True):
+        rows.append({"field": name, "title": title, **format_spec})
     return rows
 
 
@@ -348,20 +348,20 @@ def _values(base: Spec) -> list[Spec]:
         name: value for name, value in base.items() if name not in ("color", "shape", "strokeDash")
     }
     encoding |= {"y": {**base["y"], "field": "high"}}
-    written = str(base["y"].get("axis", {}).get("format", ".3~r"))
+    number_format = str(base["y"].get("axis", {}).get("format", ".3~r"))
     encoding["text"] = {
         "field": "y",
-        "format": ".0%" if "%" in written else written,
+        "format": ".0%" if "%" in number_format else number_format,
         "type": "quantitative",
     }
     return [
         {
             "name": f"{VALUES}{number}",
-            "transform": [_MEASURED, {"filter": which}],
+            "transform": [_MEASURED, {"filter": condition}],
             "mark": {"type": "text", "dy": dy},
             "encoding": encoding,
         }
-        for number, (which, dy) in enumerate((("!datum.bounded", -8), ("datum.bounded", -34)))
+        for number, (condition, dy) in enumerate((("!datum.bounded", -8), ("datum.bounded", -34)))
     ]
 
 
@@ -390,8 +390,8 @@ def _published(base: Spec) -> list[Spec]:
     colour = {**base["color"], "condition": of_all} if "field" in base["color"] else base["color"]
     encoding = {**plain, "color": colour, "opacity": faint, "tooltip": _tooltip(base)}
 
-    def layer(where: str, mark: Spec, **others: Spec) -> Spec:
-        chosen = f"datum.kind == 'published' && ({where})"
+    def layer(name: str, mark: Spec, **others: Spec) -> Spec:
+        chosen = f"datum.kind == 'published' && ({name})"
         return {
             "transform": [{"filter": chosen}],
             "mark": mark,
@@ -470,8 +470,8 @@ def _along(x: Spec, *, ticks: bool) -> list[Spec]:
     of, detail = {"x": x, "y": y}, {"detail": {"field": "series"}}
     if ticks:
         tick = {"type": "tick", "thickness": 2, "color": GREY}
-        shown = {**of, "tooltip": _HELD_TOOLTIP}
-        return [{"transform": chosen, "mark": tick, "encoding": shown}]
+        encoding = {**of, "tooltip": _HELD_TOOLTIP}
+        return [{"transform": chosen, "mark": tick, "encoding": encoding}]
     band = {"type": "area", "color": GREY, "opacity": 0.1}
     within = {"x": x, "y": low, "y2": {"field": "high"}, **detail}
     return [

@@ -72,13 +72,13 @@ def looks_of(chart: Chart) -> dict[str, Look]:
     if len(set(switches.values())) < 2 and len(names) > 1:
         switches = {}
     looks: dict[str, Look] = {}
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number, name in enumerate(names):
         switch = switches.get(name)
         if switch is None:
             looks[name] = Look(COLOURS[number % len(COLOURS)], SHAPES[number % len(SHAPES)])
             continue
-        variant = seen[switch] = seen.get(switch, -1) + 1
+        variant = counts[switch] = counts.get(switch, -1) + 1
         looks[name] = look_of_switch(switch, variant)
     return looks
 
@@ -115,14 +115,14 @@ def look_of_switch(switch: str, variant: int = 0) -> Look:
 
 def paler(colour: str, share: float) -> str:
     """Return a colour mixed with this share of white."""
-    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    parts = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02X}" for part in parts)
 
 
 def on_dark() -> dict[str, str]:
     """Return the colour for a dark page in place of each colour of a chart."""
-    every = {*COLOURS, *_OF_SWITCHES, GREY, INK}
-    shades = {paler(colour, _PALER * step) for colour in every for step in range(3)}
+    colours = {*COLOURS, *_OF_SWITCHES, GREY, INK}
+    shades = {paler(colour, _PALER * step) for colour in colours for step in range(3)}
     return {shade: paler(shade, _BRIGHTER) for shade in sorted(shades)}
 
 

@@ -59,7 +59,7 @@ class _Bars:
         marks.sort(key=lambda mark: mark.y if is_latency else -mark.y)
         highest = max(mark.y for mark in marks)
         del marks[_MOST_BARS if len(placed) == 1 else _MOST_NAMES :]
-        kept = {mark.key for mark in marks}
+        keys = {mark.key for mark in marks}
         counted = _in_order(placed, chosen)
         if counted:
             marks.sort(key=lambda mark: counted.index(str(mark.x)))
@@ -82,7 +82,7 @@ class _Bars:
             tuple(marks),
             series=", ".join(AXES[axis].label for axis in rest),
             references=references(
-                [record for record in chosen if record.key[:16] in kept],
+                [record for record in chosen if record.key[:16] in keys],
                 name,
                 placed_at,
                 highest,

@@ -52,20 +52,22 @@ def references(
     """
     if greatest <= 0:
         return ()
-    made: list[Reference] = []
+    references: list[Reference] = []
     panels = {placed(record)[2] for record in records}
     cables = [record for record in cables if placed(record)[2] in panels]
     if cables:
         figures = partial(_figure, metric(metric_name))
-        made += _lines(BASELINE, _lines_of(cables, figures, placed), greatest)
+        references += _lines(BASELINE, _lines_of(cables, figures, placed), greatest)
     scaled = _UNITS.get(metric_name)
     if scaled is None:
-        return _in_units(made, metric_name)
+        return _in_units(references, metric_name)
     measured = cables or [record for record in records if record.test.switch == CABLE]
     drawn = [] if measured else [(BASELINE, _calibrated)]
     for name, rates in (*drawn, (LINE, _line_rate)):
-        made += _lines(name, _lines_of(records, partial(_in_unit, rates, scaled), placed), greatest)
-    return _in_units(made, metric_name)
+        references += _lines(
+            name, _lines_of(records, partial(_in_unit, rates, scaled), placed), greatest
+        )
+    return _in_units(references, metric_name)
 
 
 def _in_units(lines: Sequence[Reference], metric_name: str) -> tuple[Reference, ...]:
@@ -141,23 +143,23 @@ def _alike(one: float, other: float) -> bool:
 def _lines(name: str, lines: dict[tuple[str, str], _Line], greatest: float) -> Iterator[Reference]:
     """Yield the points of the lines of each panel. Series with the same line share it."""
     for panel in dict.fromkeys(panel for panel, _ in lines):
-        kept: list[tuple[_Line, list[str]]] = []
+        named_lines: list[tuple[_Line, list[str]]] = []
         for (of, series), line in lines.items():
             if of != panel or not line:
                 continue
-            same = next((entry for entry in kept if _fits(entry[0], line)), None)
+            same = next((entry for entry in named_lines if _fits(entry[0], line)), None)
             if same is None:
-                kept.append((dict(line), [series]))
+                named_lines.append((dict(line), [series]))
             else:
                 same[0].update(line)
                 same[1].append(series)
-        near = [entry for entry in kept if max(y for y, _, _ in entry[0].values())
+        near = [entry for entry in named_lines if max(y for y, _, _ in entry[0].values())
                 <= _BEYOND * greatest]  # fmt: skip
         if len(near) > _MOST:
             continue
         for line, of_series in near:
-            every = len(of_series) == sum(of == panel for of, _ in lines)
-            of_some = "" if every else f" ({', '.join(filter(None, of_series))})"
+            in_all = len(of_series) == sum(of == panel for of, _ in lines)
+            of_some = "" if in_all else f" ({', '.join(filter(None, of_series))})"
             yield from _points(name + of_some, panel, line)
 
 

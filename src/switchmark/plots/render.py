@@ -76,15 +76,15 @@ def script() -> str:
     bundle = _convert("javascript_bundle")
     version = f"{metadata.version('vl-convert-python')} {_VERSION} {_GLOBAL}"
     digest = hashlib.sha256(version.encode()).hexdigest()[:16]
-    kept = _cache() / f"vega-{digest}.js"
-    if kept.is_file():
-        return kept.read_text()
+    cached = _cache() / f"vega-{digest}.js"
+    if cached.is_file():
+        return cached.read_text()
     content = str(bundle(_GLOBAL, vl_version=_VERSION))
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=cached.parent, delete=False) as file:
             file.write(content)
-        Path(file.name).replace(kept)
+        Path(file.name).replace(cached)
     except OSError:
         pass  # it is built again next time
     return content

@@ -37,7 +37,8 @@ def in_handy_units(chart: Chart) -> Chart:
         return chart
     marks = tuple(_mark(mark, x_factor, y_factor) for mark in chart.marks)
     held = tuple(
-        replace(_reference(each, x_factor, y_factor), unit=y.unit) for each in chart.references
+        replace(_reference(reference, x_factor, y_factor), unit=y.unit)
+        for reference in chart.references
     )
     return replace(chart, marks=marks, references=held, x=x, y=y, says=says)
 

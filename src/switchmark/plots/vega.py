@@ -227,13 +227,13 @@ def _of_published(marks: Sequence[Mark]) -> list[str]:
         "arrow up": any(m.bounded for m in marks),
         "arrow down": any(m.at_most for m in marks),
     }
-    words = {
+    titles = {
         "cross": "published",
         "bar with two ends": "published as a range",
         "arrow up": "published as at least",
         "arrow down": "published as at most",
     }
-    notes = [f"{mark}: {words[mark]}" for mark, is_there in found.items() if is_there]
+    notes = [f"{mark}: {titles[mark]}" for mark, is_there in found.items() if is_there]
     return notes + ["?: uncertain"] * any(mark.uncertain for mark in marks)
 
 

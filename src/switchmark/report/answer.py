@@ -60,16 +60,16 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class _FigureGroup:
-    """A group has the figures of tests that differ only in the axis `compared`, the best first.
-
-    `relations` compare the first figure with each of the others. `where` has the values of the
-    other axes, which distinguish the group from other groups.
-    """
+    """The figures of tests that differ only in one axis."""
 
     compared: str
+    """The axis."""
     where: str
+    """The values of the other axes, which distinguish the group from other groups."""
     figures: tuple[MeasuredFigure, ...]
+    """The figures, the best first."""
     relations: tuple[Relation, ...]
+    """The relations of the first figure to each of the others."""
 
     @property
     def leader(self) -> MeasuredFigure:
@@ -163,8 +163,8 @@ def _groups(figures: Sequence[MeasuredFigure], results: Results) -> list[_Figure
     others = [axis for axis in axes if axis not in (compared, *along)]
     by_others: dict[tuple[object, ...], list[MeasuredFigure]] = {}
     for figure in figures:
-        where = tuple(getattr(figure.record.test, axis) for axis in others)
-        by_others.setdefault(where, []).append(figure)
+        values = tuple(getattr(figure.record.test, axis) for axis in others)
+        by_others.setdefault(values, []).append(figure)
     return [_group(group, compared, others, results) for group in by_others.values()]
 
 
@@ -177,8 +177,8 @@ def _group(
     figures: Sequence[MeasuredFigure], compared: str, others: Sequence[str], results: Results
 ) -> _FigureGroup:
     order, relations = ranked(figures, results)
-    where = " ".join(_value(order[0].record, axis) for axis in others)
-    return _FigureGroup(compared, where, tuple(order), tuple(relations))
+    values = " ".join(_value(order[0].record, axis) for axis in others)
+    return _FigureGroup(compared, values, tuple(order), tuple(relations))
 
 
 def _name(record: Record, compared: str) -> str:
@@ -187,8 +187,8 @@ def _name(record: Record, compared: str) -> str:
 
 def _value(record: Record, axis: str) -> str:
     """Return the value of an axis as text for readers."""
-    written = label(record.test, (axis,)).removeprefix(record.test.switch).strip()
-    return written or f"{AXES[axis].label} none"
+    text = label(record.test, (axis,)).removeprefix(record.test.switch).strip()
+    return text or f"{AXES[axis].label} none"
 
 
 def _claimed(group: _FigureGroup) -> list[MeasuredFigure]:
@@ -210,21 +210,21 @@ def _sentences(groups: Sequence[_FigureGroup], most: int) -> list[str]:
         same.setdefault((group.names[0], frozenset(kinds)), []).append(group)
     cases = list(same.values())
     sentences = [_sentence(case, len(groups)) for case in cases[:most]]
-    more = sum(map(len, cases[most:]))
-    return [*sentences, *([f"{more} more cases are in the table."] if more else [])]
+    rest_count = sum(map(len, cases[most:]))
+    return [*sentences, *([f"{rest_count} more cases are in the table."] if rest_count else [])]
 
 
 def _sentence(groups: Sequence[_FigureGroup], cases: int) -> str:
     goal = _goal(groups[0].leader)
     wheres = [group.where for group in groups if group.where]
-    every = "in both cases" if cases == 2 else f"in all {cases} cases"
-    where = every if len(groups) == cases > 1 else listed(wheres)
+    phrase = "in both cases" if cases == 2 else f"in all {cases} cases"
+    place = phrase if len(groups) == cases > 1 else listed(wheres)
     clauses = _carried(groups) or _best(groups)
     for kind, say in () if _carried(groups) else _SAY.items():
         if others := groups[0].having(kind):
             clauses += say(groups, others)
     alike = groups[0].leader.record.alike
-    prefix = ", ".join(filter(None, (goal, where, f"on {listed(alike)}" if alike else "")))
+    prefix = ", ".join(filter(None, (goal, place, f"on {listed(alike)}" if alike else "")))
     return _begun(f"{prefix}{': ' * bool(prefix)}{'; '.join(clauses)}.")
 
 
@@ -249,8 +249,12 @@ def _best(groups: Sequence[_FigureGroup]) -> list[str]:
         take = "take" if many else "takes"
         return [lead, *(f"{other} {take} {ratio} as long" for other, ratio in much.items())]
     verb = "takes a burst of" if first.leader.unit == "frames" else "forwards"
-    more = listed_all([f"{ratio} as much as {other}" for other, ratio in much.items()])
-    return [" ".join(filter(None, (f"{name} {verb}", text + ":" * bool(text and more), more)))]
+    comparisons = listed_all([f"{ratio} as much as {other}" for other, ratio in much.items()])
+    return [
+        " ".join(
+            filter(None, (f"{name} {verb}", text + ":" * bool(text and comparisons), comparisons))
+        )
+    ]
 
 
 def _carried(groups: Sequence[_FigureGroup]) -> list[str]:
@@ -296,12 +300,12 @@ def _the_same(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str
 def _undecided(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     """Name the differences that are not significant, and the rounds that would decide them."""
     needed = united(_relations(groups, "chance")).needed
-    more = "" if needed is None else f" (about {needed} rounds would decide: --repeat {needed})"
+    hint = "" if needed is None else f" (about {needed} rounds would decide: --repeat {needed})"
     if groups[0].is_ordered:
-        return [f"the difference from {listed(others)} is not significant{more}"]
+        return [f"the difference from {listed(others)} is not significant{hint}"]
     names = [_subject(groups[0]), *others]
     return [
-        f"the difference between {listed(_with_figures(groups, names))} is not significant{more}"
+        f"the difference between {listed(_with_figures(groups, names))} is not significant{hint}"
     ]
 
 
@@ -312,8 +316,8 @@ def _bounded(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]
     by_traffic = any(figure.record.verdict in ("sender", "receiver") for figure in figures)
     why = "no more was offered" if by_search and not by_traffic else "the traffic generator was"
     why += " the limit" * why.endswith("was")
-    which = "which is only a bound" if len(others) == 1 else "which are only bounds"
-    return [f"{_unranked(groups, others)}, {which}, as {why}"]
+    clause = "which is only a bound" if len(others) == 1 else "which are only bounds"
+    return [f"{_unranked(groups, others)}, {clause}, as {why}"]
 
 
 def _spoiled(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
@@ -354,13 +358,13 @@ def _few(groups: Sequence[_FigureGroup], others: Sequence[str]) -> list[str]:
     named = zip(first.names, first.figures, strict=True)
     lacking = [name for name, figure in named if len(figure.values) < MIN_REPEATS]
     once = "searches" if is_of_search(first.leader.record) else "trials"
-    how = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
+    reason = f"fewer than {_NUMBERS[MIN_REPEATS]} {once} (--repeat {remarks.SURE})"
     if first.names[0] not in lacking:
-        return [f"{listed(others)} {_is(others)} not ranked, with {how}"]
+        return [f"{listed(others)} {_is(others)} not ranked, with {reason}"]
     among = f" of the {_delay(first.leader)}s" if first.leader.is_less_better else ""
     figures = _with_figures(groups, [_subject(first), *others])
     text = f": {listed(figures)}" if len(groups) == 1 else ""
-    return [f"no order{among} is shown with {how}{text}"]
+    return [f"no order{among} is shown with {reason}{text}"]
 
 
 _SAY: Mapping[Kind, Callable[[Sequence[_FigureGroup], Sequence[str]], list[str]]] = {

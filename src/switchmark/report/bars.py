@@ -25,8 +25,8 @@ def bars(records: Sequence[Record], width: int = 100) -> list[str]:
             charts.setdefault(title, []).append(record)
     lines = []
     for (dimension, semantics), drawn in charts.items():
-        what = "median latency, less is better" if dimension == "latency" else "received rate"
-        lines += [f"{semantics}: {what}", *_chart(drawn, width), ""]
+        quantity = "median latency, less is better" if dimension == "latency" else "received rate"
+        lines += [f"{semantics}: {quantity}", *_chart(drawn, width), ""]
     return lines[:-1]
 
 

@@ -20,8 +20,8 @@ _EFFECTS: Mapping[Severity, str] = MappingProxyType(
 )
 
 
-def brief_notes(records: Sequence[Record], more: str = " --explain says more.") -> list[str]:
-    """Return the lines below the tables: a sentence about doubts and the errors of tests. `more`
+def brief_notes(records: Sequence[Record], hint: str = " --explain says more.") -> list[str]:
+    """Return the lines below the tables: a sentence about doubts and the errors of tests. `hint`
     ends the sentence with a reference to the details."""
     errors = [
         f"test {record.number} {record.status}: {record.error or 'unknown reason'}"
@@ -29,7 +29,7 @@ def brief_notes(records: Sequence[Record], more: str = " --explain says more.") 
         if record.status != "ok"
     ]
     notes = _doubts([record for record in records if record.trials])
-    return [*(sentence + more for sentence in notes), *errors]
+    return [*(sentence + hint for sentence in notes), *errors]
 
 
 def _doubts(records: Sequence[Record]) -> list[str]:

@@ -72,7 +72,7 @@ def packed(
     versions = {
         str(record.number): record.origin.versions if record.origin else {} for record in records
     }
-    made = {
+    contents = {
         "README.md": _readme(name, records, files, experiments),
         "report.html": page(
             [(name, records)],
@@ -87,7 +87,7 @@ def packed(
             for kind in SCHEMAS
         },
     }
-    files |= {path: text.encode() for path, text in made.items()}
+    files |= {path: text.encode() for path, text in contents.items()}
     files[_SUMS] = "".join(
         f"{hashlib.sha256(content).hexdigest()}  {path}\n"
         for path, content in sorted(files.items())
@@ -254,10 +254,10 @@ def _repeat(experiments: Sequence[Judged]) -> list[str]:
     """Return the commands that judge the run again, and that repeat it."""
     if not experiments:
         return ["switchmark run campaign.yaml        # the same tests on your host"]
-    asked = experiments[0].asked
-    options = " --quick" * bool(asked and asked.quick)
-    options += " --as-published" * bool(asked and asked.as_published)
-    options += "".join(f" {AXES[n].option} {v}" for n, v in asked.axes.items()) if asked else ""
+    axes = experiments[0].asked
+    options = " --quick" * bool(axes and axes.quick)
+    options += " --as-published" * bool(axes and axes.as_published)
+    options += "".join(f" {AXES[n].option} {v}" for n, v in axes.axes.items()) if axes else ""
     return [
         "switchmark paper --from .           # the claims and the tables again",
         "switchmark paper --from . -o again/ # the figures again, for a publication",

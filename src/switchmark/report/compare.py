@@ -27,12 +27,14 @@ State = Literal["passed", "failed", "cannot tell", ""]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two tests, and the difference of one of their figures. `base` or `other` is empty if a run
-    lacks the test."""
+    """Two tests, and the difference of a figure."""
 
     base: tuple[Record, ...]
+    """The records of the first test; empty if its run lacks the test."""
     other: tuple[Record, ...]
+    """The records of the second test; empty if its run lacks the test."""
     difference: Difference
+    """The difference."""
 
     @property
     def sides(self) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
@@ -94,13 +96,16 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The pairs of a comparison, main figures first, with the conditions and their outcome:
-    `failures` and `unknown`."""
+    """The outcome of a comparison."""
 
     pairs: tuple[Pair, ...]
+    """The pairs, main figures first."""
     conditions: tuple[Condition, ...] = ()
+    """The conditions that the user gave."""
     failures: tuple[Failure, ...] = field(default=())
+    """The pairs that violate a condition."""
     unknown: tuple[Unknown, ...] = field(default=())
+    """The pairs for which a condition cannot be decided."""
 
     def failures_of(self, pair: Pair) -> list[Failure]:
         return [failure for failure in self.failures if failure.pair is pair]
@@ -144,21 +149,21 @@ def compared(
         ]
         pairs = _pairs([sides[index] for index in chosen], figure, relevant, margin, results)
         by_side |= dict(zip(chosen, pairs, strict=True))
-    every = [by_side[index] for index in range(len(sides))]
+    all_records = [by_side[index] for index in range(len(sides))]
     for name in dict.fromkeys(condition.figure for condition in conditions if condition.figure):
         figure = FIGURES[name]
         further = [side for side, main in zip(sides, mains, strict=True) if main is not figure]
         relevant = [condition for condition in conditions if condition.figure == name]
         pairs = _pairs(further, figure, relevant, margin, results)
-        kept = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
-        measured = [pair for pair in every if pair.is_whole]
-        if measured and not kept and figure not in mains:
+        comparable = [pair for pair in pairs if pair.is_whole and _has_figure(pair)]
+        measured = [pair for pair in all_records if pair.is_whole]
+        if measured and not comparable and figure not in mains:
             raise UsageError(f"--fail-on {name}: no test measured it")
-        every += kept
-    failures = [failure for pair in every for failure in _failures(pair, conditions)]
+        all_records += comparable
+    failures = [failure for pair in all_records for failure in _failures(pair, conditions)]
     unknown = [
         Unknown(pair, condition.text)
-        for pair in every
+        for pair in all_records
         for condition in conditions
         if pair.is_whole
         and _applies(condition, pair)
@@ -169,7 +174,7 @@ def compared(
             Failure(case.pair, case.condition, f"cannot tell: {case.reason}") for case in unknown
         ]
         unknown = []
-    return Comparison(tuple(every), tuple(conditions), tuple(failures), tuple(unknown))
+    return Comparison(tuple(all_records), tuple(conditions), tuple(failures), tuple(unknown))
 
 
 def _has_figure(pair: Pair) -> bool:
@@ -235,10 +240,10 @@ def _why(pair: Pair, condition: Condition) -> str | None:
         return None
     if condition.is_undecided:
         return "undecided"
-    what = "more frames lost" if pair.figure.unit == "share" else "worse"
+    change = "more frames lost" if pair.figure.unit == "share" else "worse"
     percent = difference.amount * 100
     least = "at least " * difference.is_at_least
-    return f"{least}{percent:{'.2g' if percent < 99.5 else '.0f'}} % {what}"
+    return f"{least}{percent:{'.2g' if percent < 99.5 else '.0f'}} % {change}"
 
 
 def _why_lacking(pair: Pair) -> str:
@@ -281,15 +286,24 @@ def as_object(
     }
 
 
-def _side(records: Sequence[Record], difference: Difference, which: int) -> Printed | None:
+def _side(records: Sequence[Record], difference: Difference, side: int) -> Printed | None:
     if not records:
         return None
     content = to_object(records[0])
-    kept = ("status", "error", "test", "semantics", "verdict", "lower_bound", "doubts", "repeats")
-    repeats = (difference.before, difference.after)[which]
+    members = (
+        "status",
+        "error",
+        "test",
+        "semantics",
+        "verdict",
+        "lower_bound",
+        "doubts",
+        "repeats",
+    )
+    repeats = (difference.before, difference.after)[side]
     return {
         **origin(records[0]),
-        **{name: content[name] for name in kept},
+        **{name: content[name] for name in members},
         "runs": [record.origin and record.origin.run for record in records],
         "figure": plain(repeats.middle),
         "ci95": plain(repeats.interval),

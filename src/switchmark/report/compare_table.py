@@ -36,9 +36,9 @@ def compare_lines(
     `columns` go to the line below their row."""
     yield from host_lines(hosts, runs)
     axes = names_of(comparison)
-    both = [pair for pair in comparison.pairs if pair.base and pair.other]
-    heads = ("before", "after") if any(map(_is_one_test, both)) else ("base", "test")
-    for figure, pairs in groupby(both, key=lambda pair: pair.figure.name):
+    whole = [pair for pair in comparison.pairs if pair.base and pair.other]
+    heads = ("before", "after") if any(map(_is_one_test, whole)) else ("base", "test")
+    for figure, pairs in groupby(whole, key=lambda pair: pair.figure.name):
         rows = [_row(pair, axes) for pair in pairs]
         headings = (figure, *heads, "change" if figure == "loss" else "ratio")
         lines = drawn(columns_of(headings, rows, left=1), rule=False)
@@ -90,11 +90,11 @@ def _is_one_test(pair: Pair) -> bool:
     return bool(pair.base) and identity(pair.base[0].test) == identity(pair.test)
 
 
-def figure_text(pair: Pair, which: int) -> str:
+def figure_text(pair: Pair, side: int) -> str:
     """Return a side as text: its figure with its interval and marks for doubts and bounds, or the
     status of a test without results."""
-    records = pair.sides[which]
-    repeats = (pair.difference.before, pair.difference.after)[which]
+    records = pair.sides[side]
+    repeats = (pair.difference.before, pair.difference.after)[side]
     if ended := [record.status for record in records if record.status != "ok"]:
         return ended[0]
     doubts = [doubt for record in records for doubt in record.doubts]
@@ -178,8 +178,8 @@ def result_line(comparison: Comparison) -> str:
             [(difference, in_the_way(difference)) for difference in unknown]
         )
         parts.append(f"cannot tell: {count['cannot tell']}{f' ({rounds})' if rounds else ''}")
-    asked = ", ".join(condition.text for condition in comparison.conditions)
-    return ", ".join(parts) + (f"; conditions: {asked}" if asked else "")
+    conditions = ", ".join(condition.text for condition in comparison.conditions)
+    return ", ".join(parts) + (f"; conditions: {conditions}" if conditions else "")
 
 
 def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
@@ -211,10 +211,10 @@ def _why_undecided(pairs: Sequence[Pair], *, in_one_run: bool) -> Iterator[str]:
             if difference.reason == reason
         ]
         rounds = rounds_that_decide(alike)
-        more = f": {rounds}{'' if rounds.endswith('them') else ' decide'}" if rounds else ""
+        hint = f": {rounds}{'' if rounds.endswith('them') else ' decide'}" if rounds else ""
         two_runs = reason == "chance" and not in_one_run
         one_run = "; measure both in one run" if two_runs else ""
-        yield f"undecided: {WHY[reason]}{more}{one_run}"
+        yield f"undecided: {WHY[reason]}{hint}{one_run}"
 
 
 def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:

@@ -37,12 +37,14 @@ SLOWER, UNDECIDED, LOSS = "slower", "undecided", "loss"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a `figure` (None stands for the main figure of each test) with the smallest
-    relevant amount. `undecided` has neither."""
+    """A condition on a figure, with the smallest relevant amount. `undecided` has neither."""
 
     text: str
+    """The condition as written."""
     figure: str | None = None
+    """The name of the figure; None for the main figure of each test."""
     amount: float | None = None
+    """The smallest relevant change."""
 
     @property
     def is_undecided(self) -> bool:
@@ -79,10 +81,10 @@ def _receives_nothing(difference: Difference) -> bool:
 
 
 def _condition(text: str) -> Condition:
-    name, given, amount = text.partition(":")
-    if name == UNDECIDED and not given:
+    name, separator, amount = text.partition(":")
+    if name == UNDECIDED and not separator:
         return Condition(text)
-    if name == LOSS and not given:
+    if name == LOSS and not separator:
         return Condition(text, name, 0.0)
     if name == SLOWER or (name in FIGURES and name != "rate"):
         figure = None if name == SLOWER else name

@@ -109,9 +109,12 @@ def _result(record: Record, others: Sequence[Record]) -> Document:
 def _rate(record: Record, pps: float | None) -> Document:
     """Return the rate of one sender as the sum over all senders, as in CSIT."""
     senders = record.test.pairs * (2 if record.test.direction == "bi" else 1)
-    every = (pps or 0.0) * senders
-    bits = gbps_l1(every, mean_frame_bytes(record.test.frame_size)) * 1e9
-    return {"rate": {"value": every, "unit": "pps"}, "bandwidth": {"value": bits, "unit": "bps"}}
+    total_pps = (pps or 0.0) * senders
+    bits = gbps_l1(total_pps, mean_frame_bytes(record.test.frame_size)) * 1e9
+    return {
+        "rate": {"value": total_pps, "unit": "pps"},
+        "bandwidth": {"value": bits, "unit": "bps"},
+    }
 
 
 def _list(values: Sequence[float], unit: str) -> Document:
@@ -137,11 +140,11 @@ def _latency_by_load(record: Record, pdr_pps: float, others: Sequence[Record]) -
     ]
     by_load: Document = {}
     for name, share in _LOADS.items():
-        wanted = max(share * pdr_pps, _LEAST_PPS)
+        load_pps = max(share * pdr_pps, _LEAST_PPS)
         near = [
             trial.latency
             for trial in trials
-            if abs((trial.spec.rate_pps or 0) - wanted) <= _NEAR * wanted and trial.latency
+            if abs((trial.spec.rate_pps or 0) - load_pps) <= _NEAR * load_pps and trial.latency
         ]
         numbers = _numbers(merged(near))
         if numbers is None:
@@ -187,10 +190,10 @@ def _in_us(histogram: str) -> str:
         middle = (value_at(index) + value_at(index + 1) - 1) / 2
         us = min(max(_us(middle), 1), _HIGHEST_US)
         counted[us] = counted.get(us, 0) + times
-    made = HdrHistogram(1, _HIGHEST_US, 3)
+    encoded = HdrHistogram(1, _HIGHEST_US, 3)
     for us, times in counted.items():
-        made.record_value(us, times)
-    return str(made.encode().decode())
+        encoded.record_value(us, times)
+    return str(encoded.encode().decode())
 
 
 # --- telemetry -------------------------------------------------------------------------------

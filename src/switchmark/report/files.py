@@ -106,15 +106,15 @@ def chosen_charts(runs: Runs, names: Sequence[str]) -> tuple[list[Chart], list[s
     `all`), and the names of the other charts. Raise UsageError for an unknown name."""
     drawn = charts([record for _, records in runs for record in records])
     available = [chart.name for chart in drawn]
-    wanted = available if [*names] == ["all"] else [*names] or available[:1]
-    for name in wanted:
+    requested = available if [*names] == ["all"] else [*names] or available[:1]
+    for name in requested:
         if name not in available:
             raise UsageError(
                 f"these tests have no chart '{name}'\n  known: {', '.join(available) or 'none'}",
                 hint=f"--chart {available[0]}, or --chart all" if available else None,
             )
-    chosen = [drawn[available.index(name)] for name in wanted]
-    return chosen, [name for name in available if name not in wanted]
+    chosen = [drawn[available.index(name)] for name in requested]
+    return chosen, [name for name in available if name not in requested]
 
 
 def picture_of(
@@ -167,14 +167,14 @@ def write_file(path: Path, content: str | bytes) -> None:
         if target.exists() and not target.is_file():
             target.write_bytes(data)  # a device or a pipe cannot be replaced
             return
-        written = target.with_name(f".switchmark-{secrets.token_hex(8)}")
+        temporary = target.with_name(f".switchmark-{secrets.token_hex(8)}")
         try:
-            written.write_bytes(data)
+            temporary.write_bytes(data)
             if target.exists():
-                written.chmod(stat.S_IMODE(target.stat().st_mode))
-            written.replace(target)
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
         finally:
-            written.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = error.strerror if isinstance(error, OSError) else error
         raise RecordFailed(f"{path} cannot be written: {reason}") from error
@@ -188,8 +188,8 @@ def _write(
     experiments: Sequence[Judged] = (),
 ) -> None:
     if form is page:
-        more = partial(sections_of, experiments) if experiments else None
-        content: str | bytes = page(runs, steps, sections_of=more)
+        make_sections = partial(sections_of, experiments) if experiments else None
+        content: str | bytes = page(runs, steps, sections_of=make_sections)
     elif form is as_markdown:
         content = "\n".join([as_markdown(runs), *claims_in_markdown(experiments)])
     else:

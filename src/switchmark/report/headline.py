@@ -19,8 +19,8 @@ _SEPARATOR = " · "
 
 def headline(records: Sequence[Record]) -> str:
     """Return the title of a report: the switches without the baseline, and the quantities."""
-    every = list(dict.fromkeys(record.test.switch for record in records))
-    switches = [switch for switch in every if switch != CABLE] or every
+    all_switches = list(dict.fromkeys(record.test.switch for record in records))
+    switches = [switch for switch in all_switches if switch != CABLE] or all_switches
     quantities = list(dict.fromkeys(record.test.dimension for record in records))
     return f"{listed(switches)}: {listed_all(quantities)}" if switches else "No tests"
 
@@ -33,8 +33,8 @@ def circumstances(records: Sequence[Record]) -> str:
 def provenance(records: Sequence[Record], *, brief: bool = False) -> list[str]:
     """Return the lines below the title of a picture: where and when it was measured, and unless
     `brief`, what was measured and by which version."""
-    where = _SEPARATOR.join(filter(None, (*host_words(records), days(records))))
-    return [where] if brief else [caption(records), f"{where}{_SEPARATOR}switchmark {__version__}"]
+    place = _SEPARATOR.join(filter(None, (*host_words(records), days(records))))
+    return [place] if brief else [caption(records), f"{place}{_SEPARATOR}switchmark {__version__}"]
 
 
 def method(records: Sequence[Record]) -> str:
@@ -44,15 +44,15 @@ def method(records: Sequence[Record]) -> str:
         return ""
     durations = sorted({record.test.duration for record in measured})
     warmups = sorted({record.test.warmup for record in measured})
-    where = f" on one host ({', '.join(host_words(records))})" if host_words(records) else ""
+    place = f" on one host ({', '.join(host_words(records))})" if host_words(records) else ""
     sentences = [
-        f"switchmark {__version__} measured {_counted(measured)} on {days(measured)}{where}.",
+        f"switchmark {__version__} measured {_counted(measured)} on {days(measured)}{place}.",
         f"A trial took {_range(durations)} s after {_range(warmups)} s of warm-up.",
     ]
     if prepared := _prepared(measured):
         sentences.append(prepared)
     if any(record.turns and record.turns.kept for record in measured):
-        sentences.append("Compared switches took turns, one trial each in every round.")
+        sentences.append("Compared switches took turns, with one trial of every switch per round.")
     if any(len(record.trials) >= MIN_OF_INTERVAL for record in measured):
         sentences.append(
             "Intervals are 95 % confidence intervals of the median over the trials, by the sign "

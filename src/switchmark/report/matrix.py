@@ -29,16 +29,20 @@ _MACHINE = ("cpu_model", "cores_usable", "virtual", "machine")
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
-    """A run, or runs that repeat each other: its label, the names of its runs, the facts of their
-    host, and all their records."""
+    """A run, or runs that repeat each other."""
 
     label: str
+    """The heading of the side."""
     runs: tuple[str, ...]
+    """The names of the runs."""
     host: Mapping[str, Any]
+    """The facts of their host."""
     records: Sequence[Record]
+    """All records of the runs."""
     is_quick: bool = False
+    """Whether they are quick runs (`--quick`)."""
     repeated: bool = False
-    """Whether its runs repeat each other; otherwise each has other tests."""
+    """Whether its runs repeat each other; otherwise they have different tests."""
 
     @property
     def facts(self) -> RunFacts:

@@ -129,7 +129,7 @@ def _brief(records: Sequence[Record]) -> str:
     tables = [
         _table(replace(section, keys=()), "figures") for section in sections(records, brief=True)
     ]
-    notes = [f"<p class='doubts'>{_as_html(note)}</p>" for note in brief_notes(records, more="")]
+    notes = [f"<p class='doubts'>{_as_html(note)}</p>" for note in brief_notes(records, hint="")]
     return "\n".join([*tables, *notes])
 
 
@@ -358,8 +358,8 @@ def _run(name: str, records: Sequence[Record]) -> str:
         for number, section in enumerate(sections(records), 1)
     )
     brief = brief_answer(records)
-    more = [sentence for sentence in answer(records) if sentence not in brief]
-    notes = "\n".join(f"<p>{escape(note)}</p>" for note in (*more, *footnotes(records)))
+    sentences = [sentence for sentence in answer(records) if sentence not in brief]
+    notes = "\n".join(f"<p>{escape(note)}</p>" for note in (*sentences, *footnotes(records)))
     return f"<h3>{escape(name)}</h3>\n{tables}\n{notes}\n{_verdicts(records)}"
 
 
@@ -396,9 +396,9 @@ def _verdicts(records: Sequence[Record]) -> str:
     axes = telling([record.test for record in records])
     lines = []
     for record in records:
-        what = record.verdict if record.status == "ok" else f"{record.status}: {record.error}"
+        outcome = record.verdict if record.status == "ok" else f"{record.status}: {record.error}"
         doubts = f"; doubts: {', '.join(record.doubts)}" if record.doubts else ""
-        text = f"{label(record.test, axes)}: {what}{doubts}"
+        text = f"{label(record.test, axes)}: {outcome}{doubts}"
         lines.append(f"<li>{escape(text)}</li>")
     return (
         f"<details><summary>Limits of {len(records)} tests</summary>"
@@ -463,5 +463,5 @@ def _steps(steps: Mapping[str, str]) -> str:
 def _first_lines(text: str) -> str:
     if len(text) <= _STEPS:
         return text
-    kept = text[: text.rfind("\n", 0, _STEPS) + 1]
-    return f"{kept}# {text.count(chr(10), len(kept))} more lines are in the run's logs/steps.sh\n"
+    start = text[: text.rfind("\n", 0, _STEPS) + 1]
+    return f"{start}# {text.count(chr(10), len(start))} more lines are in the run's logs/steps.sh\n"

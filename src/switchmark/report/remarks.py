@@ -62,8 +62,8 @@ def cables(records: Sequence[Record]) -> list[str]:
             scaled_figure(figure.value, unit) for figure in (ordered[0], ordered[-1])
         )
         text = " to ".join(ends)
-        what = "median delay " * (unit == "ns")
-        remarks.append(f"Baseline (no switch): {what}{text}.")
+        quantity = "median delay " * (unit == "ns")
+        remarks.append(f"Baseline (no switch): {quantity}{text}.")
     return remarks
 
 

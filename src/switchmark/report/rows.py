@@ -264,9 +264,13 @@ class TrialRow:
     """A finished trial, alone or with its finished test."""
 
     run: str
+    """The name of the run."""
     number: int | None
+    """The number of the test in the run."""
     counts: TrialResult
+    """The counts of the trial."""
     result: TestRow | None = None
+    """The row of the test; None if the test has not finished."""
     index: int = 0
     """Its index in the test, from 0."""
 

@@ -34,12 +34,12 @@ _NUMBER, _COUNT, _TEXT = {"type": "number"}, {"type": "integer"}, {"type": "stri
 def schema(name: str) -> Schema:
     """Return a schema by its name in `SCHEMAS`."""
     title, make = SCHEMAS[name]
-    made = make()
+    document = make()
     return {
         "$schema": _DIALECT,
         "$id": f"switchmark-{name}-{SCHEMA}.schema.json",
         "title": title,
-        **made,
+        **document,
     }
 
 
@@ -87,21 +87,21 @@ def _line(model: type[BaseModel], **members: Any) -> Schema:
         "trial": model,
     }
     fields: dict[str, Any] = {name: (types[name], usual) for name, usual in members.items()}
-    made = _described(create_model("Line", **fields))
-    del made["title"]
+    line = _described(create_model("Line", **fields))
+    del line["title"]
     version = {"const": SCHEMA, "description": "The version of this format."}
     return {
-        **made,
-        "properties": {"schema": version, **made["properties"]},
-        "required": ["schema", *made["required"]],
+        **line,
+        "properties": {"schema": version, **line["properties"]},
+        "required": ["schema", *line["required"]],
     }
 
 
 def _described(model: type[BaseModel]) -> Schema:
     """Return the schema of a model with descriptions of all parts and members, and without titles
     that repeat their names."""
-    made = model.model_json_schema()
-    parts = made.get("$defs", {})
+    schema = model.model_json_schema()
+    parts = schema.get("$defs", {})
     for part_model in _models(model):
         part = parts.get(part_model.__name__)
         if part is None:
@@ -118,10 +118,10 @@ def _described(model: type[BaseModel]) -> Schema:
         for name, field in part_model.model_fields.items():
             if field.exclude:
                 del part["properties"][name]
-    for member in made["properties"].values():
+    for member in schema["properties"].values():
         member.pop("title", None)
     parts.pop(Origin.__name__, None)
-    return made
+    return schema
 
 
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
@@ -156,8 +156,8 @@ def _printed() -> Schema:
         "record": (Record, ...),
         "origin": (Origin, ...),
     }
-    made = _described(create_model("Printed", **derived))
-    parts, properties = made["$defs"], made["properties"]
+    model = _described(create_model("Printed", **derived))
+    parts, properties = model["$defs"], model["properties"]
     record = parts.pop("Record")["properties"]
     test = parts["Test"]
     test["properties"] = {
@@ -167,8 +167,8 @@ def _printed() -> Schema:
     test["required"] = [name for name in test["properties"] if name not in later]
     for name in ("TrialResult", "TrialSpec", "PartReport", "FlowCounts"):
         parts.pop(name, None)
-    kept = {name: record[name] for name in _AS_IN_RECORD}
-    for member in kept.values():
+    fields = {name: record[name] for name in _AS_IN_RECORD}
+    for member in fields.values():
         member.pop("default", None)
     members: Schema = {
         "schema": {"const": SCHEMA, "description": "The version of this format."},
@@ -176,7 +176,7 @@ def _printed() -> Schema:
         "time": record["started"],
         "host": _or_null({"type": "object"}, "Facts of the host."),
         "versions": _or_null(_mapping(_TEXT), "The versions that the figures depend on."),
-        **kept,
+        **fields,
         **{
             name: properties[name]
             for name in ("latency_ns", "latency_floor_ns", "cost", "evidence")

@@ -100,9 +100,9 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
     below = [] if wide else _cores_line(rows)
     below += [f"doubts of all tests: {', '.join(common)}"] if common else []
-    kept = tuple(column for column in columns if any(column.cells))
+    filled = tuple(column for column in columns if any(column.cells))
     keys = tuple(row.record.key[:16] for row in rows)
-    section = Section(caption(records), kept, tuple(below), keys)
+    section = Section(caption(records), filled, tuple(below), keys)
     return section if wide else folded(section)
 
 
@@ -110,11 +110,11 @@ def _brief_section(records: Sequence[Record], search: str) -> Section:
     rows, figures = _rows_of(records, search)
     columns = [*_axes(rows), *(figure for figure in figures if figure.name not in _NOT_BRIEF)]
     columns += [_limits(rows), _marks(rows)]
-    kept = (
+    shown_columns = (
         replace(column, cells=_unmarked(column.cells)) for column in columns if any(column.cells)
     )
     keys = tuple(row.record.key[:16] for row in rows)
-    return Section(caption(records), tuple(kept), (), keys)
+    return Section(caption(records), tuple(shown_columns), (), keys)
 
 
 def _rows_of(records: Sequence[Record], search: str) -> tuple[_Rows, list[Column]]:
@@ -218,12 +218,12 @@ def _repeated(rows: _Rows, heading: str, ends: str, figure: Callable[..., str]) 
     counts = {row.content["repeats"] for row in rows if row.content["rx"]}
     sure = any(row.content[ends] for row in rows)
     alike = len(counts) == 1 and not sure
-    what = " [95 %]" if sure else " (min..max)" * (alike and counts != {1})
+    interval = " [95 %]" if sure else " (min..max)" * (alike and counts != {1})
 
     def cell(row: _Row) -> str:
         return figure(row.record, row.content, count=not alike)
 
-    return Column(heading + what, _cells(rows, cell, failed=True), numeric=True)
+    return Column(heading + interval, _cells(rows, cell, failed=True), numeric=True)
 
 
 def _gbps(row: _Row) -> str:
@@ -237,12 +237,12 @@ def _semantics(rows: _Rows) -> list[Column]:
     actual semantics only if they differ from the requested ones.
     """
     kinds = tuple(row.content["semantics"] or "" for row in rows)
-    asked = tuple(row.record.test.semantics for row in rows)
+    semantics = tuple(row.record.test.semantics for row in rows)
     if len(set(filter(None, kinds))) < 2:
         return []
-    if len(set(asked)) == 1:
+    if len(set(semantics)) == 1:
         return [Column("semantics", kinds, expendable=_SEMANTICS)]
-    if all(kind in ("", word) for kind, word in zip(kinds, asked, strict=True)):
+    if all(kind in ("", word) for kind, word in zip(kinds, semantics, strict=True)):
         return []
     return [Column("actual semantics", kinds, expendable=_SEMANTICS)]
 

@@ -32,22 +32,25 @@ decision."""
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFigure:
-    """A result of a test.
-
-    `values` are the values of its repeats (trials or whole searches), and `interval` is the 95 %
-    confidence interval of their median, or None if they are too few. The upper end is None if lower
-    bounds leave it open. `is_bound` says that the value is a lower bound. `what` is the goal of a
-    search, and `compared` the figure of `metrics` for comparisons.
-    """
+    """A result of a test."""
 
     record: Record
+    """The record of the test."""
     unit: Unit
+    """The unit of the value."""
     value: float
+    """The value."""
     compared: Figure
+    """The figure of `metrics` for comparisons."""
     values: tuple[float, ...] = ()
+    """The values of the repeats (trials or whole searches)."""
     interval: tuple[float, float | None] | None = None
+    """The 95 % confidence interval of their median, or None if they are too few. The upper end is
+    None if lower bounds leave it open."""
     is_bound: bool = False
+    """Whether the value is a lower bound."""
     what: str = ""
+    """The goal of a search."""
 
     @property
     def is_less_better(self) -> bool:
@@ -56,17 +59,18 @@ class MeasuredFigure:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The relation of one figure to another.
-
-    If it is `better`, `low` and `high` are the range of the ratio, with None for an unknown upper
-    end. `needed` is the number of rounds that would probably decide, or None if unknown.
-    """
+    """The relation of one figure to another."""
 
     kind: Kind
+    """The relation."""
     low: float | None = None
+    """The lower end of the range of the ratio, if one figure is better."""
     high: float | None = None
+    """The upper end of that range; None if it is unknown."""
     needed: int | None = None
+    """The number of rounds that would probably decide; None if it is unknown."""
     margin: float = 0.0
+    """The share by which two figures may differ and still count as the same."""
 
 
 def figures_of(record: Record) -> Iterator[MeasuredFigure]:
@@ -77,8 +81,8 @@ def figures_of(record: Record) -> Iterator[MeasuredFigure]:
     if of_latency(record.test):
         latency = latency_ns(record)
         if latency is not None and latency.p50 is not None:
-            what = f"{latency.kind} at the highest load" if record.search else latency.kind
-            yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=what)
+            name = f"{latency.kind} at the highest load" if record.search else latency.kind
+            yield _figure(record, "ns", float(latency.p50), FIGURES["latency"], what=name)
         return
     if record.search is not None and record.search.name not in OF_NO_GOAL:
         for goal in record.search.goals:

@@ -19,20 +19,22 @@ _CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: a heading, a group heading above it, and a cell for each row.
-
-    If space is short, columns with the largest `expendable` are dropped first, and columns with 0
-    never. A column that `wraps` may break its cells into lines. A column that `folds` moves to the
-    caption if all of its cells are equal.
-    """
+    """A column of a table."""
 
     heading: str
+    """The heading."""
     cells: tuple[str, ...]
+    """The text of every row."""
     above: str = ""
+    """The group heading above it."""
     numeric: bool = False
+    """Whether cells are aligned to the right."""
     expendable: int = 0
+    """The rank for dropping columns if space is short: the largest first, columns with 0 never."""
     wraps: bool = False
+    """Whether cells may break into lines."""
     folds: bool = False
+    """Whether the column moves to the caption if all of its cells are equal."""
 
     @property
     def name(self) -> str:
@@ -64,12 +66,14 @@ def columns_of(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some tests: a caption and lines below it for their common properties, and a table of the
-    rest."""
+    """Some tests: a table, and their common properties in its caption and below it."""
 
     caption: str
+    """The caption."""
     columns: tuple[Column, ...]
+    """The columns of the table."""
     below: tuple[str, ...] = ()
+    """The lines below the caption."""
     keys: tuple[str, ...] = ()
     """The keys of the tests in the rows."""
 
@@ -89,12 +93,12 @@ def folded(section: Section) -> Section:
 def table_lines(section: Section, width: int | None = None) -> list[str]:
     """Return a section as lines of at most `width` characters, or of any length without a width.
     Columns that do not fit are dropped, and a note names them."""
-    shown = _fitted(section.columns, width)
-    names = {column.name for column in shown}
+    fitted = _fitted(section.columns, width)
+    names = {column.name for column in fitted}
     gone = [column.name for column in section.columns if column.name not in names]
     caption = (section.caption, *section.below)
     lines = [line for text in caption for line in _within(text, width)]
-    lines += drawn(shown)
+    lines += drawn(fitted)
     if gone:
         note = f"hidden columns: {', '.join(gone)} (--wide shows all)"
         lines += _within(note, width)
@@ -152,17 +156,17 @@ def _fitted(columns: Sequence[Column], width: int | None) -> list[Column]:
     """Return the columns that fit. Columns with a common group heading are dropped together; of
     other columns with the same priority, the last is dropped first. Columns that wrap get the
     remaining space."""
-    shown = list(columns)
+    fitted = list(columns)
     if width is None:
-        return shown
-    while _width(shown, least=True) > width:
-        most = max((column.expendable for column in shown), default=0)
+        return fitted
+    while _width(fitted, least=True) > width:
+        most = max((column.expendable for column in fitted), default=0)
         if not most:
             break
-        of_most = [column for column in shown if column.expendable == most]
+        of_most = [column for column in fitted if column.expendable == most]
         gone = of_most if of_most[0].above else of_most[-1:]
-        shown = [column for column in shown if column not in gone]
-    return [_wrapped(column, width - _width(shown, but=column)) for column in shown]
+        fitted = [column for column in fitted if column not in gone]
+    return [_wrapped(column, width - _width(fitted, but=column)) for column in fitted]
 
 
 def _wrapped(column: Column, room: int) -> Column:

@@ -35,9 +35,9 @@ def tuning_lines(
         return [f"{name}: default {_figure(default)}; {why}"]
     difference = results.difference(default, tuned)
     outcome = relation_text(difference) + _needed(difference)
-    both = f"default {_figure(default)}, tuned {_figure(tuned)}"
+    figures = f"default {_figure(default)}, tuned {_figure(tuned)}"
     return [
-        f"{name}: {both}: {outcome} (the best of {tried} settings)",
+        f"{name}: {figures}: {outcome} (the best of {tried} settings)",
         f"  {command_of(tuned.test)}",
         *([f"  {BOUND_NOTE}"] if difference.before.bound or difference.after.bound else []),
     ]

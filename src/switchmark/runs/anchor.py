@@ -55,7 +55,7 @@ def anchor() -> None:
         if os.environ[_ANCHORED] == "unprepared":
             _prepare()
     elif privileges() == "user-namespace":
-        sys.stderr.write("switchmark: not root: working in a user namespace of its own\n")
+        sys.stderr.write("switchmark: not root: working in a separate user namespace\n")
         _supervise([*_UNSHARE, *_command_line()])
 
 

@@ -40,14 +40,18 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """The result for one run. `actions` are the undos that were executed, or would be. `failures`
-    are left for another attempt; some of them may be on hosts `out_of_reach`."""
+    """The result for one run."""
 
     run: str
+    """The name of the run."""
     state: Literal["live", "dead", "cleaned", "incomplete"]
+    """The state of the run."""
     actions: tuple[str, ...] = ()
+    """The undos that were executed, or would be."""
     failures: tuple[str, ...] = ()
+    """The undos that are left for another attempt."""
     out_of_reach: tuple[str, ...] = ()
+    """The hosts of some of these undos, which cannot be reached."""
 
 
 def clean(
@@ -201,7 +205,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
     leases = Leases(base)
     pending = _pending(journal)
     undos = [undo for undo in pending if undo[1].host in hosts]
-    kept = [undo for undo in pending if undo[1].host not in hosts]
+    unreachable = [undo for undo in pending if undo[1].host not in hosts]
     actions: list[str] = [in_words(undo) for _, undo in undos]
     failures: dict[int, str] = {}
     for _ in range(_ROUNDS):
@@ -216,14 +220,14 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
         actions += ended
         if not ended and not failures:
             break
-    failures |= _of_unknown(kept, hosts)
+    failures |= _of_unknown(unreachable, hosts)
     for number in [number for number in journal.pending if number not in failures]:
         journal.done(number)
     for host, path in leases.held_by(run):
         with suppress(SwitchmarkError, OSError):
             carry_out(Lease(host=host, path=path), run=run, hosts=hosts, leases=leases)
-    done, not_done = _sweep_up(base, run, hosts[LOCAL], keep_folder=bool(failures))
-    actions += done
+    swept, not_done = _sweep_up(base, run, hosts[LOCAL], keep_folder=bool(failures))
+    actions += swept
     failures |= {-1 - number: failure for number, failure in enumerate(not_done)}
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
     far = {undo.host for number, undo in pending if number in failures and undo.host != LOCAL}
@@ -234,9 +238,9 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
 def _without_journal(base: Path, run: str, hosts: Mapping[str, Host]) -> Cleaned:
     """Remove objects with the id of a run whose folder has no journal."""
     actions = _end_all(run, hosts[LOCAL])
-    done, failures = _sweep_up(base, run, hosts[LOCAL])
+    swept, failures = _sweep_up(base, run, hosts[LOCAL])
     state: Literal["incomplete", "cleaned"] = "incomplete" if failures else "cleaned"
-    return Cleaned(run, state, (*actions, *done), tuple(failures))
+    return Cleaned(run, state, (*actions, *swept), tuple(failures))
 
 
 def _sweep_up(
@@ -259,14 +263,14 @@ def _sweep_up(
     return actions, failures
 
 
-def _of_unknown(kept: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
+def _of_unknown(undos: Sequence[tuple[int, Undo]], hosts: Mapping[str, Host]) -> dict[int, str]:
     """Return the reason why undos on unknown hosts are kept, in one line for each host."""
-    counts = Counter(undo.host for _, undo in kept)
+    counts = Counter(undo.host for _, undo in undos)
     names = ", ".join(hosts)
     return {
         number: f"the host {undo.host} is not known here (known: {names}), and "
         f"what is left there is kept ({counts[undo.host]})"
-        for number, undo in kept
+        for number, undo in undos
     }
 
 

@@ -1,7 +1,7 @@
 """The executor: the only part that executes plans and undoes them.
 
-It runs commands one by one or together: on a far host in one round trip, on this host in parallel
-if their subjects differ. It writes the undo of each step into the journal before the step, so that
+It runs commands singly or together: on a far host in one round trip, on this host in parallel if
+their subjects differ. It writes the undo of each step into the journal before the step, so that
 `clean` finds everything after a crash at any moment. It knows no environment: the caller provides
 the way into a node.
 """
@@ -179,16 +179,16 @@ class Executor:
         by_host: dict[str, list[int]] = {}
         for number, step in enumerate(steps):
             by_host.setdefault(self.host(step.at).name, []).append(number)
-        every: dict[int, Completed] = {}
+        results: dict[int, Completed] = {}
         for numbers in by_host.values():
             left: Plan = on_host(tuple(steps[number] for number in numbers), self.home)
-            done: list[Completed] = []
+            finished: list[Completed] = []
             while left:
                 some = self._together(left)
-                done += self._carry_out_together(some)
+                finished += self._carry_out_together(some)
                 left = left[len(some) :]
-            every |= zip(numbers, done, strict=True)
-        return [every[number] for number in range(len(steps))]
+            results |= zip(numbers, finished, strict=True)
+        return [results[number] for number in range(len(steps))]
 
     def _together(self, steps: Plan) -> Plan:
         """Return the first steps that can be executed together."""
@@ -392,9 +392,9 @@ class Executor:
             raise failure(step.why, step.at, read, completed)
         self._journal.intend(undo)
         write = self._inside(step.at, ("tee", path))
-        written = self._call(step.why, step.at, write, content, 10.0)
-        if written.status != 0:
-            raise failure(step.why, step.at, write, written)
+        result = self._call(step.why, step.at, write, content, 10.0)
+        if result.status != 0:
+            raise failure(step.why, step.at, write, result)
 
     def _make_folder(self, step: Folder) -> None:
         path = PurePosixPath(fill(step.path, self.saved, step.why))

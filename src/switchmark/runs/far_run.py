@@ -84,8 +84,8 @@ class FarRun:
         return self._held
 
     def _require_root(self) -> None:
-        done = self._host.run(("id", "-u"))
-        if done.stdout.strip() != b"0":
+        completed = self._host.run(("id", "-u"))
+        if completed.stdout.strip() != b"0":
             raise Unavailable(
                 f"a run on host {self._host.name} needs root there, and this is another user",
                 hint=f'address = "root@..." in [hosts.{self._host.name}] of the host file',

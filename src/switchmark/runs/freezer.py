@@ -25,21 +25,24 @@ _SELF = "/proc/self/cgroup"
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A hierarchy of control groups, mounted at `root`.
-
-    Writing `frozen` to a group's `file` freezes the group. It is frozen once `is_frozen` matches
-    the content of `state_file`. Writing `thawed` resumes it. The hierarchy's line in a process's
-    list of groups begins with `line`.
-    """
+    """A hierarchy of control groups."""
 
     name: str
+    """The name, for messages."""
     root: str
+    """The folder where it is mounted."""
     line: str
+    """The start of its line in a process's list of groups, or the controller in that line."""
     file: str
+    """The file of a group that freezes and resumes the group."""
     frozen: bytes
+    """The content of `file` that freezes the group."""
     thawed: bytes
+    """The content of `file` that resumes the group."""
     state_file: str
+    """The file of a group that has its state."""
     is_frozen: re.Pattern[bytes]
+    """Matches the content of `state_file` once the group is frozen."""
 
     def is_there(self, host: Host) -> bool:
         return host.exists(f"{self.root}/cgroup.procs")
@@ -176,11 +179,11 @@ class Freezer:
         which this moves the run's other processes."""
         pids = [pid for pid, _ in self._host.marked(self._run)]
         listed = self._host.read_all(*(f"/proc/{pid}/cgroup" for pid in pids))
-        every = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
+        by_pid = {path.split("/")[2]: self._group_of(content) for path, content in listed.items()}
         yield self._folder
-        groups = dict.fromkeys(group for group in every.values() if group is not None)
+        groups = dict.fromkeys(group for group in by_pid.values() if group is not None)
         yield from (self._hierarchy.folder(group) for group in groups)
-        for pid in (pid for pid, group in every.items() if group is None):
+        for pid in (pid for pid, group in by_pid.items() if group is None):
             with suppress(ProcessLookupError):  # the process has ended
                 self._host.write(f"{self._folder}/cgroup.procs", pid.encode())
 

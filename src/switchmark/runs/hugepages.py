@@ -22,11 +22,14 @@ _RESERVED = "/sys/kernel/mm/hugepages/hugepages-{kib}kB/resv_hugepages"
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The hugepages of one NUMA node: the KiB of a page, and the file with their count."""
+    """The hugepages of one NUMA node."""
 
     node: int
+    """The NUMA node."""
     page_kib: int
+    """The size of a page, in KiB."""
     total: str
+    """The file with the number of pages."""
 
     @property
     def free(self) -> str:
@@ -84,12 +87,14 @@ def reserve(
     """Reserve memory for `run` until it releases its lease of `pool.total`. `intend` receives the
     number of pages before they are added. Raise Unavailable if the count is not writable, and
     SetupFailed if the memory is not there."""
-    wanted = pool.pages(megabytes)
-    got = leases.add(run, host, pool.total, wanted, unused=lambda: pool.unused(host), intend=intend)
-    if got < wanted:
+    pages = pool.pages(megabytes)
+    reserved = leases.add(
+        run, host, pool.total, pages, unused=lambda: pool.unused(host), intend=intend
+    )
+    if reserved < pages:
         raise SetupFailed(
-            f"only {got * pool.page_kib // 1024} of {megabytes} MB of hugepages"
+            f"only {reserved * pool.page_kib // 1024} of {megabytes} MB of hugepages"
             f" can be had on NUMA node {pool.node} of {host.name}\n"
-            f"  {pool.total}: {got} of {wanted} pages of {pool.page_kib} KiB",
+            f"  {pool.total}: {reserved} of {pages} pages of {pool.page_kib} KiB",
             hint="switchmark clean; sysctl -w vm.compact_memory=1; or use --memory no-huge",
         )

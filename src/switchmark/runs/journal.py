@@ -1,6 +1,6 @@
 """The journal of a run: every undo, written before the step that needs it.
 
-It is a file of JSON lines, appended and fsynced one by one. The kernel's lock on the file shows
+It is a file of JSON lines, appended and fsynced line by line. The kernel's lock on the file shows
 that the run is alive; it ends with the run's process, however that dies. This module knows undos as
 data; `undo` executes them.
 """
@@ -31,15 +31,19 @@ _Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
 
 
 class Command(Entry):
-    """An undo that runs a command; `argv` includes the way into its node. Consecutive commands with
-    different subjects (`about`) are independent of each other."""
+    """An undo that runs a command."""
 
     kind: Literal["command"] = "command"
     host: str
+    """The host of the command."""
     argv: Annotated[tuple[NulFree, ...], Field(min_length=1)]
+    """The command, including the way into its node."""
     stdin: bytes | None = None
+    """The standard input; None for an empty one."""
     timeout_s: _Seconds = 10.0
+    """The time after which the command is killed."""
     about: str = ""
+    """The subject. Consecutive commands with different subjects are independent of each other."""
 
 
 class Restore(Entry):
@@ -47,30 +51,41 @@ class Restore(Entry):
 
     kind: Literal["restore"] = "restore"
     host: str
+    """The host of the file."""
     path: NulFree
+    """The path of the file."""
     content: bytes | None
+    """The old content; None if the file did not exist."""
 
 
 class Stop(Entry):
-    """An undo that ends a process; its pid and start time are known after the spawn."""
+    """An undo that ends a process."""
 
     kind: Literal["stop"] = "stop"
     host: str = "local"
+    """The host of the process."""
     name: str
+    """The name of the process, for messages."""
     number: _Signal
+    """The signal; 0 if the process ends when its standard input closes."""
     grace_s: _Seconds
+    """The time after which SIGKILL follows."""
     pid: _Pid | None = None
+    """The process id, known after the spawn."""
     start: int | None = None
+    """The start time, known after the spawn."""
 
 
 class Lease(Entry):
-    """An undo that releases the lease of a value of the whole host; `added` is the increase of a
-    count."""
+    """An undo that releases the lease of a value of the whole host."""
 
     kind: Literal["lease"] = "lease"
     host: str
+    """The host of the value."""
     path: NulFree
+    """The file of the value."""
     added: int | None = None
+    """The increase of a count; None for any other value."""
 
 
 class Far(Entry):
@@ -88,14 +103,18 @@ _LINGER_S = 1.0
 
 
 class Begin(Entry):
-    """The first line of a journal: the run and its process. Earlier versions wrote the `boot` of
-    the host as well, but no folder of journals outlives a boot."""
+    """The first line of a journal."""
 
     entry: Literal["begin"] = "begin"
     run: str
+    """The name of the run."""
     boot: str = ""
+    """The id of the host's boot in journals of earlier versions; no folder of journals outlives a
+    boot."""
     pid: _Pid
+    """The process of the run."""
     start: int
+    """The start time of that process."""
 
 
 class Intend(Entry):

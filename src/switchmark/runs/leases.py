@@ -41,14 +41,16 @@ _LENGTH = 1 << 62
 
 
 class _About(Entry):
-    """A line about a value. `space` is the network namespace of the value; empty for a value of the
-    whole host. Runs of a later version share the ledger and may add keys."""
+    """A line about a value. Runs of a later version share the ledger and may add keys."""
 
     model_config = ConfigDict(extra="ignore")
 
     host: str
+    """The host of the value."""
     path: NulFree
+    """The file of the value."""
     space: str = ""
+    """The network namespace of the value; empty for a value of the whole host."""
 
     @property
     def value(self) -> tuple[str, str, str]:
@@ -56,20 +58,23 @@ class _About(Entry):
 
 
 class _Take(_About):
-    """A run in the folder of runs `root` is about to set `path` to `content`.
-
-    `old` is the value that the first holder found. For a count, `old` is the value just before this
-    lease, and `added` is the increase for this lease.
-    """
+    """A run is about to set a value."""
 
     entry: Literal["take"] = "take"
     boot: str
+    """The id of the host's boot."""
     run: NulFree
+    """The name of the run."""
     old: bytes
+    """The value that the first holder found; for a count, the value just before this lease."""
     content: bytes
+    """The value that the run sets."""
     added: int | None = None
+    """The increase of a count for this lease; None for any other value."""
     root: str = ""
+    """The folder of runs with the run's folder."""
     byte: int = Field(default=-1, ge=-1, lt=_LENGTH)
+    """The byte of the lock file that the run holds locked; -1 in lines of earlier versions."""
 
     @model_validator(mode="after")
     def _counts(self) -> _Take:
@@ -79,13 +84,15 @@ class _Take(_About):
 
 
 class _Give(_About):
-    """A run releases its latest lease of `path`; other runs may still hold it. A count is about to
-    be lowered to `target`."""
+    """A run releases its latest lease of a value; other runs may still hold it."""
 
     entry: Literal["give"] = "give"
     run: str
+    """The name of the run."""
     root: str = ""
+    """The folder of runs with the run's folder."""
     target: int | None = None
+    """The count to which the value is about to be lowered; None for a value that is no count."""
 
 
 class _Done(_About):
@@ -108,15 +115,18 @@ _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Field(discriminator="en
 
 @dataclass
 class _Ledger:
-    """An open and locked ledger: the leases, the changes that may not have happened, and the
-    contents after changes that did. `unread` is the number of lines that this version cannot read.
-    """
+    """An open and locked ledger."""
 
     descriptor: int
+    """The descriptor of the locked file."""
     takes: list[_Take] = field(default_factory=list)
+    """The leases."""
     unmade: dict[tuple[str, str, str], _Take | _Give] = field(default_factory=dict)
+    """The changes that may not have happened, by value."""
     contents: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    """The contents after changes that happened, by value."""
     unread: int = 0
+    """The number of lines that this version cannot read."""
 
     def append(self, line: _Line) -> None:
         append_entry(self.descriptor, line)
@@ -147,10 +157,10 @@ class _Ledger:
 
     def lives(self, take: _Take) -> bool:
         """Return whether the run that took the lease is alive: it locks its byte."""
-        asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.byte, 1, 0)
+        request = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, take.byte, 1, 0)
         if take.byte < 0:
             return False
-        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, asked)
+        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, request)
         return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
@@ -205,15 +215,15 @@ class Leases:
         run: str,
         host: Host,
         path: str,
-        wanted: int,
+        count: int,
         *,
         unused: Callable[[], int],
         intend: Callable[[int], object] = lambda added: None,
     ) -> int:
-        """Raise the count at `path`, so that `run` has `wanted` free units.
+        """Raise the count at `path`, so that `run` has `count` free units.
 
         Use the free units that `unused` counts first, unless a live run holds a lease and may rely
-        on them. `intend` receives the increase before it happens. Return how many of the `wanted`
+        on them. `intend` receives the increase before it happens. Return how many of the `count`
         units are available; if they are too few, the count is unchanged and there is no lease.
         Raise Unavailable if the count is not writable.
         """
@@ -221,12 +231,12 @@ class Leases:
             value = _About(host=host.name, path=path, space=_space(host, path))
             _settle(ledger, host, value)
             held = ledger.of(value)
-            lacking = wanted
+            lacking = count
             owner = (self._root, run)
             if not any(_owner(take) == owner or ledger.lives(take) for take in held):
                 # `clean` will take back what dead runs added.
                 left = sum(take.added or 0 for take in held)
-                lacking -= min(wanted, max(0, unused() - left))
+                lacking -= min(count, max(0, unused() - left))
             before = _count(host, path)
             raised = b"%d\n" % (before + lacking)
             intend(lacking)
@@ -256,9 +266,9 @@ class Leases:
             if lacking and missing > 0:
                 host.write(path, b"%d\n" % before)
                 ledger.append(give)
-                return max(0, wanted - missing)
+                return max(0, count - missing)
             ledger.append(_Done(**dict(value), content=raised))
-            return wanted
+            return count
 
     def give_back(self, run: str, host: Host, path: str) -> None:
         """Release the run's latest lease of `path`. Lower a count by the lease's increase; restore
@@ -308,19 +318,19 @@ class Leases:
             mine = [take for take in places if _owner(take) == owner]
             if not mine:
                 return
-            given = mine[-1]
-            value = _About(host=given.host, path=given.path, space=given.space)
+            lease = mine[-1]
+            value = _About(host=lease.host, path=lease.path, space=lease.space)
             give = _Give(**dict(value), run=run, root=root)
             held = ledger.of(value)
-            if given.space != here.space and (pid := _process_in(given.space, host)):
+            if lease.space != here.space and (pid := _process_in(lease.space, host)):
                 raise SetupFailed(
                     f"{path} was set in another network namespace",
                     hint=f"nsenter --net=/proc/{pid}/ns/net switchmark clean",
                 )
-            if given.space != here.space or self._ended_there(host, run):
+            if lease.space != here.space or self._ended_there(host, run):
                 ledger.append(give)
-            elif given.added is not None:
-                _lower(ledger, host, given, give)
+            elif lease.added is not None:
+                _lower(ledger, host, lease, give)
             elif len([take for take in held if _owner(take) == owner]) > 1 or any(
                 ledger.lives(take) for take in held if _owner(take) != owner
             ):
@@ -477,9 +487,9 @@ def _settle(ledger: _Ledger, host: Host, value: _About) -> None:
     count shows how far it got. Take back an increase and its lease; complete a decrease."""
     match ledger.unmade.get(value.value):
         case _Take(added=int(added)) as take:
-            made = min(max(0, _count(host, take.path) - int(take.old)), added)
-            if made:
-                host.write(take.path, b"%d\n" % (_count(host, take.path) - made))
+            increase = min(max(0, _count(host, take.path) - int(take.old)), added)
+            if increase:
+                host.write(take.path, b"%d\n" % (_count(host, take.path) - increase))
             ledger.append(_Give(**dict(value), run=take.run, root=take.root))
         case _Give(target=int(target)):
             if _count(host, value.path) > target:
@@ -487,17 +497,17 @@ def _settle(ledger: _Ledger, host: Host, value: _About) -> None:
             ledger.append(_Done(**dict(value), content=b"%d\n" % target))
 
 
-def _lower(ledger: _Ledger, host: Host, given: _Take, give: _Give) -> None:
-    """Lower a count by the increase for `given`, but keep the units of other leases: the
+def _lower(ledger: _Ledger, host: Host, lease: _Take, give: _Give) -> None:
+    """Lower a count by the increase for `lease`, but keep the units of other leases: the
     administrator may have lowered the count."""
-    count, added = _count(host, given.path), given.added or 0
-    others = sum(take.added or 0 for take in ledger.of(given)) - added
+    count, added = _count(host, lease.path), lease.added or 0
+    others = sum(take.added or 0 for take in ledger.of(lease)) - added
     target = max(count - added, min(count, others))
     if target == count:  # a run that only uses free units may lack the permission to set the count
         ledger.append(give)
         return
     ledger.append(give.model_copy(update={"target": target}))
-    host.write(given.path, b"%d\n" % target)
+    host.write(lease.path, b"%d\n" % target)
     ledger.append(_Done(host=give.host, path=give.path, space=give.space, content=b"%d\n" % target))
 
 

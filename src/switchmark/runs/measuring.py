@@ -167,11 +167,11 @@ def _take(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
-def _say(descriptor: int, who: str) -> None:
+def _say(descriptor: int, name: str) -> None:
     """Write who measures into the lock file; another user's file may be read-only."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, who.encode()[:_TOLD], 0)
+        os.pwrite(descriptor, name.encode()[:_TOLD], 0)
 
 
 def _holder(descriptor: int) -> str:

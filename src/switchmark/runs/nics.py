@@ -65,7 +65,7 @@ def lend(host: Host, name: str, mac: str, semantics: Semantics | None = None) ->
     )
     routes = semantics in (None, Semantics.ROUTED)
     if not routes and "PROMISC" not in link.get("flags", []):
-        on, off = (("ip", "link", "set", name, "promisc", how) for how in ("on", "off"))
+        on, off = (("ip", "link", "set", name, "promisc", state) for state in ("on", "off"))
         steps.append(Run(f"{name} takes frames for all MACs", on, undo=off))
     return tuple(steps)
 
@@ -109,8 +109,8 @@ def _listed(host: Host, folder: str, beginning: str) -> list[str]:
     """Return the names in a folder of /sys that begin with `beginning`, sorted by the number at
     their end; empty if the folder does not exist."""
     names = host.run(("ls", folder)).stdout.decode(errors="replace").split()
-    wanted = [name for name in names if name.startswith(beginning)]
-    return sorted(wanted, key=lambda name: int(re.sub(r"\D", "", name) or 0))
+    matching = [name for name in names if name.startswith(beginning)]
+    return sorted(matching, key=lambda name: int(re.sub(r"\D", "", name) or 0))
 
 
 def unused_link(host: Host, name: str) -> dict[str, Any]:
@@ -157,27 +157,29 @@ def _upper(host: Host, name: str) -> list[str]:
 
 
 def _link(host: Host, name: str) -> dict[str, Any]:
-    done = host.run(("ip", "-j", "address", "show", "dev", name))
-    if done.status:
+    completed = host.run(("ip", "-j", "address", "show", "dev", name))
+    if completed.status:
         raise UsageError(f"there is no NIC named {name}", hint="ip link")
-    link: dict[str, Any] = json.loads(done.stdout)[0]
+    link: dict[str, Any] = json.loads(completed.stdout)[0]
     return link
 
 
 def _json(host: Host, argv: tuple[str, ...]) -> list[dict[str, Any]]:
-    done = host.run(argv)
-    if done.status:
-        raise Unavailable(f"{' '.join(argv)} failed: {done.stderr.decode(errors='replace')}")
-    objects: list[dict[str, Any]] = json.loads(done.stdout or b"[]")
+    completed = host.run(argv)
+    if completed.status:
+        raise Unavailable(f"{' '.join(argv)} failed: {completed.stderr.decode(errors='replace')}")
+    objects: list[dict[str, Any]] = json.loads(completed.stdout or b"[]")
     return objects
 
 
 def _features(host: Host, name: str) -> list[str]:
     """Return the features that can be changed, with their current values, as arguments of `ethtool
     -K`."""
-    done = host.run(("ethtool", "-k", name))
+    completed = host.run(("ethtool", "-k", name))
     options: list[str] = []
-    for feature, value in re.findall(r"^\s*([a-z0-9-]+): (on|off)$", done.stdout.decode(), re.M):
+    for feature, value in re.findall(
+        r"^\s*([a-z0-9-]+): (on|off)$", completed.stdout.decode(), re.M
+    ):
         if feature in _FEATURES:
             options += [_FEATURES[feature], value]
     return options

@@ -44,17 +44,18 @@ _UNPROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A NIC as found.
-
-    `kind` is vendor and device. `driver` is empty if the NIC has no driver. `interfaces` are its
-    own, and `group` is its IOMMU group, empty without an IOMMU.
-    """
+    """A NIC as found."""
 
     address: str
+    """The PCI address."""
     kind: str
+    """The ids of vendor and device."""
     driver: str
+    """The name of its driver; empty if it has none."""
     interfaces: tuple[str, ...] = ()
+    """The names of its interfaces."""
     group: str = ""
+    """The IOMMU group; empty without an IOMMU."""
 
     def __str__(self) -> str:
         interfaces = f"{', '.join(self.interfaces)} of " if self.interfaces else ""
@@ -248,10 +249,10 @@ def _refuse_without_iommu(host: Host, devices: Sequence[Device]) -> bool:
     return True
 
 
-def _refuse_shared(host: Host, device: Device, ours: set[str]) -> None:
+def _refuse_shared(host: Host, device: Device, own: set[str]) -> None:
     listed = host.run(("ls", f"{_path(device.address)}/iommu_group/devices"))
     others = []
-    for other in set(listed.stdout.decode(errors="replace").split()) - ours:
+    for other in set(listed.stdout.decode(errors="replace").split()) - own:
         driver = _link(host, f"{_path(other)}/driver")
         bridge = _word(host, f"{_path(other)}/class").startswith(_BRIDGE)
         if driver and driver != VFIO and not bridge:
@@ -291,5 +292,9 @@ def _word(host: Host, path: str) -> str:
 
 def _link(host: Host, path: str) -> str:
     """Return the name of a sysfs link's target; empty if there is no link."""
-    done = host.run(("readlink", path))
-    return "" if done.status else done.stdout.decode(errors="replace").strip().rpartition("/")[2]
+    completed = host.run(("readlink", path))
+    return (
+        ""
+        if completed.status
+        else completed.stdout.decode(errors="replace").strip().rpartition("/")[2]
+    )

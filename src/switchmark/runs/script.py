@@ -97,9 +97,9 @@ def _write(step: Write, inside: Inside) -> list[str]:
     else:
         target = f"| {_quoted(inside(step.at, ('tee', step.path)))} >/dev/null"
     note = "  # leased: the last run restores it" if step.machine_wide else ""
-    where = f"[ ! -e {_word(step.path)} ] || " if step.optional else ""
+    condition = f"[ ! -e {_word(step.path)} ] || " if step.optional else ""
     tried = " || true" if step.refusable else ""
-    return f"{where}{_printed(step.content)} {target}{tried}{note}".split("\n")
+    return f"{condition}{_printed(step.content)} {target}{tried}{note}".split("\n")
 
 
 def _reserve(step: Reserve) -> str:

@@ -23,7 +23,7 @@ def steps_together(plan: Plan) -> Plan:
     """Return the first steps that can be sent together: none needs the output of another. Only
     Waits can follow a Wait."""
     taken: list[Run | Wait] = []
-    given: set[str] = set()
+    saved: set[str] = set()
     size = 0
     for step in plan[:_MOST]:
         if not isinstance(step, Run | Wait):
@@ -32,11 +32,11 @@ def steps_together(plan: Plan) -> Plan:
             break
         if taken and isinstance(taken[-1], Wait) and isinstance(step, Run):
             break
-        if any(f"${{{name}}}" in repr(step) for name in given):
+        if any(f"${{{name}}}" in repr(step) for name in saved):
             break
         if isinstance(step, Run):
             size += len(step.stdin or b"")
-            given |= {step.save} if step.save else set()
+            saved |= {step.save} if step.save else set()
         if size > _INPUT_MOST:
             break
         taken.append(step)

@@ -68,15 +68,15 @@ def undone_together(undos: Sequence[Undo], hosts: Mapping[str, Host]) -> list[bo
         commands = list(takewhile(lambda undo: undo.about, commands))
     if host is None or len(commands) < 2:
         return [False]
-    done = [False] * len(commands)
+    finished = [False] * len(commands)
     calls = [
         Call(undo.argv, undo.stdin, timeout_s=undo.timeout_s, subject=undo.about)
         for undo in commands
     ]
     with suppress(SwitchmarkError), closing(host.run_all(calls)) as outcomes:
         for number, completed in enumerate(outcomes):
-            done[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
-    return done
+            finished[number] = completed.status == 0 or bool(_GONE.search(completed.stderr))
+    return finished
 
 
 def in_words(undo: Undo) -> str:

@@ -150,14 +150,17 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """The result of a trial at full speed or at the line rate, in frames per second per sender: the
-    rate sent, the rate received (R+), and the ceiling. The ceiling is the rate sent, or the rate of
-    the test if that is lower."""
+    """The result of a trial at full speed or at the line rate, in frames per second per sender."""
 
     trial: TrialResult
+    """The trial."""
     sent_pps: float
+    """The rate sent."""
     received_pps: float
+    """The rate received (R+)."""
     ceiling_pps: float
+    """The highest rate that can be offered: the rate sent, or the rate of the test if that is
+    lower."""
 
 
 def saturate(probe: Probe) -> Saturation:
@@ -237,7 +240,7 @@ def bracket(
     at most `precision`, relative to the upper value, or by at most `least`.
 
     The search begins at `first`. It goes up or down by `step`, relative to the value, and doubles
-    the step until one value has passed and one has failed. Then it bisects. The result must also
+    the step until a value has passed and another has failed. Then it bisects. The result must also
     pass `confirmed`; if it does not, it counts as failed. The first value is None if nothing
     passes, the second is None if `ceiling` passes. No value below `lowest` is tried.
     """
@@ -318,10 +321,10 @@ def goal_of(
     high_pps: float | None = None,
     verdict: str | None = None,
     loss: float | None = None,
-    **more: float | tuple[int, ...] | None,
+    **fields: float | tuple[int, ...] | None,
 ) -> Goal:
     """Return a goal for the record. Latency comes from `trials`, and so does the loss, unless
-    `loss` gives the ratio that the goal allows. `more` are further fields of the goal."""
+    `loss` gives the ratio that the goal allows. `fields` are further fields of the goal."""
     return Goal(
         goal=name,
         loss_ratio=loss_ratio(trials) if loss is None else loss,
@@ -330,5 +333,5 @@ def goal_of(
         high_pps=high_pps,
         latency_ns=latency_of(trials),
         verdict=verdict,
-        **more,
+        **fields,
     )

@@ -78,7 +78,7 @@ class Mlr(Search):
             trials, initial_s = _CSIT_TRIALS_A_LOAD, _CSIT_TRIAL_S
         probe = Probe(measure, bounds)
         start = saturate(probe)
-        wanted = {
+        ratios = {
             name: SearchGoal(
                 loss_ratio=allowed,
                 exceed_ratio=EXCEED_RATIO,
@@ -94,7 +94,7 @@ class Mlr(Search):
         }
         search = MultipleLossRatioSearch(
             config=Config(
-                goals=list(wanted.values()),
+                goals=list(ratios.values()),
                 min_load=start.ceiling_pps * LOWEST_SHARE,
                 max_load=start.ceiling_pps,
                 search_duration_max=_FOREVER_S,
@@ -106,7 +106,7 @@ class Mlr(Search):
             search.search(measurer=_measurer(probe, tried), debug=lambda _: None)
         goals = []
         all_finals: dict[str, tuple[TrialResult, ...]] = {}
-        for name, goal in wanted.items():
+        for name, goal in ratios.items():
             target = search.scaling.goal_to_final_target[goal]
             relevant = search.database.get_relevant_bounds(target=target)
             low = None if relevant.clo is None else float(relevant.clo)
@@ -160,14 +160,14 @@ def _finals(
 ) -> tuple[TrialResult, ...]:
     """Return the final trials of a load that met its goal. If the search has too few, run more.
     Some of these may fail the goal, so the result can be shorter than required."""
-    wanted = probe.bounds.finals
+    finals = probe.bounds.finals
     met = [trial for trial in trials if meets(trial, allowed)]
-    for _ in range(wanted):
-        if len(met) >= wanted or probe.exhausted:
+    for _ in range(finals):
+        if len(met) >= finals or probe.exhausted:
             break
         trial = probe(load)
         met += [trial] * meets(trial, allowed)
-    return tuple(met[-wanted:])
+    return tuple(met[-finals:])
 
 
 def _measurer(probe: Probe, tried: dict[float, list[TrialResult]]) -> Any:

@@ -87,19 +87,19 @@ def usual_trials(precision: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RateBounds:
-    """The result of a search for a rate.
-
-    `low_pps` is the highest rate that passed, and `finals` are its last trials: those that passed,
-    or all of them if the rate need not pass again.
-    `high_pps` is the lowest rate above it that failed, and `beyond` is its last trial.
-    `lowest_beyond` is a trial at the lowest rate that failed. A value that does not exist is None.
-    """
+    """The result of a search for a rate. A value that does not exist is None."""
 
     low_pps: float | None
+    """The highest rate that passed."""
     high_pps: float | None
+    """The lowest rate above it that failed."""
     finals: tuple[TrialResult, ...]
+    """The last trials at `low_pps`: those that passed, or all of them if the rate need not pass
+    again."""
     beyond: TrialResult | None
+    """The last trial at `high_pps`."""
     lowest_beyond: TrialResult | None
+    """A trial at the lowest rate that failed."""
 
 
 def search_rate(

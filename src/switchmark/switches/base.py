@@ -24,13 +24,16 @@ _Place = TypeVar("_Place")
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counters of a switch at one moment, by port id, with its busy and idle cycles and the
-    number of frames that missed its fast path, if the switch reports them."""
+    """The counters of a switch at one moment. A counter that the switch does not report is None."""
 
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
+    """The counters of the ports, by id."""
     busy_cycles: int | None = None
+    """The cycles with frames to forward."""
     idle_cycles: int | None = None
+    """The cycles without frames to forward."""
     slow_path: int | None = None
+    """The number of frames that missed the fast path."""
 
     @property
     def totals(self) -> Mapping[str, int | None]:
@@ -44,15 +47,13 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Counting(Generic[_Place]):
-    """How to read the counters of a switch or of a network function: `parse` reads the output of
-    `commands`. Both take the wiring of the switch, or the function with its ports.
-
-    `parse` gets the outputs in the order of the commands, and raises ValueError if they are
-    garbled.
-    """
+    """How to read the counters of a switch or of a network function."""
 
     commands: Callable[[_Place], tuple[Run, ...]]
+    """Returns the commands that print the counters, for the wiring of a switch, or for a function
+    with its ports."""
     parse: Callable[[_Place, tuple[bytes, ...]], Counters]
+    """Reads the outputs, in the order of the commands; raises ValueError if they are garbled."""
 
 
 NO_COUNTERS: Counting[Any] = Counting(lambda place: (), lambda place, outputs: Counters())
@@ -61,15 +62,16 @@ NO_COUNTERS: Counting[Any] = Counting(lambda place: (), lambda place, outputs: C
 
 class Switch(ABC):
     """The base class of switch drivers. A driver defines `name`, `semantics`, `port_kinds`,
-    `counters`, `probe` and `start`. Every method except `probe` is pure.
-
-    The first entries of `semantics` and `port_kinds` are the defaults.
-    """
+    `counters`, `probe` and `start`. Every method except `probe` is pure."""
 
     name: str
+    """The name on the command line."""
     semantics: tuple[Semantics, ...]
+    """The ways of forwarding that it supports, the default first."""
     port_kinds: tuple[PortKind, ...]
+    """The kinds of ports that it supports, the default first."""
     counters: Counting[Wiring]
+    """How to read its counters; `NO_COUNTERS` if it has none."""
 
     program: str = ""
     """The usual name of the program, or its usual path if it is not on PATH; empty if the kernel is

@@ -129,10 +129,10 @@ def _process(wiring: Wiring) -> str:
     return f"{wiring.prefix}-bess"
 
 
-def _ask(wiring: Wiring, what: str) -> tuple[tuple[str, ...], Node]:
+def _ask(wiring: Wiring, question: str) -> tuple[tuple[str, ...], Node]:
     """Return the command that queries the client, and the node to run it on: the socket is in the
     run's folder."""
-    argv = (sys.executable, "-c", _ASK, f"{_home(wiring)}/client.sock", what)
+    argv = (sys.executable, "-c", _ASK, f"{_home(wiring)}/client.sock", question)
     return argv, replace(HOST, host=wiring.node.host)
 
 
@@ -258,12 +258,12 @@ class Bess(Switch):
         script = f"{home}/client.py"
         client = (_PYTHON, script, wiring.program, *(f"{home}/{file}" for file in files))
         there = replace(HOST, host=wiring.node.host)
-        made: Plan = ()
+        steps: Plan = ()
         if wiring.kind is PortKind.VETH:
-            made = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
-        made += wiring.memory.reserve("hugepages for the switch's frames", megabytes)
+            steps = tuple(step for port in wiring.ports for step in links.add_port(wiring, port))
+        steps += wiring.memory.reserve("hugepages for the switch's frames", megabytes)
         return (
-            *made,
+            *steps,
             Run("no files of an earlier instance are left", left, undo=left),
             Run("a folder for this instance", ("mkdir", "-p", f"{home}/pci", f"{home}/huge")),
             # EAL probes every PCI device in this folder: it contains only the NICs of the switch.

@@ -42,9 +42,9 @@ def add_bridge_port(wiring: Wiring, bridge: str, ifname: str, *, nic: bool = Fal
 
 def wait_forwarding(wiring: Wiring, ifnames: Iterable[str]) -> Plan:
     """Wait until each port of a bridge forwards."""
-    shown = ("bridge", "link", "show", "dev")
+    command = ("bridge", "link", "show", "dev")
     forwards = "state forwarding"
     return tuple(
-        Wait(f"{end} forwards", Check((*shown, end), at=wiring.node, pattern=forwards))
+        Wait(f"{end} forwards", Check((*command, end), at=wiring.node, pattern=forwards))
         for end in ifnames
     )

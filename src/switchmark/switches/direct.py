@@ -98,8 +98,8 @@ class Direct(Switch):
         """Return the steps that use this host's end of a cable to another host as a port."""
         steps: Plan = add_port(wiring, uplink) if uplink.uplink == "made" else ()
         mac = ("ip", "link", "set", uplink.nic or "", "address", interface_mac(wiring, port))
-        made = Run(f"the MAC of port {port.id}", mac, at=wiring.node)
-        return (*steps, made) if steps else ()
+        step = Run(f"the MAC of port {port.id}", mac, at=wiring.node)
+        return (*steps, step) if steps else ()
 
     @property
     def takes_uplink(self) -> bool:

@@ -76,8 +76,8 @@ def start_program(
     virtual = [] if guest else [port for port in wiring.ports if not port.nic]
     sockets = () if wiring.given else tuple(socket_path(wiring, port) for port in virtual)
     left = (f"{wiring.switch_dir}/dpdk/{file_prefix(wiring)}", *sockets)
-    who = f"the function at {wiring.node.name}" if wiring.given else "the switch"
-    owner = who if wiring.given else "a switch"
+    user = f"the function at {wiring.node.name}" if wiring.given else "the switch"
+    owner = user if wiring.given else "a switch"
     steps: list[Step] = []
     if guest:
         argv0, wiring = _basename(argv0), replace(wiring, memory=Memory())
@@ -88,13 +88,13 @@ def start_program(
         for address in guest:
             steps += bind(address, UIO, node=wiring.node)
     else:
-        steps += wiring.memory.reserve(f"hugepages for {who}'s frames", memory_mb)
+        steps += wiring.memory.reserve(f"hugepages for {user}'s frames", memory_mb)
         remove = ("rm", "-rf", *left)
         steps.append(Run(f"no old sockets of {owner}", remove, undo=remove))
     return (
         *steps,
         Spawn(
-            who,
+            user,
             file_prefix(wiring),
             (
                 *(argv0, *before, *pci_options(wiring), "--file-prefix", file_prefix(wiring)),

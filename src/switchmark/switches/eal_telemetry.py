@@ -42,8 +42,10 @@ def wait_listening(wiring: Wiring) -> Plan:
     virtual = [port for port in wiring.ports if not port.nic]
     if wiring.kind is PortKind.MEMIF:
         started = '"dev_started": ?1'
-        asked = {port: telemetry(wiring, f"/ethdev/info,{ids[port.id]}") for port in virtual}
-        checks = {port: Check(argv, node, pattern=started) for port, (argv, node) in asked.items()}
+        commands = {port: telemetry(wiring, f"/ethdev/info,{ids[port.id]}") for port in virtual}
+        checks = {
+            port: Check(argv, node, pattern=started) for port, (argv, node) in commands.items()
+        }
     else:
         listening = ("ss", "--unix", "--no-header", "state", "listening", "src")
         checks = {
@@ -63,10 +65,10 @@ def wait_linked(wiring: Wiring) -> Plan:
     network namespace of the function that connected.
     """
     ids = device_ids(wiring)
-    who = wiring.node.name if wiring.given else "the switch"
+    name = wiring.node.name if wiring.given else "the switch"
     return tuple(
         Wait(
-            f"{who} sees the link of port {port.index}",
+            f"{name} sees the link of port {port.index}",
             Check(
                 *telemetry(wiring, f"/ethdev/link_status,{ids[port.id]}"),
                 pattern='"UP"',

@@ -113,10 +113,10 @@ def _dpdk_ports(wiring: Wiring) -> Iterator[str]:
     for port in wiring.ports:
         number, first = device_ids(wiring)[port.id], port.index * threads % cores
         mtu = f", MTU {wiring.mtu}" if port.nic and wiring.mtu > 1500 else ""
-        both = f"N_QUEUES {wiring.queues}{length}"
+        arguments = f"N_QUEUES {wiring.queues}{length}"
         receive = f"PROMISC true, BURST {burst}, MAXTHREADS {threads}, THREADOFFSET {first}{mtu}"
-        yield f"f{port.index} :: FromDPDKDevice({number}, {both}, {receive});"
-        yield f"t{port.index} :: ToDPDKDevice({number}, {both}, BLOCKING false, IQUEUE 1024);"
+        yield f"f{port.index} :: FromDPDKDevice({number}, {arguments}, {receive});"
+        yield f"t{port.index} :: ToDPDKDevice({number}, {arguments}, BLOCKING false, IQUEUE 1024);"
 
 
 def _packet_sockets(wiring: Wiring) -> Iterator[str]:
@@ -211,18 +211,18 @@ class FastClick(Switch):
         """Return the version; the mode lists the optional elements in this build, after `with`."""
         ask = ("-q", "-e", "Idle -> Discard", "-h", "version", "-h", "classes")
         try:
-            done = host.run((self.path, *ask))
+            completed = host.run((self.path, *ask))
         except Unavailable as missing:
             message = f"{self.path} is not installed{on_other(host)}"
             raise Unavailable(message, hint=hint_for(host, _HINT)) from missing
-        version = _VERSION.search(done.stdout)
-        if done.status or not version:
+        version = _VERSION.search(completed.stdout)
+        if completed.status or not version:
             message = (
                 f"{command_path(host, self.path)} is not FastClick: it does not print the "
                 "version as FastClick does"
             )
             raise Unavailable(message, hint=hint_for(host, _HINT))
-        mode = " ".join(name for name in _NEEDED if name in done.stdout.decode().split())
+        mode = " ".join(name for name in _NEEDED if name in completed.stdout.decode().split())
         return Version(version[1].decode(errors="replace"), f"with {mode or 'neither'}")
 
     def dedicated_core(self, mode: str | None) -> bool:
@@ -230,13 +230,13 @@ class FastClick(Switch):
 
     def accepts(self, wiring: Wiring) -> str | None:
         learns = wiring.semantics is Semantics.LEARNING
-        wanted = ["FromDPDKDevice"] * _bypass(wiring) + ["EtherSwitch"] * learns
-        for name in wanted:
+        elements = ["FromDPDKDevice"] * _bypass(wiring) + ["EtherSwitch"] * learns
+        for name in elements:
             if wiring.version.mode and name not in wiring.version.mode.split():
                 return f"{wiring.program} was built without {name} (configure {_NEEDED[name]})"
         if len(wiring.cores) > 1 and (learns or not _bypass(wiring)):
-            what = "EtherSwitch" if learns else "a packet socket"
-            return f"fastclick uses one thread for {what}, not {len(wiring.cores)}"
+            element = "EtherSwitch" if learns else "a packet socket"
+            return f"fastclick uses one thread for {element}, not {len(wiring.cores)}"
         if wiring.queues > 1 and not _bypass(wiring):
             return "fastclick has one queue per veth: use --queues 1"
         if (wiring.tuning.burst or wiring.tuning.buffers) and not _bypass(wiring):

@@ -32,9 +32,9 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
         f'"${{{programs.index(program) + 1}}}" {shlex.join(arguments)}'
         for program, *arguments in commands
     )
-    done = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
-    if done.status:
-        reason = last_lines(done.stderr, 1)
+    completed = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
+    if completed.status:
+        reason = last_lines(completed.stderr, 1)
         if user and _REFUSED.search(reason):
             why = "this switch needs real root, not root in a user namespace"
             hint = "run it with sudo"

@@ -23,8 +23,8 @@ class LinuxBridge(links.KernelSwitch):
     counters = links.COUNTERS
 
     def probe(self, host: Host) -> Version:
-        made = ("ip", "link", "add", "sm-br", "type", "bridge")
-        return Version(probe_kernel(host, CABLE, made))
+        command = ("ip", "link", "add", "sm-br", "type", "bridge")
+        return Version(probe_kernel(host, CABLE, command))
 
     def start(self, wiring: Wiring) -> Plan:
         bridge = wiring.name("br")

@@ -68,8 +68,8 @@ def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
 def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Return the counters from both commands. All counters of a port that no function has opened
     are None."""
-    shown, cycles = (output.decode() for output in outputs)
-    ports = _port_counters(shown)
+    ports_output, cycles = (output.decode() for output in outputs)
+    ports = _port_counters(ports_output)
     missing = [_interface(port) for port in wiring.ports if _interface(port) not in ports]
     if missing:
         raise ValueError(f"dpctl/show names no port {missing[0]}")

@@ -111,10 +111,10 @@ def _script(wiring: Wiring) -> str:
     lines += [f"local ports = {{{names}}}\n", "local c = config.new()\n"]
     for port in wiring.ports:
         if vhost:
-            made = f'VhostUser, {{socket_path = "{_socket(wiring, port)}"}}'
+            element = f'VhostUser, {{socket_path = "{_socket(wiring, port)}"}}'
         else:
-            made = f'require("apps.socket.raw").RawSocket, "{links.switch_ifname(wiring, port)}"'
-        lines.append(f'config.app(c, "{_app(port)}", {made})\n')
+            element = f'require("apps.socket.raw").RawSocket, "{links.switch_ifname(wiring, port)}"'
+        lines.append(f'config.app(c, "{_app(port)}", {element})\n')
     if wiring.semantics is Semantics.LEARNING:
         bridge = 'require("apps.bridge.learning").bridge, {ports = ports}'
         lines.append(f'config.app(c, "bridge", {bridge})\n')
@@ -133,17 +133,17 @@ def _script(wiring: Wiring) -> str:
 def _made(wiring: Wiring) -> tuple[int, int]:
     """Return the number of frames to allocate, enough to fill all links, and the number of
     allocation steps."""
-    wanted = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
-    made = steps = 0
-    while made < wanted:
-        made, steps = made + (_FRAMES_A_STEP << steps), steps + 1
-    return made, steps
+    packets = _FRAMES_A_LINK * len(list(_links(wiring))) + len(wiring.ports)
+    allocated = steps = 0
+    while allocated < packets:
+        allocated, steps = allocated + (_FRAMES_A_STEP << steps), steps + 1
+    return allocated, steps
 
 
 def _megabytes(wiring: Wiring) -> int:
     """Return the memory for the frames in MB."""
-    made, _ = _made(wiring)
-    return _PAGE_MB * -(-made // _FRAMES_A_PAGE)
+    allocated, _ = _made(wiring)
+    return _PAGE_MB * -(-allocated // _FRAMES_A_PAGE)
 
 
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
@@ -168,12 +168,12 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
             f"snabb did not report the counters of {len(joins)} links ({garbled})"
         ) from garbled
     ports = {port.id: PortCounters() for port in wiring.ports}
-    for (_, source, sink), taken, given, dropped in zip(
+    for (_, source, sink), taken, sent, dropped in zip(
         joins, *(numbers[i::3] for i in range(3)), strict=True
     ):
         if source:
             inside = None if sink else dropped
-            ports[source] = replace(ports[source], rx=given + dropped, rx_dropped=inside)
+            ports[source] = replace(ports[source], rx=sent + dropped, rx_dropped=inside)
         if sink:
             ports[sink] = replace(ports[sink], tx=taken, tx_dropped=dropped)
     return Counters(ports)

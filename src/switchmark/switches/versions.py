@@ -75,8 +75,8 @@ def probe_asked(switch: Switch, host: Host) -> Version:
         version = switch.probe(host)
     except Unavailable as error:
         raise _misnamed(host, switch) or error from error
-    plain, _, asked = switch.name.partition(_SEPARATOR)
-    if asked and "/" not in asked and not _is_version(asked, version.text):
+    plain, _, requested = switch.name.partition(_SEPARATOR)
+    if requested and "/" not in requested and not _is_version(requested, version.text):
         raise Unavailable(
             f"{switch.path} is {plain} {version.text}, not {switch.name}",
             hint=f'enter its real version in {host_file()}: "{plain}@{_number(version.text)}"',
@@ -117,13 +117,13 @@ def _on(host: Host, switch: Switch) -> Switch:
     """Return a switch bound to its program on a host: the path that the host file names for that
     host, or the path in the switch's name, searched on that host. Without either, use the program's
     path on this host. Unavailable for a version that only another host has."""
-    _, _, asked = switch.name.partition(_SEPARATOR)
-    named = asked if asked.startswith("/") else named_program(host.name, switch.name)
+    _, _, requested = switch.name.partition(_SEPARATOR)
+    named = requested if requested.startswith("/") else named_program(host.name, switch.name)
     if switch.program and named and host.name != LOCAL:
         bound = copy.copy(switch)
         bound.bound_to = program_on(host, named, switch.program, switch.program_folders)
         return bound
-    if asked and not switch.bound_to:
+    if requested and not switch.bound_to:
         raise Unavailable(
             f"the host file {host_file()} has no '{switch.name}' for the host {host.name}",
             hint=f'"{switch.name}" = "/path/to/its/program" in [hosts.{host.name}.programs] there',
@@ -146,10 +146,10 @@ def _path(plain: str, version: str) -> str:
 
 def _refusal(switch: Switch, version: str) -> UsageError | None:
     """Return why a switch has no such version; None if it has."""
-    asked = switch.name + _SEPARATOR + version
+    choice = switch.name + _SEPARATOR + version
     if not switch.program:
         return UsageError(
-            f"'{asked}': {switch.name} is not a separate program, so a host has only one "
+            f"'{choice}': {switch.name} is not a separate program, so a host has only one "
             "version of it: see 'switchmark list switches'",
             hint=f"--switch {switch.name}",
         )
@@ -157,33 +157,33 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
         return None
     if "/" in version or not version:
         return UsageError(
-            f"'{asked}' names no version: give a version from the host file, or the absolute "
+            f"'{choice}' names no version: give a version from the host file, or the absolute "
             "path of a program or of its folder",
             hint=f"--switch {switch.name}{_SEPARATOR}$PWD/{version.removeprefix('./')}",
         )
     everywhere = dict.fromkeys(name for entry in host_entries().values() for name in entry.programs)
     versions = [name for name in everywhere if name.startswith(switch.name + _SEPARATOR)]
-    if asked in versions:
+    if choice in versions:
         return None
     if versions:
-        why = f"the host file {host_file()} has no '{asked}'\n  it has {', '.join(versions)}"
+        why = f"the host file {host_file()} has no '{choice}'\n  it has {', '.join(versions)}"
     elif host_file().exists():
-        why = f"the host file {host_file()} has no '{asked}': it names no version of {switch.name}"
+        why = f"the host file {host_file()} has no '{choice}': it names no version of {switch.name}"
     else:
         why = (
-            f"'{asked}': the host file {host_file()}, which would name its program, does not exist"
+            f"'{choice}': the host file {host_file()}, which would name its program, does not exist"
         )
-    entry = f'"{asked}" = "/path/to/its/program" in [hosts.local.programs] there'
+    entry = f'"{choice}" = "/path/to/its/program" in [hosts.local.programs] there'
     return UsageError(
         why, hint=f"{entry}, or --switch {switch.name}{_SEPARATOR}/path/to/its/program"
     )
 
 
-def _is_version(asked: str, reported: str) -> bool:
+def _is_version(requested: str, reported: str) -> bool:
     """Return whether a version matches the requested version or series: 22.11.5 matches 22.11,
     26.10-rc0 matches 26.10."""
-    asked, reported = asked.removeprefix("v"), reported.removeprefix("v")
-    return re.match(rf"{re.escape(asked)}(?![A-Za-z0-9])", reported) is not None
+    requested, reported = requested.removeprefix("v"), reported.removeprefix("v")
+    return re.match(rf"{re.escape(requested)}(?![A-Za-z0-9])", reported) is not None
 
 
 def _number(reported: str) -> str:

@@ -83,10 +83,10 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     """Parse the counters by port. vpp counts a frame as sent before it checks for room. Losses at a
     packet socket, in either direction, appear only in the kernel's counters of the interface."""
     decoded = (output.decode().replace("\r\n", "\n") for output in outputs[:5])
-    shown, errors, stat, runtime, idle = decoded
-    parts = _INTERFACE.split(shown)
+    interfaces, errors, stat, runtime, idle = decoded
+    parts = _INTERFACE.split(interfaces)
     counted = {
-        name: {what: int(count) for what, count in _COUNTER.findall(body)}
+        name: {kind: int(count) for kind, count in _COUNTER.findall(body)}
         for name, body in zip(parts[1::2], parts[2::2], strict=True)
     }
     unsent: dict[str, int] = {}
@@ -107,7 +107,7 @@ def _of_port(
     counts: Mapping[str, int], unsent: int, kind: PortKind, link: PortCounters | None
 ) -> PortCounters:
     rx, tx = counts.get("rx packets", 0), counts.get("tx packets", 0)
-    dropped = sum(counts.get(what, 0) for what in ("drops", "rx-no-buf", "rx-miss", "rx-error"))
+    dropped = sum(counts.get(kind, 0) for kind in ("drops", "rx-no-buf", "rx-miss", "rx-error"))
     if link is not None and link.rx is not None and link.tx is not None:
         return PortCounters(rx, link.tx, max(0, link.rx - rx) + dropped, max(0, tx - link.tx))
     if kind is PortKind.VHOST_USER:  # vpp counts receive and transmit drops together
@@ -220,21 +220,21 @@ class Vpp(Switch):
         api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
         pid = ("cat", f"{folder}/vpp.pid")
         typed = script(wiring, wiring.given or self.endpoints(wiring))
-        who = f"the function at {wiring.node.name}" if wiring.given else "the switch"
-        made = tuple(step for port in _sockets(wiring) for step in links.add_port(wiring, port))
+        user = f"the function at {wiring.node.name}" if wiring.given else "the switch"
+        steps = tuple(step for port in _sockets(wiring) for step in links.add_port(wiring, port))
         megabytes = -(-(wiring.tuning.buffers or BUFFERS) * _BUFFER_BYTES >> 20)
-        made += wiring.memory.reserve(f"hugepages for {who}'s buffers", megabytes)
+        steps += wiring.memory.reserve(f"hugepages for {user}'s buffers", megabytes)
         return (
             *_room_for_main(wiring),
-            *made,
-            Run(f"a folder for {who}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
+            *steps,
+            Run(f"a folder for {user}", ("mkdir", "-p", folder), undo=("rm", "-rf", folder)),
             *_no_sockets(wiring),
             Run("no old shared memory of its API", api, at=wiring.node, undo=api),
             Write("its configuration", f"{folder}/startup.conf", startup(wiring).encode()),
             Write("the commands for its CLI", f"{folder}/ports.cli", typed.encode()),
-            Spawn(who, name, started, at=wiring.node),
-            Wait(f"{who} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
-            Run(f"the number of {who}'s process", pid, at=wiring.node, save=f"{name}-pid"),
+            Spawn(user, name, started, at=wiring.node),
+            Wait(f"{user} answers", Check(_cli(wiring, "show", "version")), unless_dead=name),
+            Run(f"the number of {user}'s process", pid, at=wiring.node, save=f"{name}-pid"),
             Run(
                 "its main thread leaves the workers' CPUs",
                 ("taskset", "--pid", "--cpu-list", all_but(wiring.cores), number(wiring)),

@@ -115,10 +115,10 @@ def _create(wiring: Wiring, port: Port, end: Endpoint) -> Iterator[str]:
     elif kind is not PortKind.NIC_PCI:
         # Ports have no offloads, and the kernel refuses to send frames that would use them from a
         # socket.
-        more = " cksum-gso-disable"
-        more += f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
+        suffix = " cksum-gso-disable"
+        suffix += f" num-rx-queues {queues} num-tx-queues {queues}" if queues > 1 else ""
         name = links.switch_ifname(wiring, port)
-        yield f"create host-interface name {name} hw-addr {mac}{more}"
+        yield f"create host-interface name {name} hw-addr {mac}{suffix}"
 
 
 def _rules(wiring: Wiring) -> Iterator[str]:
