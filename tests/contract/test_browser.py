@@ -15,7 +15,7 @@ from recorded import fresh, latency_trial
 from switchmark.campaign.experiments import planned
 from switchmark.campaign.store import read_records
 from switchmark.model.test import Test
-from switchmark.papers.experiment import read
+from switchmark.papers.library import read
 from switchmark.path.refusals import check
 from switchmark.report.judged import judged
 from switchmark.report.page import page

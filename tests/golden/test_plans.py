@@ -327,7 +327,8 @@ def test_every_file_is_the_plan_of_a_test() -> None:
         *(f"noises/{kind}" for kind in NOISES),
         *(f"nics/{driver}" for driver in DRIVERS),
         "preparations/server",
-        *("variants/linux-bridge-docker-daemon", "variants/ovs-kernel", "variants/ovs-kernel-host"),
+        "variants/linux-bridge-docker-daemon",
+        *("variants/ovs-kernel", "variants/ovs-kernel-cores", "variants/ovs-kernel-host"),
     }
 
 
@@ -394,6 +395,16 @@ def test_the_kernels_datapath_has_a_plan_too(golden: Golden) -> None:
         placement=ON_CPU_1,
     )
     golden("variants/ovs-kernel.txt", on_file(build(layout)))
+
+
+def test_the_kernels_datapath_works_on_the_cpus_that_flows_are_spread_over(golden: Golden) -> None:
+    """It ran on no kernel yet: that of the tests has no module openvswitch."""
+    placement = Placement("pinned", {"switch": Pin((1, 2, 3, 4))}, None, ())
+    test = Test(switch="ovs", semantics="static", scenario="p2p", flows=4, switch_cores=4)
+    layout = resolve(
+        test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=placement
+    )
+    golden("variants/ovs-kernel-cores.txt", on_file(build(layout)))
 
 
 def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) -> None:

@@ -28,6 +28,7 @@ from host_state import (
     traffic_processes,
     wait_for,
 )
+from switchmark.papers import library
 
 ALONE = "--calibrate never".split()
 """Nobody asks for the verdict: the traffic program is not measured without the switch."""
@@ -415,3 +416,46 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
     assert completed.returncode in (0, 1), completed.stderr
     for value in ("338", "409", "360", "440"):
         assert value in completed.stdout
+
+
+def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    """One of the five texts, outside of the package, with what a run before it measured."""
+    kept = Path(library.__file__).parent / "ara-2021"
+    own = tmp_path / "mine/my-table"
+    own.mkdir(parents=True)
+    shutil.copy(kept / "source.yaml", own)
+    text = (kept / "table2.yaml").read_text()
+    (own / "table2.yaml").write_text(text.replace("environment: lxc", "environment: netns"))
+    quick = ("--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE)
+    first = switchmark("paper", "./mine/my-table/table2", *quick, "-o", "first/")
+    assert first.returncode == 0, first.stderr
+    assert "my-table/table2" in first.stdout
+    assert "rx.kpps" in (tmp_path / "first/values.csv").read_text()
+    again = ("paper", "my-table/*", "--experiments", "mine", *quick, "--data", "first/values.csv")
+    second = switchmark(*again)
+    assert second.returncode == 0, second.stderr
+    (udp,) = (line for line in second.stdout.splitlines() if line.strip().startswith("udp "))
+    assert re.search(r"338; [\d.]+ to [\d.]+", udp), udp
+    listed = switchmark("list", "papers", "--experiments", "mine", "--json")
+    assert any(entry["name"] == "my-table/table2" for entry in json.loads(listed.stdout))
+
+
+def test_an_experiment_with_mistakes_is_refused_before_anything_is_measured(
+    switchmark: Run, tmp_path: Path
+) -> None:
+    own = tmp_path / "mine/p"
+    own.mkdir(parents=True)
+    (own / "source.yaml").write_text("{authors: a, title: t, year: 2020, venue: v, bed: b}")
+    (own / "e.yaml").write_text(
+        "{place: figure 1, summary: s, axes: [engine], campaign: {engine: [raw], repeat: 3},\n"
+        " published: [{at: {engine: udp}, metric: rx.kpps, value: 1}]}"
+    )
+    completed = switchmark("paper", "mine/p/e")
+    assert completed.returncode == 2
+    assert "published: no point is at {'engine': 'udp'}" in completed.stderr
+    (own / "e.yaml").write_text("{place: figure 1, abstract: s}")
+    completed = switchmark("paper", "mine/p/e")
+    assert completed.returncode == 2
+    assert "abstract: Extra inputs are not permitted" in completed.stderr

@@ -4,6 +4,7 @@ reads runs says of it."""
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recorded import FACTS, fresh
+from switchmark import papers
 from switchmark.campaign.asked import keep, read_asked
 from switchmark.campaign.experiments import PlannedPoint, planned
 from switchmark.campaign.load import Campaign
@@ -21,8 +23,8 @@ from switchmark.cli.app import app
 from switchmark.cli.judging import judged_run
 from switchmark.errors import Exit, UsageError
 from switchmark.model.record import TrialSpec
-from switchmark.papers.experiment import read
-from switchmark.papers.points import Point
+from switchmark.papers.library import library, read
+from switchmark.papers.points import LEFT_OUT, Point
 from switchmark.path.refusals import check
 from switchmark.report.paper import as_object
 from switchmark.report.schema import schema
@@ -313,3 +315,77 @@ def test_runs_of_another_host_or_version_do_not_share_a_column(
     assert ran("gallery", one, other, "-o", tmp_path / "g.html", "--only", "*/fig4*") == 0
     page = (tmp_path / "g.html").read_text()
     assert ("<td class='words'>one, other</td>" in page) is shared
+
+
+# --- experiments from outside of the package ---------------------------------------------------
+
+
+def own_experiment(tmp_path: Path) -> Path:
+    """Make a folder with a copy of an experiment, which has a CSV file and shares its runs with
+    another."""
+    kept = Path(papers.__file__).parent / "ara-2021"
+    folder = tmp_path / "mine/my-table"
+    folder.mkdir(parents=True)
+    shutil.copy(kept / "source.yaml", folder)
+    text = (kept / "table2.yaml").read_text()
+    (folder / "table2.yaml").write_text(f"{text}data: [read.csv]\n")
+    (folder / "read.csv").write_text("engine,rx.kpps,rx.kpps error\nudp,300,5\n")
+    (folder / "again.yaml").write_text(
+        "place: table 2\nsummary: s\naxes: [engine]\nsame-runs-as: table2\n"
+    )
+    return tmp_path / "mine"
+
+
+def test_a_run_of_ones_own_experiment_is_judged_and_drawn_without_its_folder(
+    tmp_path: Path,
+) -> None:
+    mine = own_experiment(tmp_path)
+    data = tmp_path / "values of b.csv"
+    data.write_text("engine,rx.kpps\nraw,999\n")
+    found = library(mine)
+    chosen = [found.read("my-table/table2"), found.read("my-table/again")]
+    points = planned(chosen[0], check, {}, quick=True)
+    tests = tuple(each.test for each in points if each.test is not None)
+    options = {"quick": True, "as_published": False, "axes": {}, "cores": 2}
+    with RunFolder.create(tmp_path, Campaign("x", tests), FACTS, "x") as folder:
+        keep(folder.path, [(each, points) for each in chosen], options, {}, [data])
+    shutil.rmtree(mine)
+    data.unlink()
+    asked = read_asked(folder.path)
+    assert asked is not None
+    kept = {"table2.yaml", "again.yaml", "source.yaml", "read.csv"}
+    assert {*asked.asked.files} == {f"my-table/{name}" for name in kept} | {*asked.asked.data}
+    assert asked.asked.data == ("data/0-values of b.csv",)
+    table, again = asked.experiments
+    assert again.owner.name == "my-table/table2"
+    assert again.owner.source == table.source == chosen[0].source
+    assert [str(row) for row in table.published[-2:]] == ["300 ± 5", "999"]
+    assert [str(row) for row in again.published] == ["999"]
+    (folder.path / "experiment/my-table/read.csv").write_text("engine,rx.kpps\nudp,301\n")
+    with pytest.raises(UsageError, match="not the file of the run"):
+        _ = read_asked(folder.path).experiments  # type: ignore[union-attr]
+
+
+def test_a_stored_quick_run_says_what_it_left_out(tmp_path: Path) -> None:
+    name = "ara-2021/fig4b"
+    run = made_run(tmp_path, experiment=name)
+    (result,) = judged_run(run, read_records(run))
+    left = [answer.why for _, answer in result.answers if answer.left_out]
+    assert any("left out" in why for why in left), left
+    (other,) = judged_run(run, read_records(run), [read(name)])
+    absent = {point.untold for point in other.points if point.untold}
+    assert LEFT_OUT in absent
+
+
+def test_a_run_is_judged_for_as_many_cpus_as_it_was_planned_for(tmp_path: Path) -> None:
+    of = read("bonafiglia-2015/fig7")
+    options = {"quick": False, "as_published": False, "axes": {}, "cores": 64}
+    points = planned(of, check, {}, cores=64)
+    tests = tuple(each.test for each in points if each.test is not None)
+    with RunFolder.create(tmp_path, Campaign("x", tests), FACTS, "x") as folder:
+        keep(folder.path, [(of, points)], options)
+    asked = read_asked(folder.path)
+    assert asked is not None
+    told = [point.name for point, _ in asked.points_of(asked.experiments[0], [])]
+    assert told == [each.point.name for each in points]
+    assert len(told) > len(planned(of, check, {}, cores=2))

@@ -445,7 +445,7 @@ def test_a_name_that_is_in_no_table_is_told_with_the_other_problems(tmp_path: Pa
     ("option", "value", "message"),
     [
         ("pairs", "many", "'many' is no whole number"),
-        ("chain", "9", "'9' is too large: at most 8"),
+        ("chain", "65", "'65' is too large: at most 64"),
         ("pairs", "0", "'0' is too small: at least 1"),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from switchmark.metrics.family import Results
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
 from switchmark.papers.claims import Claim
 from switchmark.papers.judging import ClaimAnswer
@@ -81,6 +82,9 @@ def answer(kind: str, placed: list[Point], **members: object) -> ClaimAnswer:
     found: ClaimAnswer = CLAIM.validate_python(content).judge(placed)
     return found
 
+
+_GBPS = 84 * 8 / 1e3
+"""Gbps of a million frames of 64 bytes, with the gaps between them."""
 
 FAST, SLOW = record(STEADY), record(times(0.5))
 
@@ -167,14 +171,35 @@ def test_loads_that_a_claim_is_about_may_differ() -> None:
 
 
 def test_a_share_of_the_line_is_reached_by_more_than_chance() -> None:
-    assert answer("saturates", points(({}, record((1, 9.9, 14)))), at=7).verdict == (
+    seven = {"metric": "rx.gbps_l1", "at": 7 * _GBPS}
+    assert answer("saturates", points(({}, record((1, 9.9, 14)))), **seven).verdict == (
         "cannot be told"
     )
     for factor, verdict in ((7.05, "holds"), (6.5, "does not hold")):
-        steady = points(({}, record([factor, factor, factor * 1.0001])))
-        assert answer("saturates", steady, at=7).verdict == verdict
-    bound = points(({}, record([6.5, 6.5, 6.501], verdict="sender")))
-    assert answer("saturates", bound, at=7).verdict == "cannot be told"
+        steady = points(({}, on_cable(record([factor, factor, factor * 1.0001]), 7.1)))
+        assert answer("saturates", steady, **seven).verdict == verdict
+    bound = on_cable(record([6.5, 6.5, 6.501], verdict="sender"), 7.1)
+    assert answer("saturates", points(({}, bound)), **seven).verdict == "cannot be told"
+
+
+def on_cable(made: Record, mpps: float) -> Record:
+    """Return a record whose traffic got through so much on a bare cable."""
+    pps = 1e6 * mpps
+    cable = Calibration(switch="direct", rate_pps=(pps, pps, pps), sent_pps=pps)
+    return made.model_copy(update={"calibration": cable})
+
+
+def test_a_rate_below_the_line_says_nothing_where_a_cable_does_not_carry_the_line() -> None:
+    slow = record([6.5, 6.5, 6.501]).model_copy(update={"calibration": None})
+    line = {"metric": "rx.gbps_l1", "at": 7 * _GBPS}
+    for made, words in (
+        (slow, "what a bare cable carries is not known"),
+        (on_cable(slow, 6.9), "a bare cable carries"),
+        (on_cable(slow, 7.0), ""),
+    ):
+        told = answer("saturates", points(({}, made)), **line)
+        assert told.verdict == ("cannot be told" if words else "does not hold"), told
+        assert words in told.why
 
 
 def test_a_knee_has_ends_that_noise_makes_wide() -> None:

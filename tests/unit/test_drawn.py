@@ -17,7 +17,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
-from switchmark.papers.experiment import names, read
+from switchmark.papers.library import names, read
 from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
@@ -169,7 +169,7 @@ def test_the_gallery_command_finds_the_points_of_stored_runs(
         for number, test in enumerate(tests, 1):
             folder.append_record(fresh(number, test=test), {})
     assert drawn_gallery([tmp_path / "x"], tmp_path / "g.html", "ara-2021/*") == 0
-    assert "18 experiments, 1 of them measured" in capsys.readouterr().out
+    assert "20 experiments, 1 of them measured" in capsys.readouterr().out
     page = (tmp_path / "g.html").read_text()
     assert re.search(rf" {len(tests)} of \d+ points measured here", page)
 

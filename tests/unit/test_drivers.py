@@ -12,9 +12,11 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.model.cpus import Pin
 from switchmark.model.plan import Plan, Run, Write
 from switchmark.model.test import Test
-from switchmark.model.topology import Semantics
+from switchmark.model.topology import Findings, Semantics
+from switchmark.path.placement import Placement
 from switchmark.path.resolving import resolve
 from switchmark.runs.nics import lend, spread
 from switchmark.switches import TABLE as SWITCHES
@@ -222,3 +224,16 @@ def test_a_nic_that_cannot_be_spread_is_refused_with_what_it_has() -> None:
     with pytest.raises(Unavailable, match="1 receive queues, 1 interrupts, and this kernel no RPS"):
         spread(host, "eth1", (0, 1))
     assert written_files(spread(host, "eth1", (1,))) == {"/proc/irq/9/smp_affinity_list": b"1"}
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("kernel", False), ("userspace", True)])
+def test_several_cpus_of_ovs_need_the_kernels_datapath(mode: str, refused: bool) -> None:
+    placement = Placement("pinned", {"switch": Pin((1, 2))}, None, ())
+    test = Test(switch="ovs", flows=4, switch_cores=2)
+    path = resolve(test, prefix="sm0000", run_dir="/run", found=Findings(mode), placement=placement)
+    assert path.is_spread == (not refused)
+    assert ("on one thread" in (path.refusal or "")) == refused
+    one = Placement("pinned", {"switch": Pin((1,))}, None, ())
+    alone = test.model_copy(update={"switch_cores": 1})
+    path = resolve(alone, prefix="sm0000", run_dir="/run", found=Findings(mode), placement=one)
+    assert path.refusal is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from switchmark.metrics.named import metric
 from switchmark.model.record import Record, TrialSpec
 from switchmark.model.test import Test
 from switchmark.papers.asked import Asked
-from switchmark.papers.experiment import names, read
+from switchmark.papers.library import names, read
 from switchmark.papers.points import Point
 from switchmark.path.refusals import check
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
@@ -26,9 +28,11 @@ from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import PaperChart, Side, experiment_charts, paper_charts
 from switchmark.report.judged import Judged, judged
+from switchmark.report.paper import print_judged
 from switchmark.report.paper_files import publication, write_papers
 from switchmark.report.paper_method import departures, paper_method
 from switchmark.report.paper_page import paper_page
+from switchmark.report.paper_values import value_rows
 from switchmark.report.paper_words import bibtex_of, cited
 from synthetic import SyntheticSwitch
 
@@ -176,10 +180,41 @@ def test_a_bound_is_an_arrow(name: str, how: str, legend: str) -> None:
     assert legend in json.dumps(specification(figure.absolute)["title"])
 
 
+def test_ranges_and_ends_of_a_distribution_are_along_its_latency() -> None:
+    (figure,) = figures(result_of("zhang-2021/fig8"))
+    marks = published(figure.absolute)
+    assert {(m.panel, m.y, m.low, m.high) for m in marks if m.series == "vale"} == {
+        ("10 % of R+", 0.5, 30, 40),
+        ("50 % of R+", 0.5, 30, 40),
+    }
+    ends = [(m.y, m.x, m.bounded, m.at_most) for m in marks if m.series == ""]
+    assert {*ends} == {(0.0, 4, True, False), (1.0, 1000, False, True)}
+    assert len(ends) == 2 * 3  # one of each in a panel
+    assert figure.absolute is not None
+    drawn = specification(figure.absolute)
+    legend = " ".join(drawn["title"]["subtitle"])
+    assert "arrow right: published as at least; arrow left: published as at most" in legend
+    rules = re.findall(
+        r'<line [^>]*aria-roledescription="rule mark" [^>]*x2="([-\d.]+)" y2="([-\d.]+)"',
+        svg(drawn),
+    )
+    assert rules
+    assert all(float(x) != 0 and float(y) == 0 for x, y in rules)
+    assert {row["spread"] for row in drawn["data"]["values"] if row["as"] == "range"} >= {
+        "30 to 40 (published)"
+    }
+    (table, _) = figures(result_of("dissertation-2017/baseline"))[::-1]
+    told = {(m.series, m.y): m.x for m in published(table.absolute)}
+    assert told["on the host", 0.0] == 63.458
+    assert told["on the host", 0.5] == 453.152
+    assert told["on the host", 1.0] == 631.316
+
+
 def test_what_is_uncertain_looks_uncertain() -> None:
     (figure,) = figures(result_of("emmerich-2014/fig8"))
     assert figure.absolute is not None
-    assert [mark.uncertain for mark in published(figure.absolute)] == [True]
+    assert [mark.uncertain for mark in published(figure.absolute)] == [True, True, True]
+    assert [mark.uncertain for mark in published(figure.relative)] == [True, False, True]
     picture = svg(specification(figure.absolute))
     assert ">?<" in picture
     certain = figures(result_of("bonafiglia-2015/fig5b"))[0].absolute
@@ -238,6 +273,25 @@ def test_the_base_may_be_a_value_of_an_axis() -> None:
     told = {mark.x: round(mark.y, 2) for mark in here(figure.relative)}
     assert told == {"1": 1.0, "2": 0.7, "3": pytest.approx(0.53, abs=0.01)}
     assert "copies 1" in figure.relative.note
+
+
+def test_a_ratio_is_drawn_at_the_published_value_that_it_refers_to() -> None:
+    (figure,) = figures(result_of("emmerich-2014/fig8"))
+    told = {mark.x: mark.y for mark in published(figure.absolute)}
+    assert told == pytest.approx({"1": 1.88, "2": 0.7 * 1.88, "3": 0.7 * 0.75 * 1.88})
+    (second,) = (mark for mark in published(figure.absolute) if mark.x == "2")
+    assert second.note == "published: 0.7 times that at copies 1; section IV.C"
+
+
+def test_a_ratio_alone_is_drawn_only_where_its_point_is_100_percent() -> None:
+    (figure,) = figures(result_of("ara-2021/fig4f", lambda test: 3e5 * test.pairs))
+    assert not published(figure.absolute)
+    told = {(mark.series, mark.x): mark.y for mark in published(figure.relative)}
+    assert told == {("vale", 4.0): 4, ("sriov", 4.0): 3.288}
+    assert figure.prefers_relative
+    (other,) = figures(result_of("emmerich-2014/text-perf"))
+    assert other.absolute is None
+    assert [(mark.x, mark.y) for mark in published(other.relative)] == [("99", 0.99)]
 
 
 # --- looks and words -------------------------------------------------------------------------
@@ -326,23 +380,37 @@ def test_no_metric_is_dropped_in_silence() -> None:
     assert len(figure.missing) == 2
     page = paper_page([result_of("emmerich-2014/fig13", lambda test: 3e5)])
     assert "(cost.cycles_load), because the processor&#x27;s counters did not cover" in page
+    stream = io.StringIO()
+    print_judged(result_of("emmerich-2014/fig13", lambda test: 3e5), stream)
+    printed = " ".join(stream.getvalue().split())
+    assert "(cost.scheduler_load), because the kernel's load of the CPUs was not read" in printed
+    assert "here cost." not in printed  # no column of dashes
     (second,) = figures(result_of("emmerich-2014/fig7", lambda test: 3e5))
     chart = second.chart()
     assert chart is not None
     assert "(cost.cache_misses_per_frame), because" in chart.says
 
 
+def test_a_value_that_is_missing_has_its_reason_in_the_table() -> None:
+    result = result_of("zhang-2021/fig4", of_zhang)
+    rows = [row for row in value_rows(result) if row.here is None]
+    assert rows
+    assert all(row.why for row in rows)
+    page = paper_page([result])
+    assert escape(rows[0].why) in page.partition("why it is missing</th>")[2]
+
+
 def test_what_a_quick_run_and_the_scale_change_is_said() -> None:
     quick = departures(result_of("ara-2021/fig4a", lambda test: 3e5, quick=True))
     assert "rate 10%..10%..150% instead of 1M..1M..20M (shares of this host's R+)" in quick
     assert "duration 500ms instead of 1min (--quick)" in quick
-    assert any(each.startswith("only rate 20%, 50%") for each in quick)
+    assert any(each.startswith("only rate 20%, 60%") for each in quick)
     whole = departures(result_of("ara-2021/fig4b", lambda test: 3e5))
     assert not [each for each in whole if "--quick" in each]
     queues = departures(result_of("dissertation-2017/case1", lambda test: 3e5, quick=True))
     assert any(each.startswith("queues 1 instead of") for each in queues)
     ping = departures(result_of("zhang-2021/fig10", lambda test: None))
-    assert any(each.startswith("rate 10% instead of 1Gbps") for each in ping)
+    assert "rate also 10% (shares of this host's R+)" in ping
 
 
 def test_what_the_host_has_not_is_said() -> None:

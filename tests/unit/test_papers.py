@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.errors import UsageError
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Origin, Record
-from switchmark.papers.experiment import Experiment, matching, read
-from switchmark.papers.points import Point
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.library import library, read
+from switchmark.papers.points import LEFT_OUT, OVERLOADED, UNABLE, Point
+from switchmark.papers.published import published_points
 from switchmark.path.refusals import check
-from switchmark.report.judged import judged, measured, published_points
+from switchmark.report.judged import judged, measured
 from switchmark.report.paper import ODDS, as_object, print_judged, print_summary
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -62,16 +65,16 @@ def test_a_switch_that_this_build_lacks_makes_points_that_wait() -> None:
         "lagopus 1500",
     ]
     assert told["linux-bridge 64"][0] == ""
-    assert told["lagopus 64"] == ("waiting for switch lagopus", None)
+    assert told["lagopus 64"] == ("waiting: switch lagopus is not known here", None)
 
 
 @pytest.mark.parametrize(
     ("axes", "waits"),
     [
-        ({"locality": "remote"}, "waiting for --hosts, two for locality remote"),
-        ({"engine": "pf-ring"}, "waiting for engine pf-ring"),
-        ({"switch": "linux-bridge@1"}, "waiting for switch linux-bridge@1"),
-        ({"scenario": "p2p", "environment": "vmm"}, "waiting for environment vmm"),
+        ({"locality": "remote"}, "waiting: two hosts are needed (--hosts A,B)"),
+        ({"engine": "pf-ring"}, "waiting: engine pf-ring is not known here"),
+        ({"switch": "linux-bridge@1"}, "waiting: switch linux-bridge@1 is not known here"),
+        ({"scenario": "p2p", "environment": "vmm"}, "waiting: environment vmm is not known here"),
     ],
 )
 def test_whatever_cannot_be_expressed_is_waited_for(axes: dict[str, object], waits: str) -> None:
@@ -89,7 +92,7 @@ def test_a_combination_that_is_refused_waits_with_its_reason() -> None:
 def test_a_reason_of_several_lines_is_told_in_one() -> None:
     made_of = {"switch": "linux-bridge", "engine": "null"}
     (only,) = points(made(axes=["switch"], campaign=made_of))
-    joined = "waiting for scenario v2v cannot join linux-bridge to netns with engine null; "
+    joined = f"{UNABLE}scenario v2v cannot join linux-bridge to netns with engine null; "
     assert only.point.untold.startswith(joined)
     assert "\n" not in only.point.untold
 
@@ -177,14 +180,14 @@ def test_an_unknown_experiment_is_refused_with_the_nearest() -> None:
 
 
 def test_a_pattern_means_many_experiments() -> None:
-    assert "ara-2021/table2" in matching("ara-2021/*")
+    assert "ara-2021/table2" in library().matching("ara-2021/*")
     with pytest.raises(UsageError, match="there is no experiment named 'x/"):
-        matching("x/*")
+        library().matching("x/*")
     with pytest.raises(UsageError, match="'ara-2021' is a paper of [0-9]+ experiments") as caught:
-        matching("ara-2021")
+        library().matching("ara-2021")
     assert str(caught.value.hint).startswith("switchmark paper 'ara-2021/*', or ")
     known = caught.value.message.partition("known: ")[2].split(", ")
-    assert known == matching("ara-2021/*")
+    assert known == library().matching("ara-2021/*")
 
 
 # --- from records to answers -------------------------------------------------------------------
@@ -241,6 +244,53 @@ def test_a_point_has_its_line_rate_and_the_hosts_cpus() -> None:
     assert told.figures["line.gbps_l1"].value == pytest.approx(2)
     assert told.figures["host.cores"].value == 4
     assert told.figures["rx.kpps"].value == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("axes", "lost", "untold"),
+    [
+        ({"dimension": "latency", "rate": "1M"}, 400, True),
+        ({"dimension": "latency", "rate": "1M"}, 9, False),
+        ({"dimension": "latency", "rate": "10%"}, 400, False),
+        ({"dimension": "throughput", "rate": "1M"}, 400, False),
+    ],
+)
+def test_a_latency_at_a_load_that_is_not_carried_is_none(
+    axes: dict[str, object], lost: int, untold: bool
+) -> None:
+    over = record("raw", 400)
+    trials = tuple(
+        trial.model_copy(update={"tx_frames": 1000, "lost": lost, "tx_unsent": 0, "copies": 1})
+        for trial in over.trials
+    )
+    test = over.test.model_copy(update={"search": "fixed", **axes})
+    made_of = over.model_copy(update={"test": test, "trials": trials, "r_plus_pps": 1e6})
+    told = measured(Point({}), made_of, ["rx.kpps"])
+    assert told.untold == (f"{OVERLOADED}: 40 % was lost" if untold else "")
+    assert bool(told.figures) == (not untold)
+
+
+def test_a_point_has_what_a_bare_cable_carries() -> None:
+    cable = Calibration(switch="direct", rate_pps=(1e6, 2e6, 3e6), sent_pps=2e6)
+    test = RECORD.test.model_copy(update={"search": "fixed", "frame_size": 105})
+    told = measured(Point({}), record("raw", 400, test=test, calibration=cable), ["rx.kpps"])
+    figure = told.figures["cable.gbps_l1"]
+    assert (figure.low, figure.value, figure.high) == pytest.approx((1, 2, 3))
+
+
+def test_what_a_quick_run_leaves_out_is_no_point_but_a_reason() -> None:
+    quick = {"keep": {"frame-size": 64}}
+    members = {"greater": {"frame-size": 64}, "less": {"frame-size": 1500}}
+    claim = {"id": "c", "says": "", "kind": "order", "metric": "rx.mpps", **members}
+    experiment = made(quick=quick, claims=[{**claim, "among": {"switch": "linux-bridge"}}])
+    apart = left_out(experiment, check, {})
+    assert [point.name for point in apart] == ["linux-bridge 1500", "lagopus 1500"]
+    assert {point.untold for point in apart} == {LEFT_OUT}
+    told = [(each.point, None) for each in points(experiment, quick=True)]
+    (answer,) = (answer for _, answer in judged(experiment, told, left_out=apart).answers)
+    assert (answer.why, answer.left_out) == ("not run", 1)
+    none = judged(experiment, [], left_out=apart).answers[0][1]
+    assert none.why == "left out by --quick: all 1 of its points"
 
 
 def test_needs_that_this_host_does_not_meet_leave_a_claim_open() -> None:

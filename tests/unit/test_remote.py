@@ -25,7 +25,7 @@ from switchmark.model.plan import Reserve, Wait
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.topology import NOTHING, Between, Findings
-from switchmark.papers.experiment import read
+from switchmark.papers.library import read
 from switchmark.path.assembly import build
 from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.refusals import check
@@ -250,7 +250,7 @@ def test_a_path_on_another_host_is_away() -> None:
 def test_points_between_hosts_wait_for_hosts() -> None:
     experiment = read("ara-2021/fig4d")
     reasons = {point.point.untold for point in planned(experiment, check, {}) if not point.test}
-    assert "waiting for --hosts, two for locality remote" in reasons
+    assert "waiting: two hosts are needed (--hosts A,B)" in reasons
 
 
 def test_hosts_of_the_command_line_are_those_of_remote_points() -> None:

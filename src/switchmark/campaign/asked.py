@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from switchmark import __version__
-from switchmark.campaign.experiments import PlannedPoint, planned
+from switchmark.campaign.experiments import PlannedPoint, is_kept, left_out, planned
 from switchmark.campaign.store import read_host, read_lab
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.model.record import Record
@@ -23,8 +23,8 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
 from switchmark.papers.asked import Asked, digest, experiments_of
 from switchmark.papers.experiment import Experiment, files_of
-from switchmark.papers.points import Point
-from switchmark.regular_file import read_object, read_within
+from switchmark.papers.points import LEFT_OUT, Point
+from switchmark.regular_file import read_object, read_regular, read_within
 
 _FILE, _FOLDER = "experiment.json", "experiment"
 
@@ -54,7 +54,7 @@ class AskedRun:
             if digest(files[path]) != expected:
                 raise self._unreadable(path, f"it is not the file of the run ({_FILE})")
         try:
-            return experiments_of(self.asked, files)
+            return experiments_of(self.asked, files, self.folder / _FOLDER)
         except (KeyError, TypeError, ValueError) as error:
             raise self._unreadable("", error) from error
 
@@ -70,8 +70,23 @@ class AskedRun:
             self.asked.axes,
             quick=self.asked.quick,
             as_published=self.asked.as_published,
+            cores=self.asked.cores,
         )
         return with_records([_waiting(point, waiting) for point in points], records)
+
+    def left_out_of(self, experiment: Experiment) -> list[Point]:
+        """Return the points of an experiment that the run left out because it is quick."""
+        if not self.asked.quick:
+            return []
+        waiting = self.asked.waiting.get(experiment.name, {})
+        points = left_out(
+            experiment,
+            _anything,
+            self.asked.axes,
+            as_published=self.asked.as_published,
+            cores=self.asked.cores,
+        )
+        return [Point(p.axes, untold=waiting.get(p.name, p.untold)) for p in points]
 
     def _unreadable(self, path: str, error: object) -> UsageError:
         place = self.folder / _FOLDER / path
@@ -86,19 +101,32 @@ def keep(
     folder: Path,
     experiments: Sequence[tuple[Experiment, Sequence[PlannedPoint]]],
     options: Mapping[str, Any],
+    missing: Mapping[str, Sequence[Point]] | None = None,
+    data: Sequence[Path] = (),
 ) -> None:
-    """Store the experiments of a new run with their points, and the options of `paper`."""
+    """Store the experiments of a new run with their points, and the options of `paper`.
+
+    `missing` are the points that a quick run leaves out, by experiment. `data` are CSV files with
+    further published values."""
     files = files_of(experiment for experiment, _ in experiments)
+    further = {f"data/{n}-{file.name}": read_regular(file).decode() for n, file in enumerate(data)}
+    files |= further
+    untold = {
+        experiment.name: [
+            *(entry.point for entry in points),
+            *(missing or {}).get(experiment.name, ()),
+        ]
+        for experiment, points in experiments
+    }
     asked = Asked.model_validate(
         {
             "schema": 1,
             "experiments": [experiment.name for experiment, _ in experiments],
             "files": {path: digest(text) for path, text in files.items()},
+            "data": [*further],
             "waiting": {
-                experiment.name: {
-                    entry.point.name: entry.point.untold for entry in points if entry.point.untold
-                }
-                for experiment, points in experiments
+                name: {point.name: point.untold for point in points if point.untold}
+                for name, points in untold.items()
             },
             "switchmark": __version__,
             **options,
@@ -148,27 +176,38 @@ def with_records(
 
 
 def points_by_tests(
-    experiment: Experiment, records: Sequence[Record]
+    experiment: Experiment, records: Sequence[Record], *, quick: bool = False
 ) -> list[tuple[Point, Record | None]]:
     """Return the points of an experiment with the records of any run that match them, for any
     duration and number of trials. The points have the paper's rates, unless more records match at
-    rates relative to the host."""
+    rates relative to the host. With `quick`, missing points that a quick run leaves out say so."""
     by_test = {meant(record.test): record for record in records}
-    plans = [planned(experiment, _anything, {}, as_published=True)]
-    plans += [planned(experiment, _anything, {})] if experiment.owner.scale else []
+    cores = [record.origin.host.get("cores_usable") or 0 for record in records if record.origin]
     matched = [
         [(entry.point, by_test.get(meant(entry.test)) if entry.test else None) for entry in plan]
-        for plan in plans
+        for plan in _plans(experiment, max(cores, default=0) or None)
     ]
-    return max(matched, key=lambda points: sum(record is not None for _, record in points))
+    points = max(matched, key=lambda points: sum(record is not None for _, record in points))
+    if not quick:
+        return points
+    return [
+        (point, record)
+        if record or point.untold or is_kept(experiment, point)
+        else (Point(point.axes, untold=LEFT_OUT), None)
+        for point, record in points
+    ]
 
 
 def paper_points(experiment: Experiment) -> list[Point]:
     """Return the points of an experiment at the paper's rates and at rates relative to a host, for
     its published values."""
+    return [entry.point for plan in _plans(experiment, None) for entry in plan]
+
+
+def _plans(experiment: Experiment, cores: int | None) -> list[list[PlannedPoint]]:
     plans = [planned(experiment, _anything, {}, as_published=True)]
-    plans += [planned(experiment, _anything, {})] if experiment.owner.scale else []
-    return [entry.point for plan in plans for entry in plan]
+    plans += [planned(experiment, _anything, {}, cores=cores)] if experiment.owner.scale else []
+    return plans
 
 
 def meant(test: Test) -> str:

@@ -13,6 +13,15 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PATH = click.Path(path_type=Path)
 
+experiment_folders = click.option(
+    "--experiments",
+    "folders",
+    metavar="FOLDER",
+    multiple=True,
+    type=PATH,
+    help="more experiments, in PAPER/NAME.yaml; several times for several folders",
+)
+
 campaign_file = click.argument(
     "campaign", metavar="[CAMPAIGN.yaml]", required=False, type=PATH, help="a file of axes"
 )

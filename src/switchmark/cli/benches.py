@@ -26,6 +26,7 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
+from switchmark.papers.points import WAITING
 from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
@@ -97,7 +98,7 @@ class ThisHost:
         waits = self.find(test).waits if test is not None else ""
         if not waits:
             return planned_point
-        return PlannedPoint(replace(planned_point.point, untold=f"waiting for {waits}"), None)
+        return PlannedPoint(replace(planned_point.point, untold=f"{WAITING}{waits}"), None)
 
 
 class Testbeds(ThisHost):

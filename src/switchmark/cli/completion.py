@@ -68,7 +68,7 @@ def completer(axis: Axis) -> Completer | None:
 
 def experiments(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
     """Return the names of the literature's experiments that match."""
-    from switchmark.papers.experiment import names
+    from switchmark.papers.library import names
 
     return _beginning(names(), typed)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from switchmark.cli.arguments import PATH
+from switchmark.cli.arguments import PATH, experiment_folders
 from switchmark.cli.help import GroupedCommand
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     help="the page",
 )
 @click.option("--only", metavar="PATTERN", default="*", help="such as 'ara-2021/*'")
-def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
+@experiment_folders
+def gallery(runs: tuple[Path, ...], output: Path, only: str, folders: tuple[Path, ...]) -> int:
     """Draw all experiments from the literature on one page, with the results of runs.
 
     Each figure is drawn as its paper drew it, with the published values and the results of every
@@ -49,13 +50,14 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str) -> int:
     the same versions are judged together.
     """
     from switchmark.campaign.asked import paper_points
-    from switchmark.papers.experiment import matching, read
+    from switchmark.papers.library import folders_of, located
     from switchmark.report.gallery import GalleryEntry, check_gallery, write_gallery
 
     check_gallery(output)
     groups = _groups(runs)
     shown = []
-    for experiment in map(read, matching(only)):
+    library, chosen = located(only, folders_of(folders))
+    for experiment in map(library.read, chosen):
         results = {side.label: _judged(experiment, column) for side, column in groups}
         measured = {label: result for label, result in results.items() if result.measured}
         every = measured or {"": _judged(experiment, _Runs((), ()))}
@@ -168,13 +170,15 @@ def _judged(experiment: Experiment, runs: _Runs) -> Judged:
     from switchmark.report.judged import judged
 
     every = runs.by_run[:1] if runs.repeated else runs.by_run
-    points = points_by_tests(experiment, [record for records in every for record in records])
     options = [kernel_options_of(folder) for folder in runs.folders]
     kernel = options[0] if options and all(other == options[0] for other in options) else None
     asked = (read_asked(folder) for folder in runs.folders)
     own_options = next(
         (a.asked for a in asked if a and experiment.name in a.asked.experiments), None
     )
+    quick = own_options is not None and own_options.quick
+    records = [record for entry in every for record in entry]
+    points = points_by_tests(experiment, records, quick=quick)
     return judged(
         experiment, points, kernel, runs.by_run, repeated=runs.repeated, asked=own_options
     )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from switchmark.cli.arguments import json_array, on_host
+from switchmark.cli.arguments import experiment_folders, json_array, on_host
 from switchmark.cli.completion import things
 from switchmark.cli.help import GroupedCommand
 from switchmark.cli.options import with_host_file
 from switchmark.cli.running import print_json
-from switchmark.errors import Exit
+from switchmark.errors import Exit, UsageError
 
 
 @click.command("list", cls=GroupedCommand)
@@ -28,13 +29,21 @@ from switchmark.errors import Exit
     help="switches, engines, environments, functions, scenarios, searches, noises, papers",
 )
 @click.option("--port", metavar="KIND", help="only entries with this kind of port")
+@experiment_folders
 @json_array
 @with_host_file
-def list_(thing: str, port: str | None, as_json: bool) -> int:
+def list_(thing: str, port: str | None, folders: tuple[Path, ...], as_json: bool) -> int:
     """List switches, engines and more, and whether this host has them."""
     from switchmark.cli.listing import Thing, listed, print_listed, thing_named
+    from switchmark.cli.papers import listed_papers
 
-    entries = listed(thing_named(thing or Thing.SWITCHES), port)
+    asked = thing_named(thing or Thing.SWITCHES)
+    if folders and asked is not Thing.PAPERS:
+        raise UsageError(
+            f"--experiments is of 'list papers', not of 'list {asked}'",
+            hint=f"switchmark list papers --experiments {folders[0]}",
+        )
+    entries = listed_papers(folders) if asked is Thing.PAPERS else listed(asked, port)
     if as_json:
         print_json(entries)
     else:

@@ -17,6 +17,7 @@ from switchmark.cli.arguments import (
     Measuring,
     campaign_file,
     cluster,
+    experiment_folders,
     keep,
     out,
     output,
@@ -158,6 +159,14 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
 @click.option(
     "--as-published", is_flag=True, help="the paper's rates, not shares of this host's R+"
 )
+@experiment_folders
+@click.option(
+    "--data",
+    metavar="FILE.csv",
+    multiple=True,
+    type=PATH,
+    help="more published values: read from a figure, or values.csv of another run",
+)
 @output("draw it: .html, .svg, .pdf or .png, or a folder with all of them, tables and BibTeX")
 @click.option(
     "--values",
@@ -178,6 +187,8 @@ def paper(
     mode: Mode | None,
     quick: bool,
     as_published: bool,
+    folders: tuple[Path, ...],
+    data: tuple[Path, ...],
     output: Path | None,
     out: Path,
     how: Measuring,
@@ -186,7 +197,8 @@ def paper(
 ) -> int:
     """Run experiments from the literature and print the results next to the published ones.
 
-    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told.
+    Each claim of the paper is answered: it holds here, does not hold here, or cannot be told. NAME
+    may be a path to an experiment of your own.
     """
     from switchmark.cli.papers import judge_runs, run_papers
     from switchmark.errors import UsageError
@@ -195,7 +207,16 @@ def paper(
         if axes or quick or as_published or cluster or spread:
             raise UsageError("--from measures nothing: it takes no axes, no --quick and no lab")
         show, _ = checked_options(how)
-        return judge_runs(runs, name, show, strict=how.strict, output=output, mode=mode)
+        return judge_runs(
+            runs,
+            name,
+            show,
+            strict=how.strict,
+            output=output,
+            mode=mode,
+            experiments=folders,
+            data=data,
+        )
     if not name:
         raise UsageError("no experiment is named", hint="switchmark list papers")
     check_cluster(cluster, spread, keep=False, capture=how.capture, tune=None)
@@ -213,4 +234,6 @@ def paper(
         mode=mode,
         cluster=cluster,
         spread=spread,
+        folders=folders,
+        data=data,
     )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from switchmark.campaign.asked import keep, with_records
 from switchmark.campaign.duration import expected_s
-from switchmark.campaign.experiments import PlannedPoint, campaign_of, planned
+from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.campaign.store import read_records
 from switchmark.cli.benches import ThisHost, bench_of_papers
+from switchmark.cli.experiment_checks import check_experiment
 from switchmark.cli.judging import judged_run
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
@@ -23,7 +25,10 @@ from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.papers.asked import Asked
-from switchmark.papers.experiment import Experiment, matching, names, read
+from switchmark.papers.experiment import Experiment
+from switchmark.papers.library import folders_of, library, located
+from switchmark.papers.overlay import read_overlay
+from switchmark.papers.points import WAITING
 from switchmark.report.drawn import Mode
 from switchmark.report.files import write_file
 from switchmark.report.judged import Judged, judged
@@ -50,9 +55,13 @@ def run_papers(
     mode: Mode | None = None,
     cluster: str | None = None,
     spread: bool = False,
+    folders: Sequence[Path] = (),
+    data: Sequence[Path] = (),
 ) -> int:
-    """Run the experiments that match a pattern, each campaign once, here or on a lab. Print their
-    results, and draw them into a file if `output` is set."""
+    """Run the experiments that match a pattern, or that a path names, each campaign once, here or
+    on a lab. Print their results, and draw them into a file if `output` is set.
+
+    `folders` have further experiments, and `data` are CSV files with further published values."""
     check_drawing(output)
     engine = AXES["engine"]
     if engine.chosen in axes.get(engine.name, "").split(","):
@@ -62,9 +71,9 @@ def run_papers(
             hint=f"{engine.option} with the name of an engine: switchmark list engines",
         )
     results: list[Judged] = []
-    chosen = [read(name) for name in matching(pattern)]
+    chosen = _chosen(pattern, folders, data)
     shared = lab["share_machine"]
-    options = {"quick": quick, "as_published": as_published, "axes": dict(axes)}
+    options: dict[str, Any] = {"quick": quick, "as_published": as_published, "axes": dict(axes)}
     with bench_of_papers(cluster, show, share_machine=shared, spread=spread) as there:
         for owner in dict.fromkeys(experiment.owner.name for experiment in chosen):
             sharing = [entry for entry in chosen if entry.owner.name == owner]
@@ -72,12 +81,30 @@ def run_papers(
                 (
                     entry,
                     there.points(
-                        planned(entry, there.check, axes, quick=quick, as_published=as_published)
+                        planned(
+                            entry,
+                            there.check,
+                            axes,
+                            quick=quick,
+                            as_published=as_published,
+                            cores=there.cpus,
+                        )
                     ),
                 )
                 for entry in sharing
             ]
-            folder, records = _measured(owner, points, options, out, show, lab, there)
+            missing = {
+                entry.name: left_out(
+                    entry, there.check, axes, as_published=as_published, cores=there.cpus
+                )
+                for entry in (sharing if quick else ())
+            }
+            options["cores"] = there.cpus
+            keep_them = partial(
+                keep, experiments=points, options=options, missing=missing, data=data
+            )
+            tests = [entry for _, of_entry in points for entry in of_entry]
+            folder, records = _measured(owner, tests, keep_them, out, show, lab, there)
             asked = Asked.model_validate({"schema": 1, "experiments": (), "files": {}, **options})
             made = [
                 judged(
@@ -85,6 +112,7 @@ def run_papers(
                     with_records(of_entry, records),
                     there.kernel_options or None,
                     [records] if records else [],
+                    left_out=missing.get(entry.name, ()),
                     asked=asked,
                 )
                 for entry, of_entry in points
@@ -106,14 +134,24 @@ def judge_runs(
     strict: bool,
     output: Path | None,
     mode: Mode | None,
+    experiments: Sequence[Path] = (),
+    data: Sequence[Path] = (),
 ) -> int:
-    """Judge stored runs again, by their own experiments, or by those of this build that match a
-    pattern. Print the results, and draw them into a file if `output` is set."""
+    """Judge stored runs again, by their own experiments, or by those that match a pattern or that a
+    path names. Print the results, and draw them into a file if `output` is set.
+
+    `experiments` are folders with further experiments, and `data` are CSV files with further
+    published values."""
     check_drawing(output)
-    names = matching(pattern) if pattern else []
+    if data and not pattern:
+        raise UsageError(
+            "--data is about one experiment, and none is named",
+            hint=f"switchmark paper NAME --from {folders[0]} --data {data[0]}",
+        )
+    chosen = _chosen(pattern, experiments, data) if pattern else []
     results = []
     for folder in folders:
-        made = judged_run(folder, read_records(folder), names)
+        made = judged_run(folder, read_records(folder), chosen)
         if not made:
             raise UsageError(
                 f"{folder} does not know an experiment: it was not made by 'switchmark paper'",
@@ -144,18 +182,38 @@ def _finish(
     return status_of(records, strict)
 
 
+def _chosen(pattern: str, folders: Sequence[Path], data: Sequence[Path]) -> list[Experiment]:
+    """Return the experiments of a pattern or a path, with the values of CSV files. Raise UsageError
+    for mistakes in the files of experiments from outside of the package."""
+    found, meant = located(pattern, folders_of(folders))
+    chosen = [found.read(name) for name in meant]
+    for experiment in chosen:
+        if experiment.name not in library().names:
+            check_experiment(experiment)
+    if not data:
+        return chosen
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--data is about one experiment, and {len(chosen)} are meant",
+            hint=f"switchmark paper {chosen[0].name} --data {data[0]}",
+        )
+    (experiment,) = chosen
+    rows = [row for file in data for row in read_overlay(file, experiment.axes, experiment.name)]
+    return [experiment.with_rows(rows)]
+
+
 def _measured(
     name: str,
-    points: Sequence[tuple[Experiment, Sequence[PlannedPoint]]],
-    asked: Mapping[str, Any],
+    points: Sequence[PlannedPoint],
+    keep_asked: Callable[[Path], None],
     out: Path,
     show: Shown,
     lab: dict[str, Any],
     there: ThisHost,
 ) -> tuple[Path | None, list[Record]]:
-    """Run the tests of some points; return the run folder and its records. No folder is made if no
-    test can run."""
-    campaign = campaign_of(name.replace("/", "-"), [entry for _, of in points for entry in of])
+    """Run the tests of some points; return the run folder and its records. `keep_asked` stores what
+    was asked for in the folder. No folder is made if no test can run."""
+    campaign = campaign_of(name.replace("/", "-"), points)
     if not campaign.tests:
         return None, []
     if not show.quiet:
@@ -163,7 +221,7 @@ def _measured(
         print(message, file=sys.stderr)
     shown = replace(show, only_progress=not (show.wide or show.as_json))
     folder = there.new_run(campaign, out)
-    keep(folder.path, points, asked)
+    keep_asked(folder.path)
     return folder.path, there.measure(folder, shown, lab)
 
 
@@ -178,21 +236,25 @@ def _print(result: Judged, show: Shown) -> None:
 # --- listing ---------------------------------------------------------------------------
 
 
-def listed_papers() -> list[dict[str, Any]]:
+def listed_papers(folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
     """Return one object per experiment: its points and claims, how many of them this host can run
-    and decide, the reasons for the missing ones, and the duration."""
+    and decide, the reasons for the missing ones, and the duration. `folders` have further
+    experiments."""
+    every = library(*folders_of(folders))
+    for why in every.unusable.values():
+        print(f"warning: {why}", file=sys.stderr)
     with Hosts(OwnRun) as hosts:
         host = ThisHost(hosts)
-        return [_listed(read(name), host) for name in names()]
+        return [_listed(every.read(name), host) for name in every.names]
 
 
 def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
-    points = host.points(planned(experiment, host.check, {}))
-    quick = host.points(planned(experiment, host.check, {}, quick=True))
+    points = host.points(planned(experiment, host.check, {}, cores=host.cpus))
+    quick = host.points(planned(experiment, host.check, {}, quick=True, cores=host.cpus))
     tests = [point.test for point in points if point.test is not None]
-    waiting = Counter(
-        point.point.untold.removeprefix("waiting for ") for point in points if point.test is None
-    )
+    reasons = Counter(point.point.untold for point in points if point.test is None)
+    waiting = {why: n for why, n in reasons.most_common() if why.startswith(WAITING)}
+    unable = {why: n for why, n in reasons.most_common() if not why.startswith(WAITING)}
     return {
         "name": experiment.name,
         "summary": experiment.summary,
@@ -200,7 +262,8 @@ def _listed(experiment: Experiment, host: ThisHost) -> dict[str, Any]:
         "place": experiment.place,
         "points": len(points),
         "points_here": len(tests),
-        "waiting": dict(waiting.most_common()),
+        "impossible": unable,
+        "waiting": {why.removeprefix(WAITING): count for why, count in waiting.items()},
         "claims": len(experiment.claims),
         "claims_here": _decidable_here(experiment, points, host),
         "published_values": len(experiment.published),
@@ -240,9 +303,11 @@ def print_papers(entries: Sequence[Mapping[str, Any]], stream: IO[str]) -> None:
         shared = f", the runs of {entry['same_runs_as']}" if entry["same_runs_as"] else ""
         print(f"    here: {here}, {claims}; {times}{shared}", file=stream)
         waiting = list(entry["waiting"].items())
-        for reason, count in waiting[:_SHOWN_REASONS]:
-            print(*textwrap.wrap(f"{count} wait for {reason}", _WIDTH, initial_indent=" " * 4,
-                                 subsequent_indent=" " * 6), sep="\n", file=stream)  # fmt: skip
+        told = [f"{count}: {reason}" for reason, count in entry["impossible"].items()]
+        told += [f"{count} wait: {reason}" for reason, count in waiting[:_SHOWN_REASONS]]
+        for line in told:
+            print(*textwrap.wrap(line, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6),
+                  sep="\n", file=stream)  # fmt: skip
         if rest := sum(count for _, count in waiting[_SHOWN_REASONS:]):
-            print(f"    {rest} wait for something else (--json tells all)", file=stream)
+            print(f"    {rest} wait for other reasons (--json has all)", file=stream)
     print("\n✓ all points can be measured here   · some of them   ✗ none", file=stream)

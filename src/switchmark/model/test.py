@@ -451,7 +451,7 @@ class Test(BaseModel):
             blame_rank=4,
             used=2,
         ),
-    ] = Field(1, ge=1, le=8)
+    ] = Field(1, ge=1, le=64)
     """The length of a chain: functions in series."""
 
     chains: Annotated[int, Axis("chain", "parallel chains, in loopback", blame_rank=5)] = Field(

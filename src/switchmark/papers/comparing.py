@@ -30,7 +30,12 @@ from switchmark.papers.points import Measured, Point, PointFigure, Spoiled
 
 Word = Literal["above", "below", "same", ""]
 
-_OVERCOMMITTED = "cores-overcommitted"
+_DOUBTS: Mapping[Spoiled, str] = {
+    "overcommitted": "cores-overcommitted",
+    "profiled": "profiled",
+}
+"""The doubts that may be the subject of a claim."""
+
 _NOTHING = 1e-12
 
 _WHY: Mapping[Reason, str] = {
@@ -73,11 +78,14 @@ class Question:
     subject: tuple[Spoiled, ...] = ()
     of_loads: bool = False
     of_sizes: bool = False
+    by_ratio: bool = False
 
     @property
     def is_of_shares(self) -> bool:
         """Return whether the metric may be 0, so that differences are compared instead of
         ratios."""
+        if self.by_ratio:
+            return False
         try:
             return figure_of(self.metric).unit == "share"
         except UsageError:
@@ -94,12 +102,19 @@ class Question:
             return replace(pair_result, change=PointFigure(0.0, 0.0, math.inf))
         return self._with_doubts((one, other), difference)
 
+    def ratio(self, one: Point, other: Point) -> Compared:
+        """Compare one point with another by their ratio, even if the metric is a share. Both have
+        the metric."""
+        if not self.is_of_shares:
+            return self.compared(one, other)
+        return replace(self, by_ratio=True).compared(one, other)
+
     def level(self, point: Point, of: int) -> PointFigure | str:
         """Return the figure of a point with its interval, as one of `of` points that are tested
         together, or the reason for no interval."""
         figure = point.figures[self.metric]
         if point.measured is None:
-            return figure
+            return f"what was published is relative to {figure.of}" if figure.of else figure
         family, place = self._place(point.measured)
         side = family.results[place]
         ends = family.level(place, of)
@@ -178,9 +193,12 @@ class Question:
     # --- measured points ---------------------------------------------------------------------
 
     def _place(self, measured: Measured, *, less: bool = False) -> tuple[Family, int]:
-        excused = "overcommitted" in self.subject
-        results = measured.results.excusing(_OVERCOMMITTED) if excused else measured.results
-        return results.place(measured.record, figure_of(self.metric, less=less))
+        excused = [_DOUBTS[cause] for cause in self.subject if cause in _DOUBTS]
+        results = measured.results.excusing(*excused) if excused else measured.results
+        figure = figure_of(self.metric, less=less)
+        if self.by_ratio and figure.unit == "share":
+            figure = replace(figure, name=f"{figure.name} ratio", unit="amount")
+        return results.place(measured.record, figure)
 
     def repeats(self, measured: Measured) -> Repeats:
         """Return the values of a measured point among all results of its run."""
@@ -230,6 +248,8 @@ class Question:
 
     def _is_about_loads(self, points: Sequence[Point]) -> bool:
         is_relative = any(point.measured and point.measured.is_relative for point in points)
+        if "loads" in self.subject and is_relative:
+            return True
         return self.of_loads or (self.of_sizes and not is_relative)
 
     def _open(self, side: Repeats, *, up: bool = True) -> bool:
@@ -256,7 +276,10 @@ class Question:
     # --- published points --------------------------------------------------------------------
 
     def _published(self, one: Point, other: Point, *, less: bool) -> Compared:
-        figures = (point.figures[self.metric] for point in (one, other))
+        figures = [point.figures[self.metric] for point in (one, other)]
+        if figures[0].of != figures[1].of:
+            why = "what was published of them is relative to different points"
+            return Compared("", PointFigure(1.0, 0.0, math.inf), why)
         return _by_ends(*figures, less=less)
 
 
@@ -288,8 +311,8 @@ def _doubts(points: Sequence[Point], subject: Sequence[Spoiled]) -> str:
         record = point.measured.record
         every = {*record.doubts, *(doubt for trial in record.trials for doubt in trial.doubts)}
         names = sorted(name for name in every if name in TABLE and TABLE[name].spoils)
-        if "overcommitted" in subject:
-            names = [name for name in names if name != _OVERCOMMITTED]
+        excused = {_DOUBTS[cause] for cause in subject if cause in _DOUBTS}
+        names = [name for name in names if name not in excused]
         if record.verdict == "host":
             names.append("the host was the limit")
         if names:

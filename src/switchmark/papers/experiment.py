@@ -1,29 +1,30 @@
 """Experiments of papers: a campaign, the published values, and the claims.
 
-An experiment is a file `PAPER/EXPERIMENT.yaml` in this folder, and `PAPER/source.yaml` describes
-the paper. This module does not run campaigns.
+An experiment is a file `PAPER/EXPERIMENT.yaml`, and `PAPER/source.yaml` describes the paper.
+`papers.library` finds the files. This module does not run campaigns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from functools import cache
-from pathlib import Path
-from typing import Any, Literal, Self
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.test import AXES
 from switchmark.papers.claims import Claim
 from switchmark.papers.points import At, Scalar
+from switchmark.regular_file import read_regular
 
-_FOLDER = Path(__file__).parent
-_SOURCE = "source"
+SOURCE, SUFFIX = "source.yaml", ".yaml"
+"""The file that describes a paper, and the suffix of files of experiments."""
+
+OF_CORES = " of cores"
+"""The end of a value that is a share of the number of CPUs."""
+
 _FORM = ConfigDict(
     frozen=True, extra="forbid", alias_generator=lambda name: key_of(name.rstrip("_"))
 )
@@ -45,10 +46,21 @@ class Source(BaseModel):
     link_gbps: float | None = None
     """The capacity of its links; None if frames never left a host."""
 
+    cores: int | None = None
+    """The number of CPUs of the host under test, hyperthreads included if they were in use."""
+
+    artifacts: dict[str, str] = Field(default_factory=dict)
+    """What the paper names for repeating it, such as its scripts, by kind."""
+
+
+Origin = Literal["text", "digitised", "authors", "own"]
+"""Where a published value comes from: the text of the paper, a figure that somebody read, data of
+the authors, or another run."""
+
 
 class Published(BaseModel):
     """A published value for some points: a number, or a statement such as about, at least, at most
-    or between two numbers."""
+    or between two numbers. With `relative_to` it is a ratio."""
 
     model_config = _FORM
 
@@ -59,6 +71,12 @@ class Published(BaseModel):
     min: float | None = None
     max: float | None = None
     between: tuple[float, float] | None = None
+    error: float | None = None
+    """The error of `value` or `about`, in the same unit, such as that of reading a figure."""
+    relative_to: At = Field(default_factory=dict)
+    """The point that the value is a ratio to: it is at these values, and otherwise where the point
+    itself is. Empty for an absolute value."""
+    origin: Origin = "text"
     place: str = ""
     uncertain: str = ""
     """Why it may apply to other points, or mean something different."""
@@ -68,29 +86,55 @@ class Published(BaseModel):
         given = (self.value, self.about, self.min, self.max, self.between)
         if sum(value is not None for value in given) != 1:
             raise ValueError("a published value is one of value, about, min, max, between")
+        if self.error is not None and self.exact is None:
+            raise ValueError("an error belongs to a value, or to about")
+        if self.is_ratio and min(end for end in self.ends if math.isfinite(end)) <= 0:
+            raise ValueError("a ratio is above 0")
         return self
 
     @property
+    def is_ratio(self) -> bool:
+        """Return whether it is a ratio of two figures."""
+        return bool(self.relative_to)
+
+    @property
+    def exact(self) -> float | None:
+        """Return the number of `value` or `about`; None for a bound or a range."""
+        return self.value if self.value is not None else self.about
+
+    @property
     def ends(self) -> tuple[float, float]:
-        """Return the lowest and the highest possible value."""
+        """Return the lowest and the highest possible value; infinite where it is open."""
         if self.between is not None:
             return self.between
-        exact = self.value if self.value is not None else self.about
-        if exact is not None:
-            return exact, exact
+        if self.exact is not None:
+            error = self.error or 0.0
+            return self.exact - error, self.exact + error
         return (
-            self.min if self.min is not None else float("-inf"),
-            self.max if self.max is not None else float("inf"),
+            self.min if self.min is not None else -math.inf,
+            self.max if self.max is not None else math.inf,
         )
 
     def __str__(self) -> str:
+        if not self.is_ratio:
+            return self._number
+        places = (f"{axis} {_written(value)}" for axis, value in self.relative_to.items())
+        return f"{self._number} times that at {', '.join(places)}"
+
+    @property
+    def _number(self) -> str:
         if self.between is not None:
             return f"{self.between[0]:g} to {self.between[1]:g}"
-        if self.value is not None:
-            return f"{self.value:g}"
-        if self.about is not None:
-            return f"about {self.about:g}"
+        if self.exact is not None:
+            error = f" ± {self.error:g}" if self.error else ""
+            return f"{'about ' if self.value is None else ''}{self.exact:g}{error}"
         return f">= {self.min:g}" if self.min is not None else f"<= {self.max:g}"
+
+
+def _written(value: Scalar | list[Scalar]) -> str:
+    """Return a value of an axis, or several, as in campaign files."""
+    values = value if isinstance(value, list) else [value]
+    return ", ".join("none" if item is None else str(item) for item in values)
 
 
 class Quick(BaseModel):
@@ -141,6 +185,15 @@ class Drawn(BaseModel):
     """The points in the figure; all if empty."""
 
 
+class Impossible(BaseModel):
+    """Points that no build can measure, on any host, and why."""
+
+    model_config = _FORM
+
+    at: At
+    why: str
+
+
 class Experiment(BaseModel):
     """A campaign whose results are compared with published values.
 
@@ -160,19 +213,25 @@ class Experiment(BaseModel):
     axes: tuple[str, ...]
     campaign: dict[str, Any] = Field(default_factory=dict)
     same_runs_as: str = ""
-    """The experiment whose runs it shares, including the campaign, quick run and scale."""
+    """The experiment whose runs it shares, including the campaign, quick run and scale. In a file,
+    a name without a paper is of the same paper."""
 
     shows: At = Field(default_factory=dict)
     """The points of those runs that it uses; all if empty."""
 
-    waits: str = ""
-    """The requirement that all of its points wait for, if no axis expresses it."""
+    impossible: tuple[Impossible, ...] = ()
+    """The points that no build can measure."""
+
+    data: tuple[str, ...] = ()
+    """CSV files with further published values (`papers.overlay`), beside the experiment's file."""
 
     assumed: dict[str, str] = Field(default_factory=dict)
     """The assumptions where the paper is silent, by axis."""
 
     scale: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
-    """Values relative to the host that replace absolute values of the paper, by axis."""
+    """Values relative to the host that replace absolute values of the paper, by axis.
+    `25%..25%..100% of cores` adds values by the number of CPUs, on a host with more of them than
+    the paper's."""
 
     quick: Quick = Quick()
     published: tuple[Published, ...] = ()
@@ -181,6 +240,16 @@ class Experiment(BaseModel):
 
     _owner: Experiment | None = PrivateAttr(None)
     _source: Source | None = PrivateAttr(None)
+    _file: Path | None = PrivateAttr(None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_whole_name(cls, content: Any) -> Any:
+        shared = content.get("same-runs-as") if isinstance(content, Mapping) else None
+        if not isinstance(shared, str) or not shared or "/" in shared:
+            return content
+        paper = str(content.get("name", "")).partition("/")[0]
+        return {**content, "same-runs-as": f"{paper}/{shared}"}
 
     @model_validator(mode="after")
     def _fits(self) -> Experiment:
@@ -190,14 +259,22 @@ class Experiment(BaseModel):
         if len(set(ids)) < len(ids):
             raise ValueError(f"two claims have one id: {', '.join(ids)}")
         ats = [row.at for row in self.published] + [claim.among for claim in self.claims]
+        ats += [row.relative_to for row in self.published]
         ats += [self.shows, *(figure.among for figure in self.figures)]
         ats += [figure.relative for figure in self.figures if isinstance(figure.relative, dict)]
+        ats += [row.at for row in self.impossible]
         for axis in {*self.axes, *self.assumed, *self.scale, *self.quick.axes, *self.quick.keep}:
             if field_name(axis) not in AXES:
                 raise ValueError(f"there is no axis named '{axis}'")
+        for claim in self.claims:
+            ats += [dict.fromkeys(claim.place_axes)] if claim.kind == "knee" else []
         for axis in {axis for at in ats for axis in at}:
             if axis not in self.axes:
                 raise ValueError(f"'{axis}' is none of the experiment's axes")
+        for name in self.data:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or path.suffix != ".csv":
+                raise ValueError(f"'{name}' is no CSV file in the folder of the paper")
         return self
 
     @property
@@ -216,82 +293,58 @@ class Experiment(BaseModel):
         return tuple(dict.fromkeys(name for name in every if "." in name or name == "loss_ratio"))
 
     @property
+    def assumptions(self) -> dict[str, str]:
+        """Return the assumptions of the experiment and of the runs that it shares, by axis."""
+        return {**self.owner.assumed, **self.assumed}
+
+    @property
     def owner(self) -> Experiment:
         """Return the experiment whose campaign provides its runs."""
-        if self.same_runs_as:
-            return self._owner or read(self.same_runs_as)
-        return self
+        if not self.same_runs_as:
+            return self
+        assert self._owner is not None
+        return self._owner
+
+    def grows(self, axis: str, cores: int | None) -> bool:
+        """Return whether an axis gets values by the number of CPUs, on a host with so many of them:
+        with more than the paper's."""
+        value = self.scale.get(axis)
+        items = value if isinstance(value, list) else [value]
+        has_shares = any(str(item).endswith(OF_CORES) for item in items)
+        return has_shares and cores is not None and cores > (self.source.cores or 0)
+
+    @property
+    def file(self) -> Path:
+        """Return the file that it was read from."""
+        assert self._file is not None
+        return self._file
 
     @property
     def source(self) -> Source:
         """Return the description of its paper."""
-        return self._source or source(self.paper)
+        assert self._source is not None
+        return self._source
 
-    @property
-    def assumptions(self) -> dict[str, str]:
-        """Return the assumptions of its campaign and its own, by axis."""
-        return {**self.owner.assumed, **self.assumed}
-
-    def with_own(self, source: Source, owner: Experiment | None) -> Self:
-        """Return the experiment with this description of its paper and this owner of its campaign,
-        in place of those of the package."""
+    def with_own(self, source: Source, owner: Experiment | None, file: Path) -> Experiment:
+        """Return the experiment with the description of its paper, the owner of its campaign, and
+        the file that it was read from."""
         own = self.model_copy()
-        own.__pydantic_private__ = {"_source": source, "_owner": owner}
+        own.__pydantic_private__ = {"_source": source, "_owner": owner, "_file": file}
         return own
+
+    def with_rows(self, rows: Sequence[Published]) -> Experiment:
+        """Return the experiment with further published values."""
+        return self.model_copy(update={"published": (*self.published, *rows)})
 
 
 def files_of(experiments: Iterable[Experiment]) -> dict[str, str]:
-    """Return the contents of the files that describe some experiments, by path below the folder of
-    experiments."""
+    """Return the contents of the files that describe some experiments, by their path below a folder
+    of experiments."""
     every = {each.name: each for one in experiments for each in (one, one.owner)}
-    paths = {f"{name}.yaml" for name in every}
-    paths |= {f"{each.paper}/{_SOURCE}.yaml" for each in every.values()}
-    return {path: (_FOLDER / path).read_text() for path in sorted(paths)}
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """Return the names of all experiments, as accepted by `paper`."""
-    files = (path for path in _FOLDER.glob("*/*.yaml") if path.stem != _SOURCE)
-    return tuple(sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in files))
-
-
-def matching(pattern: str) -> list[str]:
-    """Return the experiments that match a pattern such as `ara-2021/*`. Raise UsageError with the
-    closest name if there are none."""
-    meant = [name for name in names() if fnmatchcase(name, pattern)]
-    if whole_paper := [name for name in names() if name.startswith(f"{pattern}/")]:
-        listed = ", ".join(whole_paper)
-        raise UsageError(
-            f"'{pattern}' is a paper of {len(whole_paper)} experiments\n  known: {listed}",
-            hint=f"switchmark paper '{pattern}/*', or one of them: {whole_paper[0]}",
-        )
-    if not meant:
-        near = get_close_matches(pattern, names(), n=1, cutoff=0.3)
-        raise UsageError(
-            f"there is no experiment named '{pattern}'\n  known: {', '.join(names())}",
-            hint=f"switchmark paper {near[0]}" if near else "switchmark list papers",
-        )
-    return meant
-
-
-@cache
-def read(name: str) -> Experiment:
-    """Return the experiment of that name. Raise UsageError with the closest name if there is
-    none."""
-    if name not in names():
-        matching(name)
-    content = content_of((_FOLDER / f"{name}.yaml").read_text())
-    return Experiment.model_validate({"name": name, **content})
-
-
-@cache
-def source(paper: str) -> Source:
-    """Return the description of a paper."""
-    return Source.model_validate(content_of((_FOLDER / paper / f"{_SOURCE}.yaml").read_text()))
-
-
-def content_of(text: str) -> Any:
-    """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
-    time."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    paths = {f"{name}{SUFFIX}": each.file for name, each in every.items()}
+    paths |= {
+        f"{each.paper}/{name}": each.file.parent / name
+        for each in every.values()
+        for name in (SOURCE, *each.data)
+    }
+    return {path: read_regular(file).decode() for path, file in sorted(paths.items())}

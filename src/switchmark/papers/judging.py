@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from switchmark.model.axis import key_of
 from switchmark.papers.comparing import Compared, Question
-from switchmark.papers.points import At, Point, PointFigure, Spoiled, grouped
+from switchmark.papers.points import (
+    IMPOSSIBLE,
+    LEFT_OUT,
+    OVERLOADED,
+    UNABLE,
+    At,
+    Point,
+    PointFigure,
+    Spoiled,
+    grouped,
+)
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 
@@ -21,12 +31,28 @@ _FORM = ConfigDict(
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswer:
-    """The verdict on a claim, with its reason as text."""
+    """The verdict on a claim or on one of its comparisons, with its reason as text.
+
+    `about` names the points of a comparison, `change` is its ratio, difference, spread, exponent or
+    place, and `band` the range in which it has to lie, if it has one. A claim has the answers of
+    its comparisons as `parts`.
+    """
 
     verdict: Verdict
     why: str
     needed: int | None = None
     """The number of rounds that would probably decide an undecided claim, if it is known."""
+
+    about: str = ""
+    change: PointFigure | None = None
+    band: tuple[float, float] | None = None
+    parts: tuple[ClaimAnswer, ...] = ()
+    left_out: int = 0
+    """The number of points of the claim that a quick run left out."""
+
+
+NOTHING = ClaimAnswer("cannot be told", "no points that it compares were measured")
+"""The answer to a claim without comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +80,9 @@ class ClaimNeeds(BaseModel):
     cores: int | None = None
     """The least number of CPUs of the host."""
 
+    cores_at_most: int | None = None
+    """The greatest number of CPUs of the host, if scarce CPUs cause what is claimed."""
+
     line_rate: bool = False
     """Whether the tests need a line rate."""
 
@@ -71,6 +100,9 @@ class ClaimNeeds(BaseModel):
         lacking = []
         if self.cores is not None and (facts.cores or 0) < self.cores:
             lacking.append(f"{self.cores} cores")
+        most = self.cores_at_most
+        if most is not None and (facts.cores is None or facts.cores > most):
+            lacking.append(f"{most} cores at most, as it is about scarce ones")
         if self.line_rate and not facts.has_line_rate:
             lacking.append("a line rate (--line-rate 10Gbps)")
         if self.switch_mode is not None and facts.switch_modes - {None} != {self.switch_mode}:
@@ -124,16 +156,18 @@ class BaseClaim(BaseModel):
 
     def judge(self, points: Sequence[Point]) -> ClaimAnswer:
         """Return the answer to the claim from the points of its experiment."""
-        groups = grouped(points, self.among, self.own_axes)
-        return together([answer for group in groups for answer in self._answers(group)])
+        groups = list(grouped(points, self.among, self.own_axes))
+        return together(
+            [answer for group in groups for answer in self._answers(group, len(groups))]
+        )
 
     def members(self, points: Sequence[Point]) -> list[Point]:
         """Return the points that the claim needs."""
         return [point for point in points if point.is_at(self.among)]
 
-    def _answers(self, group: Sequence[Point]) -> Iterator[ClaimAnswer]:
+    def _answers(self, group: Sequence[Point], of: int) -> Iterator[ClaimAnswer]:
         """Yield an answer for each comparison among points that differ only on the claim's own
-        axes."""
+        axes, one of `of` groups."""
         raise NotImplementedError
 
     @property
@@ -154,30 +188,95 @@ class BaseClaim(BaseModel):
         return figures
 
 
+def answer_of(
+    claim: BaseClaim, points: Sequence[Point], facts: Facts, left_out: Sequence[Point] = ()
+) -> ClaimAnswer:
+    """Return the answer to a claim from the points of its experiment.
+
+    The reasons why it cannot be told have an order: what no host can measure, what a quick run left
+    out (`left_out`), what this host cannot measure, and what the claim needs beyond its points.
+    """
+    points = _carried(claim, points)
+    members, missing = claim.members(points), claim.members(left_out)
+    is_measured = any(point.figures for point in members)
+    if not is_measured and missing:
+        return ClaimAnswer("cannot be told", _why_none(members, missing), left_out=len(missing))
+    if is_measured and (unmet := claim.needs.unmet(facts)):
+        return ClaimAnswer("cannot be told", unmet, left_out=len(missing))
+    answer = claim.judge(points)
+    if not missing:
+        return answer
+    whole = len(members) + len(missing)
+    note = f"--quick left out {len(missing)} of its {whole} points"
+    why = note if answer is NOTHING else f"{answer.why}; {note}"
+    return replace(answer, why=why, left_out=len(missing))
+
+
+def _carried(claim: BaseClaim, points: Sequence[Point]) -> Sequence[Point]:
+    """Return the points without those whose load this host does not carry, if there are points of
+    the claim at another load in their place."""
+    carried = [point for point in points if not point.untold.startswith(OVERLOADED)]
+    return carried if any(point.figures for point in claim.members(carried)) else points
+
+
+def _why_none(members: Sequence[Point], missing: Sequence[Point]) -> str:
+    """Return why no point of a claim was measured in a quick run."""
+    never = [point.untold for point in (*members, *missing) if _rank(point.untold) < _OTHER]
+    if len(never) == len(members) + len(missing):
+        return min(never, key=_rank)
+    if members:
+        return min((point.untold for point in members), key=_rank)
+    return f"{LEFT_OUT}: all {len(missing)} of its points"
+
+
+_OTHER = 2
+
+
+def _rank(why: str) -> int:
+    """Return the place of a reason: first what no build, or this build, can measure."""
+    return 0 if why.startswith(IMPOSSIBLE) else 1 if why.startswith(UNABLE) else _OTHER
+
+
+_NAMED = 3
+"""The number of comparisons that an answer names."""
+
+
 def together(answers: Sequence[ClaimAnswer]) -> ClaimAnswer:
     """Return the answer to a claim of several comparisons, which are tested together: a single
-    refuted comparison refutes the claim, and it holds if all comparisons hold."""
-    if not answers:
-        return ClaimAnswer("cannot be told", "no points that it compares were measured")
-    held = sum(answer.verdict == "holds" for answer in answers)
-    verdicts: tuple[Verdict, ...] = ("does not hold", "cannot be told", "holds")
-    for verdict in verdicts:
-        decisive = [answer for answer in answers if answer.verdict == verdict]
-        if decisive:
-            so_far = f"{held} of {len(answers)} comparisons hold; "
-            why = (so_far if held not in (0, len(answers)) else "") + decisive[0].why
-            needed = [answer.needed for answer in decisive if answer.needed is not None]
-            if verdict != "cannot be told" or len(needed) < len(decisive):
-                return ClaimAnswer(verdict, why)
-            return ClaimAnswer(
-                verdict, f"{why}; about {max(needed)} rounds would decide", max(needed)
-            )
-    raise AssertionError("an answer has one of three verdicts")
+    refuted comparison refutes the claim, and it holds if all comparisons hold. The reason names the
+    part that holds, if only a part does."""
+    parts = tuple(part for answer in answers for part in answer.parts or (answer,))
+    if not parts:
+        return NOTHING
+    of_verdict = {
+        verdict: [part for part in parts if part.verdict == verdict]
+        for verdict in ("does not hold", "cannot be told", "holds")
+    }
+    verdict, decisive = next((word, found) for word, found in of_verdict.items() if found)
+    first = min(decisive, key=lambda part: _rank(part.why))
+    held, why = of_verdict["holds"], first.why
+    if held and len(held) < len(parts):
+        why = f"{len(held)} of {len(parts)} comparisons hold{_named(held)}; {why}"
+    rounds = [part.needed for part in decisive if part.needed is not None]
+    is_known = verdict == "cannot be told" and len(rounds) == len(decisive)
+    needed = max(rounds) if is_known else None
+    if needed is not None:
+        why = f"{why}; about {needed} rounds would decide"
+    return ClaimAnswer(cast(Verdict, verdict), why, needed, parts=parts)
+
+
+def _named(parts: Sequence[ClaimAnswer]) -> str:
+    names = [part.about for part in parts if part.about]
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f" ({'; '.join(names[:_NAMED])}{more})"
 
 
 def undecided(outcome: Compared, description: str) -> ClaimAnswer:
     """Return the answer for an undecided comparison, with the reason."""
-    return ClaimAnswer("cannot be told", f"{outcome.why}: {description}", outcome.needed)
+    why = f"{outcome.why}: {description}"
+    return ClaimAnswer("cannot be told", why, outcome.needed, change=outcome.change)
 
 
 def in_band(
@@ -188,10 +287,12 @@ def in_band(
     the band by a share of their value."""
     in_words = f"{figure} of {low:.3g} to {high:.3g}: {description}"
     least, most = low - margin * abs(low), high + margin * abs(high)
+    verdict: Verdict = "cannot be told"
     if least <= figure.low and figure.high <= most:
-        return ClaimAnswer("holds", in_words)
-    apart = figure.high < least or most < figure.low
-    return ClaimAnswer("does not hold" if apart else "cannot be told", in_words)
+        verdict = "holds"
+    elif figure.high < least or most < figure.low:
+        verdict = "does not hold"
+    return ClaimAnswer(verdict, in_words, change=figure, band=(low, high))
 
 
 def listed(points: Sequence[Point], figures: Sequence[PointFigure]) -> str:

@@ -26,9 +26,26 @@ Scalar = str | int | float | None
 At = dict[str, Scalar | list[Scalar]]
 """Values by axis, as in campaign files. They select the points that match on all of these axes."""
 
-Spoiled = Literal["overcommitted", "bounded"]
+WAITING = "waiting: "
+"""The beginning of the reason of a point that another host or installation can measure."""
+
+UNABLE = "this build cannot measure it: "
+"""The beginning of the reason of a point that this build cannot measure on any host."""
+
+IMPOSSIBLE = "no build can measure it: "
+"""The beginning of the reason of a point of which its experiment says so (`Impossible`)."""
+
+LEFT_OUT = "left out by --quick"
+"""The reason of a point that a quick run leaves out."""
+
+OVERLOADED = "the load is more than it carries here"
+"""The beginning of the reason of a latency at a load that the paper's host carried, and this one
+does not."""
+
+Spoiled = Literal["overcommitted", "bounded", "profiled", "loads"]
 """Causes that may spoil a comparison and may be the subject of a claim: parts shared too few CPUs,
-or the traffic program was the limit."""
+the traffic program was the limit, a profiler ran, or loads differ as they are shares of different
+maximum rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +67,19 @@ class Measured:
 class PointFigure:
     """A value in its metric's unit with the ends of its 95 % confidence interval, which equal the
     value if there is no interval. A `bounded` figure may be greater, because the traffic program
-    was the limit."""
+    was the limit. If `of` names a point, the figure is relative to that point's figure, which was
+    not published."""
 
     value: float
     low: float
     high: float
     bounded: bool = False
+    of: str = ""
 
     def __str__(self) -> str:
-        return f"{'>= ' if self.bounded else ''}{_short(self.value, 4)}{self._ends}"
+        least = ">= " if self.bounded else ""
+        relative = f" of {self.of}" if self.of else ""
+        return f"{least}{_short(self.value, 4)}{self._ends}{relative}"
 
     @property
     def _ends(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from switchmark.metrics.difference import LEVEL
 from switchmark.metrics.studentized import t_quantile
@@ -15,7 +17,19 @@ _STRAIGHT = 1e-6
 """The share of the squares up to which a misfit is negligible and a series counts as straight."""
 
 _LACKS = 4.0
-"""The ratio of the misfit to the variance of the values above which two lines do not fit."""
+"""The ratio of the misfit to the variance of the values above which lines do not fit."""
+
+_PLACES = 201
+"""The places at which two lines are tried to meet."""
+
+_FEWER = 81
+"""The places at which the first and the second of three lines are tried to meet."""
+
+BENDS = 0.1
+"""The share of all changes of the slope from which on the first of three lines bends into the
+second: noise bends every line a little."""
+
+_Floats: TypeAlias = NDArray[np.float64]
 
 
 def slope_weights(xs: Sequence[float]) -> list[float]:
@@ -27,55 +41,102 @@ def slope_weights(xs: Sequence[float]) -> list[float]:
 
 
 def break_of(
-    xs: Sequence[float], values: Sequence[Sequence[float]]
+    xs: Sequence[float], values: Sequence[Sequence[float]], of: int = 1, bends: float = BENDS
 ) -> tuple[float, float, float] | None:
-    """Return the `x` of the knee at which two connected straight lines best fit the means of the
-    values, with the lowest and the highest `x` at which they fit equally well within chance.
+    """Return the `x` at which connected straight lines that fit the means of the values first meet,
+    with the lowest and the highest `x` at which they fit equally well within chance, as one of `of`
+    series that are tested together (Bonferroni).
 
-    None if there are fewer than five points, or if two lines fit hardly better than one line.
+    There are two lines, or three. Where both fit within chance, the ends cover the places of both.
+    The first two of three lines count as one if less than the share `bends` of all changes of the
+    slope is between them. None if there are fewer than five points, or if lines fit hardly better
+    than one line.
     """
     if len(xs) < 5:
         return None
-    x, y = np.asarray(xs, dtype=float), np.array([fmean(repeats) for repeats in values])
-    constant = np.ones_like(x)
-
-    def misfit(*columns: np.ndarray) -> float:
-        matrix = np.column_stack(columns)
-        solution, *_ = np.linalg.lstsq(matrix, y, rcond=None)
-        return float(((y - matrix @ solution) ** 2).sum())
-
-    straight = misfit(constant, x)
-    candidates = np.linspace(x.min(), x.max(), 201)[1:-1]
-    misfits = np.array(
-        [misfit(constant, x, np.maximum(x - candidate, 0)) for candidate in candidates]
-    )
-    best = int(np.argmin(misfits))
-    least = float(misfits[best])
-    if straight <= _STRAIGHT * float((y**2).sum()) or least >= straight / 4:
+    x, least_x, width = np.asarray(xs, dtype=float), float(min(xs)), float(max(xs) - min(xs))
+    x = (x - least_x) / width  # the powers of a large x would lose digits
+    y = np.array([fmean(row) for row in values])
+    straight = float(_fits(x, y, np.empty((1, 0)))[0][0])
+    # A line has two points: one alone could lie anywhere on it.
+    second, last = (float(place) for place in np.sort(x)[[1, -2]])
+    places = np.linspace(second, last, _PLACES)
+    two, _ = _fits(x, y, places[:, None])
+    firsts, three = _three(x, y, bends)
+    of_two = float(two.min())
+    best = min(of_two, float(three.min()) if len(three) else math.inf)
+    if straight <= _STRAIGHT * float((y**2).sum()) or best >= straight / 4:
         return None
-    as_good = candidates[misfits <= least + _by_chance(values, least)]
-    return float(candidates[best]), float(as_good.min()), float(as_good.max())
+    noise = _Noise(values, best, len(xs) - (4 if best == of_two else 6), LEVEL / of)
+    # Two lines have two places and bends less to fit with.
+    as_good = places[two <= best + noise.of_place + (noise.of_line if best < of_two else 0.0)]
+    also = firsts[three <= best + noise.of_place]
+    every = np.concatenate((as_good, also))
+    middle = places[int(np.argmin(two))] if len(as_good) else firsts[int(np.argmin(three))]
+    return tuple(least_x + width * float(at) for at in (middle, every.min(), every.max()))  # type: ignore[return-value]
 
 
-def _by_chance(values: Sequence[Sequence[float]], least: float) -> float:
-    """Return by how much chance may increase the squared misfit of the right lines.
+def _three(x: _Floats, y: _Floats, bends: float) -> tuple[_Floats, _Floats]:
+    """Return the places where three lines first bend, with the least misfit at each. There are none
+    with too few points: the first and the last line have two points of their own, the second has
+    one."""
+    nothing = np.empty(0), np.empty(0)
+    if len(x) < 7:
+        return nothing
+    places = np.linspace(0.0, 1.0, _FEWER)[1:-1]
+    until = np.searchsorted(np.sort(x), places, side="right")
+    first, second = np.meshgrid(places, places, indexing="ij")
+    between, after = until[None, :] - until[:, None], len(x) - until[None, :]
+    allowed = (until[:, None] >= 2) & (between >= 1) & (after >= 2)
+    if not allowed.any():
+        return nothing
+    fits, lines = _fits(x, y, np.column_stack((first[allowed], second[allowed])))
+    changes = np.abs(lines[:, 2:])
+    is_first = changes[:, 0] >= bends * changes.sum(axis=1)
+    bend = np.where(is_first, first[allowed], second[allowed])
+    best = np.array([fits[bend == place].min(initial=np.inf) for place in places])
+    is_met = np.isfinite(best)
+    return places[is_met], best[is_met]
 
-    The estimate comes from the variance of the values at each point. If the lines miss the points
-    by far more than that, or if points have a single value, it comes from the misfit.
+
+def _fits(x: _Floats, y: _Floats, places: _Floats) -> tuple[_Floats, _Floats]:
+    """Return the squared misfit and the coefficients of connected lines, for each row of places
+    where they meet: a constant, a slope, and the change of the slope at each place."""
+    rows, meets = places.shape
+    matrix = np.ones((rows, len(x), 2 + meets))
+    matrix[:, :, 1] = x
+    matrix[:, :, 2:] = np.maximum(x[None, :, None] - places[:, None, :], 0.0)
+    base, upper = np.linalg.qr(matrix)
+    along = np.einsum("rni,n->ri", base, y)
+    lines = np.linalg.solve(upper, along[:, :, None])[:, :, 0]
+    misfits: _Floats = ((y - np.einsum("rni,ri->rn", base, along)) ** 2).sum(axis=1)
+    return misfits, lines
+
+
+class _Noise:
+    """By how much chance may increase the squared misfit of the right lines: for the place where
+    they meet, and for a line less.
+
+    The estimate comes from the variance of the values at each point. If the best lines miss the
+    points by far more than that (`best`, with `free` degrees of freedom left), or if points have a
+    single value, it comes from the misfit.
     """
-    free = len(values) - 4
-    missed = least / free
-    freedom = sum(len(repeats) - 1 for repeats in values)
-    if not freedom:
-        return t_quantile(LEVEL, free) ** 2 * missed
-    means = [fmean(repeats) for repeats in values]
-    squares = math.fsum(
-        (value - mean) ** 2
-        for repeats, mean in zip(values, means, strict=True)
-        for value in repeats
-    )
-    of_mean = squares / freedom * fmean(1 / len(repeats) for repeats in values)
-    varies = t_quantile(LEVEL, freedom) ** 2 * of_mean
-    if missed <= _LACKS * of_mean:
-        return varies
-    return max(varies, t_quantile(LEVEL, free) ** 2 * missed)
+
+    def __init__(
+        self, values: Sequence[Sequence[float]], best: float, free: int, level: float
+    ) -> None:
+        freedom = sum(len(row) - 1 for row in values)
+        means = [fmean(row) for row in values]
+        squares = math.fsum(
+            (value - mean) ** 2 for row, mean in zip(values, means, strict=True) for value in row
+        )
+        shares = fmean(1 / len(row) for row in values)
+        spreads = [(squares / freedom * shares, freedom)] if freedom else []
+        missed = best / max(free, 1)
+        if not spreads or missed > _LACKS * spreads[0][0]:
+            spreads.append((missed, max(free, 1)))
+        self.of_place = max(t_quantile(level, free_of) ** 2 * spread for spread, free_of in spreads)
+        # The quantile of F with two degrees of freedom in the numerator has this form.
+        self.of_line = max(
+            free_of * (level ** (-2 / free_of) - 1) * spread for spread, free_of in spreads
+        )

@@ -26,6 +26,9 @@ _PATTERN_PREFIX = "sm0000"
 _CPUS = 64
 """The number of CPUs for a trial placement. It does not affect whether a part gets CPUs."""
 
+_FUNCTIONS_MAX = 512
+"""The number of functions in all chains of a test."""
+
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
 """Kernel interfaces that can have any number of queue pairs."""
 
@@ -121,6 +124,13 @@ def _chain_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.queues > 1:
         yield Refusal(
             ("queues", "scenario"), "the functions of a chain have one queue a port: --queues 1"
+        )
+    if test.chain * test.chains > _FUNCTIONS_MAX:
+        count = test.chain * test.chains
+        yield Refusal(
+            ("chain", "chains"),
+            f"{test.chains} chains of {test.chain} functions are {count}: at most "
+            f"{_FUNCTIONS_MAX} are built",
         )
     if test.chains > 1:
         if engine.needs_ip:

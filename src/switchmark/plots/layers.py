@@ -59,6 +59,7 @@ def _spread(mark: Mark) -> str:
     if mark.low is None or mark.high is None or mark.low == mark.high:
         return ""
     kind = "minimum and maximum" if mark.ranged else "95 % interval"
+    kind = "published" if mark.published else kind
     return f"{mark.low:.4g} to {mark.high:.4g} ({kind})"
 
 
@@ -157,7 +158,8 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
     }[chart.kind](base)
     if chart.kind in ("lines", "points") and not chart.x.categories and spans(chart.marks):
         layers = _dodged(layers, chart.series_names())
-    layers += _published(base) if any(mark.published for mark in chart.marks) else []
+    if any(mark.published for mark in chart.marks):
+        layers += _published(base, upright=chart.kind != "curves")
     layers += _references(chart, x)
     if chart.second and chart.y2:
         return [{"layer": layers}, _second(chart, {"x": x, **offset}, chart.y2)]
@@ -273,6 +275,8 @@ def _dots(base: Spec) -> list[Spec]:
 
 
 _ARROW_DOWN = "M0,1L0.62,0.3L0.22,0.3L0.22,-1L-0.22,-1L-0.22,0.3L-0.62,0.3Z"
+_ARROW_LEFT = "M-1,0L-0.3,0.62L-0.3,0.22L1,0.22L1,-0.22L-0.3,-0.22L-0.3,-0.62Z"
+_ARROW_RIGHT = "M1,0L0.3,0.62L0.3,0.22L-1,0.22L-1,-0.22L0.3,-0.22L0.3,-0.62Z"
 _ARROW = "M0,-1L0.62,-0.3L0.22,-0.3L0.22,1L-0.22,1L-0.22,-0.3L-0.62,-0.3Z"
 
 
@@ -381,9 +385,11 @@ _DISTANCE = 13
 """The distance of an arrow from its tick, in pixels."""
 
 
-def _published(base: Spec) -> list[Spec]:
+def _published(base: Spec, *, upright: bool) -> list[Spec]:
     """Return the published values in the colour of their series: crosses, bars for ranges, and
-    ticks with arrows for bounds. Uncertain ones are pale and have a question mark."""
+    ticks with arrows for bounds. Ranges and bounds are about the y axis if they are `upright`, else
+    about the x axis. Uncertain ones are pale and have a question mark."""
+    along = "y" if upright else "x"
     plain = _plain(base)
     faint = {"condition": {"test": "datum.uncertain", "value": _UNCERTAIN_OPACITY}, "value": 1}
     of_all = {"test": "datum.series === ''", "value": GREY}
@@ -398,28 +404,28 @@ def _published(base: Spec) -> list[Spec]:
             "encoding": {**encoding, **others},
         }
 
-    low, high = ({**base["y"], "field": field} for field in ("low", "high"))
+    low, high = ({along: {**base[along], "field": field}} for field in ("low", "high"))
+    spanned = {**low, f"{along}2": {"field": "high"}}
     arrow = {"type": "point", "size": 260, "filled": True}
-    tick = {"type": "tick", "thickness": 2.5, "size": 13, "orient": "horizontal", "opacity": 1}
+    least = {**arrow, "shape": _ARROW if upright else _ARROW_RIGHT}
+    most = {**arrow, "shape": _ARROW_DOWN if upright else _ARROW_LEFT}
+    away = _DISTANCE if upright else -_DISTANCE  # y grows downwards
+    orient = "horizontal" if upright else "vertical"
+    tick = {"type": "tick", "thickness": 2.5, "size": 13, "orient": orient, "opacity": 1}
     cross = {"type": "point", "shape": "cross", "filled": False, "size": 90, "strokeWidth": 2}
     mark = {"type": "text", "text": "?", "dx": 11, "fontWeight": "bold", "fontSize": 13}
+    mark |= {} if upright else {"dy": -11}
     halo = {"value": "white"}
     return [
         layer("datum.as == 'value'", {**cross, "strokeWidth": 5.5, "opacity": 0.9}, color=halo),
         layer("datum.as == 'value'", cross),
-        layer(
-            "datum.as == 'range'",
-            {"type": "rule", "size": 5.5},
-            y=low,
-            y2={"field": "high"},
-            color=halo,
-        ),
-        layer("datum.as == 'range'", {"type": "rule", "size": 2.5}, y=low, y2={"field": "high"}),
-        layer("datum.as == 'range'", tick, y=low),
-        layer("datum.as == 'range'", tick, y=high),
+        layer("datum.as == 'range'", {"type": "rule", "size": 5.5}, **spanned, color=halo),
+        layer("datum.as == 'range'", {"type": "rule", "size": 2.5}, **spanned),
+        layer("datum.as == 'range'", tick, **low),
+        layer("datum.as == 'range'", tick, **high),
         layer("datum.as == 'least' || datum.as == 'most'", tick),
-        layer("datum.as == 'least'", {**arrow, "shape": _ARROW, "yOffset": -_DISTANCE}),
-        layer("datum.as == 'most'", {**arrow, "shape": _ARROW_DOWN, "yOffset": _DISTANCE}),
+        layer("datum.as == 'least'", {**least, f"{along}Offset": -away}),
+        layer("datum.as == 'most'", {**most, f"{along}Offset": away}),
         layer("datum.uncertain", mark),
     ]
 

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from switchmark.plots.chart import Chart, Mark, Reference, is_range
+from switchmark.plots.chart import Chart, Kind, Mark, Reference, is_range
 from switchmark.plots.layers import VALUES, Spec, layers_of, row_of
 from switchmark.plots.looks import COLOURS, GREY, SHAPES
 
@@ -132,11 +132,14 @@ def _resolved(chart: Chart) -> Spec:
 
 
 def _rows(chart: Chart) -> list[Spec]:
-    """Return the marks as rows of data, reduced to the needed fields for a curve."""
+    """Return the marks as rows of data, reduced to the needed fields for the points of a curve."""
     rows = [row_of(mark) for mark in chart.marks]
     if chart.kind != "curves":
         return rows + _held(chart.references)
-    return [{k: v for k, v in row.items() if k not in ("low", "high", "bounded")} for row in rows]
+    unused = ("low", "high", "bounded")
+    return [
+        row if "as" in row else {k: v for k, v in row.items() if k not in unused} for row in rows
+    ]
 
 
 def _held(references: Sequence[Reference]) -> list[Spec]:
@@ -196,7 +199,7 @@ def _notes(chart: Chart) -> list[str]:
     bounded = [mark for mark in marks if mark.bounded and chart.kind not in _NEVER_HOLLOW]
     if any(not mark.published for mark in bounded):
         notes.append("arrow up: the traffic generator was the limit")
-    notes += _of_published([mark for mark in marks if mark.published])
+    notes += _of_published([mark for mark in marks if mark.published], chart.kind)
     if chart.second and chart.y2:
         notes.append(f"white squares: {chart.y2.title}, at the right")
     if chart.kind == "bars":
@@ -219,19 +222,20 @@ def _notes_on_lines(references: Sequence[Reference]) -> list[str]:
     return notes
 
 
-def _of_published(marks: Sequence[Mark]) -> list[str]:
-    """Return the legend of published marks."""
+def _of_published(marks: Sequence[Mark], kind: Kind) -> list[str]:
+    """Return the legend of published marks. Those of curves are along the x axis."""
+    up, down = ("right", "left") if kind == "curves" else ("up", "down")
     found = {
         "cross": any(not (m.bounded or m.at_most or is_range(m)) for m in marks),
         "bar with two ends": any(is_range(m) for m in marks),
-        "arrow up": any(m.bounded for m in marks),
-        "arrow down": any(m.at_most for m in marks),
+        f"arrow {up}": any(m.bounded for m in marks),
+        f"arrow {down}": any(m.at_most for m in marks),
     }
     titles = {
         "cross": "published",
         "bar with two ends": "published as a range",
-        "arrow up": "published as at least",
-        "arrow down": "published as at most",
+        f"arrow {up}": "published as at least",
+        f"arrow {down}": "published as at most",
     }
     notes = [f"{mark}: {titles[mark]}" for mark, is_there in found.items() if is_there]
     return notes + ["?: uncertain"] * any(mark.uncertain for mark in marks)

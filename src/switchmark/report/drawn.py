@@ -20,14 +20,15 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.latency import merged
 from switchmark.metrics.named import metric
 from switchmark.model.record import Record
-from switchmark.papers.experiment import Drawn, Experiment, Published
+from switchmark.papers.experiment import Drawn, Experiment
 from switchmark.papers.points import At, Point, PointFigure, meaning, number
+from switchmark.papers.published import Stated, published_points, stated
 from switchmark.plots.base import scale_of_metric
 from switchmark.plots.chart import Chart, Kind, Mark, Scale
 from switchmark.plots.latency import thinned
 from switchmark.plots.scales import in_handy_units
 from switchmark.report.judged import Judged
-from switchmark.report.paper_method import departures_of_modes, measured_how, missing_metric
+from switchmark.report.paper_method import departures_of_modes, measured_how, missing_metrics
 from switchmark.report.paper_words import axis_title, cited, title_of, value_text, value_words
 
 Mode = Literal["absolute", "relative"]
@@ -50,6 +51,8 @@ _OFF_SCALE = 3
 measured values."""
 
 _PERCENTILE = re.compile(r"latency\.p(\d+(?:\.\d+)?)_us")
+_ENDS = {"latency.min_us": 0.0, "latency.max_us": 1.0}
+"""The shares of the frames up to the ends of a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,7 @@ class _Drawing:
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each metric of the figure that no measured point has."""
-        if self.is_cdf:
-            return ()
-        records = [record for _, record in self.measured()]
-        wanted = [self.figure.y, *filter(None, [self.figure.y2])]
-        gone = [name for name in wanted if not any(name in p.figures for p, _ in self.measured())]
-        return tuple(missing_metric(name, records) for name in gone) if records else ()
+        return missing_metrics(self.figure, self.measured())
 
     @property
     def y(self) -> str:
@@ -153,7 +151,8 @@ class _Drawing:
     def _prefers_relative(self, relative: Chart | None) -> bool:
         """Return whether only the shape is judged: both sides have values, and no claim about
         absolute values of the metric was decided."""
-        if relative is None or not self.exact(self.y):
+        ratios = (entry.base and entry.row.metric == self.y for entry in self.published)
+        if relative is None or not (self.exact(self.y) or any(ratios)):
             return False
         both = {mark.published for mark in relative.marks}
         decided = (
@@ -202,35 +201,82 @@ class _Drawing:
 
     def measured(self) -> list[tuple[Point, Record]]:
         """Return the measured points of the figure on all sides."""
-        return [
-            (point, record)
-            for side in self.sides
-            for point, record in zip(side.result.points, side.result.records, strict=True)
-            if record is not None and point.figures and point.is_at(self.figure.among)
-        ]
+        return [pair for side in self.sides for pair in side.result.measured_at(self.figure.among)]
 
     def _values(self, name: str) -> bool:
         """Return whether the figure has a measured or published value of a metric."""
-        rows = (row.metric == name for row, _ in self._published())
+        rows = (entry.row.metric == name for entry in self.published)
         return any(rows) or any(name in point.figures for point, _ in self.measured())
 
-    def _published(self) -> list[tuple[Published, Point]]:
-        """Return the published rows with the points of the figure that they are about."""
+    @cached_property
+    def _points(self) -> list[Point]:
+        """Return the points of all sides, each once."""
         points = {repr(point.axes): point for side in self.sides for point in side.result.points}
-        return [
-            (row, point)
-            for point in points.values()
-            if point.is_at(self.figure.among)
-            for row in self.experiment.published
-            if point.is_at(row.at)
+        return list(points.values())
+
+    @cached_property
+    def published(self) -> list[Stated]:
+        """Return the published rows at the points of the figure. A ratio is left out at a point
+        that has a value."""
+        rows = [
+            entry
+            for entry in stated(self.experiment, self._points)
+            if entry.point.is_at(self.figure.among)
         ]
+        valued = {(id(entry.point), entry.row.metric) for entry in rows if entry.base is None}
+        order = {id(point): rank for rank, point in enumerate(self._points)}
+        return sorted(
+            (
+                entry
+                for entry in rows
+                if entry.base is None or (id(entry.point), entry.row.metric) not in valued
+            ),
+            key=lambda entry: order[id(entry.point)],
+        )
+
+    @cached_property
+    def _resolved(self) -> dict[int, Mapping[str, PointFigure]]:
+        """Return the published figures of each point, with those that follow from ratios."""
+        resolved = published_points(self.experiment, self._points)
+        return {
+            id(point): figures.figures
+            for point, figures in zip(self._points, resolved, strict=True)
+        }
+
+    def _published_ends(self, entry: Stated, base: _Base | None) -> tuple[float, float] | None:
+        """Return the ends of a published row in the unit of the chart; None if it has no place
+        there. A ratio has one if its value follows from a published value, or if the chart is
+        relative to the point that it refers to."""
+        low, high = entry.row.ends
+        divisor = base.published(entry.point) if base else 1.0
+        if entry.base is not None:
+            figure = self._resolved[id(entry.point)][entry.row.metric]
+            low, high = figure.low, figure.high
+            if figure.of:
+                is_base = base is not None and base.name_at(entry.point) == figure.of
+                divisor = 1.0 if is_base else None
+        return (low / divisor, high / divisor) if divisor else None
+
+    def _follows_from_uncertain(self, entry: Stated) -> bool:
+        """Return whether the value of a ratio follows from an uncertain one."""
+        of_metric = [other for other in self.published if other.row.metric == entry.row.metric]
+        bases: list[Stated] = []
+        waiting = [entry]
+        while waiting:
+            base = waiting.pop().base
+            found = [other for other in of_metric if other.point is base and other not in bases]
+            bases += found
+            waiting += found
+        return any(base.row.uncertain for base in bases)
 
     def exact(self, name: str) -> dict[str, float]:
         """Return the exact published values of a metric, by the axes of their points."""
         return {
-            repr(point.axes): row.ends[0]
-            for row, point in self._published()
-            if row.metric == name and row.ends[0] == row.ends[1]
+            repr(entry.point.axes): entry.row.ends[0]
+            for entry in self.published
+            if entry.base is None
+            and entry.row.metric == name
+            and entry.row.ends[0] == entry.row.ends[1]
         }
 
     def _series(self, point: Point, label: str) -> str:
@@ -240,10 +286,15 @@ class _Drawing:
     def _marks(self, name: str, base: _Base | None) -> list[Mark]:
         """Return the marks of a metric: published values first, then measured values."""
         marks = []
-        for row, point in self._published():
-            x, divisor = self._place(point, None), base.published(point) if base else 1.0
-            if row.metric == name and x is not None and divisor:
-                marks.append(self._published_mark(row, point, x, divisor))
+        for entry in self.published:
+            if entry.row.metric != name:
+                continue
+            x, ends = self._place(entry.point, None), self._published_ends(entry, base)
+            if x is not None and ends is not None:
+                mark = self._published_mark(entry, x, ends)
+                if base is None and self._follows_from_uncertain(entry):
+                    mark = replace(mark, uncertain=True)
+                marks.append(mark)
         marks = list(dict.fromkeys(marks))
         for side in self.sides:
             for point, record in zip(side.result.points, side.result.records, strict=True):
@@ -258,22 +309,23 @@ class _Drawing:
                                          if isinstance(mark.x, str) else mark.x))  # fmt: skip
         return marks
 
-    def _published_mark(self, row: Published, point: Point, x: float | str, divisor: float) -> Mark:
-        low, high = row.ends
+    def _published_mark(self, entry: Stated, x: float | str, ends: tuple[float, float]) -> Mark:
+        row, point, (low, high) = entry.row, entry.point, ends
         at_most, bounded = low == float("-inf"), high == float("inf")
         low, high = high if at_most else low, low if bounded else high
         note = f"published: {row}" + (f"; {row.place}" if row.place else "")
         note += f"; uncertain: {row.uncertain}" if row.uncertain else ""
-        # On a line chart, a row about all series is one mark.
-        is_of_all = self.figure.kind in ("lines", "points") and not {*self.figure.by} & {*row.at}
+        # On a chart of lines, a row about all series is one mark.
+        is_in_common = self.is_cdf or self.figure.kind in ("lines", "points")
+        is_of_all = is_in_common and not {*self.figure.by} & {*row.at}
         return Mark(
             x,
-            (low + high) / 2 / divisor,
+            (low + high) / 2,
             "" if is_of_all else self._series(point, ""),
             _words(point, self.figure.panels),
             "",
-            low / divisor,
-            high / divisor,
+            low,
+            high,
             bounded=bounded,
             published=True,
             at_most=at_most,
@@ -321,16 +373,16 @@ class _Drawing:
         return x.value / divisor if divisor else None
 
     def _curves(self, base: _Base | None) -> list[Mark]:
-        """Return the distributions of the measured points, and the published percentiles."""
+        """Return the distributions of the measured points, and the published percentiles, minima
+        and maxima."""
         marks = []
-        for row, point in self._published():
-            found = _PERCENTILE.fullmatch(row.metric)
-            divisor = base.published(point) if base else 1.0
-            low, high = row.ends
-            if found and low == high and divisor:
-                mark = self._published_mark(row, point, low / divisor, 1.0)
-                share = float(found[1]) / 100
-                marks.append(replace(mark, y=share, low=share, high=share))
+        for entry in self.published:
+            share = _share_up_to(entry.row.metric)
+            ends = self._published_ends(entry, base) if share is not None else None
+            if share is not None and ends is not None:
+                mark = self._published_mark(entry, 0.0, ends)
+                marks.append(replace(mark, x=mark.y, y=share))
+        marks = list(dict.fromkeys(marks))
         for side in self.sides:
             for point, record in zip(side.result.points, side.result.records, strict=True):
                 if record is None or not point.figures or not point.is_at(self.figure.among):
@@ -431,6 +483,13 @@ class _Drawing:
         return _LargestBase(self, name)
 
 
+def _share_up_to(name: str) -> float | None:
+    """Return the share of the frames whose latency is at most that of a metric; None for metrics
+    that are no percentile."""
+    found = _PERCENTILE.fullmatch(name)
+    return float(found[1]) / 100 if found else _ENDS.get(name)
+
+
 def _unit_of(name: str) -> str:
     """Return the unit of a metric; empty for a share, and for an unknown metric."""
     try:
@@ -482,6 +541,12 @@ class _Base:
     def of_x(self, point: Point) -> float | None:
         """Return the base of a measured point on the x axis."""
         raise NotImplementedError
+
+    def name_at(self, point: Point) -> str:
+        """Return the name of the point that is the base of a point, if the base is one point for
+        each position."""
+        del point
+        return ""
 
 
 class _LargestBase(_Base):
@@ -536,11 +601,17 @@ class _AtBase(_Base):
         self.note = f"100 % is the value of {words}, in the paper and here"
         self.words = f"share of that of {words}"
 
-    def _key(self, point: Point) -> str:
+    def _axes(self, point: Point) -> dict[str, Any]:
         axes: dict[str, Any] = dict(point.axes)
         for axis, word in self._at.items():
             axes[axis] = meaning(axis, word if not isinstance(word, list) else word[0])
-        return repr(axes)
+        return axes
+
+    def _key(self, point: Point) -> str:
+        return repr(self._axes(point))
+
+    def name_at(self, point: Point) -> str:
+        return Point(self._axes(point)).name
 
     def measured(self, side: Side, point: Point, record: Record | None) -> float | None:
         del record

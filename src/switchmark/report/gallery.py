@@ -15,10 +15,11 @@ from pathlib import Path
 from switchmark.errors import UsageError
 from switchmark.papers.experiment import Drawn, Experiment, Published
 from switchmark.papers.points import Point
+from switchmark.papers.published import published_points
 from switchmark.plots.base import scale_of_metric
 from switchmark.report.drawn import Side, paper_charts
 from switchmark.report.files import write_file
-from switchmark.report.judged import Judged, published_points
+from switchmark.report.judged import Judged
 from switchmark.report.matrix import RunSide, matrix
 from switchmark.report.page import page_of
 from switchmark.report.paper import claim_mark

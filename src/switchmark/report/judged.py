@@ -13,15 +13,19 @@ from switchmark.errors import UsageError
 from switchmark.metrics.family import Results
 from switchmark.metrics.named import metric
 from switchmark.metrics.statistics import median_interval
-from switchmark.metrics.throughput import is_lower_bound
+from switchmark.metrics.throughput import is_lower_bound, loss_ratio
+from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
 from switchmark.model.units import gbps_l1, mean_frame_bytes
 from switchmark.papers.asked import Asked
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Experiment
-from switchmark.papers.judging import ClaimAnswer, Facts
-from switchmark.papers.points import Measured, Point, PointFigure
+from switchmark.papers.judging import ClaimAnswer, Facts, answer_of
+from switchmark.papers.points import OVERLOADED, At, Measured, Point, PointFigure
 from switchmark.report.pairing import by_test
+
+_CARRIED = 0.01
+"""The share of frames that may be lost at a load that is carried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class Judged:
             if record is not None and point.measured
         ]
 
+    def measured_at(self, at: At) -> list[tuple[Point, Record]]:
+        """Return the measured points at these values of some axes, with their records."""
+        return [
+            (point, record)
+            for point, record in zip(self.points, self.records, strict=True)
+            if record is not None and point.figures and point.is_at(at)
+        ]
+
     def records_of(self, claim: Claim) -> list[Record]:
         """Return the records of the points of a claim."""
         by_point = dict(zip(map(id, self.points), self.records, strict=True))
@@ -68,6 +80,7 @@ def judged(
     kernel_options: frozenset[str] | None = frozenset(),
     runs: Sequence[Sequence[Record]] = (),
     *,
+    left_out: Sequence[Point] = (),
     repeated: bool = False,
     asked: Asked | None = None,
 ) -> Judged:
@@ -75,8 +88,8 @@ def judged(
 
     `kernel_options` are the known options of the host's kernel, or None. `runs` have all records of
     the runs that the records belong to, because all results of a run are tested together. The
-    default is the experiment's records. If the runs repeat each other (`repeated`), a point has the
-    records of its test in all of them.
+    default is the experiment's records. `left_out` are the points that a quick run leaves out. If
+    the runs repeat each other (`repeated`), a point has the records of its test in all of them.
     """
     runs = runs or [[record for _, record in results if record is not None]]
     together = [by_test(runs, ()).values()] if repeated else [[(r,) for r in run] for run in runs]
@@ -95,9 +108,8 @@ def judged(
     made = Judged(experiment, tuple(points), tuple(records), (), asked)
     answers = []
     for claim in experiment.claims:
-        unmet = claim.needs.unmet(_facts(made.records_of(claim), kernel_options))
-        answer = ClaimAnswer("cannot be told", unmet) if unmet else claim.judge(points)
-        answers.append((claim, answer))
+        facts = _facts(made.records_of(claim), kernel_options)
+        answers.append((claim, answer_of(claim, points, facts, left_out)))
     return replace(made, answers=tuple(answers))
 
 
@@ -122,15 +134,24 @@ def measured_in_runs(
         first = next(iter(records), None)
         why = "not run" if first is None else f"{first.status}: {_first_line(first.error)}"
         return replace(point, untold=point.untold or why)
+    if lost := _overload(done):
+        return replace(point, untold=f"{OVERLOADED}: {100 * lost:.0f} % was lost")
     figures = {}
     for name in metrics:
         if (figure := _figure(done, name)) is not None:
             figures[name] = figure
     test, origin = done[0].test, done[0].origin
+    size = mean_frame_bytes(test.frame_size)
     if test.line_pps is not None:
-        line = gbps_l1(test.line_pps, mean_frame_bytes(test.frame_size)) * test.pairs
+        line = gbps_l1(test.line_pps, size) * test.pairs
         line *= 2 if test.direction == "bi" else 1
         figures["line.gbps_l1"] = PointFigure(line, line, line)
+    cables = [r.calibration for r in done if isinstance(r.calibration, Calibration)]
+    if cables:
+        lows, means, highs = zip(*(cable.rate_pps for cable in cables), strict=True)
+        ends = min(lows), median(means), max(highs)
+        low, mean, high = (gbps_l1(pps, size) for pps in ends)
+        figures["cable.gbps_l1"] = PointFigure(mean, low, high)
     if cores := origin.host.get("cores_usable") if origin else None:
         figures["host.cores"] = PointFigure(cores, cores, cores)
     family = results or Results([done])
@@ -151,18 +172,14 @@ def _merged(records: Sequence[Record]) -> Record:
     )
 
 
-def published_points(experiment: Experiment, points: Sequence[Point]) -> list[Point]:
-    """Return the points with the published values as their figures, for the same tests of
-    claims."""
-    published = []
-    for point in points:
-        rows = [row for row in experiment.published if point.is_at(row.at)]
-        figures = {}
-        for row in rows:
-            low, high = row.ends
-            figures[row.metric] = PointFigure((low + high) / 2, low, high)
-        published.append(Point(point.axes, figures, "" if figures else "no value was published"))
-    return published
+def _overload(records: Sequence[Record]) -> float:
+    """Return the lost share of frames if a latency was measured at a load of the paper that this
+    host does not carry, so that it is the latency of full queues; 0 otherwise."""
+    test, rate = records[0].test, records[0].test.parsed_rate
+    if test.dimension != "latency" or rate.is_max or rate.share is not None:
+        return 0.0
+    lost = loss_ratio([trial for record in records for trial in record.trials], unsent=True)
+    return lost if lost > _CARRIED else 0.0
 
 
 def _facts(records: Sequence[Record], kernel_options: frozenset[str] | None) -> Facts:

@@ -18,7 +18,7 @@ from switchmark.papers.claims import Claim
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import MARKS, doubt_mark
 from switchmark.report.judged import Judged
-from switchmark.report.paper_method import departures
+from switchmark.report.paper_method import departures, missing_metrics
 from switchmark.report.paper_values import (
     ValueRow,
     figure_object,
@@ -128,10 +128,11 @@ def print_judged(result: Judged, stream: IO[str]) -> None:
     for line in _tables(result):
         print(line, file=stream)
     waiting = Counter(point.untold for point in result.points if point.untold)
-    for why, count in waiting.most_common():
-        print(
-            *_folded(f"{count} of {len(result.points)} points: {why}", "  "), sep="\n", file=stream
-        )
+    reasons = [f"{n} of {len(result.points)} points: {why}" for why, n in waiting.most_common()]
+    for figure in experiment.figures:
+        reasons += missing_metrics(figure, result.measured_at(figure.among))
+    for reason in dict.fromkeys(reasons):
+        print(*_folded(reason, "  "), sep="\n", file=stream)
     print_claims(result, stream)
 
 

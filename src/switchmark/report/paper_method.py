@@ -11,8 +11,8 @@ from switchmark.model.axis import field_name
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.model.topology import PortKind
-from switchmark.papers.experiment import Experiment
-from switchmark.papers.points import At, Scalar
+from switchmark.papers.experiment import Drawn, Experiment
+from switchmark.papers.points import At, Point, Scalar
 from switchmark.report.headline import days, host_words, method
 from switchmark.report.judged import Judged
 from switchmark.report.paper_words import axis_words
@@ -69,8 +69,17 @@ def measured_how(result: Judged, among: At) -> str:
     return text + (f"; {doubted} of {len(records)} results may be wrong" if doubted else "")
 
 
-def missing_metric(name: str, records: Sequence[Record]) -> str:
-    """Return a sentence that says why no record has a metric."""
+def missing_metrics(figure: Drawn, measured: Sequence[tuple[Point, Record]]) -> tuple[str, ...]:
+    """Return a sentence for each metric of a figure that none of its measured points has, with the
+    reason."""
+    if figure.kind in ("cdf", "percentiles") or not measured:
+        return ()
+    known = {name for point, _ in measured for name in point.figures}
+    missing = [name for name in (figure.y, figure.y2) if name and name not in known]
+    return tuple(_missing_metric(name, [record for _, record in measured]) for name in missing)
+
+
+def _missing_metric(name: str, records: Sequence[Record]) -> str:
     quantity = metric(name).description.partition(",")[0]
     return f"Not shown: {quantity} ({name}), because {_why(name, records)}."
 
@@ -113,15 +122,26 @@ def _of_options(result: Judged) -> Iterator[str]:
     changed: dict[str, tuple[Scalar | list[Scalar], str]] = {}
     if not asked.as_published:
         changed |= {
-            axis: (value, "shares of this host's R+") for axis, value in owner.scale.items()
+            axis: (value, "shares of this host's R+")
+            for axis, value in owner.scale.items()
+            if axis == "rate"
+        }
+        changed |= {
+            axis: (value, f"{asked.cores} CPUs of this host")
+            for axis, value in owner.scale.items()
+            if owner.grows(axis, asked.cores)
         }
     if asked.quick:
         changed |= {axis: (value, "--quick") for axis, value in owner.quick.axes.items()}
     for axis, (value, why) in changed.items():
-        in_paper = _values(owner, axis)
-        if (axis in _written(owner) or AXES[field_name(axis)].of == "method") and in_paper != [
-            _text(value)
-        ]:
+        in_paper, here = _values(owner, axis), value if isinstance(value, list) else [value]
+        is_changed = axis in _written(owner) or AXES[field_name(axis)].of == "method"
+        more = [_text(item) for item in here if _text(item) not in in_paper]
+        if not is_changed or in_paper == [_text(value)]:
+            continue
+        if len(more) + len(in_paper) == len(here):
+            yield f"{axis_words(axis)} also {', '.join(more)} ({why})"
+        else:
             yield f"{axis_words(axis)} {_text(value)} instead of {', '.join(in_paper)} ({why})"
     for axis, value in owner.quick.keep.items() if asked.quick else ():
         if field_name(axis) not in asked.axes:

@@ -190,7 +190,7 @@ def values_table(result: Judged) -> str:
     has_published = any(row.published for row in rows)
     heads = [*map(axis_title, result.experiment.axes), "metric"]
     heads += ["published"] * has_published
-    heads += ["here", "here ÷ published", "doubts"] if has_here else []
+    heads += ["here", "here ÷ published", "doubts, or why it is missing"] if has_here else []
     if not has_published and has_here:
         heads.remove("here ÷ published")
     head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in heads)
@@ -220,5 +220,6 @@ def _cells(row: ValueRow, *, has_published: bool, has_here: bool) -> str:
         numbers.append(f"{mark}{row.here}" if row.here else row.status.replace("ok", "") or "-")
         numbers += ["-" if row.ratio is None else f"{row.ratio:.3g}"] * has_published
     cells_of_row += [f"<td class='number'>{escape(number)}</td>" for number in numbers]
-    cells_of_row += [f"<td class='words'>{escape(', '.join(row.doubts))}</td>"] * has_here
+    notes = ", ".join(row.doubts) or row.why
+    cells_of_row += [f"<td class='words'>{escape(notes)}</td>"] * has_here
     return "".join(cells_of_row)

@@ -18,6 +18,7 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.model.objects import Printed
 from switchmark.papers.experiment import Published
+from switchmark.papers.overlay import VALUES
 from switchmark.papers.points import Point, PointFigure
 from switchmark.report.cells import in_csv
 from switchmark.report.judged import Judged
@@ -40,6 +41,11 @@ class ValueRow:
     """The status of the test; empty if it was not run."""
 
     @property
+    def why(self) -> str:
+        """Return why there is no measured figure; empty if there is one."""
+        return "" if self.here is not None else self.point.untold or f"no {self.metric} here"
+
+    @property
     def ratio(self) -> float | None:
         """Return the measured value as a multiple of the published one, if that is exact."""
         exact = self.exact
@@ -48,7 +54,7 @@ class ValueRow:
     @property
     def exact(self) -> float | None:
         """Return the published value if there is a single exact one."""
-        ends = [row.ends for row in self.published]
+        ends = [row.ends for row in self.published if not row.is_ratio]
         return ends[0][0] if len(ends) == 1 and ends[0][0] == ends[0][1] else None
 
 
@@ -56,7 +62,8 @@ def value_rows(result: Judged) -> list[ValueRow]:
     """Return the rows of an experiment by metric, in the order of its figures and points.
 
     A point has a row for a metric that a figure draws there or that was published for it. Points
-    that were not run have a row only if a value was published for exactly that point.
+    that were not run have a row only if a value was published for exactly that point. A metric
+    that was neither measured nor published at any point has no rows.
     """
     experiment = result.experiment
     drawn = [name for figure in experiment.figures for name in (figure.y, figure.y2)]
@@ -77,7 +84,8 @@ def value_rows(result: Judged) -> list[ValueRow]:
                 continue
             doubts, status = (record.doubts, record.status) if record else ((), "")
             rows.append(ValueRow(point, name, near, here, doubts, status))
-    return rows
+    known = {row.metric for row in rows if row.here or row.published or row.status != "ok"}
+    return [row for row in rows if row.metric in known]
 
 
 def _is_metric(name: str) -> bool:
@@ -126,6 +134,7 @@ def _published_object(row: Published) -> Printed:
         "text": str(row),
         "low": low,
         "high": high,
+        "relative_to": dict(row.relative_to) or None,
         "place": row.place or None,
         "uncertain": row.uncertain or None,
     }
@@ -144,8 +153,7 @@ def values_as_csv(results: Sequence[Judged]) -> str:
     """Return the rows of some experiments as CSV (RFC 4180), with the same columns for all."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
-    writer.writerow(["experiment", "point", "metric", "unit", "published", "uncertain",
-                     "here", "low", "high", "lower_bound", "ratio", "doubts"])  # fmt: skip
+    writer.writerow(VALUES)
     for result in results:
         for row in value_rows(result):
             figure = figure_object(row.here)

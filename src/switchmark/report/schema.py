@@ -332,6 +332,10 @@ def _outcomes() -> Schema:
         "text": (_TEXT, "The value as text, such as `>= 2`."),
         "low": (optional_number, "The lowest possible value; null if it is open."),
         "high": (optional_number, "The highest possible value; null if it is open."),
+        "relative_to": (
+            {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "The point that the value is a ratio to: values by axis; null for an absolute value.",
+        ),
         "place": (optional_text, "The place in the paper."),
         "uncertain": (optional_text, "Why it may apply to other points, or mean something else."),
     }

@@ -48,7 +48,11 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
 
 class Ovs(KernelSwitch):
     """One bridge forwards by the NORMAL action, or by one rule per port. The mode names the
-    datapath: `kernel` or `userspace`."""
+    datapath: `kernel` or `userspace`.
+
+    The kernel's datapath works on the CPUs that frames are spread over. The userspace datapath has
+    one thread for packet sockets.
+    """
 
     name = "ovs"
     program = "ovs-vswitchd"
@@ -56,7 +60,7 @@ class Ovs(KernelSwitch):
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = PORT_KINDS
     counters = Counting(_counter_commands, _parse_counters)
-    resources = frozenset({"copies"})
+    resources = frozenset({"switch_cores", "copies"})
 
     def probe(self, host: Host) -> Version:
         """Return the daemon's version, and mode `kernel` if the module is loaded, else
@@ -76,6 +80,11 @@ class Ovs(KernelSwitch):
         return mode != "kernel"
 
     def accepts(self, wiring: Wiring) -> str | None:
+        if wiring.version.mode == "userspace" and len(wiring.cores) > 1:
+            return (
+                "ovs forwards in userspace here, on one thread: several CPUs need its kernel "
+                "datapath\n\nhint: modprobe openvswitch, or --switch-cores auto"
+            )
         return static_refusal(wiring, self.name) if wiring.semantics is Semantics.STATIC else None
 
     def _pinned(self, wiring: Wiring, argv: tuple[str, ...]) -> tuple[str, ...]:
