@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from switchmark.campaign.store import RunFolder
 from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
-from switchmark.papers.library import names, read
+from switchmark.papers.library import library, names, read
 from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
@@ -172,6 +173,25 @@ def test_the_gallery_command_finds_the_points_of_stored_runs(
     assert "20 experiments, 1 of them measured" in capsys.readouterr().out
     page = (tmp_path / "g.html").read_text()
     assert re.search(rf" {len(tests)} of \d+ points measured here", page)
+
+
+def test_the_gallery_takes_further_experiments_and_refuses_one_that_contradicts_itself(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "mine/my-table"
+    own.mkdir(parents=True)
+    kept = read("ara-2021/table2").file
+    shutil.copy(kept.with_name("source.yaml"), own)
+    shutil.copy(kept, own)
+    page = tmp_path / "g.html"
+    gallery(["-o", str(page), "--experiments", str(tmp_path / "mine"), "--only", "my-table/*"],
+            standalone_mode=False)  # fmt: skip
+    assert "<h3 id='my-table-table2'>" in page.read_text()
+    text = (own / "table2.yaml").read_text()
+    (own / "table2.yaml").write_text(text.replace("repeat: 3", "repeat: 1"))
+    library.cache_clear()
+    with pytest.raises(UsageError, match="claims need 3 trials"):
+        gallery(["-o", str(page), "--only", str(own)], standalone_mode=False)
 
 
 def test_the_gallery_is_a_page_only() -> None:

@@ -1,13 +1,14 @@
 """The checks of an experiment's file beyond its form: that its published values, claims and figures
 are about points that its campaign has, and that its claims agree with its own values.
 
-The tests check the experiments of this package. `paper` checks those from elsewhere before it
-measures.
+The tests check the experiments of this package. `paper` and `gallery` check those from elsewhere
+first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from switchmark.campaign.experiments import blocks_of, planned, value_words
@@ -18,6 +19,7 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.test import Test
 from switchmark.papers.claims import Claim
 from switchmark.papers.experiment import Drawn, Experiment
+from switchmark.papers.library import folders_of, library, located
 from switchmark.papers.points import At, Point
 from switchmark.papers.published import published_points
 
@@ -28,6 +30,17 @@ _SIDES = ("greater", "less", "from_", "to", "of", "over")
 _KEPT = ("environment", "switch-environment")
 _MANY_CORES = 64
 """A number of CPUs for which values by CPUs are checked too."""
+
+
+def chosen_experiments(pattern: str, folders: Sequence[Path] = ()) -> list[Experiment]:
+    """Return the experiments that a name, a pattern or a path means, also in further folders. Raise
+    UsageError with the mistakes of one from outside of the package."""
+    found, names = located(pattern, folders_of(folders))
+    chosen = [found.read(name) for name in names]
+    for experiment in chosen:
+        if experiment.name not in library().names:
+            check_experiment(experiment)
+    return chosen
 
 
 def check_experiment(experiment: Experiment) -> None:

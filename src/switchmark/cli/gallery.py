@@ -50,14 +50,13 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str, folders: tuple[Path
     the same versions are judged together.
     """
     from switchmark.campaign.asked import paper_points
-    from switchmark.papers.library import folders_of, located
+    from switchmark.cli.experiment_checks import chosen_experiments
     from switchmark.report.gallery import GalleryEntry, check_gallery, write_gallery
 
     check_gallery(output)
     groups = _groups(runs)
     shown = []
-    library, chosen = located(only, folders_of(folders))
-    for experiment in map(library.read, chosen):
+    for experiment in chosen_experiments(only, folders):
         results = {side.label: _judged(experiment, column) for side, column in groups}
         measured = {label: result for label, result in results.items() if result.measured}
         every = measured or {"": _judged(experiment, _Runs((), ()))}

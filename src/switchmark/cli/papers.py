@@ -16,7 +16,7 @@ from switchmark.campaign.duration import expected_s
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.campaign.store import read_records
 from switchmark.cli.benches import ThisHost, bench_of_papers
-from switchmark.cli.experiment_checks import check_experiment
+from switchmark.cli.experiment_checks import chosen_experiments
 from switchmark.cli.judging import judged_run
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
@@ -26,7 +26,7 @@ from switchmark.model.record import Record
 from switchmark.model.test import AXES
 from switchmark.papers.asked import Asked
 from switchmark.papers.experiment import Experiment
-from switchmark.papers.library import folders_of, library, located
+from switchmark.papers.library import folders_of, library
 from switchmark.papers.overlay import read_overlay
 from switchmark.papers.points import WAITING
 from switchmark.report.drawn import Mode
@@ -183,13 +183,8 @@ def _finish(
 
 
 def _chosen(pattern: str, folders: Sequence[Path], data: Sequence[Path]) -> list[Experiment]:
-    """Return the experiments of a pattern or a path, with the values of CSV files. Raise UsageError
-    for mistakes in the files of experiments from outside of the package."""
-    found, meant = located(pattern, folders_of(folders))
-    chosen = [found.read(name) for name in meant]
-    for experiment in chosen:
-        if experiment.name not in library().names:
-            check_experiment(experiment)
+    """Return the experiments of a pattern or a path, with the values of CSV files."""
+    chosen = chosen_experiments(pattern, folders)
     if not data:
         return chosen
     if len(chosen) > 1:

@@ -89,9 +89,7 @@ def overlay_of(place: str, text: str, axes: Sequence[str], name: str = "") -> li
 
 def _of_run(place: str, cells: Mapping[str, str], axes: Sequence[str]) -> Published:
     """Return a measured value of a run, with the ends of its interval."""
-    words = dict(
-        re.findall(rf"({'|'.join(map(re.escape, axes))})=(.*?)(?= [a-z0-9-]+=|$)", cells["point"])
-    )
+    words = dict(re.findall(r"([a-z0-9-]+)=(.*?)(?: (?=[a-z0-9-]+=)|$)", cells["point"]))
     if {*words} != {*axes}:
         raise UsageError(f"{place}: '{cells['point']}' is no point of {', '.join(axes)}")
     ends = ("low",) if cells["lower_bound"] == "true" else ("low", "high")
