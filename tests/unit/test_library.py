@@ -82,6 +82,16 @@ def test_a_path_names_an_experiment(folder: Path, path: str) -> None:
     assert found.read(names[0]).summary == "what a bridge gets through"
 
 
+@pytest.mark.parametrize("path", ["mine/paper-2020/fig1", "./mine/paper-2020/fig1"])
+def test_a_path_from_the_present_folder_names_an_experiment(
+    folder: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert located(path)[1] == ["paper-2020/fig1"]
+    monkeypatch.chdir(folder)
+    assert located(".")[1] == ["paper-2020/fig1", "paper-2020/fig2"]
+
+
 @pytest.mark.parametrize("path", ["", "paper-2020"])
 def test_a_path_names_the_experiments_of_a_folder(folder: Path, path: str) -> None:
     found, names = located(str(folder / path))

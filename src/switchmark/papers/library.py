@@ -143,10 +143,10 @@ def located(pattern: str, folders: Sequence[Path] = ()) -> tuple[Library, list[s
     or of a folder of such folders. UsageError if it is none of them, or if nothing matches.
     """
     path = Path(pattern).expanduser()
-    if not (pattern.startswith((".", "/", "~")) or path.exists()):
+    file = path if path.suffix == SUFFIX else Path(f"{path}{SUFFIX}")
+    if not (pattern.startswith((".", "/", "~")) or path.exists() or file.is_file()):
         found = library(*folders)
         return found, found.matching(pattern)
-    file = path if path.suffix == SUFFIX else path.with_name(f"{path.name}{SUFFIX}")
     if file.is_file():
         found = library(*folders, file.resolve().parent.parent)
         return found, [_name(file.resolve())]
