@@ -418,6 +418,7 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
         assert value in completed.stdout
 
 
+@pytest.mark.timeout(300)  # two runs of an experiment
 def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
     switchmark: Run, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ reads runs says of it."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Sequence
@@ -364,6 +365,25 @@ def test_a_run_of_ones_own_experiment_is_judged_and_drawn_without_its_folder(
     (folder.path / "experiment/my-table/read.csv").write_text("engine,rx.kpps\nudp,301\n")
     with pytest.raises(UsageError, match="not the file of the run"):
         _ = read_asked(folder.path).experiments  # type: ignore[union-attr]
+
+
+def test_values_of_another_run_are_told_from_those_of_the_paper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = made_run(tmp_path, "a"), made_run(tmp_path, "b", rates=(2e5, 3e5, 4e5, 5e5))
+    assert ran("paper", "--from", one, "-o", tmp_path / "a-drawn") == Exit.FINE
+    data = tmp_path / "a-drawn/values.csv"
+    capsys.readouterr()
+    assert ran("paper", TABLE2, "--from", other, "--data", data) == Exit.FINE
+    lines = capsys.readouterr().out.splitlines()
+    (udp,) = (line for line in lines if line.strip().startswith("udp "))
+    found = re.search(r"338; ([\d.]+) \(another run\) +([\d.]+) +([\d.]+)$", udp)
+    assert found, udp
+    before, here, ratio = map(float, found.groups())
+    assert before > 1.3 * here
+    assert ratio == pytest.approx(here / 338, rel=0.01)  # to the paper's value
+    with pytest.raises(UsageError, match="--data is about one experiment, and none is named"):
+        ran("paper", "--from", other, "--data", data)
 
 
 def test_a_stored_quick_run_says_what_it_left_out(tmp_path: Path) -> None:

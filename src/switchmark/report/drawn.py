@@ -29,7 +29,14 @@ from switchmark.plots.latency import thinned
 from switchmark.plots.scales import in_handy_units
 from switchmark.report.judged import Judged
 from switchmark.report.paper_method import departures_of_modes, measured_how, missing_metrics
-from switchmark.report.paper_words import axis_title, cited, title_of, value_text, value_words
+from switchmark.report.paper_words import (
+    axis_title,
+    cited,
+    title_of,
+    value_text,
+    value_words,
+    with_origin,
+)
 
 Mode = Literal["absolute", "relative"]
 
@@ -313,7 +320,7 @@ class _Drawing:
         row, point, (low, high) = entry.row, entry.point, ends
         at_most, bounded = low == float("-inf"), high == float("inf")
         low, high = high if at_most else low, low if bounded else high
-        note = f"published: {row}" + (f"; {row.place}" if row.place else "")
+        note = f"published: {with_origin(row)}" + (f"; {row.place}" if row.place else "")
         note += f"; uncertain: {row.uncertain}" if row.uncertain else ""
         # On a chart of lines, a row about all series is one mark.
         is_in_common = self.is_cdf or self.figure.kind in ("lines", "points")

@@ -23,7 +23,7 @@ from switchmark.papers.points import Point, PointFigure
 from switchmark.report.cells import in_csv
 from switchmark.report.judged import Judged
 from switchmark.report.latex import escape as in_latex
-from switchmark.report.paper_words import axis_title, cited, value_text
+from switchmark.report.paper_words import axis_title, cited, value_text, with_origin
 
 _DOUBTED = r"$^{\circ}$"
 
@@ -54,7 +54,8 @@ class ValueRow:
     @property
     def exact(self) -> float | None:
         """Return the published value if there is a single exact one."""
-        ends = [row.ends for row in self.published if not row.is_ratio]
+        of_paper = [row for row in self.published if row.origin != "own" and not row.is_ratio]
+        ends = [row.ends for row in of_paper]
         return ends[0][0] if len(ends) == 1 and ends[0][0] == ends[0][1] else None
 
 
@@ -97,7 +98,7 @@ def _is_metric(name: str) -> bool:
 
 def published_words(rows: Sequence[Published]) -> str:
     """Return published values as text; `?` marks uncertain ones."""
-    return "; ".join(f"{row}{' ?' if row.uncertain else ''}" for row in rows) or "-"
+    return "; ".join(f"{with_origin(row)}{' ?' if row.uncertain else ''}" for row in rows) or "-"
 
 
 def values_as_objects(result: Judged) -> list[Printed]:
@@ -131,7 +132,7 @@ def figure_object(figure: PointFigure | None) -> Printed:
 def _published_object(row: Published) -> Printed:
     low, high = (None if math.isinf(end) else end for end in row.ends)
     return {
-        "text": str(row),
+        "text": with_origin(row),
         "low": low,
         "high": high,
         "relative_to": dict(row.relative_to) or None,
@@ -162,7 +163,7 @@ def values_as_csv(results: Sequence[Judged]) -> str:
                 " ".join(f"{axis}={value}" for axis, value in _axes(row.point).items()),
                 row.metric,
                 metric(row.metric).unit,
-                "; ".join(map(str, row.published)),
+                "; ".join(map(with_origin, row.published)),
                 "; ".join(entry.uncertain for entry in row.published if entry.uncertain),
                 *(figure[name] for name in ("value", "low", "high")),
                 str(figure["lower_bound"]).lower(),

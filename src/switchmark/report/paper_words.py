@@ -9,7 +9,7 @@ from typing import Any
 from switchmark.model.axis import field_name
 from switchmark.model.labels import is_bare
 from switchmark.model.test import AXES
-from switchmark.papers.experiment import Drawn, Experiment, Source
+from switchmark.papers.experiment import Drawn, Experiment, Origin, Published, Source
 from switchmark.plots.base import scale_of_metric
 
 _VALUES: Mapping[tuple[str, str], str] = {
@@ -28,6 +28,13 @@ _QUANTITIES: Mapping[str, str] = {
     "latency.p50_us": "Median latency",
     "cpu.total": "CPUs of all parts",
 }
+
+_ORIGINS: Mapping[Origin, str] = {
+    "digitised": "read from a figure",
+    "authors": "data of the authors",
+    "own": "another run",
+}
+"""The words for values that the text of a paper does not have."""
 
 _PERSON = re.compile(r"(?:[^\W\d_]\.[ -]?)+ ?[^\W\d_].*")
 """An author with initials, such as `G. Ara`."""
@@ -63,6 +70,13 @@ def value_words(axis: str, value: Any) -> str:
     if axis == "rate" and text.endswith("%"):
         return f"{text[:-1]} % of R+"
     return f"{axis_words(axis)} {text}" if value is None or is_bare(value) else text
+
+
+def with_origin(row: Published) -> str:
+    """Return a published value as text, with where it comes from if that is not the paper's
+    text."""
+    origin = _ORIGINS.get(row.origin)
+    return f"{row} ({origin})" if origin else str(row)
 
 
 def title_of(experiment: Experiment, figure: Drawn) -> str:
