@@ -26,7 +26,7 @@ from switchmark.model.preparation import ALL, TABLE, named, parse_preparations
 from switchmark.model.record import Origin, PreparedValue, Record
 from switchmark.model.test import Test
 from switchmark.model.topology import Findings
-from switchmark.papers.experiment import names as experiments
+from switchmark.papers.library import names as experiments
 from switchmark.path.path import Path as PathOfTest
 from switchmark.report.headline import circumstances, host_words, method
 from switchmark.report.json import to_object

@@ -29,7 +29,7 @@ class Mark:
     """The row of panels."""
     low: float | None = None
     """The lower end of the interval. A `published` mark is a bar from `low` to `high` if these
-    differ."""
+    differ. In a chart of curves, these are on the x axis."""
     high: float | None = None
     """The upper end of the interval."""
     ranged: bool = False

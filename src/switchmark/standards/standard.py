@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.test import AXES
-from switchmark.papers.experiment import content_of
+from switchmark.papers.library import content_of
 from switchmark.papers.points import Scalar
 from switchmark.standards.predicates import CONDITIONS, PREDICATES
 
