@@ -601,11 +601,11 @@ def test_a_quick_run_changes_what_a_campaign_names() -> None:
 def test_a_campaign_that_can_never_run_leaves_its_clauses_open() -> None:
     found = planned("rfc2544", line_rate="10Gbps")
     assert [*found.refused] == ["back-to-back"]
-    assert "a line rate means nothing to it" in found.refused["back-to-back"]
+    assert "so a line rate has no" in found.refused["back-to-back"]
     measured = [one for one in conforming() if one.test.search != "back-to-back"]
     (judgement,) = judge(read("rfc2544"), measured, found.refused)
     why = {answer.clause.id: answer.why for answer in judgement.answers}
-    assert "a line rate means nothing to it" in why["26.4a"]
+    assert "so a line rate has no" in why["26.4a"]
 
 
 @pytest.mark.parametrize("option", ["search", "verification"])

@@ -119,7 +119,7 @@ class Trials:
         hz = None if proving else self._path.test.profile
         with self._meter.armed(self._path, hz) as window:
             result = self._measured(spec, window, proving)
-        if not proving:
+        if self._path.test.settle and not proving:
             clock.sleep(self._path.test.settle)
         return result
 

@@ -89,7 +89,7 @@ class Workers:
         limit_s = _DRAIN_S
         if any(worker.process.slow for worker in self._every):
             quiet_ms, limit_s = max(quiet_ms, _SLOW_QUIET_MS), _SLOW_DRAIN_S
-        limit_s += quiet_ms / 1000
+        limit_s = max(limit_s, 2 * quiet_ms / 1000)
         limits = {"quiet_ms": quiet_ms, "timeout_ms": round(limit_s * 1000)}
         self.send("drain", lambda worker: limits, timeout_s=limit_s + 5.0)
 
