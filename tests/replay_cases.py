@@ -496,6 +496,13 @@ SEARCHES = (
         shows=searched("latency-at-load"),
     ),
     Case(
+        name="search-frame-loss",
+        axes={**CAPPED, "rate": "20k", "duration": "0.2", "search": "frame-loss"},
+        faults=("--cap", str(CAP_PPS)),
+        options=UNGATED,
+        shows=searched("frame-loss"),
+    ),
+    Case(
         name="search-back-to-back",
         axes={
             "touch": "none",

@@ -54,6 +54,7 @@ NOT_RECORDED: Mapping[str, str] = {
     "netkit": "needs Linux 6.7 with netkit",
     "ipvlan": "needs a kernel with ipvlan",
     "nft-flowtable": "needs a kernel with nf_flow_table",
+    "mlr:csit": "mlr with more trials, which take minutes",
     "slow-path": "of nft-flowtable",
     "nic-on-other-node": "needs two NUMA nodes",
     "hosts-share-machine": "of tests between two hosts",
