@@ -118,7 +118,7 @@ def test_names_are_written_once_and_in_the_order_of_the_table() -> None:
     assert named(None) == ()
 
 
-@pytest.mark.parametrize("text", ["governer", "governor,governer", ""])
+@pytest.mark.parametrize("text", ["governors", "governor,governors", ""])
 def test_an_unknown_name_is_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_preparations(text)
