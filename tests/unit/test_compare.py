@@ -289,6 +289,47 @@ def test_several_runs_of_a_side_have_one_value_each() -> None:
     assert len(pair.base) == 5
 
 
+def of_run(record: Record, name: str) -> Record:
+    return record.model_copy(update={"origin": Origin(run=name, host={}, versions={})})
+
+
+def test_results_of_the_same_runs_are_compared_run_by_run() -> None:
+    """The host is twice as fast in the second run and three times in the third, for both."""
+    runs = [
+        [
+            of_run(repeats([factor * rate for rate in rates], switch=switch), f"run{number}")
+            for switch, rates in (("a", FAST), ("b", [noise * rate for rate in SLOW]))
+        ]
+        for number, (factor, noise) in enumerate(((1, 1.001), (2, 0.999), (3, 1.0)), 1)
+    ]
+    (pair,) = compared(against(runs, "a")).pairs
+    assert pair.difference.word == "slower"
+    assert pair.difference.change == pytest.approx(1_000_000 / 1_125_000, rel=0.002)
+    backwards = [[runs[0][0], runs[1][1]], [runs[1][0], runs[2][1]], [runs[2][0], runs[0][1]]]
+    (pair,) = compared(against(backwards, "a")).pairs
+    assert pair.difference.word == "slower", "the name of the run says what belongs together"
+    alike = [[of_run(record, "run") for record in records] for records in runs]
+    (pair,) = compared(against(alike, "a")).pairs
+    assert pair.difference.word == "undecided", "names that are not unique pair nothing"
+
+
+def test_runs_are_named_where_more_of_them_would_decide() -> None:
+    runs = [
+        [
+            of_run(repeats([factor * rate for rate in rates], switch=switch), f"run{number}")
+            for switch, rates, factor in (("a", FAST, 1.0), ("b", SLOW, noise))
+        ]
+        for number, noise in enumerate((1.2, 0.9, 1.0), 1)
+    ]
+    comparison = compared(against(runs, "a"))
+    (pair,) = comparison.pairs
+    assert pair.difference.word == "undecided"
+    output = text(comparison, runs=3)
+    assert f"needs about {pair.difference.needed} runs" in output
+    assert f"about {pair.difference.needed} runs would decide" in output
+    assert "measure both in one run" not in output
+
+
 def test_shares_are_compared_by_what_lies_between_them() -> None:
     none, some = Repeats((0.0,) * 5), Repeats((0.01, 0.011, 0.012, 0.013, 0.014))
     (found,) = differences(FIGURES["loss"], [(none, some)], 0.0)

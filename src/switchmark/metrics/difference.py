@@ -112,6 +112,12 @@ class Difference:
         return self._rounds() if self.reason in ("chance", "spoiled") else None
 
     @property
+    def are_run_by_run(self) -> bool:
+        """Return whether the sides are compared run by run, so that a round is a whole run."""
+        names = {round_ for round_ in self.before.rounds if isinstance(round_, str)}
+        return not names.isdisjoint(self.after.rounds)
+
+    @property
     def is_shown(self) -> bool:
         """Return whether the figures differ by more than chance."""
         return self.p is not None and self.p <= LEVEL and self.reason in ("", "bound", "spoiled")

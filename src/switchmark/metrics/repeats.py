@@ -104,14 +104,18 @@ def _is_met(goal: Goal) -> bool:
     return goal.rate_pps is not None or goal.burst_frames is not None
 
 
+Round = int | str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Repeats:
     """The values of a figure on one side of a comparison, which was measured several times."""
 
     values: Values
     """A value for each trial of one run, or for each of several runs."""
-    rounds: tuple[int | None, ...] = ()
-    """The round of the run in which each value was measured, or None if unknown."""
+    rounds: tuple[Round, ...] = ()
+    """The round of the run in which each value was measured, or with one value for each run, the
+    name of the run. None if unknown."""
     best: Values = ()
     """The values corrected for the CPU time that other work took from each trial; only rates have
     them."""
@@ -151,7 +155,8 @@ def repeats_of(
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
-    values, best, rounds = [], [], []
+    values, best = [], []
+    rounds: list[list[Round]] = []
     searched = not by_run and len(measured) == 1 and is_of_search(measured[0])
     for record in searches_of(measured[0]) if searched else measured:
         known_values = [
@@ -166,9 +171,14 @@ def repeats_of(
         best.append([value / left if given_back else value for value, left, _ in known_values])
         rounds.append([round_ for _, _, round_ in known_values])
     if by_run or searched or len(measured) != 1:
-        values, best = ([[median(one) for one in many if one]] for many in (values, best))
-        # All trials of one search belong to its round.
-        rounds = [[many[0] for many in rounds if many] if searched else [None] * len(values[0])]
+        # All trials of one search belong to its round. Results of the same runs are compared run by
+        # run: a run measures one set-up of each path, on the host as it was then.
+        kept = [index for index, many in enumerate(values) if many]
+        if searched:
+            rounds = [[rounds[index][0] for index in kept]]
+        else:
+            rounds = [_runs_of([measured[index] for index in kept])]
+        values, best = ([[median(many[index]) for index in kept]] for many in (values, best))
     latency = True if figure.name.startswith("latency") else None
     spoilt = frozenset().union(
         *(spoiled(record, latency=latency, excused=excused) for record in measured)
@@ -187,6 +197,12 @@ def repeats_of(
         else 0.0,
         offered=_offered(measured) if of_rate else None,
     )
+
+
+def _runs_of(records: Sequence[Record]) -> list[Round]:
+    """Return the names of the runs of some records, or None for each if two have one name."""
+    names = [record.origin.run if record.origin else None for record in records]
+    return list(names) if len(set(names)) == len(names) else [None] * len(names)
 
 
 def _is_bound(record: Record) -> bool:

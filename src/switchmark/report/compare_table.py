@@ -20,7 +20,7 @@ from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
 from switchmark.report.remarks import semantics
 from switchmark.report.table import columns_of, drawn
-from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide
+from switchmark.report.undecided import WHY, in_the_way, rounds_that_decide, unit_of_repeats
 
 Names = Sequence[str]
 """The axes that distinguish the tests of a comparison."""
@@ -136,7 +136,7 @@ def _obstacle(difference: Difference) -> str:
     """Return why a difference is undecided, in a few words."""
     if difference.needed is not None:
         least = "at least" if difference.reason == "few" else "about"
-        return f", needs {least} {difference.needed} rounds"
+        return f", needs {least} {difference.needed} {unit_of_repeats(difference)}"
     reason = {
         "load": "the offered loads differ",
         "bound": "the traffic generator was the limit",
@@ -194,7 +194,8 @@ def notes_of(comparison: Comparison, runs: Sequence[str]) -> list[str]:
     ):
         notes.append(BOUND_NOTE)
     notes += semantics(_of_different_work(pairs))
-    notes += _why_undecided(pairs, in_one_run=len(runs) == 1)
+    in_one_run = len(runs) == 1 or all(pair.difference.are_run_by_run for pair in pairs)
+    notes += _why_undecided(pairs, in_one_run=in_one_run)
     outcomes = Counter(pair.difference.word for pair in pairs if pair.is_whole)
     if len(pairs) > 1 and outcomes:
         notes.append(", ".join(f"{count} {word}" for word, count in sorted(outcomes.items())))

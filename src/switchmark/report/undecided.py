@@ -38,17 +38,23 @@ def why_undecided(difference: Difference, reason: Reason) -> str:
     if needed is None:
         return WHY[reason]
     rounds = f"at least {needed}" if reason == "few" else f"about {needed}"
-    return f"{WHY[reason]}; needs {rounds} rounds"
+    return f"{WHY[reason]}; needs {rounds} {unit_of_repeats(difference)}"
 
 
 def rounds_that_decide(open_: Sequence[tuple[Difference, Reason]]) -> str:
     """Return the number of rounds that would decide these differences as text: `about 24 rounds
-    would`, `about 24 rounds would decide 1 of them`. Empty if rounds would not help."""
+    would`, `about 24 rounds would decide 1 of them`, with runs in place of rounds if the sides are
+    compared run by run. Empty if rounds would not help."""
     needed = [rounds for rounds in (_needed(*one) for one in open_) if rounds is not None]
     if not needed:
         return ""
-    text = f"about {max(needed)} rounds would"
+    text = f"about {max(needed)} {unit_of_repeats(*(difference for difference, _ in open_))} would"
     return text if len(needed) == len(open_) else f"{text} decide {len(needed)} of them"
+
+
+def unit_of_repeats(*differences: Difference) -> str:
+    """Return what more of would decide: rounds, or whole runs."""
+    return "runs" if all(difference.are_run_by_run for difference in differences) else "rounds"
 
 
 def _needed(difference: Difference, reason: Reason) -> int | None:
