@@ -164,11 +164,12 @@ def load_plugins(group: str, contract: type[_T], built_in: Iterable[_T]) -> Tabl
             unusable[point.name] = Unavailable(error.message, hint=f"mend it or remove it{remove}")
         else:
             table[loaded.name] = loaded
-    _NAMES[group] = tuple(table)
+    _NAMES.setdefault(group, tuple(table))
     return Table(table, unusable)
 
 
 _NAMES: dict[str, tuple[str, ...]] = {}
+"""The names of each group when its folder was imported."""
 
 
 def names_in(group: str) -> tuple[str, ...]:
