@@ -11,7 +11,7 @@ import pytest
 from switchmark.cli.listing import Thing, listed
 from switchmark.model.test import Test
 from switchmark.path.refusals import check
-from switchmark.plugins import Table, load_plugins
+from switchmark.plugins import Table, load_plugins, names_in
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.base import Switch
 
@@ -48,6 +48,14 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table[Sw
     table = load_plugins("switchmark.switches", Switch, drivers)  # type: ignore[type-abstract]
     with SWITCHES.replaced_by(table):
         yield table
+
+
+def test_the_names_of_a_table_are_those_of_its_first_load(broken: Table[Switch]) -> None:
+    """Charts give each switch a look by its place there."""
+    assert "mine" in broken
+    names = names_in("switchmark.switches")
+    assert {"linux-bridge", "ovs", "vpp"} <= set(names)
+    assert "mine" not in names
 
 
 def test_a_plugin_that_is_none_is_unusable_and_keeps_nobody_from_the_others(
