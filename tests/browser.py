@@ -30,7 +30,9 @@ addEventListener("load", async () => {
   addEventListener("error", (event) => told.errors.push(event.message));
   for (let tries = 0; tries < 100 && !document.querySelector(".chart.vega-embed"); tries++)
     await new Promise((resolve) => setTimeout(resolve, 50));
-  await new Promise((resolve) => setTimeout(resolve, 1000));
+  const drawn = () => document.querySelectorAll(".chart.vega-embed").length;
+  for (let before = -1, now; before !== (now = drawn()); before = now)
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   try { %s } catch (error) { told.errors.push(String(error)); }
   told.requests = performance.getEntriesByType("resource").map((each) => each.name)
     .filter((name) => !/^(data|blob):/.test(name));
