@@ -180,7 +180,7 @@ class Leases:
 
     def take(self, run: str, host: Host, path: str, content: bytes) -> None:
         """Set `path` for `run`. Raise SetupFailed while a live run needs another value there."""
-        with self._ledger_of(host) as (ledger, byte):
+        with self._ledger_of(host, path) as (ledger, byte):
             value = _About(host=host.name, path=path, space=_space(host, path))
             held = ledger.of(value)
             for take in held:
@@ -311,7 +311,7 @@ class Leases:
 
     def _give_back(self, owner: tuple[str, str], host: Host, path: str) -> None:
         root, run = owner
-        with self._ledger_of(host) as (ledger, _):
+        with self._ledger_of(host, path) as (ledger, _):
             here = _About(host=host.name, path=path, space=_space(host, path))
             _settle(ledger, host, here)
             places = [take for take in ledger.takes if take.value[:2] == here.value[:2]]
@@ -377,10 +377,11 @@ class Leases:
         return MACHINE_WIDE
 
     @contextmanager
-    def _ledger_of(self, host: Host) -> Iterator[tuple[_Ledger, Callable[[], int]]]:
+    def _ledger_of(self, host: Host, path: str = "") -> Iterator[tuple[_Ledger, Callable[[], int]]]:
         """Yield the locked ledger of a host's values, and a function that locks this run's byte of
-        it."""
-        file = self._of_this_machine() if host.is_local else self._of_runs
+        it. Folders are listed with the runs: another /run has other folders of the same name."""
+        of_kernel = host.is_local and not path.endswith("/")
+        file = self._of_this_machine() if of_kernel else self._of_runs
         with self._opened(file) as ledger:
             yield ledger, lambda: self._byte_of(file)
 
