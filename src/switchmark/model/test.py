@@ -388,14 +388,16 @@ class Test(BaseModel):
             unit="bytes",
             parse=parse_frame_size,
             sweeps={"rfc2544": tuple(map(str, RFC2544_SIZES))},
-            values="`64` to `9600`, `imix`, `imix:csit`, `genome:aaafg`; `rfc2544`: seven sizes",
+            values="`64` to `9600`, `imix`, `imix:csit`, `imix:vsperf`, `genome:aaafg`; `rfc2544`: "
+            "seven sizes",
             json_name="frame_bytes",
             heading="bytes",
             own_column=True,
             used=2,
         ),
     ] = 64
-    """Bytes with the FCS, or a mix: `imix`, `imix:csit`, or the letters of a genome (RFC 6985)."""
+    """Bytes with the FCS, or a mix: `imix`, `imix:csit`, `imix:vsperf`, or the letters of a genome
+    (RFC 6985)."""
 
     rate: Annotated[
         str,

@@ -42,9 +42,11 @@ _GENOME_MAX = 64
 _MIXES = {
     "imix": (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64),
     "imix:csit": (64, 64, 570, 64, 570, 64, 1518, 64, 570, 64, 570, 64),
+    "imix:vsperf": (64, 64, 512, 64, 512, 64, 1518, 64, 512, 64, 512, 64),
 }
-"""The named mixes: 7 x 64, 4 x 594 or 570, 1 x 1518, spread over twelve frames. FD.io's CSIT has
-the sizes of the second in the same proportion (28, 16, 4)."""
+"""The named mixes: 7 x 64, 4 x 594, 570 or 512, 1 x 1518, spread over twelve frames. FD.io's CSIT
+has the sizes of the second in the same proportion (28, 16, 4). The third has the default of VSPERF,
+the genome `aaaaaaaddddg` (`conf/03_traffic.conf`), which keeps the proportion, not the order."""
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
 """Units of a rate with their sizes, for `scaled`."""
