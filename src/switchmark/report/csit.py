@@ -215,7 +215,7 @@ def _telemetry(record: Record, start: datetime) -> Iterator[str]:
     yield from line("test", 1, **{name: getattr(record, name) or "" for name in texts})
     for axis, setting in record.test.model_dump(mode="json").items():
         if setting != AXES[axis].default:
-            yield from line("axis", 1, name=axis, value=json.dumps(setting))
+            yield from line("axis", 1, axis=axis, setting=json.dumps(setting))
     yield from line("verdict", 1, **verdict)
     for doubt in content["doubts"]:
         yield from line("doubt", 1, doubt=doubt)
@@ -228,14 +228,14 @@ def _telemetry(record: Record, start: datetime) -> Iterator[str]:
         yield from line("cpu_cores", cores, role=role)
     for end, value in zip(("low", "high"), content["ci95_pps"] or (), strict=False):
         yield from line("rx_pps_ci95", value, end=end)
-    for goal in content["search"]["goals"] if content["search"] else ():
-        for name, value in goal.items():
+    for goal in record.search.goals if record.search else ():
+        for name, value in goal.model_dump(exclude={"latency_ns"}).items():
             if isinstance(value, int | float):
-                yield from line(f"goal_{name}", value, goal=goal["goal"])
-        latency = goal.get("latency_ns") or {}
+                yield from line(f"goal_{name}", value, goal=goal.goal)
+        latency = goal.latency_ns.model_dump() if goal.latency_ns else {}
         for name, value in latency.items():
             if isinstance(value, int | float):
-                labels = {"goal": goal["goal"], "kind": latency["kind"]}
+                labels = {"goal": goal.goal, "kind": latency["kind"]}
                 yield from line(f"goal_latency_ns_{name}", value, **labels)
     for number, rate_pps in enumerate(rates_pps(record), 1):
         yield from line("trial_rx_pps", rate_pps, trial=number)

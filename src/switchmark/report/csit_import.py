@@ -258,7 +258,7 @@ def _axes_of_lines(
     lines: Sequence[tuple[str, Mapping[str, str], float]], file: Path
 ) -> dict[str, Any]:
     axes = {
-        labels["name"]: json.loads(labels["value"]) for name, labels, _ in lines if name == "axis"
+        labels["axis"]: json.loads(labels["setting"]) for name, labels, _ in lines if name == "axis"
     }
     if unknown := [name for name in axes if field_name(name) not in AXES]:
         raise UsageError(f"{file}: written by a newer switchmark: axis {', '.join(unknown)}")
