@@ -282,7 +282,7 @@ def test_clauses_that_a_file_does_not_tell_stay_open(cli: Cli, tmp_path: Path) -
     assert found["4.8.2"].word == "deviates"
     assert (found["4.5.1"].word, found["4.5.1"].why) == (
         "not tested",
-        "the file of CSIT does not tell it",
+        "the file of CSIT does not show it",
     )
     assert found["4.9.3a"].word == "not tested"
     (judgement,) = judge(read("rfc2544"), records_of(written(tmp_path / "mrr", SATURATED)))

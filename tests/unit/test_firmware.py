@@ -65,7 +65,8 @@ def test_a_host_tells_its_firmware_and_its_nics() -> None:
         f"{PCI}/vendor": b"0x8086\n",
         f"{PCI}/device": b"0x1592\n",
         f"{PCI}/uevent": b"DRIVER=ice\nPCI_SLOT_NAME=0000:03:00.1\n",
-        "/sys/class/net/eth4/device/uevent": b"DRIVER=ice\nPCI_SLOT_NAME=0000:03:00.1\n",
+        f"{PCI}/net/eth4/ifindex": b"4\n",
+        "/sys/class/net/eth4/device/uevent": b"DRIVER=ice\n",
         "/sys/bus/pci/slots/7/address": b"0000:03:00\n",
         "/sys/bus/pci/devices/0000:00:1f.0/class": b"0x060100\n",
     }

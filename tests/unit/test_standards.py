@@ -479,7 +479,7 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
     "rfc8204": [
         ("3.1a", trials(parts=()), {"4f"}),
         ("3.3a", facts(bios={"version": "1.2", "date": None}), set()),
-        ("3.3c", facts(governor=None), set()),
+        ("3.3c", facts(power={"idle_driver": None, "idle_states": ["C1"]}), set()),
         ("3.3d", facts(microcode=None), set()),
         ("3.3e", facts(cores_online=None), set()),
         ("3.3f", member(placement=None), {"3.3s"}),

@@ -1,4 +1,4 @@
-"""What the file of another program tells of a test, in place of trials."""
+"""The content of another program's file about a test, in place of trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Imported(Written):
     has none."""
 
     axes: frozenset[str] = frozenset()
-    """The axes whose values the file tells; those of all others are the defaults of the model."""
+    """The axes with a value in the file. All other axes have the defaults of the model."""
 
     differs: dict[str, str] = Field(default_factory=dict)
     """Why a figure is defined otherwise than here, by the name of the figure or goal."""

@@ -1,5 +1,5 @@
-"""What the firmware, the power management and the NICs of a host tell about themselves: the report
-items of RFC 8204, section 3.3.
+"""Facts about the firmware, the power management and the NICs of a host: the report items of RFC
+8204, section 3.3.
 
 A virtual machine often has none of them. Unreadable values are None.
 """
@@ -21,6 +21,7 @@ _IDLE_STATES = f"{_CPU}/cpu0/cpuidle/state*/name"
 _FREQUENCY_DRIVER = f"{_CPU}/cpu0/cpufreq/scaling_driver"
 _PCI = "/sys/bus/pci/devices"
 _SLOTS = "/sys/bus/pci/slots/*/address"
+_INTERFACES = (f"{_PCI}/*/net/*/ifindex", f"{_PCI}/*/virtio*/net/*/ifindex")
 _NETWORK = "0x02"
 """The class of network controllers, as PCI devices begin it."""
 
@@ -36,8 +37,8 @@ _MEMORY_TYPES = {
 
 
 def firmware_facts(host: Host) -> dict[str, Any]:
-    """Return the facts that a host's firmware and NICs tell, as values for JSON: `bios`,
-    `platform`, `memory_modules`, `power`, `nics`. Each is None if the host does not tell it."""
+    """Return the facts about a host's firmware and NICs, as values for JSON: `bios`,
+    `platform`, `memory_modules`, `power`, `nics`. Unknown facts are None."""
     names = ("bios_vendor", "bios_version", "bios_date", "sys_vendor", "product_name")
     single = [f"{_DMI}/{name}" for name in names]
     content = host.read_all(*single, _IDLE_DRIVER, _IDLE_STATES, _FREQUENCY_DRIVER, _MODULES)
@@ -96,6 +97,7 @@ def nic_facts(host: Host) -> list[dict[str, Any]]:
     address, and the slot on the board."""
     content = host.read_all(
         *(f"{_PCI}/*/{name}" for name in ("class", "vendor", "device", "uevent")),
+        *_INTERFACES,
         "/sys/class/net/*/device/uevent",
         _SLOTS,
     )
@@ -103,17 +105,10 @@ def nic_facts(host: Host) -> list[dict[str, Any]]:
     slots = {
         text: path.split("/")[-2] for path, text in texts.items() if path.startswith(_SLOTS[:18])
     }
-    interfaces = {
-        path.split("/")[4]: _pairs(text)
-        for path, text in texts.items()
-        if path.startswith("/sys/class/net/")
-    }
     by_address = {
-        pairs["PCI_SLOT_NAME"]: name
-        for name, pairs in interfaces.items()
-        if "PCI_SLOT_NAME" in pairs
+        path.split("/")[5]: path.split("/")[-2] for path in texts if path.endswith("/ifindex")
     }
-    nics = []
+    nics: list[dict[str, Any]] = []
     for path, text in sorted(texts.items()):
         if not (path.startswith(_PCI) and path.endswith("/class") and text.startswith(_NETWORK)):
             continue
@@ -131,9 +126,10 @@ def nic_facts(host: Host) -> list[dict[str, Any]]:
                 "slot": slots.get(address.rpartition(".")[0]),
             }
         )
-    for name, pairs in sorted(interfaces.items()):
-        if "PCI_SLOT_NAME" not in pairs:
-            nics.append({"name": name, "driver": pairs.get("DRIVER"), "maker": None})
+    for path, text in sorted(texts.items()):
+        name = path.split("/")[4]
+        if path.startswith("/sys/class/net/") and name not in by_address.values():
+            nics.append({"name": name, "driver": _pairs(text).get("DRIVER"), "maker": None})
     return nics
 
 

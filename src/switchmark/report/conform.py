@@ -410,7 +410,7 @@ def reference_of(standards: Sequence[Standard]) -> Iterator[tuple[str, list[Mapp
         rows: list[Mapping[str, str]] = []
         for _, clauses in groupby(standard.clauses, key=lambda clause: clause.section):
             for clause in clauses:
-                tested = "; ".join(map(_check_words, clause.checks))
+                tested = ", ".join(map(_check_words, clause.checks))
                 exempt = clause.not_applicable
                 reason = f"not tested: {clause.untested}" if clause.untested else tested
                 if exempt is not None:

@@ -1,8 +1,8 @@
 """Records from files of FD.io CSIT: documents of version 1.5 of its model
 (resources/model_schema/test_case.schema.yaml in CSIT), as `report.csit` writes them too.
 
-A document has rates and no counts, so its record has no trials. Axes that the document does not
-tell have their defaults, and `Imported.axes` names the others.
+A document has rates and no counts, so its record has no trials. Axes without a value in
+the document have their defaults, and `Imported.axes` names the others.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def _record(document: _Document, number: int, run: str, file: Path) -> Record:
 
 
 def _axes_of_names(document: _Document) -> dict[str, Any]:
-    """Return the axes that the name and the result of a test of CSIT tell: the frame size, the
-    cores, the chain and the search. All rates of CSIT are sums of both directions, unless the test
+    """Return the axes that follow from the name and the result of a test of CSIT: the frame size,
+    the cores, the scenario and the search. All rates of CSIT are sums of both directions, unless the test
     has one."""
     name = document.test_name_long.lower()
     axes: dict[str, Any] = {

@@ -133,7 +133,7 @@ def _untold(clause: Clause, records: Sequence[Record]) -> str:
             for check in clause.checks:
                 axis = check.parameters.get("axis")
                 if check.name not in OF_GOALS and field_name(axis or "") not in source.axes:
-                    return f"the file of {source.tool} does not tell it"
+                    return f"the file of {source.tool} does not show it"
     return ""
 
 

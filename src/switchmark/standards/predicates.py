@@ -1,4 +1,4 @@
-"""What clauses of standards ask of records: small predicates by name, with parameters.
+"""The requirements of clauses as predicates over records, by name, with parameters.
 
 A predicate gets the measured records that a clause is about, at least one, and yields a sentence
 for each way in which they deviate. A condition says whether a clause applies to records at all.
@@ -121,7 +121,7 @@ def same_setup(records: Records) -> Deviations:
 # --- what a record tells -----------------------------------------------------------------------
 
 
-def told(records: Records, members: Sequence[str]) -> Deviations:
+def recorded(records: Records, members: Sequence[str]) -> Deviations:
     """Every record has these members."""
     for name in members:
         lacking = [record for record in records if getattr(record, name) in (None, "", ())]
@@ -157,7 +157,7 @@ def lengths_match(records: Records) -> Deviations:
         yield f"frames arrived with another length{_in(wrong)}"
 
 
-def stamps_told(records: Records) -> Deviations:
+def stamps_known(records: Records) -> Deviations:
     """The records say what took the times of arrival."""
     lacking = [
         record for record in records if not any(trial.evidence.stamps for trial in record.trials)
@@ -186,7 +186,7 @@ def started_together(records: Records, share: float) -> Deviations:
         yield f"a part began late{_in(late)}"
 
 
-def switch_cores_told(records: Records) -> Deviations:
+def switch_cores_known(records: Records) -> Deviations:
     """The records have the CPU use of the switch."""
     lacking = [record for record in records if cores_by_role(record).get("switch") is None]
     if lacking:
@@ -200,21 +200,21 @@ def placed(records: Records) -> Deviations:
         yield f"the CPUs of the parts are unknown{_in(lacking)}"
 
 
-def host_told(records: Records, facts: Sequence[str]) -> Deviations:
-    """The run has these facts about the host, and the host told them."""
+def host_reports(records: Records, facts: Sequence[str]) -> Deviations:
+    """The run has these facts about the host, and their values are known."""
     for name in facts:
         if any(_fact(record, name) in (None, "", [], {}) for record in records):
             yield f"{name} of the host is unknown"
 
 
 def host_knows(records: Records, facts: Sequence[str]) -> Deviations:
-    """The run has these facts about the host; none and empty are answers too."""
+    """The run read these facts about the host. Empty facts are answers, too."""
     for name in facts:
         if any(_fact(record, name, _UNKNOWN) is _UNKNOWN for record in records):
             yield f"{name} of the host was not read"
 
 
-def nics_told(records: Records) -> Deviations:
+def nics_known(records: Records) -> Deviations:
     """The run has the maker, the driver, the firmware and the slot of each NIC."""
     for record in records:
         nics = _fact(record, "nics") or []
@@ -485,9 +485,9 @@ PREDICATES: Mapping[str, Predicate] = {
         *(axis_at_least, axis_between, trial_waits, axis_among, axis_given),
         *(axis_unset, axis_covers),
         *(sizes_at_least, one_size, mix_covers, same_setup),
-        *(told, gate_passed, headers_compared, lengths_match, stamps_told, undoubted),
-        *(not_flooded, started_together, switch_cores_told, placed),
-        *(host_told, host_knows, nics_told),
+        *(recorded, gate_passed, headers_compared, lengths_match, stamps_known, undoubted),
+        *(not_flooded, started_together, switch_cores_known, placed),
+        *(host_reports, host_knows, nics_known),
         *(calibrated, trials_at_least, goal_has, goal_lossless, not_a_bound),
         *(decided_by_one, one_lossless_is_enough, loss_verified, high_loss_set),
         *(bounds_within_precision,),
@@ -567,8 +567,8 @@ CONDITIONS: Mapping[str, Callable[[Record], bool]] = {
     "vf": _has_port(PortKind.VF, PortKind.VF_PCI),
     "xdp": _uses_xdp,
 }
-"""The conditions under which some clauses apply. They hold for a record that does not tell, so that
-a clause stays open."""
+"""The conditions under which some clauses apply. They hold for a record without the fact, so that a
+clause stays open."""
 
 
 # --- the records -------------------------------------------------------------------------------

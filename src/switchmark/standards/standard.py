@@ -138,7 +138,7 @@ class Standard(BaseModel):
     """The numbers of sections between them that the text does not have."""
 
     unlisted: str = ""
-    """What the list of clauses leaves out, and why; empty if it leaves out nothing."""
+    """The clauses that are not listed, and why; empty if all are listed."""
 
     campaigns: dict[str, dict[str, Any]]
     """The content of campaign files, by name."""
@@ -163,7 +163,7 @@ class Standard(BaseModel):
 
     @property
     def is_read(self) -> bool:
-        """Say whether all clauses are listed, and the text of each was read."""
+        """Say whether all clauses are listed, and whether all their texts were read."""
         return not self.unlisted and all(clause.source == "read" for clause in self.clauses)
 
     def campaigns_of(self, clauses: list[Clause]) -> list[str]:
