@@ -17,7 +17,7 @@ from switchmark.report.cells import in_markdown
 from switchmark.report.figures import format_ns
 from switchmark.report.page import figure_of_page, page_of
 from switchmark.standards.judging import Answer, Judgement
-from switchmark.standards.standard import BINDING, Check, Standard
+from switchmark.standards.standard import BINDING, Check, Clause, Standard
 
 _WIDTH = 100
 _MARKS = {"met": "✓", "deviates": "✗", "not tested": "?", "not applicable": "-"}
@@ -404,8 +404,17 @@ def _check_words(check: Check) -> str:
     return f"{check.name} ({words})" if words else check.name
 
 
-def reference_of(standards: Sequence[Standard]) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
-    """Yield each standard's heading with the rows of its clauses, for docs/reference."""
+def _campaigns(clause: Clause) -> str:
+    """Return the campaigns that measure a clause, with the axes of its tests."""
+    axes = ", ".join(f"{axis} {value or 'none'}" for axis, value in clause.where.items())
+    return ", ".join(clause.measured_by) + (f" ({axes})" if axes else "")
+
+
+def reference_of(
+    standards: Sequence[Standard],
+) -> Iterator[tuple[str, str, list[Mapping[str, str]]]]:
+    """Yield each standard's heading, the clauses that it does not list, and the rows of those that
+    it does, for docs/reference."""
     for standard in standards:
         rows: list[Mapping[str, str]] = []
         for _, clauses in groupby(standard.clauses, key=lambda clause: clause.section):
@@ -422,8 +431,9 @@ def reference_of(standards: Sequence[Standard]) -> Iterator[tuple[str, list[Mapp
                         "obligation": clause.obligation,
                         "asks": clause.asks,
                         "source": clause.source,
-                        "measured by": ", ".join(clause.measured_by),
+                        "measured by": _campaigns(clause),
                         "judged by": reason,
                     }
                 )
-        yield f"{standard.name}: {standard.title}, {standard.document}", rows
+        unlisted = f"Not listed: {standard.unlisted}." if standard.unlisted else ""
+        yield f"{standard.name}: {standard.title}, {standard.document}", unlisted, rows
