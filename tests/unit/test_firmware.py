@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.observe.firmware import firmware_facts, memory_module
 
@@ -70,7 +71,9 @@ def test_a_host_tells_its_firmware_and_its_nics() -> None:
         "/sys/bus/pci/slots/7/address": b"0000:03:00\n",
         "/sys/bus/pci/devices/0000:00:1f.0/class": b"0x060100\n",
     }
-    answers = {("ethtool", "-i", "eth4"): b"driver: ice\nfirmware-version: 4.40 0x8\n"}
+    answers: dict[tuple[str, ...], bytes | Completed] = {
+        ("ethtool", "-i", "eth4"): b"driver: ice\nfirmware-version: 4.40 0x8\n"
+    }
     found = firmware_facts(RecordingHost(answers, files=files))
     assert found["bios"] == {"vendor": "Vendor", "version": "1.2", "date": "01/02/2024"}
     assert found["platform"] == {"vendor": None, "product": "R650"}

@@ -258,6 +258,11 @@ def parse_share(text: str | int | float) -> float:
     return share
 
 
+def parse_exceed_ratio(text: str | int | float) -> float:
+    """Parse a share from 0 to below 1, such as `0`, `50%` or `0.5`."""
+    return 0.0 if re.fullmatch(r"0*\.?0*%?", str(text).strip()) else parse_share(text)
+
+
 def parse_shares(text: str) -> tuple[float, ...]:
     """Parse percentages of R+, such as `10,50,99`, and return shares in ascending order."""
     texts = [word.strip().removesuffix("%") for word in str(text).split(",")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -326,17 +326,28 @@ def page_of_conform(judgements: Sequence[Judgement], records: Sequence[Record]) 
         parts += [_html_table(*table) for table in _tables(own)]
         rows = [_cells(answer) for answer in judgement.answers]
         head = ("clause", "obligation", "answer", "asks", "why")
-        parts.append(_html_table(judgement.standard.title, head, rows))
+        parts.append(_html_table(judgement.standard.title, head, rows, words=("asks", "why")))
         parts.append("</section>")
     parts += [f"<p>{escape(_LATENCY)}</p>", f"<p>{escape(_CAUTION)}</p>", "</main>"]
     document = judgements[0].standard.document if judgements else ""
     return page_of(f"switchmark: {document}", parts, charts)
 
 
-def _html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _html_cell(name: str, text: str, words: Collection[str]) -> str:
+    wrapped = " class='words'" if name in words else ""
+    return f"<td{wrapped}>{escape(printable(text))}</td>"
+
+
+def _html_table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Collection[str] = (),
+) -> str:
+    """Return a table; columns in `words` wrap their text."""
     top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
     body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in row) + "</tr>"
+        f"<tr>{''.join(_html_cell(*pair, words) for pair in zip(head, row, strict=True))}</tr>"
         for row in rows
     )
     label = escape(caption, quote=True)

@@ -186,8 +186,8 @@ def _record(document: _Document, number: int, run: str, file: Path) -> Record:
 
 def _axes_of_names(document: _Document) -> dict[str, Any]:
     """Return the axes that follow from the name and the result of a test of CSIT: the frame size,
-    the cores, the scenario and the search. All rates of CSIT are sums of both directions, unless the test
-    has one."""
+    the cores, the scenario and the search. All rates of CSIT are sums of both directions, unless
+    the test has one."""
     name = document.test_name_long.lower()
     axes: dict[str, Any] = {
         "switch": document.dut_type.lower(),
