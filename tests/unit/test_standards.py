@@ -697,6 +697,18 @@ def test_full_needs_clauses_that_were_read_and_no_quick_run() -> None:
     )
 
 
+def test_a_standard_with_clauses_left_out_is_never_full() -> None:
+    standard = shortened().standard.model_copy(update={"unlisted": "the rest"})
+    (judgement,) = judge(standard, conforming())
+    assert verdict(judgement).startswith("PARTIAL (clauses not listed): ")
+    assert "not listed: the rest" in list(lines_of(judgement))
+    assert object_of(judgement)["unlisted"] == "the rest"
+    assert "Not listed: the rest." in markdown_of([judgement], [])
+    assert "Not listed: the rest." in page_of_conform([judgement], [])
+    (judgement,) = judge(read("tst009"), conforming_to("tst009"))
+    assert verdict(judgement).startswith("PARTIAL (clauses second-hand, clauses not listed): ETSI")
+
+
 def test_switches_are_judged_apart() -> None:
     other = [axes(switch="ovs", residual=0)(one) for one in conforming()]
     one, two = judge(read("rfc9004"), [*conforming(), *other])

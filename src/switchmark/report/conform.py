@@ -371,7 +371,7 @@ def _found(records: Sequence[Record], search: str) -> list[tuple[Record, Goal]]:
 def _series(record: Record, *, size: bool = False) -> str:
     test = record.test
     words = [f"{test.frame_size} bytes"] if size else []
-    words += ["both directions"] if test.direction == "bi" else []
+    words += ["bi"] if test.direction == "bi" else []
     return ", ".join([*words, f"bursts of {test.burst}"] if not size else words)
 
 
