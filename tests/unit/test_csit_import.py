@@ -237,10 +237,14 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 def test_report_shows_the_rates_of_csit(cli: Cli, tmp_path: Path) -> None:
     folder = written(tmp_path / "csit", SATURATED, SEARCHED)
-    status, out, _ = cli("report", folder)
+    status, out, _ = cli("report", folder, "--explain")
     assert status == 0
     assert "24 Mpps" in out
     assert "10 Mpps" in out
+    assert "CSIT: measured by TREX 3.03; its file has no counts of frames" in out
+    assert "CSIT, pdr: CSIT gives the conditional throughput" in " ".join(out.split())
+    for default in ("netns", "No figure", "a trial of"):
+        assert default not in out
     assert cli("report", folder, "-o", "page.html")[0] == 0
     assert cli("report", folder / "0.info.json", "--json")[0] == 0
 
