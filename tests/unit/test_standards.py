@@ -820,6 +820,18 @@ def test_a_campaign_that_can_never_run_leaves_its_clauses_open() -> None:
     assert "so a line rate has no" in why["26.4a"]
 
 
+def test_finals_of_the_command_line_are_those_of_its_searches() -> None:
+    (test,) = planned("rfc9004", frame_size="64", finals="10").campaign.tests
+    assert test.finals == 10
+
+
+def test_axes_that_no_campaign_can_have_are_refused() -> None:
+    with pytest.raises(UsageError, match="no switch named 'none-such'"):
+        planned("rfc2544", switch="none-such")
+    with pytest.raises(UsageError, match="so a line rate has no"):
+        planned("rfc9004", line_rate="10Gbps")
+
+
 @pytest.mark.parametrize("option", ["search", "verification"])
 def test_what_the_standard_sets_cannot_be_set(option: str) -> None:
     with pytest.raises(UsageError, match="is set by the standard"):
