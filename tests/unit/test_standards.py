@@ -663,6 +663,16 @@ def test_a_routed_switch_has_open_clauses_of_routing() -> None:
     assert not judgement.is_met
 
 
+@pytest.mark.parametrize(("name", "clauses"), [("bios", {"3.3a"}), ("power", {"3.3c"})])
+def test_what_a_host_does_not_tell_does_not_apply(name: str, clauses: set[str]) -> None:
+    proper = conforming_to("rfc8204")
+    silent = answers("rfc8204", [facts(**{name: None})(one) for one in proper])
+    unknown = answers("rfc8204", [no_fact(name)(one) for one in proper])
+    assert {silent[clause].word for clause in clauses} == {"not applicable"}
+    # A run of an earlier version has not asked the host.
+    assert {unknown[clause].word for clause in clauses} == {"deviates"}
+
+
 def test_a_link_needs_its_theoretical_rate() -> None:
     linked = [axes(line_rate="1M")(one) for one in conforming()]
     found = answers("rfc2544", linked)
