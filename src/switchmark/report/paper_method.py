@@ -202,7 +202,7 @@ def _of_nics(result: Judged) -> Iterator[str]:
         is_remote = record.test.locality == "remote"
         if not is_remote and record.test.scenario != "v2v" and not kinds & _NICS:
             virtual |= dict.fromkeys(sorted(kinds - {""}))
-        by_kernel = is_remote and not record.nics or PortKind.NIC_KERNEL in kinds
+        by_kernel = (is_remote and not record.nics) or PortKind.NIC_KERNEL in kinds
         if kinds & _IN_USER_SPACE and by_kernel:
             through[record.test.switch] = None
     if virtual:
