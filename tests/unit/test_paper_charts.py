@@ -414,16 +414,31 @@ def test_a_diagonal_stays_inside_of_the_chart() -> None:
     assert line["clip"]
 
 
+def test_a_measured_ratio_stands_beside_the_published_one() -> None:
+    rates = {1: 1e6, 2: 8e5, 3: 6e5}
+    rows = value_rows(result_of("emmerich-2014/fig8", lambda test: rates[test.copies]))
+    per_copy = {number: rate / number for number, rate in rates.items()}
+    ratios = [row.ratio for row in rows]
+    assert ratios == [
+        pytest.approx(ratio, rel=0.01)
+        for ratio in (
+            per_copy[1] / 1.88e6,
+            per_copy[2] / per_copy[1] / 0.7,
+            per_copy[3] / per_copy[2] / 0.75,
+        )
+    ]
+
+
 def test_a_nic_that_the_switch_opens_past_the_kernel_is_no_departure() -> None:
     def said(**changes: Any) -> bool:
         result = result_of("ara-2021/fig4b", lambda test: 3e5, port="vhost-user", **changes)
-        records = [
+        records = tuple(
             record
             and record.model_copy(
                 update={"test": record.test.model_copy(update={"locality": "remote"})}
             )
             for record in result.records
-        ]
+        )
         return any("AF_PACKET" in each for each in departures(replace(result, records=records)))
 
     assert said()
