@@ -23,7 +23,7 @@ _LETTER, _SMALL_LETTER = 8, 6
 
 _WIDTH = 640
 
-_VALUE_WIDTH, _SYMBOL_WIDTH = 34, 30
+_VALUE_WIDTH, _SYMBOL_WIDTH = 40, 30
 """The widths of the value at a bar, and of a symbol of the legend with its spaces, in points."""
 
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")

@@ -69,7 +69,7 @@
     const inner = shown.spec ?? shown;
     const places = new Set(shown.data.values.filter((row) => BARS.has(row.kind)).map((row) => row.x)).size;
     const beside = inner.layer?.find((layer) => layer.encoding?.xOffset)?.encoding.xOffset.scale.domain.length ?? 1;
-    if (places * beside * 34 > (shown.spec?.width ?? room - 60)) // the values do not fit above the bars
+    if (places * beside * 40 > (shown.spec?.width ?? room - 60)) // the values do not fit above the bars
       inner.layer = inner.layer.filter((layer) => !layer.name?.startsWith("values"));
     const longest = Math.max(0, ...shown.data.values.map((row) => row.series?.length ?? 0));
     shown.config.legend = { ...shown.config.legend, columns: Math.max(1, Math.floor(room / (30 + 6 * longest))) };
