@@ -22,6 +22,7 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
+from switchmark.model.printable import printable
 from switchmark.model.record import Record
 from switchmark.plots import charts
 from switchmark.plots.base import figure_of
@@ -383,6 +384,21 @@ def _table(section: Section, named: str) -> str:
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(named)}'>"
         f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
+    )
+
+
+def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as HTML."""
+    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    label = escape(caption, quote=True)
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n"
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
