@@ -90,7 +90,7 @@ def tests(**axes: Any) -> tuple[Test, ...]:
         for name, value in axes.items()
     }
     with Hosts(OwnRun) as hosts:
-        choose = partial(with_engines, usable=UsableHere(hosts))
+        choose = partial(with_engines, usable=UsableHere(hosts, far=True))
         return from_options(words, check, choose).tests
 
 
@@ -108,11 +108,12 @@ def plan(tests: Tests) -> list[str]:
 
 
 def run(tests: Tests, *, out: str | Path = "runs", name: str | None = None) -> Run:
-    """Measure tests, and return their run. The folder of the run is below `out`; its default name is
-    the date and time.
+    """Measure tests, and return their run. The folder of the run is below `out`; its default name
+    is the date and time.
 
-    Tests that fail have a record with the status `failed` and the reason. Raise UsageError for tests
-    that can never work, Unavailable for what this host lacks, and SetupFailed for other errors.
+    Tests that fail have a record with the status `failed` and the reason. Raise UsageError for
+    tests that can never work, Unavailable for what this host lacks, and SetupFailed for other
+    errors.
     """
     from switchmark.campaign.load import Campaign, dump
     from switchmark.campaign.store import is_run

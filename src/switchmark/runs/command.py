@@ -1,5 +1,5 @@
-"""Runs a command of switchmark in a separate process, for Python programs such as notebooks: signals
-and the user namespace of a run belong to a whole process."""
+"""Runs a command of switchmark in a separate process, for Python programs such as notebooks:
+signals and the user namespace of a run belong to a whole process."""
 
 from __future__ import annotations
 
