@@ -28,7 +28,9 @@ from switchmark.errors import (
 )
 from switchmark.model.objects import Printed
 from switchmark.model.record import Record
-from switchmark.model.test import Test
+from switchmark.model.test import AXES, Test
+
+__all__ = ["Record", "Run", "Test", "load", "plan", "run", "tests"]
 
 Tests = Test | Sequence[Test]
 """One test or several."""
@@ -79,12 +81,16 @@ def tests(**axes: Any) -> tuple[Test, ...]:
     value, and for a combination that can never work.
     """
     from switchmark.campaign.load import from_options
+    from switchmark.campaign.values import nearest
     from switchmark.hosts.hosts import Hosts
     from switchmark.lab.usable import UsableHere
     from switchmark.path.choosing import with_engines
     from switchmark.path.refusals import check
     from switchmark.runs.own_run import OwnRun
 
+    for name in axes:
+        if name not in AXES:
+            raise UsageError(f"there is no axis '{name}'{nearest(name, AXES)}")
     words = {
         name: ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         for name, value in axes.items()

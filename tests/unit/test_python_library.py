@@ -18,7 +18,7 @@ from switchmark.runs import command
 def test_the_public_names_are_those_of_the_stub() -> None:
     stub = Path(switchmark.__file__).with_suffix(".pyi").read_text()
     named = {line.rpartition(" as ")[2] for line in stub.splitlines() if " as " in line}
-    assert named == set(switchmark._LIBRARY)
+    assert named == set(library.__all__) == set(vars(switchmark)["_LIBRARY"])
     assert all(getattr(switchmark, name) is getattr(library, name) for name in named)
     assert named <= set(dir(switchmark))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
