@@ -114,6 +114,14 @@ def test_one_bad_night_is_no_change() -> None:
     assert changes(values) == []
 
 
+def test_bad_nights_do_not_hide_a_change() -> None:
+    values = steps(40, 10, -0.03)
+    for index in range(3, 50, 7):
+        values[index] -= 0.2
+    (change,) = changes(values)
+    assert abs(change.start - 40) <= 2
+
+
 def test_later_nights_do_not_alter_what_was_found() -> None:
     values = steps(30, 30, -0.03) + steps(20, 10, 0.04, seed=2)
     whole = changes(values)
@@ -328,7 +336,7 @@ def test_the_page_has_the_chart_and_the_reason(place: Any) -> None:
     assert "night-40<script>" not in text
     assert "slower:1%: " in text
     assert "adjusted by the baseline" in text
-    assert text.count("<figure") == 1
+    assert text.count("<figure") == 2
 
 
 def test_json_has_the_nights_and_the_changes() -> None:

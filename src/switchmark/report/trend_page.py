@@ -1,7 +1,8 @@
-"""A trend as an HTML page: the outcome, a table of all series, and a chart for each of them."""
+"""A trend as an HTML page: the outcome, a table of all series, and charts of each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from switchmark.metrics.doubts import is_doubtful
@@ -26,7 +27,7 @@ _MEASURED, _ADJUSTED, _CABLE = "measured", "adjusted by the baseline", "baseline
 _STILLS = 12
 """The number of charts with a static picture."""
 
-_AXES = {"time": "days since the first run (days)", "run": "run", "version": "version"}
+_AXES = {"time": "time since the first run (days)", "run": "run", "version": "version"}
 
 _UNITS = {"pps": (1e-6, "received rate (Mpps)"), "ns": (1e-3, "latency (us)")}
 """The factor from the unit of a figure to that of its chart, and the title of the axis."""
@@ -35,7 +36,7 @@ _UNITS = {"pps": (1e-6, "received rate (Mpps)"), "ns": (1e-3, "latency (us)")}
 def page_of_trend(trend: Trend) -> str:
     """Return the page of a trend. Series with changes come first."""
     series = sorted(trend.series, key=lambda one: (not one.is_worse, not one.changes))
-    drawn = [in_handy_units(chart_of(one, trend)) for one in series]
+    drawn: list[Chart] = []
     parts = ["<main id='main'>"]
     if trend.conditions:
         parts.append(f"<p class='answer'>{escape(result_line(trend))}</p>")
@@ -44,19 +45,22 @@ def page_of_trend(trend: Trend) -> str:
             f"{escape(failure.condition)}: {escape(failure.reason)}</p>"
             for failure in trend.failures
         ]
-    rows = [(*row(one, trend), state(one, trend)) for one in series]
+    rows = [(*row(one, trend), state(one, trend).partition(":")[0]) for one in series]
     parts.append(
         html_table(f"{len(series)} series of {len(trend.runs)} runs", (*HEAD, "result"), rows)
     )
     parts += [f"<p>{escape(note)}</p>" for note in notes_of(trend)]
-    for number, (one, chart) in enumerate(zip(series, drawn, strict=True)):
+    for number, one in enumerate(series):
         label = f"series-{number}"
         parts.append(
             f"<section aria-labelledby='{label}'><h2 id='{label}'>"
             f"{escape(name_of(one, trend))}, {escape(one.figure.name)}</h2>"
         )
         parts += [f"<p>{escape(line)}</p>" for line in change_lines(one) or ["no change"]]
-        parts += [figure_of_page(chart, number, still=number < _STILLS), "</section>"]
+        for chart in map(in_handy_units, charts_of(one, trend)):
+            parts.append(figure_of_page(chart, len(drawn), still=len(drawn) < _STILLS))
+            drawn.append(chart)
+        parts.append("</section>")
     parts += [
         "<section><h2>Method</h2><p>Each run is judged by the runs before it. A change is shown if"
         f" chance alone shows one as large in less than 1 of {1 / LEVEL:.0f} runs. p is that"
@@ -67,45 +71,53 @@ def page_of_trend(trend: Trend) -> str:
     return page_of(f"switchmark: {head}", parts, drawn, top=(head, circumstances(records)))
 
 
-def chart_of(series: Series, trend: Trend) -> Chart:
-    """Return the chart of a series: each night as measured, its baseline, the figure without the
-    changes of the baseline, and the level of each state."""
+def charts_of(series: Series, trend: Trend) -> list[Chart]:
+    """Return the charts of a series: the judged figure of each night with the level of each state,
+    and if that is adjusted by the baseline, the measured figure and the baseline."""
     factor, title = _UNITS.get(series.figure.unit, (1.0, series.figure.name))
     places = [trend.x(series, night) for night in series.nights]
-    marks = []
-    for night, value, x in zip(series.nights, series.values, places, strict=True):
-        values = {_MEASURED: night.value}
-        if series.uses_cable and night.cable is not None:
-            values |= {_CABLE: night.cable, _ADJUSTED: value}
-        marks += [
+    names = tuple(str(place) for place in dict.fromkeys(places)) if trend.place != "time" else ()
+    name = name_of(series, trend)
+
+    def marks(figure: str, values: Sequence[float | None]) -> list[Mark]:
+        return [
             Mark(
                 x,
-                factor * one,
-                name,
-                doubted=name == _MEASURED and is_doubtful(night.record.doubts),
+                factor * value,
+                figure,
+                doubted=figure != _CABLE and is_doubtful(night.record.doubts),
                 note=night.run,
             )
-            for name, one in values.items()
+            for x, value, night in zip(places, values, series.nights, strict=True)
+            if value is not None
         ]
+
+    def chart(kind: str, drawn: Sequence[Mark], held: Sequence[Reference] = ()) -> Chart:
+        return Chart(
+            f"trend-{kind.replace(' ', '-')}",
+            f"{name}: {series.figure.name}, {kind}",
+            f"{name}: {series.figure.name} of {len(places)} runs, {kind}.",
+            "lines" if trend.place != "version" else "points",
+            Scale(_AXES[trend.place], categories=names),
+            Scale(title, zero=False),
+            tuple(drawn),
+            series="figure",
+            references=tuple(held),
+            order=(_MEASURED, _CABLE),
+        )
+
     levels = [
         Reference(factor * series.level(one), "level", x=places[index], unit=_unit(title))
         for one in series.states
         for index in dict.fromkeys((one.start, one.end - 1))
     ]
-    names = tuple(str(place) for place in dict.fromkeys(places)) if trend.place != "time" else ()
-    name = name_of(series, trend)
-    return Chart(
-        f"trend-{series.figure.name}",
-        f"{name}: {series.figure.name}",
-        f"{name}: {series.figure.name} of {len(places)} runs, with {len(series.changes)} changes.",
-        "lines" if trend.place != "version" else "points",
-        Scale(_AXES[trend.place], categories=names),
-        Scale(title, zero=False),
-        tuple(sorted(marks, key=lambda mark: mark.series)),
-        series="figure",
-        references=tuple(levels),
-        order=(_MEASURED, _ADJUSTED, _CABLE),
-    )
+    judged = _ADJUSTED if series.uses_cable else _MEASURED
+    charts = [chart(judged, marks(judged, series.values), levels)]
+    if series.uses_cable:
+        measured = marks(_MEASURED, [night.value for night in series.nights])
+        cables = marks(_CABLE, [night.cable for night in series.nights])
+        charts.append(chart("measured and baseline", [*measured, *cables]))
+    return charts
 
 
 def _unit(title: str) -> str:
