@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from switchmark.model.units import format_pps, mean_frame_bytes, parse_line_rate
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import format_ns
-from switchmark.report.page import figure_of_page, page_of
+from switchmark.report.page import figure_of_page, html_table, page_of
 from switchmark.standards.judging import Answer, Judgement
 from switchmark.standards.standard import BINDING, Check, Clause, Standard
 
@@ -323,39 +323,14 @@ def page_of_conform(judgements: Sequence[Judgement], records: Sequence[Record]) 
         for chart in _charts(own):
             parts.append(figure_of_page(chart, len(charts), caption=True))
             charts.append(chart)
-        parts += [_html_table(*table) for table in _tables(own)]
+        parts += [html_table(*table) for table in _tables(own)]
         rows = [_cells(answer) for answer in judgement.answers]
         head = ("clause", "obligation", "answer", "asks", "why")
-        parts.append(_html_table(judgement.standard.title, head, rows, words=("asks", "why")))
+        parts.append(html_table(judgement.standard.title, head, rows, words=("asks", "why")))
         parts.append("</section>")
     parts += [f"<p>{escape(_LATENCY)}</p>", f"<p>{escape(_CAUTION)}</p>", "</main>"]
     document = judgements[0].standard.document if judgements else ""
     return page_of(f"switchmark: {document}", parts, charts)
-
-
-def _html_cell(name: str, text: str, words: Collection[str]) -> str:
-    wrapped = " class='words'" if name in words else ""
-    return f"<td{wrapped}>{escape(printable(text))}</td>"
-
-
-def _html_table(
-    caption: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    words: Collection[str] = (),
-) -> str:
-    """Return a table; columns in `words` wrap their text."""
-    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
-    body = "\n".join(
-        f"<tr>{''.join(_html_cell(*pair, words) for pair in zip(head, row, strict=True))}</tr>"
-        for row in rows
-    )
-    label = escape(caption, quote=True)
-    return (
-        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n"
-        f"<tbody>{body}</tbody></table></div>"
-    )
 
 
 def _found(records: Sequence[Record], search: str) -> list[tuple[Record, Goal]]:

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import accumulate
@@ -22,6 +22,7 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
+from switchmark.model.printable import printable
 from switchmark.model.record import Record
 from switchmark.plots import charts
 from switchmark.plots.base import figure_of
@@ -397,6 +398,32 @@ def _table(section: Section, named: str, wide_only: Sequence[str] = ()) -> str:
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(named)}'>"
         f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
+    )
+
+
+def html_table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Collection[str] = (),
+) -> str:
+    """Return a table as HTML. The text of the columns `words` wraps."""
+    kinds = [" class='words'" if name in words else "" for name in head]
+    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f"<td{kind}>{escape(printable(cell))}</td>"
+            for kind, cell in zip(kinds, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    label = escape(caption, quote=True)
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n"
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
