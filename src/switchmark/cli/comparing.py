@@ -103,6 +103,7 @@ def compare(
     from switchmark.report.files import write_file
     from switchmark.report.host_differences import host_differences
     from switchmark.report.junit import junit as junit_xml
+    from switchmark.report.pairing import defined_alike
     from switchmark.runs.jsonl import to_line
 
     conditions = parse_conditions(fail_on)
@@ -121,9 +122,12 @@ def compare(
             )
         sides, goods = _with_good(good, read[0], ignored)
         facts = [*goods, *facts]
+    sides, apart = defined_alike(sides)
     results = _results(read, sides, ignored)
     fails = undecided == "fail"
     result = compared(sides, conditions, margin, results, unknown_fails=fails)
+    for reason in apart:
+        print(f"not compared: {reason}", file=sys.stderr)
     hosts, names = host_differences(facts), [host.name for host in facts]
     if as_json:
         for pair in result.pairs:
@@ -179,13 +183,14 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
 
 def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
     """Return the sides, and the facts about the hosts of their runs."""
-    from switchmark.campaign.store import read_host, read_records
+    from switchmark.campaign.store import read_host
+    from switchmark.cli.reading import records_of
     from switchmark.report.host_differences import RunFacts
 
     sides, facts = [], []
     for text in runs:
         folders = _folders(text)
-        records = [read_records(folder) for folder in folders]
+        records = [records_of(folder) for folder in folders]
         sides.append((text, records))
         facts += [
             RunFacts(folder.resolve().name, read_host(folder), run)
@@ -223,12 +228,12 @@ def _with_good(
 
 def _claims(runs: Sequence[str]) -> list[str]:
     """Return the answers to the claims of runs that know their experiment."""
-    from switchmark.campaign.store import read_records
     from switchmark.cli.judging import judged_run
+    from switchmark.cli.reading import records_of
     from switchmark.report.matrix import claim_lines
 
     folders = [folder for text in runs for folder in _folders(text)]
-    judged = [(f.resolve().name, judged_run(f, read_records(f))) for f in folders]
+    judged = [(f.resolve().name, judged_run(f, records_of(f))) for f in folders]
     return claim_lines(judged)
 
 

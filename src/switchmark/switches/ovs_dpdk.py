@@ -138,7 +138,7 @@ class OvsDpdk(Switch):
 
     @property
     def takes_uplink(self) -> bool:
-        return True  # a packet socket, polled by the PMD threads
+        return True  # the NIC by its PCI address, else a packet socket that PMD threads poll
 
     def accepts(self, wiring: Wiring) -> str | None:
         if not wiring.memory.huge:
@@ -170,7 +170,7 @@ class OvsDpdk(Switch):
                 "hugepages for the switch's frames", _POOL_MB + _PORT_MB * len(wiring.ports)
             ),
             *_no_sockets(sockets),
-            *(step for port in wiring.ports if port.uplink for step in add_port(wiring, port)),
+            *(step for port in _sockets(wiring) for step in add_port(wiring, port)),
             *on_host(wiring, "netdev"),
             *database(wiring),
             *daemon(
@@ -223,6 +223,11 @@ class OvsDpdk(Switch):
             )
             for port in wiring.ports
         )
+
+
+def _sockets(wiring: Wiring) -> list[Port]:
+    """Return the uplinks to another host that are packet sockets on interfaces of the kernel."""
+    return [port for port in wiring.ports if port.uplink and not port.pci]
 
 
 def _no_sockets(paths: tuple[str, ...]) -> Plan:
@@ -282,7 +287,7 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
     for port in wiring.ports:
         name = _interface(port)
         arguments += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
-        if port.uplink:
+        if port.uplink and not port.pci:
             socket = f"net_af_packet{port.index},iface={port.nic},qdisc_bypass=0"
             arguments += ["type=dpdk", f"options:dpdk-devargs={socket}"]
         elif port.nic:
