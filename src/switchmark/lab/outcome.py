@@ -289,7 +289,7 @@ class Outcome:
     @property
     def _unsure_ns(self) -> int:
         """Return the maximum error of one-way latency if its ends read two clocks."""
-        one_way = self.path.test.dimension == "throughput"
+        one_way = self.path.test.dimension != "latency"
         if not one_way or all(_reads_one_clock(self.path, part) for part in self.path.parts):
             return 0
         return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])

@@ -19,8 +19,10 @@ from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
+from switchmark.model.event import REPLACING, EventResult
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.path.assembly import PlannedEvent, events_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
 
@@ -41,8 +43,9 @@ class Trials:
     """Runs trials on a path that is up.
 
     `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
-    function has died. `meter` measures the cost of the measured phase. `lag_s` is the delay of
-    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`.
+    function has died. `take_place` carries out an event of the measured phase. `meter` measures the
+    cost of the measured phase. `lag_s` is the delay of counters that are updated late. The path is
+    quiet if no frame arrives for `quiet_ms`.
     """
 
     def __init__(
@@ -52,12 +55,14 @@ class Trials:
         *,
         counters: Callable[[], PathCounters],
         alive: Callable[[], None],
+        take_place: Callable[[PlannedEvent, int], EventResult],
         meter: Meter,
     ) -> None:
         self._path = path
         self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
+        self._take_place = take_place
         self._meter = meter
         self.end = self._workers.end
         self.lag_s, self.quiet_ms = 0.0, _QUIET_MS
@@ -125,7 +130,7 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
-        one_way = self._path.test.dimension == "throughput"
+        one_way = self._path.test.dimension != "latency"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = clock.monotonic_ns()
         self._workers.send(
@@ -157,18 +162,33 @@ class Trials:
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
         residual_s = 0.0 if proving else self._path.test.residual
-        self._phase("measured", spec.duration_s, window, residual_s)
-        self._alive()
+        # A shorter trial warms the path up, or tries it.
+        whole = not proving and spec.duration_s == self._path.test.duration
+        events = events_of(self._path) if whole else ()
+        happened: list[EventResult] = []
+
+        def during(start_ns: int) -> None:
+            happened.extend(self._take_place(event, start_ns) for event in events)
+
+        self._phase("measured", spec.duration_s, window, residual_s, during)
+        if all(event.failure is None for event in happened):
+            self._alive()
         cost = window.cost(self._workers.tsc_hz)
-        after = self._counted()
+        # A new process counts from 0, and a switch that did not come back does not count.
+        replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
+        lost = replaced or any(event.failure is not None for event in happened)
+        counted = PathCounters() if lost else self._counted().since(before)
         reports = self._workers.send("report", timeout_s=30.0)
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
         result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
-            *(spec, spec.interval_ns, reports, after.since(before)),
+            *(spec, spec.interval_ns, reports, counted),
             *(window.used, window.stolen, cost.load),
         )
+        if happened:
+            evidence = result.evidence.model_copy(update={"events": tuple(happened)})
+            result = result.model_copy(update={"evidence": evidence})
         return result.model_copy(update={"cost": cost})
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
@@ -193,10 +213,15 @@ class Trials:
         return load_of(self._path, part, job, spec)
 
     def _phase(
-        self, phase: str, duration_s: float, window: Window | None = None, residual_s: float = 0.0
+        self,
+        phase: str,
+        duration_s: float,
+        window: Window | None = None,
+        residual_s: float = 0.0,
+        during: Callable[[int], None] = lambda start_ns: None,
     ) -> None:
         """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
-        `residual_s` at least."""
+        `residual_s` at least. `during` gets the start of the phase, and may last as long as it."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
@@ -207,6 +232,7 @@ class Trials:
             wait_ns = at_ns - clock.monotonic_ns()
             clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
+        during(at_ns)
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # one after the other: a waiting process polls
