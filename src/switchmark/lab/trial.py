@@ -7,20 +7,23 @@ the measured phase are therefore exact (docs/decisions/0003).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from switchmark import clock
 from switchmark.errors import SetupFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
+from switchmark.lab.series import SeriesReader
 from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.model.series import series_interval_ns
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
 
@@ -42,7 +45,9 @@ class Trials:
 
     `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
     function has died. `meter` measures the cost of the measured phase. `lag_s` is the delay of
-    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`.
+    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`. `resident`
+    returns the resident memory of the switch. `keep` gets the finished intervals of a running
+    trial.
     """
 
     def __init__(
@@ -53,14 +58,17 @@ class Trials:
         counters: Callable[[], PathCounters],
         alive: Callable[[], None],
         meter: Meter,
+        resident: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._path = path
         self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
         self._meter = meter
+        self._resident = resident
         self.end = self._workers.end
         self.lag_s, self.quiet_ms = 0.0, _QUIET_MS
+        self.keep: Callable[[Mapping[str, Any]], None] = lambda intervals: None
         self._openings: dict[Worker, Message] = {}
         self._away_ns = 0
 
@@ -125,6 +133,7 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
+        series = None if proving else self._series(spec)
         one_way = self._path.test.dimension == "throughput"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = clock.monotonic_ns()
@@ -135,6 +144,7 @@ class Trials:
                 "touch": "full" if proving else self._path.test.touch,
                 "longest_ns": spec.longest_ns,
                 "interval_ns": spec.interval_ns,
+                **({"series_ns": series.interval_ns} if series else {}),
                 "announce_every_ns": round(_ANNOUNCE_S * 1e9),
                 "clock": self._workers.clock(worker),
                 "tasks": [
@@ -157,7 +167,7 @@ class Trials:
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
         residual_s = 0.0 if proving else self._path.test.residual
-        self._phase("measured", spec.duration_s, window, residual_s)
+        self._phase("measured", spec.duration_s, window, residual_s, series)
         self._alive()
         cost = window.cost(self._workers.tsc_hz)
         after = self._counted()
@@ -165,11 +175,28 @@ class Trials:
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
-        result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
+        clocks = self._workers.told_clocks()
+        result = Outcome(path, tuple(self._workers), clocks).result(
             *(spec, spec.interval_ns, reports, after.since(before)),
             *(window.used, window.stolen, cost.load),
+            series=series.whole() if series else None,
         )
         return result.model_copy(update={"cost": cost})
+
+    def _series(self, spec: TrialSpec) -> SeriesReader | None:
+        """Return the reader of a trial's series; None for a test without one."""
+        test = self._path.test
+        if test.interval is None:
+            return None
+        return SeriesReader(
+            self._workers,
+            series_interval_ns(test.interval, spec.duration_s),
+            copies=test.copies,
+            counted=test.touch != "none",
+            resident=self._resident,
+            keep=self.keep,
+            alive=self._alive,
+        )
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
         """Return the counters. If reading fails because the switch died, the error says so. For a
@@ -193,20 +220,27 @@ class Trials:
         return load_of(self._path, part, job, spec)
 
     def _phase(
-        self, phase: str, duration_s: float, window: Window | None = None, residual_s: float = 0.0
+        self,
+        phase: str,
+        duration_s: float,
+        window: Window | None = None,
+        residual_s: float = 0.0,
+        series: SeriesReader | None = None,
     ) -> None:
-        """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
-        `residual_s` at least."""
+        """Send for `duration_s`, with `window` open and while `series` is read, then wait until the
+        path is quiet, for `residual_s` at least."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = clock.monotonic_ns() + lead_ns
-        start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        start: Message = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
         self._workers.send("start", lambda worker: start)
         if window:
             wait_ns = at_ns - clock.monotonic_ns()
             clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
+        if series:
+            series.follow(at_ns, start["duration_ns"])
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # one after the other: a waiting process polls
