@@ -15,9 +15,11 @@ from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
 from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.event import EventResult
 from switchmark.model.place import PortEnd
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import Test
+from switchmark.path.assembly import PlannedEvent
 from switchmark.path.path import Path, Player
 from switchmark.path.resolving import resolve
 

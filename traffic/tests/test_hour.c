@@ -59,6 +59,7 @@ static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, doubl
 				  .clock = { .hz = SECOND },
 				  .longest_ns = HOUR,
 				  .interval_ns = SECOND,
+				  .series_ns = SECOND,
 				  .task_count = tasks };
 	for (uint32_t i = 0; i < tasks; i++) {
 		struct task_load *load = &arm->tasks[i];
@@ -105,6 +106,16 @@ static json_int_t count_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+static const json_t *kind_of(const json_t *series, size_t task, const char *kind)
+{
+	return json_object_get(part(series, task, task ? "received" : "sent"), kind);
+}
+
+static json_int_t counted(const json_t *series, size_t task, const char *kind, size_t i)
+{
+	return json_integer_value(json_array_get(kind_of(series, task, kind), i));
+}
+
 /* Every frame is sent half a microsecond after its due time, and arrives two microseconds later. */
 static void an_hour_of_a_slow_rate_adds_up(void)
 {
@@ -112,6 +123,7 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	struct bench *b = bench_make(1, true, 2, 1000, TOUCH_HEADER);
 	const json_t *sent, *received, *latency, *intervals;
 	uint64_t wrong = 0;
+	json_t *series;
 	json_t *report;
 
 	for (uint64_t i = 0; i < frames; i++) {
@@ -140,6 +152,18 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	for (size_t i = 0; i < 3600; i++)
 		wrong += json_integer_value(json_array_get(intervals, i)) != 1000;
 	EXPECT_EQ(wrong, 0);
+	series = session_series(&b->s, 0, SERIES_MAX);
+	for (size_t i = 0; i <= 3600; i++) {
+		const json_int_t each = i < 3600 ? 1000 : 0;
+
+		wrong += counted(series, 0, "sent", i) != each;
+		wrong += counted(series, 1, "arrived", i) != each;
+		wrong += counted(series, 1, "received", i) != each;
+		wrong += counted(series, 1, "highest", i) != (each ? 2500 : 0);
+	}
+	EXPECT_EQ(wrong, 0);
+	EXPECT_EQ(json_array_size(kind_of(series, 1, "received")), 3601);
+	json_decref(series);
 	bench_free(b, report);
 }
 
@@ -175,9 +199,62 @@ static void an_hour_of_overload_adds_up(void)
 	bench_free(b, report);
 }
 
+/* Numbers on the wire have 32 bits. The frames around number 2^32 are lost: the gap and all counts
+ * are those of 64 bits. */
+static void a_flow_of_more_than_32_bits_adds_up(void)
+{
+	const uint64_t wrap = 1ull << 32, period = SECOND / 1000, before = 100, after = 50;
+	struct bench *b = bench_make(1, true, 2, 1000, TOUCH_HEADER);
+	struct sequence *sequence = b->tasks[1].receiver.sequences;
+	const json_t *received, *gaps, *gap;
+	struct frame frame;
+	json_t *report, *series;
+	uint64_t wrong = 0;
+
+	b->tasks[0].sender.seq = (uint32_t)(wrap - before);
+	sequence->next = wrap - before;
+	sequence->distinct = wrap - before; /* received earlier in the phase */
+	for (uint64_t i = 0; i < before + after; i++) {
+		const uint64_t now = START + i * period;
+
+		wrong += b->tasks[0].step(&b->tasks[0], now) != 1;
+		counter = now + 2000;
+		if (i >= before - 10 && i < before + 10)
+			port_discard(&b->s.ports[0], &frame, 1, 1);
+		else
+			wrong += b->tasks[1].step(&b->tasks[1], counter) != 1;
+	}
+	EXPECT_EQ(wrong, 0);
+	report = bench_report(b);
+	received = part(report, 1, "received");
+	gaps = json_object_get(received, "gaps");
+	gap = json_array_get(json_object_get(gaps, "longest"), 0);
+	EXPECT_EQ(json_array_size(json_object_get(gaps, "longest")), 1);
+	EXPECT(json_equal(gap, json_object_get(gaps, "earliest")));
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 1)), wrap - 10);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 2)), 20);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 3)), START + (before - 11) * period);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 5)), START + (before + 10) * period);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 6)) -
+			  json_integer_value(json_array_get(gap, 5)),
+		  2000);
+	EXPECT_EQ(json_integer_value(
+			  json_array_get(json_array_get(json_object_get(gaps, "ends"), 0), 0)),
+		  wrap + after);
+	EXPECT_EQ(sequence->distinct, wrap + after - 20);
+	EXPECT_EQ(count_of(received, "duplicated"), 0);
+	EXPECT_EQ(count_of(received, "reordered"), 0);
+	series = session_series(&b->s, 0, 1);
+	EXPECT_EQ(counted(series, 0, "sent", 0), before + after);
+	EXPECT_EQ(counted(series, 1, "arrived", 0), before + after - 20);
+	json_decref(series);
+	bench_free(b, report);
+}
+
 int main(void)
 {
 	TEST(an_hour_of_a_slow_rate_adds_up);
 	TEST(an_hour_of_overload_adds_up);
+	TEST(a_flow_of_more_than_32_bits_adds_up);
 	return tap_end();
 }

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
@@ -268,6 +269,7 @@ class Rounds:
             key=item.key,
             stored=tuple(t for t in stored if self._agenda.goes_on_with(item, t.evidence.testbed)),
             on_trial=keep,
+            on_intervals=partial(self._folder.append_intervals, item.key, item.index + 1),
             then=self._agenda.then(item, places),
             r_plus_pps=item.reference_pps,
             limit=item.limit,

@@ -23,7 +23,7 @@ from switchmark.model.record import GateResult
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import CountableEvents
-from switchmark.observe.threads import in_network, of_machine, stopped
+from switchmark.observe.threads import in_network, of_machine, resident_kib, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
 from switchmark.path.ways import named_ends
@@ -158,6 +158,12 @@ def build_path(
             for name, (node, process) in programs.items()
         }
 
+    def resident() -> int | None:
+        at_work = {place: pids for place, pids in working().items() if place.startswith("switch")}
+        if not at_work:
+            return None
+        return sum(resident_kib(hosts[place], pids) for place, pids in at_work.items())
+
     cpus = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
         path,
@@ -175,6 +181,7 @@ def build_path(
             counting=_NOT_COUNTED if path.uplinks else counting,
             hosts=hosts,
         ),
+        resident=resident,
     )
     trials.open(
         join=lambda: executor.execute(join(path)),

@@ -7,14 +7,16 @@ the measured phase are therefore exact (docs/decisions/0003).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from switchmark import clock
 from switchmark.errors import SetupFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
+from switchmark.lab.series import SeriesReader
 from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
@@ -22,6 +24,7 @@ from switchmark.model.counters import PathCounters
 from switchmark.model.event import REPLACING, EventResult
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.model.series import series_interval_ns
 from switchmark.path.assembly import PlannedEvent, events_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
@@ -37,6 +40,7 @@ _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
+_EVENT_INTERVAL_S = 0.01  # of the series of a trial with an event
 
 
 class Trials:
@@ -45,7 +49,8 @@ class Trials:
     `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
     function has died. `take_place` carries out an event of the measured phase. `meter` measures the
     cost of the measured phase. `lag_s` is the delay of counters that are updated late. The path is
-    quiet if no frame arrives for `quiet_ms`.
+    quiet if no frame arrives for `quiet_ms`. `resident` returns the resident memory of the switch.
+    `keep` gets the finished intervals of a running trial.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Trials:
         alive: Callable[[], None],
         take_place: Callable[[PlannedEvent, int], EventResult],
         meter: Meter,
+        resident: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._path = path
         self._workers = Workers(workers)
@@ -64,8 +70,10 @@ class Trials:
         self._alive = alive
         self._take_place = take_place
         self._meter = meter
+        self._resident = resident
         self.end = self._workers.end
         self.lag_s, self.quiet_ms = 0.0, _QUIET_MS
+        self.keep: Callable[[Mapping[str, Any]], None] = lambda intervals: None
         self._openings: dict[Worker, Message] = {}
         self._away_ns = 0
 
@@ -130,6 +138,7 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
+        series = None if proving else self._series(spec)
         one_way = self._path.test.dimension != "latency"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = clock.monotonic_ns()
@@ -140,6 +149,7 @@ class Trials:
                 "touch": "full" if proving else self._path.test.touch,
                 "longest_ns": spec.longest_ns,
                 "interval_ns": spec.interval_ns,
+                **({"series_ns": series.interval_ns} if series else {}),
                 "announce_every_ns": round(_ANNOUNCE_S * 1e9),
                 "clock": self._workers.clock(worker),
                 "tasks": [
@@ -167,8 +177,10 @@ class Trials:
         events = events_of(self._path) if whole else ()
         happened: list[EventResult] = []
 
-        def during(start_ns: int) -> None:
+        def during(start_ns: int, duration_ns: int) -> None:
             happened.extend(self._take_place(event, start_ns) for event in events)
+            if series and all(event.failure is None for event in happened):
+                series.follow(start_ns, duration_ns)
 
         self._phase("measured", spec.duration_s, window, residual_s, during)
         if all(event.failure is None for event in happened):
@@ -182,14 +194,32 @@ class Trials:
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
-        result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
+        clocks = self._workers.told_clocks()
+        result = Outcome(path, tuple(self._workers), clocks).result(
             *(spec, spec.interval_ns, reports, counted),
             *(window.used, window.stolen, cost.load),
+            series=series.whole() if series else None,
         )
         if happened:
             evidence = result.evidence.model_copy(update={"events": tuple(happened)})
             result = result.model_copy(update={"evidence": evidence})
         return result.model_copy(update={"cost": cost})
+
+    def _series(self, spec: TrialSpec) -> SeriesReader | None:
+        """Return the reader of a trial's series; None for a test without one."""
+        test = self._path.test
+        interval_s = test.interval or (_EVENT_INTERVAL_S if test.events else None)
+        if interval_s is None:
+            return None
+        return SeriesReader(
+            self._workers,
+            series_interval_ns(interval_s, spec.duration_s),
+            copies=test.copies,
+            counted=test.touch != "none",
+            resident=self._resident,
+            keep=self.keep,
+            alive=self._alive,
+        )
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
         """Return the counters. If reading fails because the switch died, the error says so. For a
@@ -218,21 +248,22 @@ class Trials:
         duration_s: float,
         window: Window | None = None,
         residual_s: float = 0.0,
-        during: Callable[[int], None] = lambda start_ns: None,
+        during: Callable[[int, int], None] = lambda start_ns, duration_ns: None,
     ) -> None:
         """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
-        `residual_s` at least. `during` gets the start of the phase, and may last as long as it."""
+        `residual_s` at least. `during` gets the start and the length of the phase, and may take as
+        long as the phase."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = clock.monotonic_ns() + lead_ns
-        start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        start: Message = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
         self._workers.send("start", lambda worker: start)
         if window:
             wait_ns = at_ns - clock.monotonic_ns()
             clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
-        during(at_ns)
+        during(at_ns, start["duration_ns"])
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # one after the other: a waiting process polls

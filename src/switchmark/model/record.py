@@ -31,6 +31,7 @@ from switchmark.model.latency import Latency
 from switchmark.model.noise import HostNoise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.search import SearchResult
+from switchmark.model.series import TimeSeries
 from switchmark.model.test import Test
 from switchmark.model.written import OrEmpty, Written, object_schema
 
@@ -212,6 +213,9 @@ class TrialResult(_Frozen):
 
     latency: Latency | None = None
     """The latency of all frames; None if it was not measured."""
+
+    series: TimeSeries | None = Field(None, exclude_if=lambda series: series is None)
+    """The counts by interval (`interval`), and the longest gaps; missing without `interval`."""
 
     parts: tuple[PartReport, ...] = ()
     """CPU use, by part."""

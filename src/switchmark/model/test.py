@@ -663,6 +663,21 @@ class Test(BaseModel):
     ] = Field(0.5, ge=0, le=3600)
     """The warm-up before every trial, in seconds; its frames do not count."""
 
+    interval: Annotated[
+        float | None,
+        Axis(
+            "method",
+            "interval of the time series of a trial: 100ms, 5min; none for no series",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, from `10ms`; `none`",
+            json_name="interval_s",
+            later=True,
+            used=1,
+        ),
+    ] = Field(None, ge=0.01, le=86400)
+    """The intervals of a trial's time series, in seconds; None for no series."""
+
     residual: Annotated[
         float,
         Axis(

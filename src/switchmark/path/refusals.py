@@ -340,6 +340,9 @@ def _outage_reasons(test: Test) -> Iterable[Refusal]:
     if test.touch == "none":
         why = "dimension outage needs the number and the time in every frame"
         yield Refusal(("touch", "dimension"), why, "--touch header")
+    if test.function_cores > 1:
+        why = "dimension outage follows a flow on one core"
+        yield Refusal(("function_cores", "dimension"), why, "--function-cores 1")
     if test.copies > 1:
         why = "dimension outage follows every frame to one receiver"
         yield Refusal(("copies", "dimension"), why, "--copies 1")
