@@ -40,7 +40,9 @@ _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
-_EVENT_INTERVAL_S = 0.01  # of the series of a trial with an event
+_EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
+"""The least length of the intervals of a trial with an event, and the frames in an interval, which
+are enough for a 99th percentile."""
 
 
 class Trials:
@@ -208,7 +210,10 @@ class Trials:
     def _series(self, spec: TrialSpec) -> SeriesReader | None:
         """Return the reader of a trial's series; None for a test without one."""
         test = self._path.test
-        interval_s = test.interval or (_EVENT_INTERVAL_S if test.events else None)
+        interval_s = test.interval
+        if interval_s is None and test.events:
+            pps = (spec.rate_pps or 0.0) * self._path.streams
+            interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)
         if interval_s is None:
             return None
         return SeriesReader(
