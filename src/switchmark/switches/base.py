@@ -183,6 +183,10 @@ class Switch(ABC):
         """Return the steps that wait for links and learning, and change nothing."""
         return ()
 
+    def settled_again(self, wiring: Wiring) -> Plan:
+        """Return the Waits of `settled` for a switch after an event."""
+        return self.settled(wiring)
+
     def revive(self, wiring: Wiring) -> Plan:
         """Return the steps that start the processes of the switch again, with the configuration
         that they had; empty for a switch without processes. The default is the start from its first
