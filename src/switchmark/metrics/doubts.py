@@ -82,7 +82,7 @@ class Doubt:
 _DOUBTS = (
     Doubt(
         "outage-methods",
-        "the outage by lost frames and the outage by arrival times differ by more than their errors",
+        "the outages by lost frames and by arrival times differ by more than their errors",
         "frames waited during the outage and arrived late, or frames were lost outside of it",
         "use engine raw-mmsg, whose frames do not wait for a switch that is gone, or compare both "
         "figures",

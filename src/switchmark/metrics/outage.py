@@ -35,8 +35,8 @@ class Outage:
     """The largest error: a period, and for the times of arrivals the largest latency before the
     event."""
     lost: int
-    """Frames that were lost, for all flows from the event on. If the outage does not end, also those
-    that could not be sent."""
+    """Lost frames, for all flows from the event on. If the outage does not end, also frames that
+    could not be sent."""
     by_loss_s: float
     """These frames over the offered rate."""
     by_time_s: float

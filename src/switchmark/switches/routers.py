@@ -92,7 +92,7 @@ class KernelRouter(KernelSwitch):
         return (_neighbour(wiring, port), *routes)
 
     def reconfigured(self, wiring: Wiring) -> Change:
-        route = (_SPARE, "dev", "lo")
+        route = (_SPARE, "dev", switch_ifname(wiring, wiring.ports[0]))
         add, remove = (("ip", "route", verb, *route) for verb in ("add", "del"))
         seen = Check(("ip", "route", "show", _SPARE), wiring.node, re.escape(_SPARE))
         return Change(
