@@ -370,9 +370,11 @@ def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None
         outage = outage_of(trial)
         assert outage is not None
         (event,) = trial.evidence.events
-        assert trial.series is not None and trial.series.gaps
+        assert trial.series is not None
+        assert trial.series.gaps
         longest = trial.series.gaps[0]
-        assert longest.before_due_ns is not None and longest.due_ns is not None
+        assert longest.before_due_ns is not None
+        assert longest.due_ns is not None
         due_s = longest.due_ns / 1e9 - PERIOD_S
         errors_s = (
             outage.by_loss_s - gap_ms / 1e3,
@@ -382,7 +384,8 @@ def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None
         late_s = abs(outage.by_time_s - gap_ms / 1e3)
         is_right = max(map(abs, errors_s)) <= 2 * PERIOD_S and late_s <= outage.unsure_s + PERIOD_S
         found.append(is_right)
-        assert event.failure is None and event.began_ns >= EVENT_S * 1e9
+        assert event.failure is None
+        assert event.began_ns >= EVENT_S * 1e9
     assert sum(found) >= WANTED, (gap_ms, found, errors_s, late_s, outage)
 
 
@@ -391,7 +394,8 @@ def test_a_pause_of_a_switch_is_found(attempt: Try) -> None:
     record = attempt(dimension="outage", event="pause@0.3", duration=1.0)
     (trial,) = record.trials
     (event,), outage = trial.evidence.events, outage_of(trial)
-    assert outage is not None and event.restored_ns is not None
+    assert outage is not None
+    assert event.restored_ns is not None
     longest_s = (event.restored_ns - event.began_ns) / 1e9
     shortest_s = PAUSE_S
     assert shortest_s - outage.unsure_s <= outage.by_time_s <= longest_s + outage.unsure_s
@@ -415,8 +419,10 @@ def test_a_switch_that_does_not_come_back_is_a_result(
     assert record.status == "ok", record.error
     (trial,) = record.trials
     (event,), outage = trial.evidence.events, outage_of(trial)
-    assert event.failure is not None and "ended with status 1" in event.failure
-    assert outage is not None and not outage.is_over
+    assert event.failure is not None
+    assert "ended with status 1" in event.failure
+    assert outage is not None
+    assert not outage.is_over
     assert outage.by_loss_s == pytest.approx(0.7, abs=0.1)
 
 

@@ -195,10 +195,15 @@ class Switch(ABC):
         spawns = [number for number, step in enumerate(steps) if isinstance(step, Spawn)]
         return (*steps[spawns[0] :], *self.join(wiring)) if spawns else ()
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        """Return the files that a killed process leaves and the next one has to create. The default
+        is the sockets on which the switch listens."""
+        ends = self.endpoints(wiring).values()
+        return tuple(end.path for end in ends if end.path and not end.server)
+
     def events(self, wiring: Wiring) -> Mapping[str, Change]:
         """Return the events that the switch supports, by kind (`model.event.KINDS`)."""
-        listening = (end for end in self.endpoints(wiring).values() if end.path and not end.server)
-        return of_processes(self.revive(wiring), [end.path for end in listening])
+        return of_processes(self.revive(wiring), self.leftovers(wiring))
 
 
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:

@@ -76,7 +76,7 @@ class KernelRouter(KernelSwitch):
             )
         return _forwarding(wiring) + ports + (_rules(wiring) if through_functions(wiring) else ())
 
-    def remade(self, wiring: Wiring) -> Change:
+    def remade(self, wiring: Wiring) -> Change | None:
         off = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=0")
         is_off = Check(("sysctl", "net.ipv4.ip_forward"), wiring.node, "= 0$")
         return Change(
