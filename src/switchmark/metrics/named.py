@@ -17,6 +17,7 @@ from switchmark.errors import UsageError
 from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
+from switchmark.metrics.loss import loss_bound
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
@@ -398,6 +399,13 @@ METRICS: dict[str, Metric] = {
     for defined in (
         *_rates(),
         _by_trials("loss_ratio", "", "share of lost frames in those sent", _losses),
+        Metric(
+            "loss_bound",
+            "",
+            "95 % upper bound of the loss ratio that all trials together show",
+            loss_bound,
+            _no_samples,
+        ),
         *_latencies(),
         *_cores(),
         *_costs(),

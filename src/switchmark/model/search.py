@@ -26,6 +26,10 @@ class Goal(Written):
     rate_pps: float | None
     """The rate found, in frames per second; None if no rate met the goal."""
 
+    loss_bound: float | None = None
+    """The 95 % upper bound of the loss ratio that the final trials show: 3/n for n frames without
+    loss. None without such trials, and in early records."""
+
     low_pps: float | None = None
     """The highest rate that met the goal; for search `max`, the lowest of its trials."""
 

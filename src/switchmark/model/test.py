@@ -804,13 +804,17 @@ class Test(BaseModel):
         return self.tunnel or self.ip_version
 
     @property
+    def senders(self) -> int:
+        """Return the number of senders."""
+        return self.pairs * self.chains * (2 if self.direction == "bi" else 1)
+
+    @property
     def flow_numbers(self) -> int:
         """Return the number of flows of a sender that are counted separately.
 
         These are all flows. If there are too many, or their order is random, it is a flow per queue
         (or core), and the test's flows are its sub-flows."""
-        senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
-        numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
+        numbered = self.flow_order == "sequential" and self.flows * self.senders <= FLOW_NUMBERS
         return self.flows if numbered else max(self.queues, self.function_cores)
 
     @property
