@@ -23,6 +23,7 @@ void gaps_open(struct gaps *g, uint64_t first, uint64_t count, struct gap_end af
 {
 	const struct gap gap = { first, count, g->last, after };
 
+	gaps_hear(g, after);
 	gaps_keep(g, &gap);
 	if (!g->earliest.count)
 		g->earliest = gap;

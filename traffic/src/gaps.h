@@ -2,7 +2,8 @@
 /*
  * The longest runs of missing sequence numbers of one flow, and the frames around them: what an
  * outage is computed from (RFC 6201). A frame that arrives late splits the run that it was missing
- * from. The memory is fixed: a flow keeps its longest runs, its earliest one and its latest one.
+ * from. The memory is fixed: a flow keeps its longest runs, its earliest one and its latest one, and
+ * its longest silence, in which frames may have waited and none is missing.
  */
 #ifndef SWITCHMARK_GAPS_H
 #define SWITCHMARK_GAPS_H
@@ -29,11 +30,22 @@ struct gaps {
 	uint32_t kept;
 	struct gap list[GAPS_KEPT]; /* in any order */
 	struct gap earliest, latest;
+	struct gap silence; /* the longest time between two arrivals, and the frames around it */
 };
 
 static inline void gaps_begin(struct gaps *g)
 {
 	*g = (struct gaps){ 0 };
+}
+
+/* Records the time without arrivals before a frame. */
+always_inline void gaps_hear(struct gaps *g, struct gap_end at)
+{
+	const uint64_t longest_ns = g->silence.after.at_ns - g->silence.before.at_ns;
+
+	if (unlikely(at.at_ns > g->last.at_ns && at.at_ns - g->last.at_ns > longest_ns) &&
+	    g->last.at_ns)
+		g->silence = (struct gap){ .before = g->last, .after = at };
 }
 
 /* Records the highest frame so far. */

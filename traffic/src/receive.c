@@ -54,6 +54,16 @@ static void receiver_vary(struct receiver *r, const struct frame_run *s, uint32_
 	*n = (struct neighbour){ delay_ns, seq + count, true };
 }
 
+/* Records expected frames; the first of them was due at `due_ns`. */
+always_inline void receiver_note_run(struct receiver *r, const struct frame_run *s, uint64_t due_ns)
+{
+	const uint64_t delay_ns = (uint64_t)s->delay_ns;
+	struct gaps *g = &r->gaps[s->flow];
+
+	gaps_hear(g, (struct gap_end){ due_ns, due_ns + delay_ns });
+	gaps_note(g, s->last_ns, s->last_ns + delay_ns);
+}
+
 /* Records a frame that was not seen before and is not the expected one, which was number `next`. */
 static void receiver_note_gap(struct receiver *r, const struct frame_run *s, uint32_t seq,
 			      uint64_t next)
@@ -84,8 +94,7 @@ static uint32_t frame_run_add_slow(struct receiver *r, const struct frame_run *s
 		if (seq == (uint32_t)next) {
 			sequence_extend(sequence, s->next - seq);
 			if (r->gaps)
-				gaps_note(&r->gaps[s->flow], s->last_ns,
-					  s->last_ns + (uint64_t)s->delay_ns);
+				receiver_note_run(r, s, seq == s->first ? s->due_ns : s->last_ns);
 			if (vary)
 				receiver_vary(r, s, seq, s->next - seq);
 			return fresh + s->next - seq;
@@ -200,7 +209,7 @@ static __attribute__((noinline)) void frame_run_follow(struct receiver *r,
 	if (r->neighbours)
 		receiver_vary(r, s, s->first, s->next - s->first);
 	if (r->gaps)
-		gaps_note(&r->gaps[s->flow], s->last_ns, s->last_ns + (uint64_t)s->delay_ns);
+		receiver_note_run(r, s, s->due_ns);
 }
 
 /* Counts a run. Returns the number of its frames not seen before. */

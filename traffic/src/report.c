@@ -297,12 +297,12 @@ static json_t *gap_report(uint32_t flow, const struct gap *g)
 			 COUNT(g->after.at_ns));
 }
 
-/* Reports the longest gaps of all flows, the earliest and the latest one, and for each flow the number after its
- * last frame and the times of that frame. */
+/* Reports the longest gaps of all flows, the earliest and the latest one, for each flow the number
+ * after its last frame and the times of that frame, and its longest silence. */
 static json_t *gaps_report(const struct receiver *r)
 {
 	struct gap_of_flow *all = calloc((size_t)r->flows * GAPS_KEPT, sizeof(*all));
-	json_t *list = json_array(), *ends = json_array();
+	json_t *list = json_array(), *ends = json_array(), *silences = json_array();
 	struct gap_of_flow earliest = { 0, NULL }, latest = { 0, NULL };
 	uint32_t count = 0;
 
@@ -319,16 +319,18 @@ static json_t *gaps_report(const struct receiver *r)
 			latest = (struct gap_of_flow){ f, &g->latest };
 		json_array_append_new(ends, json_pack("[I,I,I]", COUNT(r->sequences[f].next),
 						      COUNT(g->last.due_ns), COUNT(g->last.at_ns)));
+		if (g->silence.after.at_ns)
+			json_array_append_new(silences, gap_report(f, &g->silence));
 	}
 	if (all)
 		qsort(all, count, sizeof(*all), gap_compare);
 	for (uint32_t i = 0; i < count && i < GAPS_REPORTED; i++)
 		json_array_append_new(list, gap_report(all[i].flow, all[i].gap));
 	free(all);
-	return json_pack("{s:o,s:o,s:o,s:o}", "longest", list, "earliest",
+	return json_pack("{s:o,s:o,s:o,s:o,s:o}", "longest", list, "earliest",
 			 earliest.gap ? gap_report(earliest.flow, earliest.gap) : json_null(),
 			 "latest", latest.gap ? gap_report(latest.flow, latest.gap) : json_null(),
-			 "ends", ends);
+			 "ends", ends, "silences", silences);
 }
 
 /* `merged`: the merged flows of a receiver on several cores; NULL: it runs on one core. */

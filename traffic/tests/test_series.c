@@ -218,6 +218,26 @@ static void the_longest_gaps_stay(void)
 	EXPECT_EQ(g.earliest.count, 37);
 }
 
+static void the_longest_silence_stays(void)
+{
+	const uint64_t arrivals[] = { 0, 5, 9, 40, 41, 60, 90, 95 };
+	struct gaps g;
+
+	gaps_begin(&g);
+	for (uint32_t i = 0; i < sizeof(arrivals) / sizeof(*arrivals); i++) {
+		const struct gap_end at = { 10 * i, 100 + arrivals[i] };
+
+		if (i == 5) /* a silence in which a frame is missing counts too */
+			gaps_open(&g, i, 1, at);
+		else
+			gaps_hear(&g, at);
+		gaps_note(&g, at.due_ns, at.at_ns);
+	}
+	EXPECT_EQ(g.silence.before.at_ns, 109);
+	EXPECT_EQ(g.silence.after.at_ns, 140);
+	EXPECT_EQ(g.silence.after.due_ns, 30);
+}
+
 int main(void)
 {
 	TEST(a_bin_is_at_most_three_percent_wide);
@@ -226,5 +246,6 @@ int main(void)
 	TEST(what_was_not_sent_is_taken_back_from_the_last_intervals);
 	TEST(gaps_are_the_runs_that_never_came);
 	TEST(the_longest_gaps_stay);
+	TEST(the_longest_silence_stays);
 	return tap_end();
 }

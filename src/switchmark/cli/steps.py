@@ -26,7 +26,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Findings
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
-from switchmark.path.assembly import build
+from switchmark.path.assembly import build, events_of
 from switchmark.path.background import noise_of
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.path import Path, path_key
@@ -160,12 +160,27 @@ def plan(test: Test, *others: Test) -> list[str]:
         *(() if names else _preparation_lines(planned_for(LocalHost(), path))),
         *_loans(path, home),
         *describe(on_host(build(path), home), inside),
+        *_event_lines(path, home),
         *(
             line
             for variant in {variant.noise: variant for variant in (test, *others)}.values()
             for line in _noise_lines(turned_to(path, variant))
         ),
     ]
+
+
+def _event_lines(path: Path, home: str) -> list[str]:
+    """Return the steps of the events of a trial, as shell lines."""
+    before, lines = build(path), list[str]()
+    for planned_event in events_of(path):
+        change = planned_event.change
+        steps = on_host((*change.disturb, *change.restore, *planned_event.settled), home)
+        # A process is named by a variable that its start sets.
+        described = describe((*on_host(before, home), *steps), inside)
+        kind, at_s = planned_event.event.kind, planned_event.at_s
+        lines.append(f"# event {kind}, {at_s:g} s after the start of a trial")
+        lines += described[-len(describe(steps, inside)) :]
+    return lines
 
 
 def _loans(path: Path, home: str) -> list[str]:

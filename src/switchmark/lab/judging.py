@@ -94,7 +94,7 @@ class JudgedTrials:
         return trial
 
     def _judged(self, trial: TrialResult, window: HostActivity) -> TrialResult:
-        one_way = self.path.test.dimension == "throughput"
+        one_way = self.path.test.dimension != "latency"
         through = one_way and all(len(part.ports) == 1 for part in self.path.parts)
         ports = [port.id for port in self.path.wiring.ports]
         functions = {

@@ -273,6 +273,7 @@ class Outcome:
         """Return a series with the gaps of all flows. A flow whose last frames are missing ends
         with a gap."""
         gaps: list[Gap] = []
+        silences: list[Gap] = []
         ends: list[Gap] = []
         for flow in self.path.flows:
             report = received.get(flow.id, {}).get("gaps")
@@ -281,6 +282,9 @@ class Outcome:
             first = self.path.copies(flow)[0]
             named = self._sent_by_flow(first, flow, sent[first.id])
             gaps += [_gap(named[number][0], start_ns, *gap) for number, *gap in report["longest"]]
+            silences += [
+                _gap(named[number][0], start_ns, *gap) for number, *gap in report["silences"]
+            ]
             for number, *gap in filter(None, (report["earliest"], report["latest"])):
                 ends.append(_gap(named[number][0], start_ns, *gap))
             for (name, frames), (following, *times) in zip(named, report["ends"], strict=True):
@@ -292,6 +296,7 @@ class Outcome:
             return series
         found = {
             "gaps": tuple(sorted(gaps, key=lambda gap: -gap.lost)[:GAPS_MAX]),
+            "silences": tuple(sorted(silences, key=lambda gap: -(gap.arrival_ns or 0))[:GAPS_MAX]),
             "earliest_gap": min(ends, key=_begins_ns, default=None),
             "latest_gap": max(ends, key=_begins_ns, default=None),
         }
@@ -322,7 +327,7 @@ class Outcome:
     @property
     def _unsure_ns(self) -> int:
         """Return the maximum error of one-way latency if its ends read two clocks."""
-        one_way = self.path.test.dimension == "throughput"
+        one_way = self.path.test.dimension != "latency"
         if not one_way or all(_reads_one_clock(self.path, part) for part in self.path.parts):
             return 0
         return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])

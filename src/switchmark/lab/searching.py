@@ -17,10 +17,14 @@ from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import OneSearch, SearchResult
-from switchmark.model.test import Test
+from switchmark.model.test import USUAL_OUTAGE_RATE, Test
 from switchmark.model.units import parse_shares, parse_verification
 from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
+
+_LEAST_OUTAGE_PPS, _MOST_OF_R_PLUS = 10_000.0, 0.5
+"""The least default rate of an outage test, as its period is the resolution, and the share of R+
+that this rate does not exceed."""
 
 
 class Paused(Exception):
@@ -46,7 +50,10 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     copy."""
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
-        rate_pps = test.parsed_rate.share * r_plus_pps / (streams * test.copies)
+        of_sender_pps = r_plus_pps / (streams * test.copies)
+        rate_pps = test.parsed_rate.share * of_sender_pps
+        if test.dimension == "outage" and test.rate == USUAL_OUTAGE_RATE:
+            rate_pps = max(rate_pps, min(_LEAST_OUTAGE_PPS, _MOST_OF_R_PLUS * of_sender_pps))
         if test.line_pps is not None:
             rate_pps = min(rate_pps, test.line_pps)
     return LoadBounds(

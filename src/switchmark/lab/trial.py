@@ -21,9 +21,11 @@ from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
+from switchmark.model.event import REPLACING, EventResult
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.series import series_interval_ns
+from switchmark.path.assembly import PlannedEvent, events_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
 
@@ -38,16 +40,19 @@ _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
 _PHASE_SLACK_S = 10.0
+_EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
+"""The least length of the intervals of a trial with an event, and the frames in an interval, which
+are enough for a 99th percentile."""
 
 
 class Trials:
     """Runs trials on a path that is up.
 
     `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
-    function has died. `meter` measures the cost of the measured phase. `lag_s` is the delay of
-    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`. `resident`
-    returns the resident memory of the switch. `keep` gets the finished intervals of a running
-    trial.
+    function has died. `take_place` carries out an event of the measured phase. `meter` measures the
+    cost of the measured phase. `lag_s` is the delay of counters that are updated late. The path is
+    quiet if no frame arrives for `quiet_ms`. `resident` returns the resident memory of the switch.
+    `keep` gets the finished intervals of a running trial.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Trials:
         *,
         counters: Callable[[], PathCounters],
         alive: Callable[[], None],
+        take_place: Callable[[PlannedEvent, int], EventResult],
         meter: Meter,
         resident: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -64,6 +70,7 @@ class Trials:
         self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
+        self._take_place = take_place
         self._meter = meter
         self._resident = resident
         self.end = self._workers.end
@@ -134,7 +141,7 @@ class Trials:
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
         series = None if proving else self._series(spec)
-        one_way = self._path.test.dimension == "throughput"
+        one_way = self._path.test.dimension != "latency"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = clock.monotonic_ns()
         self._workers.send(
@@ -167,30 +174,51 @@ class Trials:
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
         residual_s = 0.0 if proving else self._path.test.residual
-        self._phase("measured", spec.duration_s, window, residual_s, series)
-        self._alive()
+        # A shorter trial warms the path up, or tries it.
+        whole = not proving and spec.duration_s == self._path.test.duration
+        events = events_of(self._path) if whole else ()
+        happened: list[EventResult] = []
+
+        def during(start_ns: int, duration_ns: int) -> None:
+            happened.extend(self._take_place(event, start_ns) for event in events)
+            if series and all(event.failure is None for event in happened):
+                series.follow(start_ns, duration_ns)
+
+        self._phase("measured", spec.duration_s, window, residual_s, during)
+        if all(event.failure is None for event in happened):
+            self._alive()
         cost = window.cost(self._workers.tsc_hz)
-        after = self._counted()
+        # A new process counts from 0, and a switch that did not come back does not count.
+        replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
+        lost = replaced or any(event.failure is not None for event in happened)
+        counted = PathCounters() if lost else self._counted().since(before)
         reports = self._workers.send("report", timeout_s=30.0)
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
         clocks = self._workers.told_clocks()
         result = Outcome(path, tuple(self._workers), clocks).result(
-            *(spec, spec.interval_ns, reports, after.since(before)),
+            *(spec, spec.interval_ns, reports, counted),
             *(window.used, window.stolen, cost.load),
             series=series.whole() if series else None,
         )
+        if happened:
+            evidence = result.evidence.model_copy(update={"events": tuple(happened)})
+            result = result.model_copy(update={"evidence": evidence})
         return result.model_copy(update={"cost": cost})
 
     def _series(self, spec: TrialSpec) -> SeriesReader | None:
         """Return the reader of a trial's series; None for a test without one."""
         test = self._path.test
-        if test.interval is None:
+        interval_s = test.interval
+        if interval_s is None and test.events:
+            pps = (spec.rate_pps or 0.0) * self._path.streams
+            interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)
+        if interval_s is None:
             return None
         return SeriesReader(
             self._workers,
-            series_interval_ns(test.interval, spec.duration_s),
+            series_interval_ns(interval_s, spec.duration_s),
             copies=test.copies,
             counted=test.touch != "none",
             resident=self._resident,
@@ -225,10 +253,11 @@ class Trials:
         duration_s: float,
         window: Window | None = None,
         residual_s: float = 0.0,
-        series: SeriesReader | None = None,
+        during: Callable[[int, int], None] = lambda start_ns, duration_ns: None,
     ) -> None:
-        """Send for `duration_s`, with `window` open and while `series` is read, then wait until the
-        path is quiet, for `residual_s` at least."""
+        """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
+        `residual_s` at least. `during` gets the start and the length of the phase, and may take as
+        long as the phase."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
@@ -239,8 +268,7 @@ class Trials:
             wait_ns = at_ns - clock.monotonic_ns()
             clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
-        if series:
-            series.follow(at_ns, start["duration_ns"])
+        during(at_ns, start["duration_ns"])
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # one after the other: a waiting process polls

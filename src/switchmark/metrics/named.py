@@ -18,6 +18,7 @@ from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
 from switchmark.metrics.loss import loss_bound
+from switchmark.metrics.outage import Outage, outage_of, recovery_s
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
@@ -104,6 +105,7 @@ _COMPARED = {
     "latency.p99_us": ("latency-p99", 1e-3),
     "latency.p99.9_us": ("latency-p999", 1e-3),
     "loss_ratio": ("loss", 1.0),
+    "outage.s": ("outage", 1e-9),
 }
 """The metrics that correspond to a figure of comparison, with the factor from the figure's unit to
 the metric's unit."""
@@ -381,6 +383,33 @@ def _of_symbol(name: str, symbol: str) -> Metric:
     return _by_trials(name, "", description, of)
 
 
+def _outages() -> Iterable[Metric]:
+    for name, description, read in (
+        ("s", "outage after an event", lambda outage: outage.s),
+        ("by_loss_s", "outage: lost frames over the rate", lambda outage: outage.by_loss_s),
+        ("by_time_s", "outage: time without arrivals", lambda outage: outage.by_time_s),
+        ("began_s", "beginning of the outage, from the event", lambda outage: outage.began_s),
+        ("ended_s", "end of the outage, from the event", lambda outage: outage.ended_s),
+    ):
+        yield _of_outage(f"outage.{name}", description, partial(_outage_value, read))
+    description = "time from an event until p99 is again within 10 % of its value before"
+    yield _of_outage("outage.recovery_s", description, recovery_s)
+
+
+def _outage_value(read: Callable[[Outage], float | None], trial: TrialResult) -> float | None:
+    outage = outage_of(trial)
+    return None if outage is None else read(outage)
+
+
+def _of_outage(
+    name: str, description: str, of_trial: Callable[[TrialResult], float | None]
+) -> Metric:
+    def samples(record: Record) -> list[float]:
+        return [value for value in map(of_trial, record.trials) if value is not None]
+
+    return Metric(name, "s", description, lambda record: _median(samples(record)), samples)
+
+
 def _losses(record: Record) -> float | None:
     return loss_ratio(record.trials)
 
@@ -410,6 +439,7 @@ METRICS: dict[str, Metric] = {
         *_cores(),
         *_costs(),
         *_profiled(),
+        *_outages(),
     )
 }
 """All metrics with a fixed name."""

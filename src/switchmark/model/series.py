@@ -106,6 +106,11 @@ class TimeSeries(Written):
     """The longest gaps, at most eight of a flow and 512 in all, longest first. None if they
     were not recorded: with touch `none`, and if several cores receive one flow."""
 
+    silences: tuple[Gap, ...] | None = None
+    """The longest time between two arrivals of each flow, with the frames around it, the longest
+    first and 512 at most. `lost` is 0: frames may have waited in that time, and need not be
+    missing. None where `gaps` is."""
+
     earliest_gap: Gap | None = None
     """The first gap of the trial; None without one."""
 

@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.model.axis import Axis, Property, axes_of
+from switchmark.model.event import KINDS, Event, parse_events, written_events
 from switchmark.model.preparation import ALL, TABLE, parse_preparations
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
@@ -39,8 +40,12 @@ from switchmark.model.units import (
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
-    """32 frames for throughput, 1 for latency."""
-    return 1 if axes.get("dimension") == "latency" else 32
+    """32 frames for throughput, 1 for latency and outage."""
+    return 32 if axes.get("dimension") == "throughput" else 1
+
+
+USUAL_OUTAGE_RATE = "10%"
+"""The default rate of an outage test: a share of the smallest R+ of the compared switches."""
 
 
 def _limit(text: str | int | float) -> str:
@@ -62,9 +67,11 @@ class Test(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     dimension: Annotated[
-        Literal["throughput", "latency"], Axis("path", "the quantity to measure", used=2)
+        Literal["throughput", "latency", "outage"],
+        Axis("path", "the quantity to measure", used=2),
     ] = "throughput"
-    """The measured quantity. In a latency test, receivers send every frame back."""
+    """The measured quantity. In a latency test, receivers send every frame back. In an outage test,
+    an event disturbs the switch."""
 
     locality: Annotated[
         Literal["local", "remote"],
@@ -401,7 +408,8 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "offered load per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
+            "offered load per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%) [max; "
+            "for outage 10% of the smallest R+ of the switches]",
             unit="pps",
             parse=parse_rate,
             as_written=True,
@@ -430,7 +438,7 @@ class Test(BaseModel):
         int,
         Axis(
             "load",
-            "frames that a sender sends at once [32; 1 for latency]",
+            "frames that a sender sends at once [32; 1 for latency and outage]",
             unit="frames",
             left_out=1,
             used=1,
@@ -536,6 +544,21 @@ class Test(BaseModel):
         ),
     ] = None
     """The background load during trials, and its CPUs; None for no load."""
+
+    event: Annotated[
+        str | None,
+        Axis(
+            "path",
+            f"what happens to the switch in a trial, as KIND or KIND@TIME: {', '.join(KINDS)}; "
+            "several are joined by +",
+            parse=written_events,
+            values="`restart`, `kill@2s`, `pause@1+port-down@3`",
+            later=True,
+            asked_as="trial",
+            used=2,
+        ),
+    ] = None
+    """The events of every trial, with their moments in seconds; None for no event."""
 
     profile: Annotated[
         int | None,
@@ -781,6 +804,19 @@ class Test(BaseModel):
         ),
     ] = None
     """The NICs of physical ports, at the switch and at the other end of the cable, as written."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_outage(cls, axes: Any) -> Any:
+        """Set the default rate of an outage test."""
+        if isinstance(axes, dict) and axes.get("dimension") == "outage":
+            return {"rate": USUAL_OUTAGE_RATE, **axes}
+        return axes
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return the events of every trial."""
+        return () if self.event is None else parse_events(self.event)
 
     @property
     def switch_core_count(self) -> int:

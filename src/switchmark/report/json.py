@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping
+from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -18,6 +19,7 @@ from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import cable_latency_ns, latency_ns
 from switchmark.metrics.loss import COUNTS, lost_at, total
 from switchmark.metrics.named import received
+from switchmark.metrics.outage import outages
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
@@ -149,6 +151,7 @@ MEMBERS: Mapping[str, Callable[[Record], Any]] = {
     "fairness": fairness,
     "per_flow": per_flow,
     "search": attrgetter("search"),
+    "outages": lambda record: [asdict(one) for one in outages(record)],
     "switch_version": attrgetter("switch_version"),
     "switch_mode": attrgetter("switch_mode"),
     "cables": attrgetter("cables"),

@@ -17,6 +17,7 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
+from switchmark.report import outage
 from switchmark.report.caption import axis_text, caption
 from switchmark.report.figures import (
     BOUND_MARK,
@@ -125,6 +126,8 @@ def _rows_of(records: Sequence[Record], search: str) -> tuple[_Rows, list[Column
         return rows, _of_search(rows)
     if records[0].test.dimension == "latency":
         return rows, _of_latency(rows)
+    if records[0].test.dimension == "outage":
+        return rows, _of_outage(rows)
     return rows, _of_rate(rows)
 
 
@@ -185,6 +188,45 @@ def _of_latency(rows: _Rows) -> list[Column]:
         _latency_column(rows, "p99", _SEMANTICS),
         Column("received", _cells(rows, lambda row: rate(row.content)), "", True, _GBPS),
         *_losses(rows),
+    ]
+
+
+def _of_outage(rows: _Rows) -> list[Column]:
+    """Return the columns of outage tests."""
+
+    def column(
+        heading: str, text: Callable[[Record], str], expendable: int = 0, above: str = ""
+    ) -> Column:
+        cells = _cells(rows, lambda row: text(row.record), failed=not expendable)
+        return Column(heading, cells, above, True, expendable)
+
+    phases = {
+        "stop": lambda phases: phases.stop_s,
+        "start": lambda phases: phases.start_s,
+        "links": lambda phases: phases.links_s,
+        "rest": lambda phases: phases.rest_s,
+    }
+    counts = {
+        "duplicated": lambda trial: trial.duplicated,
+        "reordered": lambda trial: trial.reordered,
+        "late": lambda trial: trial.late,
+    }
+    return [
+        *_semantics(rows),
+        column("outage", outage.outage_text),
+        column("by loss", outage.by_loss_text, _P50),
+        column("by time", outage.by_time_text, _P50),
+        column("from the event", outage.span_text, _P99),
+        *(
+            column(name, partial(outage.phase_text, read=read), _GBPS, above="in which")
+            for name, read in phases.items()
+        ),
+        column("lost frames", outage.lost_text, _LOST),
+        *(
+            column(name, partial(outage.count_text, read=read), _SEMANTICS)
+            for name, read in counts.items()
+        ),
+        column("p99 back after", outage.recovery_text, _GBPS),
     ]
 
 
