@@ -15,6 +15,7 @@ from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
+from switchmark.metrics.trend import growing
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
@@ -129,6 +130,7 @@ class JudgedTrials:
             "no-hugepages": self._small_pages(),
             "clock": self._clock(trial),
             "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
+            "growing": growing(trial),
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "nothing-arrived": {}

@@ -410,6 +410,12 @@ def _of_outage(
     return Metric(name, "s", description, lambda record: _median(samples(record)), samples)
 
 
+def _recoveries(record: Record) -> list[float]:
+    """Return the recovery time of each repeat of search `recovery` that has one."""
+    found = record.search.repeats if record.search else ()
+    return [goal.recovery_s for one in found for goal in one.goals if goal.recovery_s is not None]
+
+
 def _losses(record: Record) -> float | None:
     return loss_ratio(record.trials)
 
@@ -440,6 +446,13 @@ METRICS: dict[str, Metric] = {
         *_costs(),
         *_profiled(),
         *_outages(),
+        Metric(
+            "recovery.s",
+            "s",
+            "time from the end of an overload to the last loss (search recovery)",
+            lambda record: _median(_recoveries(record)),
+            _recoveries,
+        ),
     )
 }
 """All metrics with a fixed name."""

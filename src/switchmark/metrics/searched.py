@@ -198,6 +198,7 @@ _MISSING = {
     "conditional_pps": _LOWEST,
     **dict.fromkeys(("burst_max", "burst_stdev", "burst_step", "burst_limit"), _LOWEST),
     **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
+    "recovery_s": _HIGHEST,
 }
 """The figures of a goal, and the value that replaces a missing figure: no rate passed, or no rate
 failed."""

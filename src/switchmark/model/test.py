@@ -663,6 +663,20 @@ class Test(BaseModel):
     ] = Field(0.5, ge=0, le=3600)
     """The warm-up before every trial, in seconds; its frames do not count."""
 
+    ramp: Annotated[
+        float,
+        Axis(
+            "method",
+            "time before a warm-up in which the rate rises from 10 % to 100 %; no effect at max",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="ramp_s",
+            later=True,
+        ),
+    ] = Field(0.0, ge=0, le=3600)
+    """The rise of the rate before every warm-up, in seconds; its frames do not count."""
+
     interval: Annotated[
         float | None,
         Axis(

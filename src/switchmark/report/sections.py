@@ -38,6 +38,7 @@ from switchmark.report.figures import (
 )
 from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
+from switchmark.report.recovery import recovery_text
 from switchmark.report.table import Column, Section, folded
 
 _IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
@@ -378,6 +379,8 @@ def _result(row: _Row) -> str:
     goal = row.goal
     if goal is None:
         return row.record.status
+    if goal.overload_pps is not None:
+        return recovery_text(goal)
     mark = doubt(row.content) + BOUND_MARK * is_lower_bound(goal.verdict or "")
     of_burst, of_load = goal.burst_frames is not None, goal.low_pps is None
     values = () if of_load and not of_burst else values_of_goal(row.record, goal.goal)

@@ -80,6 +80,8 @@ class LoadBounds:
     line_pps: float | None = None
     """The line rate of the link of one sender, which caps the rate even if a sender is to send as
     fast as possible."""
+    burst: int = 1
+    """The frames that a sender sends at once."""
     latency: bool = False
     """Whether `until_certain` is about the median latency, not the rate."""
     judge: Judge = _unjudged
@@ -100,6 +102,8 @@ class Estimate:
     """The goal behind the figure; None if no goal was met."""
     finals: Mapping[str, tuple[TrialResult, ...]] = field(default_factory=dict)
     """The final trials by goal."""
+    doubts: tuple[str, ...] = ()
+    """The doubts about the result that its trials do not show."""
 
 
 class Search(ABC):
