@@ -338,6 +338,7 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 	    (load->latency && (!r->latency || !r->widths || !r->earliest ||
 			       (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
+	r->follows = r->neighbours || r->gaps;
 	for (uint32_t i = 0; i < r->flows; i++)
 		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)(i * bits / 64),
 						     .bits = bits };

@@ -193,46 +193,66 @@ static __attribute__((noinline)) uint32_t frame_run_count_slow(struct receiver *
 	return fresh;
 }
 
+/* Returns the due time of the first frame of a run: without arrival timestamps, all frames of a
+ * burst arrived at `now_ns`. */
+always_inline uint64_t frame_run_due(const struct frame_run *s, uint64_t now_ns,
+				     const enum form form)
+{
+	return form == FORM_WHOLE ? now_ns - (uint64_t)s->delay_ns : s->due_ns;
+}
+
+/* Records what follows from one run to the next of a flow: the variation of the delay, and the last
+ * frame before a gap. */
+static __attribute__((noinline)) void frame_run_follow(struct receiver *r,
+						       const struct frame_run *s)
+{
+	if (r->neighbours)
+		receiver_vary(r, s, s->first, s->next - s->first);
+	if (r->gaps)
+		receiver_note_run(r, s, s->due_ns);
+}
+
 /* Counts a run. Returns the number of its frames not seen before. */
 always_inline uint32_t frame_run_count(struct receiver *r, const struct frame_run *s,
-				       struct delay_run *delays, const bool timed)
+				       struct delay_run *delays, uint64_t now_ns,
+				       const enum form form, const bool timed)
 {
 	const uint32_t count = s->next - s->first;
-	const bool vary = timed && r->neighbours;
 	struct sequence *sequence = &r->sequences[s->flow];
 	uint32_t fresh = count;
+	struct frame_run copy; /* lets the run itself stay in registers */
+	bool slow;
 
 	if (s->flow == NO_FLOW)
 		return 0;
-	if (unlikely(s->first != (uint32_t)sequence->next) ||
-	    (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len))) {
-		const struct frame_run copy = *s; /* lets the run itself stay in registers */
-
-		fresh = frame_run_count_slow(r, &copy, vary);
+	slow = unlikely(s->first != (uint32_t)sequence->next) ||
+	       (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len));
+	if (unlikely(slow) || (timed && unlikely(r->follows))) {
+		copy = *s;
+		copy.due_ns = frame_run_due(s, now_ns, form);
+		copy.last_ns = form == FORM_WHOLE ? copy.due_ns : s->last_ns;
+	}
+	if (unlikely(slow)) {
+		fresh = frame_run_count_slow(r, &copy, timed && r->neighbours);
 	} else {
 		if (count == 1)
 			sequence_add(sequence, s->first);
 		else
 			sequence_extend(sequence, count);
-		if (vary) {
-			const struct frame_run copy = *s;
-
-			receiver_vary(r, &copy, s->first, count);
-		}
-		if (timed && unlikely(r->gaps != NULL))
-			receiver_note_run(r, s, s->due_ns);
+		if (timed && unlikely(r->follows))
+			frame_run_follow(r, &copy);
 	}
 	r->bytes += (uint64_t)fresh * s->len;
 	if (!timed)
 		return fresh;
 	if (s->delay_ns != delays->delay_ns || s->width_ns != delays->width_ns ||
-	    s->until_ns != delays->until_ns) {
+	    (form != FORM_WHOLE && s->until_ns != delays->until_ns)) {
 		delay_run_record(r, delays);
 		*delays = (struct delay_run){ .delay_ns = s->delay_ns,
 					      .width_ns = s->width_ns,
+					      .due_ns = frame_run_due(s, now_ns, form),
 					      .until_ns = s->until_ns };
 	}
-	delays->due_ns = s->due_ns;
 	delays->frames += fresh;
 	return fresh;
 }
@@ -303,7 +323,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 	const uint8_t phase = r->window->phase;
 	struct flow_headers *const known = &r->known;
 	struct frame_run s = { .flow = NO_FLOW };
-	struct delay_run delays = { .until_ns = UINT64_MAX };
+	struct delay_run delays = { .due_ns = now_ns, .until_ns = UINT64_MAX };
 	uint32_t fresh = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -376,15 +396,15 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			r->bytes += f->len;
 			continue;
 		}
-		fresh += frame_run_count(r, &s, &delays, timed);
+		fresh += frame_run_count(r, &s, &delays, now_ns, form, timed);
 		s = (struct frame_run){ .flow = flow,
 					.first = p.seq,
 					.next = p.seq + 1,
 					.len = f->len,
 					.delay_ns = delay_ns,
 					.width_ns = width_ns,
-					.due_ns = timed ? p.time_ns : 0,
-					.last_ns = timed ? p.time_ns : 0,
+					.due_ns = timed && form != FORM_WHOLE ? p.time_ns : 0,
+					.last_ns = timed && form != FORM_WHOLE ? p.time_ns : 0,
 					.until_ns = UINT64_MAX };
 		if (timed && form != FORM_WHOLE && unlikely(r->series != NULL))
 			s.until_ns = series_until(r->series, p.time_ns, delay_ns);
@@ -392,7 +412,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			i += receiver_follow(known, &s, f, n - i, &p);
 	}
 	if (touch != TOUCH_NONE)
-		fresh += frame_run_count(r, &s, &delays, timed);
+		fresh += frame_run_count(r, &s, &delays, now_ns, form, timed);
 	if (timed)
 		delay_run_record(r, &delays);
 	return fresh;

@@ -153,6 +153,7 @@ struct receiver {
 	/* One per flow: its longest gaps. Present with `series`, but for a task on several cores, as a
 	 * core does not know what another one received. */
 	struct gaps *gaps;
+	bool follows; /* a run of frames is recorded for the next one: with `ipdv` or `gaps` */
 	uint64_t *intervals;
 	uint32_t interval, interval_count;
 	uint64_t interval_end;

@@ -251,10 +251,73 @@ static void a_flow_of_more_than_32_bits_adds_up(void)
 	bench_free(b, report);
 }
 
+/* The load changes three times; the sender stands still for some seconds before the first change:
+ * what was due then is not sent later. */
+static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s)
+{
+	static struct start_plan start = {
+		.at_ns = START,
+		.duration_ns = HOUR,
+		.phase = PHASE_MEASURED,
+		.steps = { { 600 * SECOND, 0.5 }, { 1800 * SECOND, 0 }, { 2700 * SECOND, 2 } },
+		.step_count = 3
+	};
+	struct bench *b = bench_make(1, false, 1, 1000, TOUCH_HEADER);
+	uint64_t frames = 0, wrong = 0;
+	json_t *report, *series;
+	const json_t *sent;
+
+	b->tasks[0].sender.pacing.arrivals = arrivals;
+	EXPECT(!session_start(&b->s, &start));
+	for (uint64_t now = START; now <= START + HOUR; now += SECOND / 2000) {
+		const uint64_t since_s = (now - START) / SECOND;
+
+		if (since_s >= 600 - stopped_s && since_s < 600)
+			continue;
+		while (b->tasks[0].step(&b->tasks[0], now))
+			frames++;
+	}
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + HOUR + SECOND), 0);
+	EXPECT(b->tasks[0].sent_all);
+	series = session_series(&b->s, 0, SERIES_MAX);
+	for (size_t i = 0; i < 3600; i++) {
+		const json_int_t each = i < 600 ? 1000 : i < 1800 ? 500 : i < 2700 ? 0 : 2000;
+		const json_int_t found = counted(series, 0, "sent", i);
+
+		if (i >= 600 - stopped_s && i < 600)
+			wrong += found != 0;
+		else
+			wrong += found != each;
+	}
+	EXPECT_EQ(wrong, 0);
+	json_decref(series);
+	report = bench_report(b);
+	sent = part(report, 0, "sent");
+	EXPECT_EQ(count_of(sent, "frames"), frames);
+	EXPECT_EQ(count_of(sent, "frames") + count_of(sent, "unsent"),
+		  600 * 1000 + 1200 * 500 + 900 * 2000);
+	EXPECT_EQ(count_of(sent, "unsent"), stopped_s * 1000);
+	bench_free(b, report);
+}
+
+static void steps_change_the_load_of_bursts(void)
+{
+	steps_change_the_load(ARRIVALS_BURST, 0);
+	steps_change_the_load(ARRIVALS_BURST, 5);
+}
+
+static void steps_change_the_load_of_single_frames(void)
+{
+	steps_change_the_load(ARRIVALS_EVEN, 0);
+	steps_change_the_load(ARRIVALS_EVEN, 5);
+}
+
 int main(void)
 {
 	TEST(an_hour_of_a_slow_rate_adds_up);
 	TEST(an_hour_of_overload_adds_up);
 	TEST(a_flow_of_more_than_32_bits_adds_up);
+	TEST(steps_change_the_load_of_bursts);
+	TEST(steps_change_the_load_of_single_frames);
 	return tap_end();
 }

@@ -16,6 +16,7 @@ from switchmark.metrics.doubts import passing
 from switchmark.metrics.outage import outage_of
 from switchmark.metrics.profile import weighs
 from switchmark.metrics.throughput import is_unstable
+from switchmark.metrics.trend import growing
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
@@ -134,6 +135,7 @@ class JudgedTrials:
             "clock": self._clock(trial),
             "unstable": not happened and is_unstable(trial) and {"intervals": len(trial.intervals)},
             "outage-methods": _methods(trial),
+            "growing": growing(trial),
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "nothing-arrived": {}

@@ -69,6 +69,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         until_certain=test.until_certain,
         senders=streams,
         line_pps=test.line_pps,
+        burst=test.burst if test.arrivals == "burst" else 1,
         latency=of_latency(test),
         judge=verdict,
     )
@@ -120,6 +121,7 @@ def _together(searches: Sequence[Estimate]) -> Estimate:
         verdict if any(search.verdict for search in searches) else None,
         goal,
         finals,
+        tuple(dict.fromkeys(doubt for search in searches for doubt in search.doubts)),
     )
 
 
@@ -151,6 +153,7 @@ def recorded(
             "doubts": tuple(
                 dict.fromkeys(
                     [doubt for trial in estimate.trials for doubt in trial.doubts]
+                    + [*estimate.doubts]
                     + ["uncertain"] * is_uncertain(test, estimate.trials)
                     + ["drifting"] * is_drifting(test, estimate.trials)
                 )

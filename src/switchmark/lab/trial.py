@@ -39,6 +39,8 @@ _QUIET_MAX_MS = 1000
 _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
+_STEPPED_S = 0.1  # the interval of a trial whose load changes
+_RAMP = 10  # the steps of a ramp, from a tenth of the rate on
 _PHASE_SLACK_S = 10.0
 _EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
 """The least length of the intervals of a trial with an event, and the frames in an interval, which
@@ -149,7 +151,7 @@ class Trials:
             lambda worker: {
                 "run": run,
                 "touch": "full" if proving else self._path.test.touch,
-                "longest_ns": spec.longest_ns,
+                "longest_ns": max(spec.longest_ns, self._warmup_ns(spec)),
                 "interval_ns": spec.interval_ns,
                 **({"series_ns": series.interval_ns} if series else {}),
                 "announce_every_ns": round(_ANNOUNCE_S * 1e9),
@@ -165,8 +167,8 @@ class Trials:
             },
         )
         self._away_ns = clock.monotonic_ns() - before_ns if self._path.is_away else 0
-        if spec.warmup_s > 0:
-            self._phase("warmup", spec.warmup_s)
+        if warmup_ns := self._warmup_ns(spec):
+            self._phase("warmup", warmup_ns / 1e9, steps=self._ramp(spec))
         self._alive()
         # At full rate the queues fill up, and the last frames in a queue may wait for the next
         # frame.
@@ -184,7 +186,7 @@ class Trials:
             if series and all(event.failure is None for event in happened):
                 series.follow(start_ns, duration_ns)
 
-        self._phase("measured", spec.duration_s, window, residual_s, during)
+        self._phase("measured", spec.duration_s, window, residual_s, during, spec.steps)
         if all(event.failure is None for event in happened):
             self._alive()
         cost = window.cost(self._workers.tsc_hz)
@@ -210,7 +212,7 @@ class Trials:
     def _series(self, spec: TrialSpec) -> SeriesReader | None:
         """Return the reader of a trial's series; None for a test without one."""
         test = self._path.test
-        interval_s = test.interval
+        interval_s = test.interval or (_STEPPED_S if spec.steps else None)
         if interval_s is None and test.events:
             pps = (spec.rate_pps or 0.0) * self._path.streams
             interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)
@@ -225,6 +227,18 @@ class Trials:
             keep=self.keep,
             alive=self._alive,
         )
+
+    def _warmup_ns(self, spec: TrialSpec) -> int:
+        """Return the length of the warm-up with its ramp."""
+        ramp_s = self._path.test.ramp if spec.rate_pps is not None else 0.0
+        return round((ramp_s + spec.warmup_s) * 1e9)
+
+    def _ramp(self, spec: TrialSpec) -> Sequence[tuple[float, float]]:
+        """Return the steps of a warm-up: the rate rises from a tenth to the whole."""
+        ramp_s = self._path.test.ramp
+        if not ramp_s or spec.rate_pps is None:
+            return ()
+        return [(ramp_s * step / _RAMP, (step + 1) / _RAMP) for step in range(_RAMP)]
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
         """Return the counters. If reading fails because the switch died, the error says so. For a
@@ -254,15 +268,19 @@ class Trials:
         window: Window | None = None,
         residual_s: float = 0.0,
         during: Callable[[int, int], None] = lambda start_ns, duration_ns: None,
+        steps: Sequence[tuple[float, float]] = (),
     ) -> None:
         """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
         `residual_s` at least. `during` gets the start and the length of the phase, and may take as
-        long as the phase."""
+        long as the phase. `steps` change the load: the seconds since the start, and the share of
+        the rate from then on."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = clock.monotonic_ns() + lead_ns
         start: Message = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        if steps:
+            start["steps"] = [{"at_ns": round(at * 1e9), "share": share} for at, share in steps]
         self._workers.send("start", lambda worker: start)
         if window:
             wait_ns = at_ns - clock.monotonic_ns()

@@ -194,6 +194,25 @@ _DOUBTS = (
         "use a longer --warmup and --duration",
     ),
     Doubt(
+        "growing",
+        "the memory of the switch rises in both halves of a trial, by more than 1 % and 1 MiB "
+        "(`interval`)",
+        "the switch may leak memory, and end in a longer run",
+        "use a longer --duration, which shows whether the growth goes on",
+    ),
+    Doubt(
+        "no-overload",
+        "search recovery: no frame was lost in the overload, or senders sent less than 99 % of it",
+        "there was no overload to recover from, so there is no recovery time",
+        "give the throughput of the switch as --rate, or use a faster engine",
+    ),
+    Doubt(
+        "not-recovered",
+        "search recovery: frames were lost to the end of the trial",
+        "the recovery takes longer than the trial, so there is no recovery time",
+        "use a longer --duration, or check that half of the load passes without loss",
+    ),
+    Doubt(
         "uncertain",
         "--until-certain was not reached within the largest number of repeats",
         "the confidence interval of the median is wider than requested",

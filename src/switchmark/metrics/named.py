@@ -17,6 +17,7 @@ from switchmark.errors import UsageError
 from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
+from switchmark.metrics.loss import loss_bound
 from switchmark.metrics.outage import Outage, outage_of, recovery_s
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
@@ -409,6 +410,12 @@ def _of_outage(
     return Metric(name, "s", description, lambda record: _median(samples(record)), samples)
 
 
+def _recoveries(record: Record) -> list[float]:
+    """Return the recovery time of each repeat of search `recovery` that has one."""
+    found = record.search.repeats if record.search else ()
+    return [goal.recovery_s for one in found for goal in one.goals if goal.recovery_s is not None]
+
+
 def _losses(record: Record) -> float | None:
     return loss_ratio(record.trials)
 
@@ -427,11 +434,25 @@ METRICS: dict[str, Metric] = {
     for defined in (
         *_rates(),
         _by_trials("loss_ratio", "", "share of lost frames in those sent", _losses),
+        Metric(
+            "loss_bound",
+            "",
+            "95 % upper bound of the loss ratio that all trials together show",
+            loss_bound,
+            _no_samples,
+        ),
         *_latencies(),
         *_cores(),
         *_costs(),
         *_profiled(),
         *_outages(),
+        Metric(
+            "recovery.s",
+            "s",
+            "time from the end of an overload to the last loss (search recovery)",
+            lambda record: _median(_recoveries(record)),
+            _recoveries,
+        ),
     )
 }
 """All metrics with a fixed name."""

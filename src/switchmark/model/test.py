@@ -663,6 +663,20 @@ class Test(BaseModel):
     ] = Field(0.5, ge=0, le=3600)
     """The warm-up before every trial, in seconds; its frames do not count."""
 
+    ramp: Annotated[
+        float,
+        Axis(
+            "method",
+            "time before a warm-up in which the rate rises from 10 % to 100 %; no effect at max",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="ramp_s",
+            later=True,
+        ),
+    ] = Field(0.0, ge=0, le=3600)
+    """The rise of the rate before every warm-up, in seconds; its frames do not count."""
+
     interval: Annotated[
         float | None,
         Axis(
@@ -840,13 +854,17 @@ class Test(BaseModel):
         return self.tunnel or self.ip_version
 
     @property
+    def senders(self) -> int:
+        """Return the number of senders."""
+        return self.pairs * self.chains * (2 if self.direction == "bi" else 1)
+
+    @property
     def flow_numbers(self) -> int:
         """Return the number of flows of a sender that are counted separately.
 
         These are all flows. If there are too many, or their order is random, it is a flow per queue
         (or core), and the test's flows are its sub-flows."""
-        senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
-        numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
+        numbered = self.flow_order == "sequential" and self.flows * self.senders <= FLOW_NUMBERS
         return self.flows if numbered else max(self.queues, self.function_cores)
 
     @property

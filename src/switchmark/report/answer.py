@@ -29,6 +29,7 @@ from switchmark.report.figures import (
 )
 from switchmark.report.outage import sentences as outage_sentences
 from switchmark.report.phrases import NAMED, listed, listed_all, times
+from switchmark.report.recovery import sentences as recovery_sentences
 from switchmark.report.standing import (
     FUNCTIONAL,
     OUTAGE,
@@ -98,6 +99,7 @@ def answer(records: Sequence[Record]) -> list[str]:
     sentences, claims = _sentences_of(whole, Results.of(records), _SENTENCES)
     return [
         *outage_sentences(whole),
+        *recovery_sentences(whole),
         *sentences,
         *remarks.semantics(whole),
         *remarks.engines(whole),
@@ -114,6 +116,7 @@ def brief_answer(records: Sequence[Record]) -> list[str]:
     sentences, _ = _sentences_of(whole, Results.of(records), _BRIEF_SENTENCES)
     return [
         *outage_sentences(whole),
+        *recovery_sentences(whole),
         *sentences,
         *remarks.semantics(whole),
         *remarks.engines(whole),

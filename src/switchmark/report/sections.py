@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 
 from switchmark.metrics.doubts import severity_of
-from switchmark.metrics.loss import lost_share
+from switchmark.metrics.loss import loss_bound, lost_share
 from switchmark.metrics.searched import values_of_goal
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.labels import telling
@@ -38,6 +38,7 @@ from switchmark.report.figures import (
 )
 from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
+from switchmark.report.recovery import recovery_text
 from switchmark.report.table import Column, Section, folded
 
 _IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
@@ -97,7 +98,8 @@ def sections(
 def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     rows, figures = _rows_of(records, search)
     common = _common_doubts(rows) if not wide else []
-    columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
+    of_wide = [_loss_bounds(rows), *_cores(rows)] if wide else []
+    columns = [*_axes(rows), *figures, *of_wide, _verdicts(rows)]
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
     below = [] if wide else _cores_line(rows)
     below += [f"doubts of all tests: {', '.join(common)}"] if common else []
@@ -308,6 +310,16 @@ def _losses(rows: _Rows) -> list[Column]:
     return columns
 
 
+def _loss_bounds(rows: _Rows) -> Column:
+    """Return a column with the loss ratio that the trials exclude with 95 % confidence."""
+
+    def cell(row: _Row) -> str:
+        ratio = row.goal.loss_bound if row.goal else loss_bound(row.record)
+        return "" if ratio is None else f"{ratio:.1e}"
+
+    return Column("loss below", _cells(rows, cell), numeric=True)
+
+
 def _latency_column(rows: _Rows, name: str, expendable: int) -> Column:
     def text(row: _Row) -> str:
         latency = row.content["latency_ns"] or {}
@@ -368,6 +380,8 @@ def _result(row: _Row) -> str:
     goal = row.goal
     if goal is None:
         return row.record.status
+    if goal.overload_pps is not None:
+        return recovery_text(goal)
     mark = doubt(row.content) + BOUND_MARK * is_lower_bound(goal.verdict or "")
     of_burst, of_load = goal.burst_frames is not None, goal.low_pps is None
     values = () if of_load and not of_burst else values_of_goal(row.record, goal.goal)

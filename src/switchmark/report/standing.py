@@ -86,6 +86,8 @@ def figures_of(record: Record) -> Iterator[MeasuredFigure]:
         if outage_s is not None:
             yield _figure(record, "ns", outage_s * 1e9, FIGURES["outage"], what=OUTAGE)
         return
+    if record.test.search == "recovery":  # a time after an overload, not a figure of the load
+        return
     if of_latency(record.test):
         latency = latency_ns(record)
         if latency is not None and latency.p50 is not None:
