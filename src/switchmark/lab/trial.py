@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from switchmark import clock
-from switchmark.errors import SetupFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.series import SeriesReader
@@ -188,7 +188,13 @@ class Trials:
 
         self._phase("measured", spec.duration_s, window, residual_s, during, spec.steps)
         if all(event.failure is None for event in happened):
-            self._alive()
+            try:
+                self._alive()
+            except TrialFailed as died:
+                if not any(event.kind in REPLACING for event in happened):
+                    raise
+                # The next process came up and did not last.
+                happened[-1] = happened[-1].model_copy(update={"failure": str(died)})
         cost = window.cost(self._workers.tsc_hz)
         # A new process counts from 0, and a switch that did not come back does not count.
         replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
