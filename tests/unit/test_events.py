@@ -147,7 +147,7 @@ def test_the_parts_of_an_outage_add_up() -> None:
 
 
 def test_a_latency_recovers_when_it_is_within_ten_percent() -> None:
-    slow = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.109, 0.1, 0.1, None)
+    slow = (0.1, 0.1, 0.1, 0.1, None, 0.9, 0.2, 0.109, 0.1, 0.1, None)
     assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=slow)) == 0.4
     never = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.2, 0.2, 0.2, None)
     assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=never)) is None
