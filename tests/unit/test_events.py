@@ -130,6 +130,16 @@ def test_what_was_lost_before_the_event_does_not_count() -> None:
     assert outage.lost == 0
 
 
+def test_what_is_lost_long_after_the_event_does_not_count() -> None:
+    late = interrupted_trial((gap(301, 502, lost=200), gap(900, 950, lost=50)), lost=200)
+    assert late.series is not None
+    lost = (*late.series.lost[:9], 50, 0) if late.series.lost else ()
+    series = late.series.model_copy(update={"lost": lost})
+    outage = outage_of(late.model_copy(update={"series": series, "lost": 250}))
+    assert outage is not None
+    assert outage.lost == 200
+
+
 def test_an_outage_without_an_end_lasts_to_the_end_of_the_trial() -> None:
     outage = outage_of(interrupted_trial((gap(301, None, lost=400),), lost=400, unsent=299))
     assert outage is not None

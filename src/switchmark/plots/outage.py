@@ -24,7 +24,7 @@ def _latency(series: TimeSeries, number: int) -> float | None:
     return None if highest is None else highest / 1e3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _OverTime:
     name: str
     summary: str
