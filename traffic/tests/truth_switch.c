@@ -5,7 +5,8 @@
  *
  *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N]
  *                  [--corrupt N] [--stray N] [--ttl N] [--mac N] [--checksum N] [--spread N]
- *                  [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *                  [--delay-us N] [--cap PPS] [--gap-us N] [--gap-after-us N]
+ *                  [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames received at IN are sent at OUT. Of the frames of a flow and phase, those whose sequence
  * number is N-1 modulo N get the fault of the option: dropped, sent twice, sent after their
@@ -13,7 +14,8 @@
  * by one as by a router, with a changed source MAC, with a wrong IP header checksum, or with
  * changed UDP ports (and with different ones in a duplicate), so that a device that spreads flows
  * assigns the frame to another flow. --delay-us delays every frame; --cap drops frames above a
- * rate. FILE is created when the switch forwards.
+ * rate. --gap-us drops the frames that are due in so many microseconds, from --gap-after-us after the
+ * first frame of a phase on. FILE is created when the switch forwards.
  *
  * A port is the name of an interface, or a DPDK device ("net_vhost0,iface=..."), where the source
  * port of a frame selects the queue; NAME and FOLDER are those of DPDK's files.
@@ -64,10 +66,12 @@ struct path {
 	} swapped[FLOWS]; /* by flow: the frame that is sent after the next one */
 	uint16_t phase;
 	uint64_t passed, since_ns; /* in this phase */
+	uint16_t gap_phase;
+	uint64_t gap_from_ns; /* the due time of the first frame of this phase */
 };
 
 static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, every_ttl,
-	every_mac, every_checksum, every_spread, delay_us, cap;
+	every_mac, every_checksum, every_spread, delay_us, cap, gap_us, gap_after_us;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 static struct end ends[3 * PORTS_MAX];
@@ -223,6 +227,16 @@ static bool is_within_cap(struct path *w, uint16_t phase)
 	return true;
 }
 
+/* True if a frame of a phase was due in the gap. */
+static bool is_in_gap(struct path *w, uint16_t phase, uint64_t due_ns)
+{
+	if (phase != w->gap_phase || !w->gap_from_ns) {
+		w->gap_phase = phase;
+		w->gap_from_ns = due_ns;
+	}
+	return due_ns - w->gap_from_ns - gap_after_us * 1000 < gap_us * 1000;
+}
+
 /* Returns the offset of the payload of a frame in a tunnel; the inner frame starts at `at`. */
 static size_t inside_find(const uint8_t *bytes, size_t at)
 {
@@ -271,6 +285,9 @@ static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 	}
 	seq = ntohl(load32(bytes + payload + 6));
 	if (is_chosen(every_drop, seq) || (cap && !is_within_cap(w, load16(bytes + payload + 4))))
+		return;
+	if (gap_us &&
+	    is_in_gap(w, load16(bytes + payload + 4), net64(load64(bytes + payload + 10))))
 		return;
 	flow = payload_flow(bytes + payload) % FLOWS;
 	if (is_chosen(every_swap, seq) && !w->swapped[flow].len) {
@@ -336,7 +353,9 @@ int main(int argc, char **argv)
 			{ "--checksum", &every_checksum },
 			{ "--spread", &every_spread },
 			{ "--delay-us", &delay_us },
-			{ "--cap", &cap } };
+			{ "--cap", &cap },
+			{ "--gap-us", &gap_us },
+			{ "--gap-after-us", &gap_after_us } };
 	static struct path paths[PORTS_MAX];
 	const char *ready = "/dev/null";
 	uint32_t count = 0;

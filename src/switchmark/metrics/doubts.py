@@ -81,6 +81,13 @@ class Doubt:
 
 _DOUBTS = (
     Doubt(
+        "outage-methods",
+        "the outages by lost frames and by arrival times differ by more than their errors",
+        "frames waited during the outage and arrived late, or frames were lost outside of it",
+        "use engine raw-mmsg, whose frames do not wait for a switch that is gone, or compare both "
+        "figures",
+    ),
+    Doubt(
         "cores-shared",
         "two polling processes share a CPU",
         "busy processes wait for each other's time slice",

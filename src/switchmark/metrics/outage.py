@@ -35,7 +35,8 @@ class Outage:
     """The largest error: a period, and for the times of arrivals the largest latency before the
     event."""
     lost: int
-    """Frames that were lost or could not be sent. Those of all flows count from the event on."""
+    """Lost frames, for all flows from the event on. If the outage does not end, also frames that
+    could not be sent."""
     by_loss_s: float
     """These frames over the offered rate."""
     by_time_s: float
@@ -83,7 +84,9 @@ def outage_of(trial: TrialResult) -> Outage | None:
     if event is None or series is None or series.gaps is None:
         return None
     flows = outages_by_flow(trial)
-    lost = trial.lost - _lost_before(series, event) + trial.tx_unsent
+    # A sender that had no room catches up after the outage, unless the trial ends before that.
+    unsent = 0 if all(one.is_over for one in flows) else trial.tx_unsent
+    lost = trial.lost - _lost_before(series, event) + unsent
     began = [one.began_s for one in flows if one.began_s is not None]
     ended = [one.ended_s for one in flows if one.began_s is not None]
     rate_pps = _rate_pps(trial)
@@ -114,7 +117,8 @@ def outages_by_flow(trial: TrialResult) -> list[Outage]:
         period_s = 1 / rate_pps if rate_pps else 0.0
         gaps = [gap for gap in _gaps(series) if gap.flow == flow.flow]
         silence = _longest(gaps, event, trial.elapsed_ns)
-        lost = flow.lost + (trial.tx_unsent if len(flows) == 1 else 0)
+        is_over = silence is None or silence.after_ns is not None
+        lost = flow.lost + (0 if is_over or len(flows) > 1 else trial.tx_unsent)
         began_ns = silence.before_ns if silence else None
         ended_ns = silence.after_ns if silence else None
         length_s = 0.0 if silence is None else _length_ns(silence, trial.elapsed_ns) / 1e9

@@ -282,7 +282,7 @@ def events_of(path: Path) -> tuple[PlannedEvent, ...]:
     (switch, *_), events = path.switches, path.test.events
     plans = switch.driver.events(switch.wiring) if events else {}
     planned = [
-        PlannedEvent(event, at_s, _again(path, plans[event.kind]), switch.settled)
+        PlannedEvent(event, at_s, _again(path, plans[event.kind]), switch.settled_again)
         for event, at_s in zip(events, moments_s(events, path.test.duration), strict=True)
     ]
     return tuple(sorted(planned, key=lambda planned_event: planned_event.at_s))

@@ -272,6 +272,8 @@ def _carried(groups: Sequence[_FigureGroup]) -> list[str]:
     verdicts = {figure.record.verdict for group in groups for figure in group.figures}
     if not first.relations or first.is_ordered or verdicts != {"offered-load"}:
         return []
+    if first.leader.what == OUTAGE:
+        return []
     if first.compared == "switch":
         return (
             []

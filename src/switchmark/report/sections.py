@@ -112,7 +112,8 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
 def _brief_section(records: Sequence[Record], search: str) -> Section:
     rows, figures = _rows_of(records, search)
     columns = [*_axes(rows), *(figure for figure in figures if figure.name not in _NOT_BRIEF)]
-    columns += [_limits(rows), _marks(rows)]
+    limits = [] if records[0].test.dimension == "outage" else [_limits(rows)]
+    columns += [*limits, _marks(rows)]
     shown_columns = (
         replace(column, cells=_unmarked(column.cells)) for column in columns if any(column.cells)
     )

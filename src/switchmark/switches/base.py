@@ -183,6 +183,10 @@ class Switch(ABC):
         """Return the steps that wait for links and learning, and change nothing."""
         return ()
 
+    def settled_again(self, wiring: Wiring) -> Plan:
+        """Return the Waits of `settled` for a switch after an event."""
+        return self.settled(wiring)
+
     def revive(self, wiring: Wiring) -> Plan:
         """Return the steps that start the processes of the switch again, with the configuration
         that they had; empty for a switch without processes. The default is the start from its first
@@ -191,10 +195,15 @@ class Switch(ABC):
         spawns = [number for number, step in enumerate(steps) if isinstance(step, Spawn)]
         return (*steps[spawns[0] :], *self.join(wiring)) if spawns else ()
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        """Return the files that a killed process leaves and the next one has to create. The default
+        is the sockets on which the switch listens."""
+        ends = self.endpoints(wiring).values()
+        return tuple(end.path for end in ends if end.path and not end.server)
+
     def events(self, wiring: Wiring) -> Mapping[str, Change]:
         """Return the events that the switch supports, by kind (`model.event.KINDS`)."""
-        listening = (end for end in self.endpoints(wiring).values() if end.path and not end.server)
-        return of_processes(self.revive(wiring), [end.path for end in listening])
+        return of_processes(self.revive(wiring), self.leftovers(wiring))
 
 
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:

@@ -26,15 +26,15 @@ class Change:
     """The steps that bring it back, except for links and learning (`Switch.settled`)."""
 
 
-def of_processes(revive: Plan, sockets: Sequence[str]) -> Mapping[str, Change]:
-    """Return the events of a switch whose processes start by the steps `revive`. `sockets` are the
-    sockets on which it listens, which a killed process leaves behind."""
+def of_processes(revive: Plan, leftovers: Sequence[str]) -> Mapping[str, Change]:
+    """Return the events of a switch whose processes start by the steps `revive`. `leftovers` are
+    the files that a killed process leaves, and that the next one creates again."""
     spawned = [step for step in revive if isinstance(step, Spawn)]
     if not spawned:
         return {}
     there = replace(HOST, host=spawned[0].at.host)
-    remove = ("rm", "-f", *sockets)
-    restore = ((Run("no old sockets", remove, there),) if sockets else ()) + revive
+    remove = Run("no files of the old process", ("rm", "-f", *leftovers), there)
+    restore = (remove, *revive) if leftovers else revive
     pids = tuple(f"${{{step.name}}}" for step in spawned)
 
     def ended(number: int, grace_s: float) -> Plan:

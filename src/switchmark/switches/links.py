@@ -333,6 +333,11 @@ class KernelSwitch(Switch):
         its ports in place; None if there is no such plan."""
         return None
 
+    def link(self, wiring: Wiring, port: Port) -> str | None:
+        """Return the interface of the switch that carries the frames of a port; None if there is
+        none that an event could set down."""
+        return switch_ifname(wiring, port)
+
     def relinked(self, wiring: Wiring, port: Port) -> Plan:
         """Return the steps that restore what the kernel forgets when a port's link goes down."""
         return ()
@@ -347,19 +352,17 @@ class KernelSwitch(Switch):
         the driver or its processes have. A switch without processes is killed and restarted in the
         same way: it is removed and created again."""
         port = wiring.port(wiring.flows[0].sink)
-        near = switch_ifname(wiring, port)
-        way = ("ip", "link", "set", near)
-        shown = Check(("ip", "-o", "link", "show", "dev", near), wiring.node, "state DOWN")
-        events = {
-            **super().events(wiring),
-            "port-down": Change(
+        events = dict(super().events(wiring))
+        if near := self.link(wiring, port):
+            way = ("ip", "link", "set", near)
+            shown = Check(("ip", "-o", "link", "show", "dev", near), wiring.node, "state DOWN")
+            events["port-down"] = Change(
                 (
                     Run(f"{near} down", (*way, "down"), at=wiring.node),
                     Wait(f"{near} is seen down", shown),
                 ),
                 (Run(f"{near} up", (*way, "up"), at=wiring.node), *self.relinked(wiring, port)),
-            ),
-        }
+            )
         if remade := self.remade(wiring):
             events |= {"restart": remade, "kill": remade}
         if reconfigured := self.reconfigured(wiring):

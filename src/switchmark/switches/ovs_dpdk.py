@@ -208,6 +208,21 @@ class OvsDpdk(Switch):
             *rules,
         )
 
+    def settled_again(self, wiring: Wiring) -> Plan:
+        # The database may keep the link states of the daemon before. A port without a link has no
+        # statistics.
+        return tuple(
+            Wait(
+                f"the switch sees the link of port {port.index}",
+                Check(
+                    appctl(wiring, "dpctl/show", "-s"),
+                    pattern=rf"port \d+: {_interface(port)} \([^\n]*\n\s*RX packets",
+                ),
+                unless_dead=daemon_name(wiring),
+            )
+            for port in wiring.ports
+        )
+
     def events(self, wiring: Wiring) -> Mapping[str, Change]:
         return {**super().events(wiring), "reconfigure": spare_port(wiring)}
 

@@ -76,7 +76,7 @@ class KernelRouter(KernelSwitch):
             )
         return _forwarding(wiring) + ports + (_rules(wiring) if through_functions(wiring) else ())
 
-    def remade(self, wiring: Wiring) -> Change:
+    def remade(self, wiring: Wiring) -> Change | None:
         off = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=0")
         is_off = Check(("sysctl", "net.ipv4.ip_forward"), wiring.node, "= 0$")
         return Change(
@@ -92,7 +92,7 @@ class KernelRouter(KernelSwitch):
         return (_neighbour(wiring, port), *routes)
 
     def reconfigured(self, wiring: Wiring) -> Change:
-        route = (_SPARE, "dev", "lo")
+        route = (_SPARE, "dev", switch_ifname(wiring, wiring.ports[0]))
         add, remove = (("ip", "route", verb, *route) for verb in ("add", "del"))
         seen = Check(("ip", "route", "show", _SPARE), wiring.node, re.escape(_SPARE))
         return Change(
