@@ -28,7 +28,7 @@ def _us(name: str) -> _Column:
     return column
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _OverTime:
     name: str
     summary: str
