@@ -27,6 +27,7 @@ from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.metrics.outage import outage_of
+from switchmark.metrics.soak import first_loss_s
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Balance
@@ -424,6 +425,48 @@ def test_a_switch_that_does_not_come_back_is_a_result(
     assert outage is not None
     assert not outage.is_over
     assert outage.by_loss_s == pytest.approx(0.7, abs=0.1)
+
+
+# --- what a trial shows over time ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", [1, 40])
+def test_a_burst_of_losses_is_found_where_it_was(attempt: Try, frames: int) -> None:
+    """At 10,000 frames/s, frame 4000 is due 0.4 s after the start."""
+    trial = only(attempt("--lose", frames, "--lose-from", 4000, duration=1.0, interval=0.05))
+    series = trial.series
+    assert series is not None
+    assert series.lost is not None
+    assert {n: lost for n, lost in enumerate(series.lost) if lost} == {8: frames}
+    assert sum(series.received) == sum(series.offered) - frames
+    (gap,) = series.gaps or ()
+    assert (gap.first, gap.lost) == (4000, frames)
+    assert gap.due_ns == pytest.approx((frames + 1) * 100_000, abs=2000)
+    assert first_loss_s(trial) == pytest.approx(0.4, abs=0.001)
+
+
+def test_a_step_of_the_latency_is_found_where_it_was(attempt: Try) -> None:
+    """From 0.5 s on, each frame is 20 ms late: more than a busy host delays the median frame."""
+    with preferred():
+        trial = only(
+            attempt("--delay-us", 20_000, "--delay-from", 5000, duration=1.0, interval=0.1)
+        )
+    assert trial.series is not None
+    medians = [ns or 0 for ns in trial.series.p50_ns[:10]]
+    assert max(medians[:5]) < 20_000_000
+    assert min(medians[6:]) >= 20_000_000
+    assert sum(trial.series.received) == sum(trial.series.offered)
+
+
+def test_a_leak_of_the_switch_is_named(attempt: Try) -> None:
+    """Memory is read once a second, and a trend takes ten values in each half."""
+    with preferred():
+        record = attempt("--leak-kib", 200, duration=26.0, interval=1.0)
+    (trial,) = record.trials
+    assert "growing" in trial.doubts
+    grown_kib = trial.evidence.doubts["growing"]["rss_kib"]
+    assert grown_kib[1] - grown_kib[0] == pytest.approx(200 * 10 * 24, rel=0.2)
+    assert "growing" not in attempt(duration=26.0, interval=1.0).doubts
 
 
 # --- what a switch does to times -----------------------------------------------------------------

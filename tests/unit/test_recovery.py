@@ -36,7 +36,8 @@ class Overloaded:
             return SyntheticSwitch(self.capacity_pps, sender_pps=self.sender_pps)(spec)
         ((step_s, share),) = spec.steps
         rate = spec.rate_pps or 0.0
-        offered, lost = [], []
+        offered: list[int] = []
+        lost: list[int] = []
         for number in range(round(spec.duration_s * 10)):
             pps = min(rate * (1 if number < step_s * 10 else share), self.sender_pps)
             late = step_s <= number / 10 < step_s + self.recovers_s

@@ -5,7 +5,8 @@
  *
  *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N]
  *                  [--corrupt N] [--stray N] [--ttl N] [--mac N] [--checksum N] [--spread N]
- *                  [--delay-us N] [--cap PPS] [--gap-us N] [--gap-after-us N]
+ *                  [--delay-us N] [--delay-from N] [--cap PPS] [--gap-us N] [--gap-after-us N]
+ *                  [--lose N] [--lose-from N] [--leak-kib N]
  *                  [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames received at IN are sent at OUT. Of the frames of a flow and phase, those whose sequence
@@ -15,7 +16,9 @@
  * changed UDP ports (and with different ones in a duplicate), so that a device that spreads flows
  * assigns the frame to another flow. --delay-us delays every frame; --cap drops frames above a
  * rate. --gap-us drops the frames that are due in so many microseconds, from --gap-after-us after the
- * first frame of a phase on. FILE is created when the switch forwards.
+ * first frame of a phase on. --lose drops N frames of the measured phase, from number --lose-from of
+ * a flow on. --delay-from delays only the frames from this number of the measured phase on.
+ * --leak-kib takes so much memory with every thousandth frame. FILE is created when the switch forwards.
  *
  * A port is the name of an interface, or a DPDK device ("net_vhost0,iface=..."), where the source
  * port of a frame selects the queue; NAME and FOLDER are those of DPDK's files.
@@ -71,7 +74,8 @@ struct path {
 };
 
 static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, every_ttl,
-	every_mac, every_checksum, every_spread, delay_us, cap, gap_us, gap_after_us;
+	every_mac, every_checksum, every_spread, delay_us, cap, gap_us, gap_after_us, delay_from,
+	lose, lose_from, leak_kib;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 static struct end ends[3 * PORTS_MAX];
@@ -179,11 +183,11 @@ static void frame_send(const struct end *out, const uint8_t *bytes, size_t len)
 			;
 }
 
-static void frame_pass(const struct end *out, const uint8_t *bytes, size_t len)
+static void frame_pass(const struct end *out, const uint8_t *bytes, size_t len, bool delayed)
 {
 	struct held *h;
 
-	if (!delay_us) {
+	if (!delay_us || !delayed) {
 		frame_send(out, bytes, len);
 		return;
 	}
@@ -274,16 +278,36 @@ static void ports_shift(uint8_t *udp, uint16_t by)
 	store16(udp + 2, htons((uint16_t)(ntohs(load16(udp + 2)) - by)));
 }
 
+/* Takes memory and uses it. */
+static void memory_leak(void)
+{
+	static uint64_t frames;
+	void *memory;
+
+	if (!leak_kib || ++frames % 1000)
+		return;
+	memory = malloc(leak_kib << 10);
+	if (memory)
+		memset(memory, 1, leak_kib << 10);
+	__asm__ volatile("" : : "r"(memory) : "memory"); /* it is never freed */
+}
+
 static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 {
 	const size_t payload = payload_find(bytes, len);
 	uint32_t seq, flow;
+	bool measured, delayed;
 
+	memory_leak();
 	if (!payload) {
-		frame_pass(w->out, bytes, len);
+		frame_pass(w->out, bytes, len, true);
 		return;
 	}
 	seq = ntohl(load32(bytes + payload + 6));
+	measured = ntohs(load16(bytes + payload + 4)) >> 14 == PHASE_MEASURED;
+	if (measured && seq - lose_from < lose)
+		return;
+	delayed = !delay_from || (measured && seq >= delay_from);
 	if (is_chosen(every_drop, seq) || (cap && !is_within_cap(w, load16(bytes + payload + 4))))
 		return;
 	if (gap_us &&
@@ -305,14 +329,14 @@ static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 		bytes[ETH_BYTES + 10] ^= 1;
 	if (is_chosen(every_spread, seq))
 		ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 97));
-	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len);
+	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len, delayed);
 	if (is_chosen(every_duplicate, seq)) {
 		if (every_spread)
 			ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 89));
-		frame_pass(w->out, bytes, len);
+		frame_pass(w->out, bytes, len, delayed);
 	}
 	if (w->swapped[flow].len) {
-		frame_pass(w->out, w->swapped[flow].bytes, w->swapped[flow].len);
+		frame_pass(w->out, w->swapped[flow].bytes, w->swapped[flow].len, delayed);
 		w->swapped[flow].len = 0;
 	}
 }
@@ -353,6 +377,10 @@ int main(int argc, char **argv)
 			{ "--checksum", &every_checksum },
 			{ "--spread", &every_spread },
 			{ "--delay-us", &delay_us },
+			{ "--delay-from", &delay_from },
+			{ "--lose", &lose },
+			{ "--lose-from", &lose_from },
+			{ "--leak-kib", &leak_kib },
 			{ "--cap", &cap },
 			{ "--gap-us", &gap_us },
 			{ "--gap-after-us", &gap_after_us } };

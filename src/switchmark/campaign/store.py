@@ -145,6 +145,8 @@ class RunFolder:
     ) -> None:
         """Store finished intervals of a running trial until the trial itself is stored (see
         `append_trial`)."""
+        if not intervals["first"]:
+            self._forget_intervals()  # those of a trial that failed
         if self._intervals_file is None:
             self._intervals_file = _LinesFile(self.path / _INTERVALS)
         content = {"key": key, "number": number, "spec": spec.model_dump(mode="json")}

@@ -22,6 +22,7 @@ from switchmark.metrics.outage import Outage, outage_of, recovery_s
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
+from switchmark.metrics.soak import first_loss_of, latency_drift_of, worst_loss_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, is_of_search, loss_ratio, rates_pps, sent
 from switchmark.model.cost import Shares
@@ -446,6 +447,27 @@ METRICS: dict[str, Metric] = {
         *_costs(),
         *_profiled(),
         *_outages(),
+        Metric(
+            "series.first_loss_s",
+            "s",
+            "due time of the first lost frame, from the start of its trial (interval)",
+            first_loss_of,
+            _no_samples,
+        ),
+        Metric(
+            "series.worst_loss_ratio",
+            "",
+            "highest loss ratio of an interval (interval)",
+            worst_loss_of,
+            _no_samples,
+        ),
+        Metric(
+            "series.p999_drift_us_per_hour",
+            "us/h",
+            "drift of the 99.9th percentile of the latency in the first trial (interval)",
+            latency_drift_of,
+            _no_samples,
+        ),
         Metric(
             "recovery.s",
             "s",

@@ -30,6 +30,7 @@ from switchmark.report.figures import (
 from switchmark.report.outage import sentences as outage_sentences
 from switchmark.report.phrases import NAMED, listed, listed_all, times
 from switchmark.report.recovery import sentences as recovery_sentences
+from switchmark.report.soak import sentences as soak_sentences
 from switchmark.report.standing import (
     FUNCTIONAL,
     OUTAGE,
@@ -101,6 +102,7 @@ def answer(records: Sequence[Record]) -> list[str]:
         *outage_sentences(whole),
         *recovery_sentences(whole),
         *sentences,
+        *soak_sentences(whole),
         *remarks.semantics(whole),
         *remarks.engines(whole),
         *remarks.cables(measured),
