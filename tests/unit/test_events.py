@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from recorded import gap, interrupted_trial
+from recorded import fresh, gap, interrupted_trial
 from switchmark.errors import UsageError
 from switchmark.metrics.outage import outage_of, phases_of, recovery_s
 from switchmark.model.event import moments_s, parse_events, written_events
 from switchmark.model.plan import End, Run, Spawn
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.path.assembly import events_of
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
+from switchmark.plots.outage import RECEIVED
+from switchmark.report.outage import sentences
+from switchmark.report.sections import sections
+from switchmark.report.table import table_lines
 
 
 def test_events_have_one_spelling() -> None:
@@ -161,3 +166,44 @@ def test_a_latency_recovers_when_it_is_within_ten_percent() -> None:
     assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=slow)) == 0.4
     never = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.2, 0.2, 0.2, None)
     assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=never)) is None
+
+
+# --- reports -----------------------------------------------------------------------------------
+
+
+def interrupted(switch: str, *trials: TrialResult) -> Record:
+    test = Test(switch=switch, dimension="outage", event="kill@0.3", rate="1000", duration=1)
+    return fresh(test=test, trials=trials)
+
+
+def test_an_answer_says_how_much_traffic_was_lost_or_late() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    late = interrupted_trial((), (gap(301, 702),))
+    gone = interrupted_trial((gap(301, None, lost=700),), lost=700)
+    records = [
+        interrupted("ovs", lost),
+        interrupted("testpmd", late),
+        interrupted("tc-redirect", interrupted_trial()),
+        interrupted("vpp", gone),
+    ]
+    assert sentences(records) == [
+        "tc-redirect lost < 1 ms of traffic when it was killed and started again, ovs 200 ms, "
+        "testpmd delayed 400 ms and vpp lost the rest (700 ms)."
+    ]
+
+
+def test_a_table_has_both_methods_and_the_parts() -> None:
+    record = interrupted("ovs", interrupted_trial((gap(301, 502, lost=200),), lost=200))
+    lines = "\n".join(table_lines(sections([record], wide=True)[0]))
+    for text in ("200 ms", "1 ms to 202 ms", "5 ms", "145 ms", "10 ms", "42 ms"):
+        assert text in lines
+
+
+def test_a_chart_has_a_panel_for_each_switch_and_the_event_at_0() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    chart = RECEIVED.draw([interrupted("ovs", lost), interrupted("linux-bridge", lost)])
+    assert chart is not None
+    assert chart.panel_names() == ["linux-bridge", "ovs"]
+    assert {mark.x for mark in chart.marks if mark.series == "event"} == {0.0}
+    assert [mark.x for mark in chart.marks if mark.panel == "ovs"][:3] == [-0.25, -0.15, -0.05]
+    assert RECEIVED.draw([fresh()]) is None

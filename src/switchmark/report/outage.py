@@ -101,10 +101,10 @@ def _sentence(group: Sequence[Record]) -> str:
     first, *rest = [_clause(record) for record in group]
     name, length, verb = first
     head = f"{name} {verb} {length} of traffic when {_HAPPENED[event.kind]}"
-    others = [
-        f"{name} {length}" if other_verb == verb else f"{name} {other_verb} {length}"
-        for name, length, other_verb in rest
-    ]
+    others = []
+    for name, length, next_verb in rest:
+        others.append(f"{name} {length}" if next_verb == verb else f"{name} {next_verb} {length}")
+        verb = next_verb
     return f"{', '.join((head, listed_all(others))) if others else head}."
 
 
