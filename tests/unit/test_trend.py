@@ -21,7 +21,7 @@ from switchmark.cli.app import app
 from switchmark.errors import UsageError
 from switchmark.metrics.trend import FEWEST, State, changes, last_good
 from switchmark.model.cable import Calibration, NoCalibration
-from switchmark.model.record import Record, TrialSpec
+from switchmark.model.record import Origin, Record, TrialSpec
 from switchmark.model.test import Test
 from switchmark.report.conditions import parse_conditions
 from switchmark.report.trend import Trend, as_object, trend_of
@@ -295,6 +295,23 @@ def test_the_lines_of_a_trend() -> None:
     assert re.search(r"change of -[23]\S* % \(worse\) since run night-(39|40|41): ", text)
     assert "levels do not contain the changes of each night's baseline" in text
     assert "passed: 0, failed: 1; conditions: slower:1%" in text
+
+
+def test_a_change_names_what_changed_with_it() -> None:
+    rates, cables = sixty(slower=0.05)
+    runs = history(rates, cables)
+    (since,) = (change.start for change in trend_of(runs).series[0].changes)
+    for number, (name, records) in enumerate(runs):
+        host = {"kernel": "6.1" if number < since else "6.2", "cpu_model": "one"}
+        origin = Origin(run=name, host=host, versions={"switchmark": "1"})
+        records[0] = records[0].model_copy(
+            update={"origin": origin, "switch_version": "1.0" if number < since else "1.1"}
+        )
+    found = trend_of(runs)
+    (line,) = [line for line in trend_lines(found) if "(worse)" in line]
+    assert line.endswith("; switch linux-bridge: 1.0 to 1.1; kernel: 6.1 to 6.2")
+    (change,) = as_object(found.series[0], ())["changes"]
+    assert change["differences"]["kernel"] == ["6.1", "6.2"]
 
 
 def test_a_short_series_is_said_to_be_short() -> None:

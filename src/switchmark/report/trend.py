@@ -19,9 +19,11 @@ from switchmark.metrics.repeats import FIGURES, Figure, main_figure, repeats_of
 from switchmark.metrics.trend import Change, State, changes, last_good, states
 from switchmark.model.cable import CABLE, CableLatency, Calibration
 from switchmark.model.objects import Printed
+from switchmark.model.printable import printable
 from switchmark.model.record import SCHEMA, Record
 from switchmark.model.test import Test
 from switchmark.report.conditions import Condition
+from switchmark.report.host_differences import HostDifference, RunFacts, host_differences
 from switchmark.report.json import plain
 from switchmark.report.notes import version_text
 from switchmark.report.pairing import identity
@@ -126,6 +128,18 @@ class Series:
         change = after.level - before.level
         return change if self.figure.unit == "share" else math.expm1(change)
 
+    def differences(self, change: Change) -> list[HostDifference]:
+        """Return what differs between the hosts and versions of the first run of a change and the
+        run before."""
+        nights = self.nights[change.start - 1 : change.start + 1]
+        hosts = [night.record.origin.host if night.record.origin else {} for night in nights]
+        return host_differences(
+            [
+                RunFacts(night.run, host, [night.record])
+                for night, host in zip(nights, hosts, strict=True)
+            ]
+        )
+
     def is_for_worse(self, change: Change) -> bool:
         return (change.amount < 0) == self.figure.more_is_better
 
@@ -210,12 +224,15 @@ def trend_of(
             hint="--fail-on slower:2%",
         )
     ordered = sorted(
-        ((name, records) for name, records in runs if any(r.started for r in records)),
+        ((printable(name), records) for name, records in runs if any(r.started for r in records)),
         key=lambda run: min(_time(record) for record in run[1] if record.started),
     )
     names = tuple(name for name, _ in ordered)
     if accepted is not None and accepted not in names:
-        raise UsageError(f"--accept: no run is named '{accepted}'", hint=f"such as {names[-1]}")
+        raise UsageError(
+            f"--accept: no run is named '{accepted}'",
+            hint=f"such as {names[-1]}" if names else None,
+        )
     by_test: dict[Test, list[tuple[str, Record, float | None, float | None]]] = {}
     for name, records in ordered:
         cables = {
@@ -310,6 +327,7 @@ def as_object(series: Series, failures: Sequence[Failure]) -> Printed:
                 "kind": change.kind,
                 "change": plain(series.amount(before, after)),
                 "p": plain(change.p),
+                "differences": {one.what: list(one.values) for one in series.differences(change)},
             }
             for change, (before, after) in zip(series.changes, pairwise(series.states), strict=True)
         ],

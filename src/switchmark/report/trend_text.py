@@ -98,7 +98,8 @@ def state(series: Series, trend: Trend) -> str:
 
 
 def change_lines(series: Series) -> list[str]:
-    """Return a line for each change: the run, the amount, the levels, and the probability."""
+    """Return a line for each change: the run, the amount, the levels, the probability, and what
+    else changed with that run."""
     lines = []
     for change, (before, after) in zip(series.changes, pairwise(series.states), strict=True):
         share = series.figure.unit == "share"
@@ -107,9 +108,12 @@ def change_lines(series: Series) -> list[str]:
         what = "drift" if change.kind == "drift" else "change"
         sense = "host" if series.is_cable else "worse" if series.is_for_worse(change) else "better"
         start, found = series.nights[change.start].run, series.nights[change.found].run
+        together = "".join(
+            f"; {one.what}: {' to '.join(one.values)}" for one in series.differences(change)
+        )
         lines.append(
             f"{what} of {amount} ({sense}) since run {start}: {levels}, p {change.p:.2g},"
-            f" shown by run {found}"
+            f" shown by run {found}{together}"
         )
     return lines
 
