@@ -78,6 +78,85 @@ def test_variation_is_counted_between_neighbours_of_a_flow(program: Program) -> 
     assert sum(count for _, count in received["ipdv"]["counts"]) == received["ipdv"]["count"]
 
 
+def test_intervals_are_read_while_a_phase_runs(program: Program) -> None:
+    """Interval 0 has all of its frames before the phase ends; what is read later adds up."""
+    program.open_loop()
+    assert "arm first" in program.ask("series")["error"]
+    assert program.arm(series_ns=10**8, longest_ns=10**9)["ok"]
+    assert program.ask("start", duration_ns=10**9)["ok"]
+    time.sleep(0.3)
+    early = program.ask("series", first=0, count=1)["tasks"]
+    assert program.ask("wait", timeout_ms=5000)["ok"]
+    assert program.ask("drain", quiet_ms=5)["ok"]
+    report = program.ask("report")
+    sent, received = (
+        task[part]
+        for task, part in zip(program.ask("series")["tasks"], ("sent", "received"), strict=True)
+    )
+    frames = report["tasks"][0]["sent"]["frames"]
+    assert early[0]["sent"]["sent"][0] == sent["sent"][0] > 0
+    assert early[1]["received"]["arrived"][0] == received["arrived"][0] == sent["sent"][0]
+    assert len(sent["sent"]) == 11
+    assert sum(sent["sent"]) == sum(received["arrived"]) == sum(received["received"]) == frames
+    assert sum(n for bins in received["latency"] for _, n in bins) == frames
+    assert report["tasks"][1]["received"]["gaps"]["longest"] == []
+
+
+def test_steps_change_the_rate_within_a_phase(program: Program) -> None:
+    program.open_loop()
+    assert program.arm(series_ns=10**8, longest_ns=10**9)["ok"]
+    steps = [{"at_ns": 3 * 10**8, "share": 0.5}, {"at_ns": 6 * 10**8, "share": 0}]
+    assert program.ask("start", duration_ns=10**9, steps=steps)["ok"]
+    assert program.ask("wait", timeout_ms=5000)["ok"]
+    assert program.ask("drain", quiet_ms=5)["ok"]
+    sent = program.ask("report")["tasks"][0]["sent"]
+    whole = program.ask("series")["tasks"][0]["sent"]["sent"]
+    assert sent["frames"] + sent["unsent"] == 10_000 * 0.3 + 5_000 * 0.3
+    assert sum(whole[6:]) == 0
+    late, early = {"at_ns": 2, "share": 1}, {"at_ns": 1, "share": 1}
+    for wrong in ([late, early], [{"at_ns": 10**10, "share": 1}]):
+        assert "in order within" in program.ask("start", duration_ns=10**9, steps=wrong)["error"]
+
+
+_MOST_S = 240
+
+
+@pytest.mark.slow
+def test_a_flow_of_more_than_32_bits_is_counted(traffic_program: str) -> None:
+    """More than 2^32 frames of one flow, with every count of them: half a minute to four."""
+    program = Program(traffic_program)
+    try:
+        program.open_loop()
+        whole_ns = 10**9 * _MOST_S
+        members = {"longest_ns": whole_ns, "interval_ns": 10**9, "series_ns": 10**9}
+        assert program.arm(sender={"rate_pps": 0}, **members)["ok"]
+        tried = program.trial(10**9)["tasks"][0]["sent"]["frames"]
+        needed_s = 1.2 * 2**32 / tried + 5
+        if needed_s > _MOST_S:
+            pytest.skip(f"2^32 frames take {needed_s:.0f} s here")
+        assert program.ask("start", duration_ns=round(needed_s * 1e9))["ok"]
+        time.sleep(needed_s)
+        assert program.ask("wait", timeout_ms=10_000)["ok"]
+        assert program.ask("drain", quiet_ms=5)["ok"]
+        report = program.ask("report")
+        sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
+        if sent["frames"] <= 2**32:
+            pytest.skip("the host slowed down: fewer than 2^32 frames")
+        series = program.ask("series")["tasks"]
+        frames = sent["frames"]
+        assert received["frames"] == received["latency"]["count"] == frames
+        assert received["flows"] == [[frames, 0, 0, 0]]
+        assert sum(received["intervals"]) == frames
+        assert received["gaps"]["longest"] == []
+        assert received["gaps"]["ends"][0][0] == frames
+        assert sum(series[0]["sent"]["sent"]) == frames
+        for kind in ("arrived", "received"):
+            assert sum(series[1]["received"][kind]) == frames
+        assert sum(n for bins in series[1]["received"]["latency"] for _, n in bins) == frames
+    finally:
+        program.end()
+
+
 def test_a_slow_receiver_does_not_hide_the_waiting(program: Program) -> None:
     """Coordinated omission: 1000 frames in 0.1 s, 1 ms for each of them at the receiver. The
     sender goes on by its clock, and what waits is as late as it is."""

@@ -21,6 +21,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.host_preparation import planned, planned_for
 from switchmark.lab.prepare import prepare
 from switchmark.model.cpus import Pin
+from switchmark.model.event import KINDS
 from switchmark.model.plan import Plan, Run
 from switchmark.model.preparation import TABLE as PREPARATIONS
 from switchmark.model.test import Test
@@ -319,12 +320,36 @@ def test_the_plan_between_functions_is_that_between_physical_ports(
     assert renamed.splitlines() == steps(plain(switch, "p2p")).splitlines()
 
 
+def with_events() -> list[str]:
+    """Return the switches that have events in the plain test between two functions."""
+    layouts = {
+        switch: resolve(plain(switch, "v2v"), prefix="smtest", run_dir=RUN_DIR)
+        for switch in SWITCHES
+        if not check(plain(switch, "v2v"))
+    }
+    return [name for name, path in layouts.items() if path.switch.events(path.wiring)]
+
+
+@pytest.mark.parametrize("switch", with_events())
+def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
+    """Processes are named by the variables that their start sets."""
+    test = plain(switch, "v2v").model_copy(update={"event": "kill"})
+    layout = resolve(test, prefix="smtest", run_dir=RUN_DIR)
+    text = ""
+    for kind, change in layout.switch.events(layout.wiring).items():
+        steps = (*change.disturb, *change.restore, *layout.switches[0].settled_again)
+        lines = describe((*build(layout), *steps), inside)[-len(describe(steps, inside)) :]
+        text += f"### {kind}: {KINDS[kind]}\n" + "\n".join(lines) + "\n"
+    golden(f"events/{switch}.txt", _OURS.sub(r"\1", text))
+
+
 def test_every_file_is_the_plan_of_a_test() -> None:
     here = Path(__file__).parent
     files = {str(file.relative_to(here).with_suffix("")) for file in here.glob("*/*.txt")}
     assert files == {
         *(name for name, _ in plans()),
         *(f"noises/{kind}" for kind in NOISES),
+        *(f"events/{switch}" for switch in with_events()),
         *(f"nics/{driver}" for driver in DRIVERS),
         "preparations/server",
         "variants/linux-bridge-docker-daemon",

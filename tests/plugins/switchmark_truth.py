@@ -14,6 +14,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import NO_COUNTERS
+from switchmark.switches.changes import Change
 from switchmark.switches.eal_ports import SOCKET_KINDS, eal_endpoints, file_prefix, socket_path
 
 
@@ -34,6 +35,13 @@ class Truth(links.KernelSwitch):
 
     def dedicated_core(self, mode: str | None) -> bool:
         return True
+
+    def reconfigured(self, wiring: Wiring) -> Change:
+        """Return an event without an effect: the gaps of the program are the outage."""
+        return Change((Run("nothing changes", ("true",)),), ())
+
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        return (*super().leftovers(wiring), f"{wiring.run_dir}/truth")
 
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
         as_sent = super().addressing(wiring)

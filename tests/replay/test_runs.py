@@ -56,8 +56,11 @@ NOT_RECORDED: Mapping[str, str] = {
     "nft-flowtable": "needs a kernel with nf_flow_table",
     "mlr:csit": "mlr with more trials, which take minutes",
     "slow-path": "of nft-flowtable",
+    **dict.fromkeys(("recovery", "no-overload", "not-recovered"), "an overload takes a minute"),
+    "growing": "a leak takes minutes to show",
     "nic-on-other-node": "needs two NUMA nodes",
     "hosts-share-machine": "of tests between two hosts",
+    "outage-methods": "of tests with an event",
     "shared-machine": "said by the command line, of --share-machine",
     "other-commit": "said by the command line, of a continued run",
 }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,16 @@ from switchmark.hosts.local import LocalHost
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
+from switchmark.metrics.outage import outage_of
+from switchmark.metrics.soak import first_loss_s
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
+from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import PortKind, Role
+from switchmark.model.topology import PortKind, Role, Wiring
 from switchmark.observe import noise
 from switchmark.observe.cpus import read_cpus
 from switchmark.path import refusals
@@ -40,6 +44,7 @@ from switchmark.searches import base as searches
 from switchmark.searches.base import LoadBounds, Measure
 from switchmark.switches import TABLE
 from switchmark.switches.base import Switch
+from switchmark.switches.changes import PAUSE_S
 from truths import FAULTS, found_in, hog, preferred, slow
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -342,6 +347,126 @@ def test_faults_are_counted_over_two_queues_of_dpdk(attempt: Try) -> None:
         overtaken += swapped
     assert (trial.evidence.mixed, trial.evidence.unfollowed) == (4, 0)
     assert overtaken - trial.evidence.ties <= trial.reordered <= overtaken
+
+
+# --- outages -----------------------------------------------------------------------------------
+
+PERIOD_S, EVENT_S = 1e-4, 0.5
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("gap_ms", [1, 10, 100, 1000])
+def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None:
+    """The frames that are due in the gap are lost. It begins 100 ms after the event."""
+    found = []
+    for _ in range(TIMES):
+        with preferred():
+            record = attempt(
+                *("--gap-us", 1000 * gap_ms, "--gap-after-us", 600_000),
+                dimension="outage",
+                event=f"reconfigure@{EVENT_S}",
+                duration=2.0,
+            )
+        (trial,) = record.trials
+        outage = outage_of(trial)
+        assert outage is not None
+        (event,) = trial.evidence.events
+        assert trial.series is not None
+        assert trial.series.gaps
+        longest = trial.series.gaps[0]
+        assert longest.before_due_ns is not None
+        assert longest.due_ns is not None
+        due_s = longest.due_ns / 1e9 - PERIOD_S
+        errors_s = (
+            outage.by_loss_s - gap_ms / 1e3,
+            due_s - gap_ms / 1e3,
+            longest.before_due_ns / 1e9 - 0.6,
+        )
+        late_s = abs(outage.by_time_s - gap_ms / 1e3)
+        is_right = max(map(abs, errors_s)) <= 2 * PERIOD_S and late_s <= outage.unsure_s + PERIOD_S
+        found.append(is_right)
+        assert event.failure is None
+        assert event.began_ns >= EVENT_S * 1e9
+    assert sum(found) >= WANTED, (gap_ms, found, errors_s, late_s, outage)
+
+
+def test_a_pause_of_a_switch_is_found(attempt: Try) -> None:
+    """A stopped switch loses or delays the frames of the time from SIGSTOP to SIGCONT."""
+    record = attempt(dimension="outage", event="pause@0.3", duration=1.0)
+    (trial,) = record.trials
+    (event,), outage = trial.evidence.events, outage_of(trial)
+    assert outage is not None
+    assert event.restored_ns is not None
+    longest_s = (event.restored_ns - event.began_ns) / 1e9
+    shortest_s = PAUSE_S
+    assert shortest_s - outage.unsure_s <= outage.by_time_s <= longest_s + outage.unsure_s
+
+
+def test_a_switch_that_does_not_come_back_is_a_result(
+    attempt: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process ends at once, as its options are wrong."""
+    truth = load_plugins("switchmark.switches", Switch, TABLE.values())["truth"]  # type: ignore[type-abstract]
+    revive = type(truth).revive
+
+    def broken(self: Switch, wiring: Wiring) -> Plan:
+        steps = revive(self, wiring)
+        return tuple(
+            replace(step, argv=("false",)) if isinstance(step, Spawn) else step for step in steps
+        )
+
+    monkeypatch.setattr(type(truth), "revive", broken)
+    record = attempt(dimension="outage", event="kill@0.3", duration=1.0)
+    assert record.status == "ok", record.error
+    (trial,) = record.trials
+    (event,), outage = trial.evidence.events, outage_of(trial)
+    assert event.failure is not None
+    assert "ended with status 1" in event.failure
+    assert outage is not None
+    assert not outage.is_over
+    assert outage.by_loss_s == pytest.approx(0.7, abs=0.1)
+
+
+# --- what a trial shows over time ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", [1, 40])
+def test_a_burst_of_losses_is_found_where_it_was(attempt: Try, frames: int) -> None:
+    """At 10,000 frames/s, frame 4000 is due 0.4 s after the start."""
+    trial = only(attempt("--lose", frames, "--lose-from", 4000, duration=1.0, interval=0.05))
+    series = trial.series
+    assert series is not None
+    assert series.lost is not None
+    assert {n: lost for n, lost in enumerate(series.lost) if lost} == {8: frames}
+    assert sum(series.received) == sum(series.offered) - frames
+    (gap,) = series.gaps or ()
+    assert (gap.first, gap.lost) == (4000, frames)
+    assert gap.due_ns == pytest.approx((frames + 1) * 100_000, abs=2000)
+    assert first_loss_s(trial) == pytest.approx(0.4, abs=0.001)
+
+
+def test_a_step_of_the_latency_is_found_where_it_was(attempt: Try) -> None:
+    """From 0.5 s on, each frame is 20 ms late: more than a busy host delays the median frame."""
+    with preferred():
+        trial = only(
+            attempt("--delay-us", 20_000, "--delay-from", 5000, duration=1.0, interval=0.1)
+        )
+    assert trial.series is not None
+    medians = [ns or 0 for ns in trial.series.p50_ns[:10]]
+    assert max(medians[:5]) < 20_000_000
+    assert min(medians[6:]) >= 20_000_000
+    assert sum(trial.series.received) == sum(trial.series.offered)
+
+
+def test_a_leak_of_the_switch_is_named(attempt: Try) -> None:
+    """Memory is read once a second, and a trend takes ten values in each half."""
+    with preferred():
+        record = attempt("--leak-kib", 200, duration=26.0, interval=1.0)
+    (trial,) = record.trials
+    assert "growing" in trial.doubts
+    grown_kib = trial.evidence.doubts["growing"]["rss_kib"]
+    assert grown_kib[1] - grown_kib[0] == pytest.approx(200 * 10 * 24, rel=0.2)
+    assert "growing" not in attempt(duration=26.0, interval=1.0).doubts
 
 
 # --- what a switch does to times -----------------------------------------------------------------

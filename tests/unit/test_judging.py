@@ -508,6 +508,24 @@ ONE_WAY = Latency.model_validate(
 SLOWER = tuple(10_000 - 30 * i for i in range(98))
 
 
+def after_event(*, by_time_ns: int) -> TrialResult:
+    """Return a second at 1 Mpps in which 100,000 frames were lost after a kill: an outage of 100 ms
+    by loss, and of so many nanoseconds between two arrivals. Before, latencies were up to 2 ms."""
+    found = trial(lost=100_000)
+    event = {"kind": "kill", "due_ns": 10**8, "began_ns": 10**8, "disturbed_ns": 10**8}
+    flow = {"flow": "f0-f1", "tx": found.tx_frames, "rx": found.distinct, "lost": 100_000}
+    before_ns, after_ns = 10**8 + 1, 10**8 + 1 + by_time_ns
+    gap = {"flow": "f0-f1", "first": 0, "lost": 100_000}
+    gap |= {"before_due_ns": before_ns, "before_ns": before_ns}
+    gap |= {"after_due_ns": after_ns, "after_ns": after_ns}
+    counts = dict.fromkeys(("offered", "lost", "received", "duplicated", "reordered"), (0, 0))
+    times = dict.fromkeys(("p50_ns", "p99_ns", "p999_ns", "max_ns"), (2_000_000, None))
+    counts["lost"] = (0, 100_000)
+    series = {"interval_ns": 10**8, **counts, **times, "gaps": (gap,), "silences": ()}
+    changes = {"series": series, "per_flow": (flow,), "evidence": {"events": (event,)}}
+    return TrialResult.model_validate({**found.model_dump(), **changes})
+
+
 def judged(
     found: TrialResult | None = None,
     *,
@@ -575,6 +593,11 @@ def judged(
         ),
         ("clock", {"found": trial(latency=ONE_WAY, evidence={"early": 3})}, {}),
         ("unstable", {"found": trial(intervals=SLOWER, interval_ns=10**7)}, {}),
+        (
+            "outage-methods",
+            {"found": after_event(by_time_ns=102_003_000)},
+            {"found": after_event(by_time_ns=102_001_000)},
+        ),
         ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
         (
             "not-equivalent",
@@ -689,6 +712,7 @@ RAISED_BY = {
     "no-hugepages": "root/test_bypass_failures.py"
     "::test_hugepages_that_cannot_be_had_are_counted_and_given_back",
     "unstable": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "outage-methods": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "drifting": "root/test_truth.py::test_a_rate_that_falls_from_trial_to_trial",
     "uncertain": "root/test_truth.py::test_repeats_that_end_before_they_are_certain",
     "short": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
@@ -732,7 +756,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
-            *("profiled", "slow-path", "flooded", "nothing-arrived"),
+            *("profiled", "slow-path", "flooded", "nothing-arrived", "outage-methods"),
         ),
     }.items():
         text = (package / file).read_text()

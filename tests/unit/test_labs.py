@@ -71,7 +71,7 @@ def test_a_lost_visit_is_for_the_next_who_is_free() -> None:
 
 def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
     reference, one, other = items(64, 64, 64)
-    reference.is_reference, one.needs, other.needs = True, reference, reference
+    reference.is_reference, one.needs, other.needs = True, (reference,), (reference,)
     agenda = agenda_of([one, other])
     assert agenda.next("a", "ab") is reference
     assert reference.wanted_by is one
@@ -83,7 +83,7 @@ def test_what_has_an_r_plus_of_its_own_waits_for_it() -> None:
 
 def test_an_r_plus_that_was_not_found_is_looked_for_again_by_the_next_test() -> None:
     reference, one, other = items(64, 64, 64)
-    reference.is_reference, one.needs, other.needs = True, reference, reference
+    reference.is_reference, one.needs, other.needs = True, (reference,), (reference,)
     agenda = agenda_of([one, other])
     assert agenda.next("a", "ab") is reference
     agenda.landed(reference, is_done=False)

@@ -15,9 +15,11 @@ from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
 from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.event import EventResult
 from switchmark.model.place import PortEnd
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import Test
+from switchmark.path.assembly import PlannedEvent
 from switchmark.path.path import Path, Player
 from switchmark.path.resolving import resolve
 
@@ -93,6 +95,11 @@ class Unmetered:
         return SimpleNamespace(load={})
 
 
+def never(planned: PlannedEvent, start_ns: int) -> EventResult:
+    """Fail: these trials have no events."""
+    raise AssertionError(planned, start_ns)
+
+
 def ran(*counts: int, proving: bool = False, **axes: Any) -> tuple[Processes, Any]:
     """Run a trial; the ports have counted so many frames each time that they are read."""
     path = resolve(Test(switch="linux-bridge", **axes), prefix="sm0000", run_dir="/run/x")
@@ -102,7 +109,14 @@ def ran(*counts: int, proving: bool = False, **axes: Any) -> tuple[Processes, An
     def counters() -> PathCounters:
         return PathCounters(links={end: PortCounters(left.pop(0), 0, 0, 0)})
 
-    trials = Trials(path, [], counters=counters, alive=lambda: None, meter=cast(Meter, Unmetered()))
+    trials = Trials(
+        path,
+        [],
+        counters=counters,
+        alive=lambda: None,
+        take_place=never,
+        meter=cast(Meter, Unmetered()),
+    )
     processes = Processes(path)
     trials._workers = cast(Any, processes)
     result = trials.measure(SPEC, proving=proving)

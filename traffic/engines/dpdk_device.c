@@ -123,6 +123,10 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	device_offload(port, d, info, &conf);
+	/* A virtio-user port that listens notices in the thread of interrupts that the switch has gone,
+	 * and accepts the next one there; only if the link is to be followed. */
+	conf.intr_conf.lsc = strstr(port_option_text(port, "device"), "server=1") != NULL &&
+			     *info->dev_flags & RTE_ETH_DEV_INTR_LSC;
 	error = rte_eth_dev_configure(d->id, d->queues, d->queues, &conf);
 	if (error)
 		return port_fail(port, error, "%s cannot be configured: %s", d->name, eal_error());

@@ -274,6 +274,8 @@ static void say_arm(struct script *s)
 		    (unsigned long long)shared_clock.hz);
 	if (once_in(s, 4))
 		say(s, ",\"announce_every_ns\":%.0f", NUMBER(s, 1e6, 0, 1, 1e14));
+	if (once_in(s, 2))
+		say(s, ",\"series_ns\":%.0f", NUMBER(s, 1e6, 1e9, 1e15));
 	say(s, ",\"tasks\":[");
 	for (uint32_t i = 0; i < tasks; i++) {
 		say(s, i ? "," : "");
@@ -289,7 +291,18 @@ static void say_start(struct script *s)
 	if (once_in(s, 8))
 		say(s, ",\"at_ns\":%llu",
 		    (unsigned long long)clock_monotonic_ns() + choose(&s->in, 4) * 1000000);
+	if (once_in(s, 4))
+		say(s,
+		    ",\"steps\":[{\"at_ns\":%.0f,\"share\":%.2f},{\"at_ns\":%.0f,\"share\":%.2f}]",
+		    NUMBER(s, 0, 1, 1e4), NUMBER(s, 0, 0.5, 100), NUMBER(s, 1e4, 1e5, 1),
+		    NUMBER(s, 1, 0, 3));
 	say(s, "}");
+}
+
+static void say_series(struct script *s)
+{
+	say(s, "{\"cmd\":\"series\",\"first\":%.0f,\"count\":%.0f}", NUMBER(s, 0, 1, 50, 4096),
+	    NUMBER(s, 4096, 0, 1));
 }
 
 static void say_waiting(struct script *s, const char *verb)
@@ -322,7 +335,10 @@ static void say_command(struct script *s, uint32_t number)
 		say_start(s);
 		break;
 	case 3:
-		say_waiting(s, "wait");
+		if (once_in(s, 2))
+			say_series(s);
+		else
+			say_waiting(s, "wait");
 		break;
 	case 4:
 		say_waiting(s, "drain");

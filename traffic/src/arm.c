@@ -14,6 +14,7 @@ static void sender_free(struct sender *s)
 	free(s->frames);
 	free(s->dues);
 	free(s->lag);
+	series_free(s->series);
 	subflows_free(&s->subflows);
 	*s = (struct sender){ .port = s->port };
 }
@@ -32,6 +33,8 @@ static void receiver_free(struct receiver *r)
 	free(r->earliest);
 	free(r->ipdv);
 	free(r->neighbours);
+	series_free(r->series);
+	free(r->gaps);
 	if (r->expected.tap)
 		header_tap_close(r->expected.tap);
 	free(r->expected.tap);
@@ -173,8 +176,10 @@ static const char *sender_arm(struct session *session, struct task *t, const str
 	s->subflows.first += first * s->subflows.step;
 	s->dues = lines_alloc(s->burst, sizeof(*s->dues));
 	s->lag = s->rate_pps > 0 ? histogram_new() : NULL;
+	if (arm->series_ns)
+		s->series = series_make(arm->longest_ns, arm->series_ns, false);
 	if (!s->templates || !s->frames || !s->dues || (s->rate_pps > 0 && !s->lag) ||
-	    !subflows_make(&s->subflows))
+	    (arm->series_ns && !s->series) || !subflows_make(&s->subflows))
 		return "no memory for so many flows";
 	for (uint32_t f = 0; f < s->flows; f++) {
 		struct address a = address_of(&load->sent, first + f, load->flows);
@@ -304,6 +309,13 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 		}
 	}
 	r->intervals = lines_alloc(r->interval_count, sizeof(uint64_t));
+	if (arm->series_ns) {
+		r->series = series_make(arm->longest_ns, arm->series_ns, load->latency);
+		if (load->latency && t->cores == 1)
+			r->gaps = lines_alloc(r->flows, sizeof(*r->gaps));
+		if (!r->series || (load->latency && t->cores == 1 && !r->gaps))
+			return "no memory for so many intervals";
+	}
 	if (load->latency) {
 		r->latency = histogram_new();
 		r->widths = histogram_new();
@@ -326,6 +338,7 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 	    (load->latency && (!r->latency || !r->widths || !r->earliest ||
 			       (load->ipdv && (!r->ipdv || !r->neighbours)))))
 		return "no memory for so many flows";
+	r->follows = r->neighbours || r->gaps;
 	for (uint32_t i = 0; i < r->flows; i++)
 		r->sequences[i] = (struct sequence){ .window = r->windows + (size_t)(i * bits / 64),
 						     .bits = bits };

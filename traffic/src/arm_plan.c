@@ -267,6 +267,7 @@ bool arm_plan_read(struct reader *r, json_t *object, struct arm_plan *plan)
 		{ "longest_ns", NUMBER, INTO(arm_plan, longest_ns), .min = 1, .max = PHASE_NS_MAX,
 		  .required = true },
 		{ "interval_ns", NUMBER, INTO(arm_plan, interval_ns), .min = 1e6, .max = 1e12 },
+		{ "series_ns", NUMBER, INTO(arm_plan, series_ns), .min = 1e6, .max = PHASE_NS_MAX },
 		{ "announce_every_ns", NUMBER, INTO(arm_plan, announce_every_ns),
 		  .max = PHASE_NS_MAX },
 		{ "clock", OTHER },

@@ -61,6 +61,7 @@ struct arm_plan {
 	struct clock clock;
 	uint64_t longest_ns; /* longest phase; bounds the memory for intervals */
 	uint64_t interval_ns;
+	uint64_t series_ns; /* interval of the series; 0: none */
 	uint64_t announce_every_ns; /* period of repeated announcements; 0: no repetition */
 	struct task_load tasks[TASKS_MAX];
 	uint32_t task_count;

@@ -18,6 +18,7 @@ enum verb {
 	VERB_WAIT,
 	VERB_STOP,
 	VERB_DRAIN,
+	VERB_SERIES,
 	VERB_REPORT,
 	VERB_CLOSE,
 };
@@ -25,11 +26,17 @@ enum verb {
 struct start_plan {
 	uint64_t at_ns, duration_ns; /* at_ns 0: start a moment from now */
 	uint8_t phase;
+	struct step_plan {
+		uint64_t at_ns; /* after the start */
+		double share; /* of the rate of each sender */
+	} steps[STEPS_MAX];
+	uint32_t step_count;
 };
 
 struct command {
 	enum verb verb;
 	uint64_t timeout_ms, quiet_ms;
+	uint32_t first, count; /* intervals of a series */
 	union {
 		struct open_plan open;
 		struct arm_plan arm;

@@ -102,6 +102,12 @@ json_t *control_answer(struct session *s, struct command *command, const char *l
 		return answer_of(session_stop(s, command->timeout_ms));
 	case VERB_DRAIN:
 		return answer_drained(session_drain(s, command->quiet_ms, command->timeout_ms));
+	case VERB_SERIES:
+		report = session_series(s, command->first, command->count);
+		return report ? report :
+				answer_error(session_failure(s) ?
+						     session_failure(s) :
+						     "series: arm first, with series_ns");
 	case VERB_REPORT:
 		report = session_report(s);
 		return report ? report : answer_error("report: arm first");

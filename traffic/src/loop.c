@@ -73,6 +73,8 @@ void task_end(struct task *t)
 		return;
 	s->port->engine->release(s->port, s->frames + s->first, s->held);
 	s->built -= s->held;
+	if (s->series)
+		series_unsend(s->series, s->held);
 	s->held = 0;
 }
 

@@ -15,6 +15,13 @@ const char *session_start(struct session *s, const struct start_plan *plan)
 	s->window.end = at + clock_ticks_in(&s->clock, plan->duration_ns);
 	s->window.quiet = s->clock.hz / 1000;
 	s->window.latest = s->window.end + s->clock.hz / 50;
+	s->window.step_count = plan->step_count;
+	for (uint32_t i = 0; i < plan->step_count; i++)
+		s->window.steps[i] =
+			(struct load_step){ at + clock_ticks_in(&s->clock, plan->steps[i].at_ns),
+					    plan->steps[i].share };
+	s->window.start_ns = plan->at_ns ? plan->at_ns : clock_ns(&s->clock, at);
+	s->window.duration_ns = plan->duration_ns;
 	s->window.phase = plan->phase;
 	for (uint32_t i = 0; i < s->task_count; i++)
 		task_begin(&s->tasks[i]);

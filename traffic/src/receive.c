@@ -19,12 +19,15 @@ struct frame_run {
 	uint32_t len;
 	int64_t delay_ns; /* below 0: the frames arrived before they were sent, by our clock */
 	uint64_t width_ns; /* uncertainty: the delay may be shorter by this much */
+	uint64_t due_ns, last_ns; /* due times of the first and the last frame */
+	uint64_t until_ns; /* due time from which a frame belongs to other intervals of a series */
 };
 
-/* Consecutive frames of any flow with the same delay. */
+/* Consecutive frames of any flow with the same delay and the same intervals. */
 struct delay_run {
 	int64_t delay_ns;
 	uint64_t width_ns;
+	uint64_t due_ns, until_ns; /* the same for all frames, or of the first one */
 	uint64_t frames;
 };
 
@@ -51,17 +54,47 @@ static void receiver_vary(struct receiver *r, const struct frame_run *s, uint32_
 	*n = (struct neighbour){ delay_ns, seq + count, true };
 }
 
+/* Records expected frames; the first of them was due at `due_ns`. */
+always_inline void receiver_note_run(struct receiver *r, const struct frame_run *s, uint64_t due_ns)
+{
+	const uint64_t delay_ns = (uint64_t)s->delay_ns;
+	struct gaps *g = &r->gaps[s->flow];
+
+	gaps_hear(g, (struct gap_end){ due_ns, due_ns + delay_ns });
+	gaps_note(g, s->last_ns, s->last_ns + delay_ns);
+}
+
+/* Records a frame that was not seen before and is not the expected one, which was number `next`. */
+static void receiver_note_gap(struct receiver *r, const struct frame_run *s, uint32_t seq,
+			      uint64_t next)
+{
+	const uint64_t number = next + (uint64_t)(int64_t)(int32_t)(seq - (uint32_t)next);
+	const uint64_t due_ns = seq == s->first ? s->due_ns : s->last_ns;
+	const struct gap_end at = { due_ns, due_ns + (uint64_t)s->delay_ns };
+	struct gaps *g = &r->gaps[s->flow];
+
+	if ((int64_t)(number - next) < 0) {
+		gaps_fill(g, number, at);
+		return;
+	}
+	gaps_open(g, next, number - next, at);
+	g->last = at;
+}
+
 /* Counts a run that does not start with the expected number, number by number until the expected
  * one. Returns the number of frames not seen before. */
-static __attribute__((noinline)) uint32_t frame_run_add_slow(struct receiver *r,
-							     const struct frame_run *s, bool vary)
+static uint32_t frame_run_add_slow(struct receiver *r, const struct frame_run *s, bool vary)
 {
 	struct sequence *sequence = &r->sequences[s->flow];
 	uint32_t fresh = 0;
 
 	for (uint32_t seq = s->first; seq != s->next; seq++) {
-		if (seq == (uint32_t)sequence->next) {
+		const uint64_t next = sequence->next;
+
+		if (seq == (uint32_t)next) {
 			sequence_extend(sequence, s->next - seq);
+			if (r->gaps)
+				receiver_note_run(r, s, seq == s->first ? s->due_ns : s->last_ns);
 			if (vary)
 				receiver_vary(r, s, seq, s->next - seq);
 			return fresh + s->next - seq;
@@ -69,6 +102,8 @@ static __attribute__((noinline)) uint32_t frame_run_add_slow(struct receiver *r,
 		if (!sequence_add(sequence, seq))
 			continue;
 		fresh++;
+		if (r->gaps)
+			receiver_note_gap(r, s, seq, next);
 		if (vary)
 			receiver_vary(r, s, seq, 1);
 	}
@@ -83,6 +118,8 @@ static void receiver_forget(struct receiver *r, const struct merged_found *found
 
 	r->rx -= found->copies;
 	r->bytes -= found->bytes;
+	if (r->series && found->copies)
+		series_forget(r->series, found->copies);
 	for (uint32_t i = r->interval + 1; left && i-- > 0;) {
 		const uint64_t some = left < r->intervals[i] ? left : r->intervals[i];
 
@@ -128,46 +165,93 @@ static void delay_run_record(struct receiver *r, const struct delay_run *t)
 	if (t->frames) {
 		const uint64_t delay_ns = t->delay_ns > 0 ? (uint64_t)t->delay_ns : 0;
 
+		if (unlikely(r->series != NULL))
+			series_receive(r->series, t->due_ns, t->delay_ns, t->frames);
 		histogram_add(r->latency, delay_ns, t->frames);
 		histogram_add(r->earliest, delay_ns > t->width_ns ? delay_ns - t->width_ns : 0,
 			      t->frames);
 	}
 }
 
+/* Counts a run that does not start with the expected number, or whose flow other cores also count.
+ * Returns the number of its frames not seen before. */
+static __attribute__((noinline)) uint32_t frame_run_count_slow(struct receiver *r,
+							       const struct frame_run *s, bool vary)
+{
+	const struct sequence *sequence = &r->sequences[s->flow];
+	const uint64_t duplicated = sequence->duplicated, reordered = sequence->reordered;
+	uint32_t fresh;
+
+	fresh = r->merged ? frame_run_merge(r, s, vary) : frame_run_add_slow(r, s, vary);
+	if (r->series && r->latency) {
+		struct series_cell *cell =
+			series_arrival(r->series, s->due_ns + (uint64_t)s->delay_ns);
+
+		series_count(&cell->duplicated, sequence->duplicated - duplicated);
+		series_count(&cell->reordered, sequence->reordered - reordered);
+	}
+	return fresh;
+}
+
+/* Returns the due time of the first frame of a run: without arrival timestamps, all frames of a
+ * burst arrived at `now_ns`. */
+always_inline uint64_t frame_run_due(const struct frame_run *s, uint64_t now_ns,
+				     const enum form form)
+{
+	return form == FORM_WHOLE ? now_ns - (uint64_t)s->delay_ns : s->due_ns;
+}
+
+/* Records what follows from one run to the next of a flow: the variation of the delay, and the last
+ * frame before a gap. */
+static __attribute__((noinline)) void frame_run_follow(struct receiver *r,
+						       const struct frame_run *s)
+{
+	if (r->neighbours)
+		receiver_vary(r, s, s->first, s->next - s->first);
+	if (r->gaps)
+		receiver_note_run(r, s, s->due_ns);
+}
+
 /* Counts a run. Returns the number of its frames not seen before. */
 always_inline uint32_t frame_run_count(struct receiver *r, const struct frame_run *s,
-				       struct delay_run *delays, const bool timed)
+				       struct delay_run *delays, uint64_t now_ns,
+				       const enum form form, const bool timed)
 {
 	const uint32_t count = s->next - s->first;
-	const bool vary = timed && r->neighbours;
 	struct sequence *sequence = &r->sequences[s->flow];
 	uint32_t fresh = count;
+	struct frame_run copy; /* lets the run itself stay in registers */
+	bool slow;
 
 	if (s->flow == NO_FLOW)
 		return 0;
-	if (unlikely(s->first != (uint32_t)sequence->next) ||
-	    (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len))) {
-		const struct frame_run copy = *s; /* lets the run itself stay in registers */
-
-		fresh = r->merged ? frame_run_merge(r, &copy, vary) :
-				    frame_run_add_slow(r, &copy, vary);
+	slow = unlikely(s->first != (uint32_t)sequence->next) ||
+	       (unlikely(r->merged != NULL) && !merged_stays(sequence, count, s->len));
+	if (unlikely(slow) || (timed && unlikely(r->follows))) {
+		copy = *s;
+		copy.due_ns = frame_run_due(s, now_ns, form);
+		copy.last_ns = form == FORM_WHOLE ? copy.due_ns : s->last_ns;
+	}
+	if (unlikely(slow)) {
+		fresh = frame_run_count_slow(r, &copy, timed && r->neighbours);
 	} else {
 		if (count == 1)
 			sequence_add(sequence, s->first);
 		else
 			sequence_extend(sequence, count);
-		if (vary) {
-			const struct frame_run copy = *s;
-
-			receiver_vary(r, &copy, s->first, count);
-		}
+		if (timed && unlikely(r->follows))
+			frame_run_follow(r, &copy);
 	}
 	r->bytes += (uint64_t)fresh * s->len;
 	if (!timed)
 		return fresh;
-	if (s->delay_ns != delays->delay_ns || s->width_ns != delays->width_ns) {
+	if (s->delay_ns != delays->delay_ns || s->width_ns != delays->width_ns ||
+	    (form != FORM_WHOLE && s->until_ns != delays->until_ns)) {
 		delay_run_record(r, delays);
-		*delays = (struct delay_run){ .delay_ns = s->delay_ns, .width_ns = s->width_ns };
+		*delays = (struct delay_run){ .delay_ns = s->delay_ns,
+					      .width_ns = s->width_ns,
+					      .due_ns = frame_run_due(s, now_ns, form),
+					      .until_ns = s->until_ns };
 	}
 	delays->frames += fresh;
 	return fresh;
@@ -239,7 +323,7 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 	const uint8_t phase = r->window->phase;
 	struct flow_headers *const known = &r->known;
 	struct frame_run s = { .flow = NO_FLOW };
-	struct delay_run delays = { 0 };
+	struct delay_run delays = { .due_ns = now_ns, .until_ns = UINT64_MAX };
 	uint32_t fresh = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -291,8 +375,11 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 		}
 		if (touch != TOUCH_NONE && likely(flow == s.flow && p.seq == s.next) &&
 		    f->len == s.len && delay_ns == s.delay_ns &&
-		    (form == FORM_WHOLE || width_ns == s.width_ns)) {
+		    (form == FORM_WHOLE ||
+		     (width_ns == s.width_ns && (!timed || p.time_ns < s.until_ns)))) {
 			s.next++;
+			if (timed && form != FORM_WHOLE)
+				s.last_ns = p.time_ns;
 			if (touch == TOUCH_HEADER && form != FORM_PAYLOAD && !alike &&
 			    s.next - s.first == 2)
 				flow_headers_note(known, f->data, f->len, flow);
@@ -309,13 +396,23 @@ always_inline uint32_t receiver_count(struct receiver *r, uint32_t n, uint64_t n
 			r->bytes += f->len;
 			continue;
 		}
-		fresh += frame_run_count(r, &s, &delays, timed);
-		s = (struct frame_run){ flow, p.seq, p.seq + 1, f->len, delay_ns, width_ns };
+		fresh += frame_run_count(r, &s, &delays, now_ns, form, timed);
+		s = (struct frame_run){ .flow = flow,
+					.first = p.seq,
+					.next = p.seq + 1,
+					.len = f->len,
+					.delay_ns = delay_ns,
+					.width_ns = width_ns,
+					.due_ns = timed && form != FORM_WHOLE ? p.time_ns : 0,
+					.last_ns = timed && form != FORM_WHOLE ? p.time_ns : 0,
+					.until_ns = UINT64_MAX };
+		if (timed && form != FORM_WHOLE && unlikely(r->series != NULL))
+			s.until_ns = series_until(r->series, p.time_ns, delay_ns);
 		if (alike)
 			i += receiver_follow(known, &s, f, n - i, &p);
 	}
 	if (touch != TOUCH_NONE)
-		fresh += frame_run_count(r, &s, &delays, timed);
+		fresh += frame_run_count(r, &s, &delays, now_ns, form, timed);
 	if (timed)
 		delay_run_record(r, &delays);
 	return fresh;
@@ -506,6 +603,8 @@ uint32_t receiver_step(struct task *task, uint64_t now)
 		r->interval_end += r->window->interval;
 	}
 	r->intervals[r->interval] += fresh;
+	if (unlikely(r->series && !r->latency))
+		series_count(&series_arrival(r->series, clock_ns(r->clock, now))->received, fresh);
 	if (unlikely(now >= r->window->end))
 		r->after_end += fresh;
 	if (unlikely(draining))
@@ -528,6 +627,10 @@ void receiver_begin(struct receiver *r)
 	if (r->merged)
 		merged_begin(r->merged);
 	r->too_late_count = 0;
+	if (r->series)
+		series_begin(r->series, r->window->start_ns, r->window->duration_ns);
+	for (uint32_t i = 0; r->gaps && i < r->flows; i++)
+		gaps_begin(&r->gaps[i]);
 	if (r->order)
 		order_begin(r->order);
 	r->known.len = 0; /* the headers include the phase */

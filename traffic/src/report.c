@@ -272,6 +272,67 @@ static bool receivers_merge(struct task *t, struct receiver *sum, struct sequenc
 	return known;
 }
 
+/* The most gaps of a receiver in a report: the longest ones. */
+#define GAPS_REPORTED 512u
+
+struct gap_of_flow {
+	uint32_t flow;
+	const struct gap *gap;
+};
+
+/* Sorts the longest gap first. */
+static int gap_compare(const void *a, const void *b)
+{
+	const struct gap *one = ((const struct gap_of_flow *)a)->gap;
+	const struct gap *other = ((const struct gap_of_flow *)b)->gap;
+
+	return (one->count < other->count) - (one->count > other->count);
+}
+
+/* Reports a gap; a time of 0 is that of no frame. */
+static json_t *gap_report(uint32_t flow, const struct gap *g)
+{
+	return json_pack("[I,I,I,I,I,I,I]", COUNT(flow), COUNT(g->first), COUNT(g->count),
+			 COUNT(g->before.due_ns), COUNT(g->before.at_ns), COUNT(g->after.due_ns),
+			 COUNT(g->after.at_ns));
+}
+
+/* Reports the longest gaps of all flows, the earliest and the latest one, for each flow the number
+ * after its last frame and the times of that frame, and its longest silence. */
+static json_t *gaps_report(const struct receiver *r)
+{
+	struct gap_of_flow *all = calloc((size_t)r->flows * GAPS_KEPT, sizeof(*all));
+	json_t *list = json_array(), *ends = json_array(), *silences = json_array();
+	struct gap_of_flow earliest = { 0, NULL }, latest = { 0, NULL };
+	uint32_t count = 0;
+
+	for (uint32_t f = 0; f < r->flows; f++) {
+		const struct gaps *g = &r->gaps[f];
+
+		for (uint32_t i = 0; all && i < g->kept; i++)
+			all[count++] = (struct gap_of_flow){ f, &g->list[i] };
+		if (g->earliest.count &&
+		    (!earliest.gap || g->earliest.after.due_ns < earliest.gap->after.due_ns))
+			earliest = (struct gap_of_flow){ f, &g->earliest };
+		if (g->latest.count &&
+		    (!latest.gap || g->latest.after.due_ns > latest.gap->after.due_ns))
+			latest = (struct gap_of_flow){ f, &g->latest };
+		json_array_append_new(ends, json_pack("[I,I,I]", COUNT(r->sequences[f].next),
+						      COUNT(g->last.due_ns), COUNT(g->last.at_ns)));
+		if (g->silence.after.at_ns)
+			json_array_append_new(silences, gap_report(f, &g->silence));
+	}
+	if (all)
+		qsort(all, count, sizeof(*all), gap_compare);
+	for (uint32_t i = 0; i < count && i < GAPS_REPORTED; i++)
+		json_array_append_new(list, gap_report(all[i].flow, all[i].gap));
+	free(all);
+	return json_pack("{s:o,s:o,s:o,s:o,s:o}", "longest", list, "earliest",
+			 earliest.gap ? gap_report(earliest.flow, earliest.gap) : json_null(),
+			 "latest", latest.gap ? gap_report(latest.flow, latest.gap) : json_null(),
+			 "ends", ends, "silences", silences);
+}
+
 /* `merged`: the merged flows of a receiver on several cores; NULL: it runs on one core. */
 static json_t *received_report(const struct session *session, struct receiver *r,
 			       const struct sequence *merged)
@@ -314,6 +375,8 @@ static json_t *received_report(const struct session *session, struct receiver *r
 					      r->noted ? r->port->stamps_by : "poll", "noted",
 					      COUNT(r->noted), "width", histogram_report(r->widths),
 					      "earliest", histogram_report(r->earliest)));
+	if (r->gaps)
+		json_object_set_new(report, "gaps", gaps_report(r));
 	if (r->ipdv)
 		json_object_set_new(report, "ipdv", histogram_report(r->ipdv));
 	return report;
@@ -510,4 +573,41 @@ json_t *session_report(struct session *session)
 			 COUNT(clock_ns(&session->clock, session->window.end) -
 			       clock_ns(&session->clock, session->window.start)),
 			 "tasks", tasks, "ports", ports, "threads", threads);
+}
+
+/* Adds the series of a task, of all its cores, to a list. */
+static void task_series(struct task *t, uint32_t first, uint32_t count, json_t *list)
+{
+	struct series *sent[THREADS_MAX], *received[THREADS_MAX];
+	json_t *report = json_object();
+
+	for (uint32_t core = 0; core < t->cores; core++) {
+		sent[core] = t[core].sender.series;
+		received[core] = t[core].receiver.series;
+	}
+	if (role_sends(t->role))
+		json_object_set_new(report, "sent", series_report(sent, t->cores, first, count));
+	if (role_receives(t->role))
+		json_object_set_new(report, "received",
+				    series_report(received, t->cores, first, count));
+	json_array_append_new(list, report);
+}
+
+json_t *session_series(struct session *session, uint32_t first, uint32_t count)
+{
+	json_t *tasks;
+
+	if (!session->armed || session_failure(session))
+		return NULL;
+	for (uint32_t i = 0; i < session->task_count; i++) {
+		const struct task *t = &session->tasks[i];
+
+		if ((role_sends(t->role) && !t->sender.series) ||
+		    (role_receives(t->role) && !t->receiver.series))
+			return NULL;
+	}
+	tasks = json_array();
+	for (uint32_t i = 0; i < session->task_count; i += session->tasks[i].cores)
+		task_series(&session->tasks[i], first, count, tasks);
+	return json_pack("{s:b,s:o}", "ok", 1, "tasks", tasks);
 }

@@ -11,8 +11,8 @@
 /* Like sender_due for frames that are due individually; `dues` has their due times. */
 static uint32_t sender_due_singly(struct sender *s, uint64_t now)
 {
-	while (s->ready < s->burst && s->window->start + pacing_due(&s->pacing) <= now) {
-		s->dues[s->ready++] = s->window->start + pacing_due(&s->pacing);
+	while (s->ready < s->burst && s->from + pacing_due(&s->pacing) <= now) {
+		s->dues[s->ready++] = s->from + pacing_due(&s->pacing);
 		pacing_next(&s->pacing);
 	}
 	if (s->ready && now - s->dues[0] > s->lag_max)
@@ -429,8 +429,24 @@ void sender_choose_step(struct sender *s, enum touch touch, enum form form)
 	s->write_alike = writes[2][touch][form];
 }
 
+/* Counts frames in the interval of the time that their payload carries. */
+static void sender_note(struct sender *s, uint32_t n, uint64_t due)
+{
+	const uint64_t first = clock_ns(s->clock, s->singly ? s->dues[0] : due);
+	struct series_cell *cell = series_due(s->series, first);
+
+	if (!s->singly || cell == series_due(s->series, clock_ns(s->clock, s->dues[n - 1]))) {
+		series_count(&cell->sent, n);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		series_count(&series_due(s->series, clock_ns(s->clock, s->dues[i]))->sent, 1);
+}
+
 static void sender_build(struct sender *s, uint32_t n, uint64_t due)
 {
+	if (unlikely(s->series != NULL))
+		sender_note(s, n, due);
 	if (s->flows * s->sizes > 1)
 		s->write_any(s, n, due);
 	else if (s->singly || s->subflows.count)
@@ -442,6 +458,61 @@ static void sender_build(struct sender *s, uint32_t n, uint64_t due)
 		s->ready -= n;
 		memmove(s->dues, s->dues + n, s->ready * sizeof(*s->dues));
 	}
+}
+
+/* ---- the load of a phase ---------------------------------------------------------- */
+
+#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, beyond any value of the counter */
+
+/* Sets the rate of the current step of the load, from its start to the next step or the end. */
+static void sender_pace(struct sender *s)
+{
+	const struct window *w = s->window;
+	const struct load_step *step = s->step ? &w->steps[s->step - 1] : NULL;
+	const uint64_t end = s->step < w->step_count ? w->steps[s->step].at : w->end;
+	const uint64_t from = step ? step->at : w->start;
+	const long double unit = 4294967296.0L, share = step ? (long double)step->share : 1;
+	const long double hz = (long double)s->clock->hz, ticks = (long double)(end - from);
+	const long double rate = s->rate_pps * share, before = s->rate_before * share;
+	long double period = hz * s->burst / rate, room;
+	uint64_t bursts, frames;
+
+	/* A burst that is due after the longest phase just has to be due never. */
+	period = period < PERIOD_MAX ? period : PERIOD_MAX;
+	frames = (uint64_t)(ticks / hz * (before + rate) + 0.5L) -
+		 (uint64_t)(ticks / hz * before + 0.5L);
+	bursts = (frames + s->burst - 1) / s->burst;
+	/* The last burst may have fewer frames and less than a period until the end; it is
+	 * staggered within that time, so that no frame is due after the end. */
+	room = bursts ? ticks - (long double)(bursts - 1) * period : 0;
+	room = room < period ? room : period;
+	s->from = from;
+	s->until = s->step < w->step_count ? end : UINT64_MAX;
+	s->intended += frames;
+	s->period = (unsigned __int128)(period * unit);
+	s->last_period = (unsigned __int128)((period - s->stagger * (period - room)) * unit);
+	s->due = ((unsigned __int128)from << 32) +
+		 (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
+	s->grace = s->clock->hz / 1000;
+	if (s->singly) {
+		/* Each phase and each step has different random numbers. */
+		s->pacing.state = mix64(s->seed + w->phase + ((uint64_t)s->step << 32));
+		s->pacing.share = s->stagger;
+		pacing_begin(&s->pacing, frames, (double)ticks, (double)s->clock->hz);
+	}
+}
+
+/* Gives up what is left of a step of the load, and begins the next one. */
+static void sender_change(struct sender *s)
+{
+	const uint64_t left = s->intended - s->built;
+
+	s->missed += left;
+	s->intended -= left;
+	s->ready = 0;
+	s->owed = s->burst;
+	s->step++;
+	sender_pace(s);
 }
 
 /* ---- one step -------------------------------------------------------------------- */
@@ -479,6 +550,8 @@ uint32_t sender_step(struct task *task, uint64_t now)
 
 	if (unlikely(now < s->window->start))
 		return 0;
+	while (unlikely(now >= s->until))
+		sender_change(s);
 	/* Polls after the end are not counted: they say nothing about blocking and can be the
 	 * majority. */
 	over = now >= s->window->end + s->grace || task->stop;
@@ -502,7 +575,7 @@ uint32_t sender_step(struct task *task, uint64_t now)
 		if (!n) {
 			s->empty += room && !over;
 			s->blocked += !room;
-			if (over || s->built == s->intended)
+			if (over || (s->built == s->intended && s->until == UINT64_MAX))
 				sender_finish(task, now);
 			return 0;
 		}
@@ -529,36 +602,6 @@ uint32_t sender_step(struct task *task, uint64_t now)
 
 /* ---- phases ----------------------------------------------------------------------- */
 
-#define PERIOD_MAX ((uint64_t)1 << 62) /* ticks, beyond any value of the counter */
-
-/* Sets a fixed rate for a phase of `ticks` ticks. */
-static void sender_pace(struct sender *s, long double ticks)
-{
-	const long double unit = 4294967296.0L;
-	long double hz = (long double)s->clock->hz, period = hz * s->burst / s->rate_pps, room;
-	uint64_t bursts;
-
-	/* A burst that is due after the longest phase just has to be due never. */
-	period = period < PERIOD_MAX ? period : PERIOD_MAX;
-	s->intended = (uint64_t)(ticks / hz * (s->rate_before + s->rate_pps) + 0.5L) -
-		      (uint64_t)(ticks / hz * s->rate_before + 0.5L);
-	bursts = (s->intended + s->burst - 1) / s->burst;
-	/* The last burst may have fewer frames and less than a period until the end; it is
-	 * staggered within that time, so that no frame is due after the end. */
-	room = bursts ? ticks - (long double)(bursts - 1) * period : 0;
-	room = room < period ? room : period;
-	s->period = (unsigned __int128)(period * unit);
-	s->last_period = (unsigned __int128)((period - s->stagger * (period - room)) * unit);
-	s->due += (unsigned __int128)(s->stagger * (bursts > 1 ? period : room) * unit);
-	s->grace = s->clock->hz / 1000;
-	if (s->singly) {
-		/* Each phase has different random numbers. */
-		s->pacing.state = mix64(s->seed + s->window->phase);
-		s->pacing.share = s->stagger;
-		pacing_begin(&s->pacing, s->intended, (double)ticks, (double)s->clock->hz);
-	}
-}
-
 void sender_begin(struct sender *s)
 {
 	const struct window *w = s->window;
@@ -580,15 +623,22 @@ void sender_begin(struct sender *s)
 	s->due = (unsigned __int128)w->start << 32;
 	s->period = s->last_period = 0;
 	s->intended = UINT64_MAX;
+	s->step = 0;
+	s->from = w->start;
+	s->until = UINT64_MAX;
 	s->missed = s->grace = s->done = 0;
 	s->subflow = s->ready = 0;
 	s->singly = s->rate_pps > 0 && s->pacing.arrivals != ARRIVALS_BURST;
 	if (s->lag)
 		histogram_clear(s->lag);
-	if (s->rate_pps > 0)
-		sender_pace(s, (long double)(w->end - w->start));
-	else if (s->limit)
+	if (s->series)
+		series_begin(s->series, w->start_ns, w->duration_ns);
+	if (s->rate_pps > 0) {
+		s->intended = 0;
+		sender_pace(s);
+	} else if (s->limit) {
 		s->intended = s->limit; /* all due at the start */
+	}
 }
 
 void sender_begin_late(struct sender *s, uint64_t now)
@@ -596,9 +646,12 @@ void sender_begin_late(struct sender *s, uint64_t now)
 	unsigned __int128 at = (unsigned __int128)now << 32;
 	uint64_t missed;
 
+	while (now >= s->until)
+		sender_change(s);
 	if (s->singly) {
-		s->missed = pacing_skip(&s->pacing, now - s->window->start);
-		s->intended -= s->missed;
+		missed = pacing_skip(&s->pacing, now - s->from);
+		s->missed += missed;
+		s->intended -= missed;
 		return;
 	}
 	if (!s->period) {
@@ -610,8 +663,9 @@ void sender_begin_late(struct sender *s, uint64_t now)
 	missed = (uint64_t)((at - s->due + s->period - 1) / s->period);
 	s->due += s->period * missed;
 	missed *= s->burst;
-	s->missed = missed < s->intended ? missed : s->intended;
-	s->intended -= s->missed;
+	missed = missed < s->intended ? missed : s->intended;
+	s->missed += missed;
+	s->intended -= missed;
 	if (s->intended <= s->burst)
 		s->due -= s->period - s->last_period;
 }

@@ -63,6 +63,9 @@ const char *session_stop(struct session *s, uint64_t timeout_ms);
 bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms);
 /* Returns the counts since the start as JSON; NULL if the session is not armed. */
 json_t *session_report(struct session *s);
+/* Returns the counts of `count` intervals from `first` on as JSON, also while a phase runs; NULL if
+ * the session is not armed for it, or a port has failed. */
+json_t *session_series(struct session *s, uint32_t first, uint32_t count);
 void session_close(struct session *s);
 
 json_t *histogram_report(const struct histogram *h);

@@ -8,12 +8,14 @@
 
 #include "clock.h"
 #include "engine.h"
+#include "gaps.h"
 #include "histogram.h"
 #include "merged.h"
 #include "order.h"
 #include "pacing.h"
 #include "predict.h"
 #include "sequence.h"
+#include "series.h"
 #include "subflows.h"
 #include "template.h"
 
@@ -29,14 +31,25 @@ enum form { FORM_WHOLE, FORM_PAYLOAD, FORM_DEVICE };
 enum role { ROLE_SENDER, ROLE_RECEIVER, ROLE_CLIENT, ROLE_SERVER, ROLE_FORWARDER };
 extern const char *const role_names[]; /* ends with NULL */
 
+#define STEPS_MAX 64
+
+/* From this time on, senders with a rate send this share of it. */
+struct load_step {
+	uint64_t at; /* ticks */
+	double share;
+};
+
 /* The times and the phase number of a phase; the same for every task. */
 struct window {
 	uint64_t start, end; /* ticks */
+	uint64_t start_ns, duration_ns; /* the same on all hosts of a trial */
 	/* Threads record their CPU usage shortly before the start and after the end: after no frame
 	 * has arrived for `quiet`, or at `latest`. All in ticks. */
 	uint64_t note, quiet, latest;
 	uint64_t interval; /* ticks */
 	uint64_t announce_every; /* ticks; 0: MACs are announced once */
+	struct load_step steps[STEPS_MAX]; /* in the order of their times, within the phase */
+	uint32_t step_count;
 	uint8_t phase;
 };
 
@@ -56,6 +69,8 @@ struct sender {
 	/* pacing */
 	/* Per burst: ticks, 32 fractional bits. The last period of a phase may be shorter. */
 	unsigned __int128 due, period, last_period;
+	uint32_t step; /* of the load; 0: before the first one */
+	uint64_t from, until; /* ticks: that step; the last one has no end */
 	uint32_t owed; /* remaining frames of the burst that is due next or partly sent */
 	uint64_t intended; /* frames in this phase; UINT64_MAX at full rate */
 	uint64_t missed; /* frames due before this sender started the phase; not in `intended` */
@@ -66,6 +81,7 @@ struct sender {
 	uint64_t *dues; /* ticks, one burst: due times of frames that wait for room */
 	uint32_t ready; /* number of `dues` */
 	struct histogram *lag; /* delay from due time to writing; NULL: not recorded */
+	struct series *series; /* frames by the interval of their due time; NULL: not requested */
 	uint64_t grace; /* ticks after the end in which a paced backlog may still leave */
 	uint64_t done; /* ticks: when all frames were in the port's ring; 0: not yet */
 
@@ -133,6 +149,11 @@ struct receiver {
 	struct histogram *latency; /* NULL: not requested */
 	struct histogram *ipdv; /* NULL: not requested; absolute values */
 	struct neighbour *neighbours; /* one per flow; NULL without ipdv */
+	struct series *series; /* counts by interval; NULL: not requested */
+	/* One per flow: its longest gaps. Present with `series`, but for a task on several cores, as a
+	 * core does not know what another one received. */
+	struct gaps *gaps;
+	bool follows; /* a run of frames is recorded for the next one: with `ipdv` or `gaps` */
 	uint64_t *intervals;
 	uint32_t interval, interval_count;
 	uint64_t interval_end;

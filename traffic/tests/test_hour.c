@@ -59,6 +59,7 @@ static struct bench *bench_make(uint32_t burst, bool loop, uint32_t tasks, doubl
 				  .clock = { .hz = SECOND },
 				  .longest_ns = HOUR,
 				  .interval_ns = SECOND,
+				  .series_ns = SECOND,
 				  .task_count = tasks };
 	for (uint32_t i = 0; i < tasks; i++) {
 		struct task_load *load = &arm->tasks[i];
@@ -105,6 +106,16 @@ static json_int_t count_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+static const json_t *kind_of(const json_t *series, size_t task, const char *kind)
+{
+	return json_object_get(part(series, task, task ? "received" : "sent"), kind);
+}
+
+static json_int_t counted(const json_t *series, size_t task, const char *kind, size_t i)
+{
+	return json_integer_value(json_array_get(kind_of(series, task, kind), i));
+}
+
 /* Every frame is sent half a microsecond after its due time, and arrives two microseconds later. */
 static void an_hour_of_a_slow_rate_adds_up(void)
 {
@@ -112,6 +123,7 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	struct bench *b = bench_make(1, true, 2, 1000, TOUCH_HEADER);
 	const json_t *sent, *received, *latency, *intervals;
 	uint64_t wrong = 0;
+	json_t *series;
 	json_t *report;
 
 	for (uint64_t i = 0; i < frames; i++) {
@@ -140,6 +152,18 @@ static void an_hour_of_a_slow_rate_adds_up(void)
 	for (size_t i = 0; i < 3600; i++)
 		wrong += json_integer_value(json_array_get(intervals, i)) != 1000;
 	EXPECT_EQ(wrong, 0);
+	series = session_series(&b->s, 0, SERIES_MAX);
+	for (size_t i = 0; i <= 3600; i++) {
+		const json_int_t each = i < 3600 ? 1000 : 0;
+
+		wrong += counted(series, 0, "sent", i) != each;
+		wrong += counted(series, 1, "arrived", i) != each;
+		wrong += counted(series, 1, "received", i) != each;
+		wrong += counted(series, 1, "highest", i) != (each ? 2500 : 0);
+	}
+	EXPECT_EQ(wrong, 0);
+	EXPECT_EQ(json_array_size(kind_of(series, 1, "received")), 3601);
+	json_decref(series);
 	bench_free(b, report);
 }
 
@@ -175,9 +199,125 @@ static void an_hour_of_overload_adds_up(void)
 	bench_free(b, report);
 }
 
+/* Numbers on the wire have 32 bits. The frames around number 2^32 are lost: the gap and all counts
+ * are those of 64 bits. */
+static void a_flow_of_more_than_32_bits_adds_up(void)
+{
+	const uint64_t wrap = 1ull << 32, period = SECOND / 1000, before = 100, after = 50;
+	struct bench *b = bench_make(1, true, 2, 1000, TOUCH_HEADER);
+	struct sequence *sequence = b->tasks[1].receiver.sequences;
+	const json_t *received, *gaps, *gap;
+	struct frame frame;
+	json_t *report, *series;
+	uint64_t wrong = 0;
+
+	b->tasks[0].sender.seq = (uint32_t)(wrap - before);
+	sequence->next = wrap - before;
+	sequence->distinct = wrap - before; /* received earlier in the phase */
+	for (uint64_t i = 0; i < before + after; i++) {
+		const uint64_t now = START + i * period;
+
+		wrong += b->tasks[0].step(&b->tasks[0], now) != 1;
+		counter = now + 2000;
+		if (i >= before - 10 && i < before + 10)
+			port_discard(&b->s.ports[0], &frame, 1, 1);
+		else
+			wrong += b->tasks[1].step(&b->tasks[1], counter) != 1;
+	}
+	EXPECT_EQ(wrong, 0);
+	report = bench_report(b);
+	received = part(report, 1, "received");
+	gaps = json_object_get(received, "gaps");
+	gap = json_array_get(json_object_get(gaps, "longest"), 0);
+	EXPECT_EQ(json_array_size(json_object_get(gaps, "longest")), 1);
+	EXPECT(json_equal(gap, json_object_get(gaps, "earliest")));
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 1)), wrap - 10);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 2)), 20);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 3)), START + (before - 11) * period);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 5)), START + (before + 10) * period);
+	EXPECT_EQ(json_integer_value(json_array_get(gap, 6)) -
+			  json_integer_value(json_array_get(gap, 5)),
+		  2000);
+	EXPECT_EQ(json_integer_value(
+			  json_array_get(json_array_get(json_object_get(gaps, "ends"), 0), 0)),
+		  wrap + after);
+	EXPECT_EQ(sequence->distinct, wrap + after - 20);
+	EXPECT_EQ(count_of(received, "duplicated"), 0);
+	EXPECT_EQ(count_of(received, "reordered"), 0);
+	series = session_series(&b->s, 0, 1);
+	EXPECT_EQ(counted(series, 0, "sent", 0), before + after);
+	EXPECT_EQ(counted(series, 1, "arrived", 0), before + after - 20);
+	json_decref(series);
+	bench_free(b, report);
+}
+
+/* The load changes three times; the sender stands still for some seconds before the first change:
+ * what was due then is not sent later. */
+static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s)
+{
+	static struct start_plan start = {
+		.at_ns = START,
+		.duration_ns = HOUR,
+		.phase = PHASE_MEASURED,
+		.steps = { { 600 * SECOND, 0.5 }, { 1800 * SECOND, 0 }, { 2700 * SECOND, 2 } },
+		.step_count = 3
+	};
+	struct bench *b = bench_make(1, false, 1, 1000, TOUCH_HEADER);
+	uint64_t frames = 0, wrong = 0;
+	json_t *report, *series;
+	const json_t *sent;
+
+	b->tasks[0].sender.pacing.arrivals = arrivals;
+	EXPECT(!session_start(&b->s, &start));
+	for (uint64_t now = START; now <= START + HOUR; now += SECOND / 2000) {
+		const uint64_t since_s = (now - START) / SECOND;
+
+		if (since_s >= 600 - stopped_s && since_s < 600)
+			continue;
+		while (b->tasks[0].step(&b->tasks[0], now))
+			frames++;
+	}
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + HOUR + SECOND), 0);
+	EXPECT(b->tasks[0].sent_all);
+	series = session_series(&b->s, 0, SERIES_MAX);
+	for (size_t i = 0; i < 3600; i++) {
+		const json_int_t each = i < 600 ? 1000 : i < 1800 ? 500 : i < 2700 ? 0 : 2000;
+		const json_int_t found = counted(series, 0, "sent", i);
+
+		if (i >= 600 - stopped_s && i < 600)
+			wrong += found != 0;
+		else
+			wrong += found != each;
+	}
+	EXPECT_EQ(wrong, 0);
+	json_decref(series);
+	report = bench_report(b);
+	sent = part(report, 0, "sent");
+	EXPECT_EQ(count_of(sent, "frames"), frames);
+	EXPECT_EQ(count_of(sent, "frames") + count_of(sent, "unsent"),
+		  600 * 1000 + 1200 * 500 + 900 * 2000);
+	EXPECT_EQ(count_of(sent, "unsent"), stopped_s * 1000);
+	bench_free(b, report);
+}
+
+static void steps_change_the_load_of_bursts(void)
+{
+	steps_change_the_load(ARRIVALS_BURST, 0);
+	steps_change_the_load(ARRIVALS_BURST, 5);
+}
+
+static void steps_change_the_load_of_single_frames(void)
+{
+	steps_change_the_load(ARRIVALS_EVEN, 0);
+	steps_change_the_load(ARRIVALS_EVEN, 5);
+}
+
 int main(void)
 {
 	TEST(an_hour_of_a_slow_rate_adds_up);
 	TEST(an_hour_of_overload_adds_up);
+	TEST(a_flow_of_more_than_32_bits_adds_up);
+	TEST(steps_change_the_load_of_bursts);
+	TEST(steps_change_the_load_of_single_frames);
 	return tap_end();
 }

@@ -254,6 +254,7 @@ static void receive_any(enum timing timing, bool noted, bool in_order, uint64_t 
 				.exact = exact,
 				.ipdv = timing == TIMING_IPDV ? &have->ipdv : NULL,
 				.neighbours = timing == TIMING_IPDV ? have->neighbours : NULL,
+				.follows = timing == TIMING_IPDV,
 				.intervals = intervals,
 				.interval_count = 4 };
 	task_choose_step(&b->task, TOUCH_HEADER, timing);

@@ -5,7 +5,9 @@
  *
  *     truth_switch [--eal NAME FOLDER QUEUES] [--cpu N] [--drop N] [--duplicate N] [--swap N]
  *                  [--corrupt N] [--stray N] [--ttl N] [--mac N] [--checksum N] [--spread N]
- *                  [--delay-us N] [--cap PPS] [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
+ *                  [--delay-us N] [--delay-from N] [--cap PPS] [--gap-us N] [--gap-after-us N]
+ *                  [--lose N] [--lose-from N] [--leak-kib N]
+ *                  [--ready FILE] IN OUT WRONG [IN OUT WRONG]...
  *
  * Frames received at IN are sent at OUT. Of the frames of a flow and phase, those whose sequence
  * number is N-1 modulo N get the fault of the option: dropped, sent twice, sent after their
@@ -13,7 +15,10 @@
  * by one as by a router, with a changed source MAC, with a wrong IP header checksum, or with
  * changed UDP ports (and with different ones in a duplicate), so that a device that spreads flows
  * assigns the frame to another flow. --delay-us delays every frame; --cap drops frames above a
- * rate. FILE is created when the switch forwards.
+ * rate. --gap-us drops the frames that are due in so many microseconds, from --gap-after-us after the
+ * first frame of a phase on. --lose drops N frames of the measured phase, from number --lose-from of
+ * a flow on. --delay-from delays only the frames from this number of the measured phase on.
+ * --leak-kib takes so much memory with every thousandth frame. FILE is created when the switch forwards.
  *
  * A port is the name of an interface, or a DPDK device ("net_vhost0,iface=..."), where the source
  * port of a frame selects the queue; NAME and FOLDER are those of DPDK's files.
@@ -64,10 +69,13 @@ struct path {
 	} swapped[FLOWS]; /* by flow: the frame that is sent after the next one */
 	uint16_t phase;
 	uint64_t passed, since_ns; /* in this phase */
+	uint16_t gap_phase;
+	uint64_t gap_from_ns; /* the due time of the first frame of this phase */
 };
 
 static uint64_t every_drop, every_duplicate, every_swap, every_corrupt, every_stray, every_ttl,
-	every_mac, every_checksum, every_spread, delay_us, cap;
+	every_mac, every_checksum, every_spread, delay_us, cap, gap_us, gap_after_us, delay_from,
+	lose, lose_from, leak_kib;
 static struct held queue[QUEUE];
 static uint64_t queue_head, queue_tail;
 static struct end ends[3 * PORTS_MAX];
@@ -175,11 +183,11 @@ static void frame_send(const struct end *out, const uint8_t *bytes, size_t len)
 			;
 }
 
-static void frame_pass(const struct end *out, const uint8_t *bytes, size_t len)
+static void frame_pass(const struct end *out, const uint8_t *bytes, size_t len, bool delayed)
 {
 	struct held *h;
 
-	if (!delay_us) {
+	if (!delay_us || !delayed) {
 		frame_send(out, bytes, len);
 		return;
 	}
@@ -223,6 +231,16 @@ static bool is_within_cap(struct path *w, uint16_t phase)
 	return true;
 }
 
+/* True if a frame of a phase was due in the gap. */
+static bool is_in_gap(struct path *w, uint16_t phase, uint64_t due_ns)
+{
+	if (phase != w->gap_phase || !w->gap_from_ns) {
+		w->gap_phase = phase;
+		w->gap_from_ns = due_ns;
+	}
+	return due_ns - w->gap_from_ns - gap_after_us * 1000 < gap_us * 1000;
+}
+
 /* Returns the offset of the payload of a frame in a tunnel; the inner frame starts at `at`. */
 static size_t inside_find(const uint8_t *bytes, size_t at)
 {
@@ -260,17 +278,40 @@ static void ports_shift(uint8_t *udp, uint16_t by)
 	store16(udp + 2, htons((uint16_t)(ntohs(load16(udp + 2)) - by)));
 }
 
+/* Takes memory and uses it. */
+static void memory_leak(void)
+{
+	static uint64_t frames;
+	void *memory;
+
+	if (!leak_kib || ++frames % 1000)
+		return;
+	memory = malloc(leak_kib << 10);
+	if (memory)
+		memset(memory, 1, leak_kib << 10);
+	__asm__ volatile("" : : "r"(memory) : "memory"); /* it is never freed */
+}
+
 static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 {
 	const size_t payload = payload_find(bytes, len);
 	uint32_t seq, flow;
+	bool measured, delayed;
 
+	memory_leak();
 	if (!payload) {
-		frame_pass(w->out, bytes, len);
+		frame_pass(w->out, bytes, len, true);
 		return;
 	}
 	seq = ntohl(load32(bytes + payload + 6));
+	measured = ntohs(load16(bytes + payload + 4)) >> 14 == PHASE_MEASURED;
+	if (measured && seq - lose_from < lose)
+		return;
+	delayed = !delay_from || (measured && seq >= delay_from);
 	if (is_chosen(every_drop, seq) || (cap && !is_within_cap(w, load16(bytes + payload + 4))))
+		return;
+	if (gap_us &&
+	    is_in_gap(w, load16(bytes + payload + 4), net64(load64(bytes + payload + 10))))
 		return;
 	flow = payload_flow(bytes + payload) % FLOWS;
 	if (is_chosen(every_swap, seq) && !w->swapped[flow].len) {
@@ -288,14 +329,14 @@ static void path_frame(struct path *w, uint8_t *bytes, size_t len)
 		bytes[ETH_BYTES + 10] ^= 1;
 	if (is_chosen(every_spread, seq))
 		ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 97));
-	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len);
+	frame_pass(is_chosen(every_stray, seq) ? w->wrong : w->out, bytes, len, delayed);
 	if (is_chosen(every_duplicate, seq)) {
 		if (every_spread)
 			ports_shift(bytes + ETH_BYTES + IP_BYTES, (uint16_t)(1 + seq % 89));
-		frame_pass(w->out, bytes, len);
+		frame_pass(w->out, bytes, len, delayed);
 	}
 	if (w->swapped[flow].len) {
-		frame_pass(w->out, w->swapped[flow].bytes, w->swapped[flow].len);
+		frame_pass(w->out, w->swapped[flow].bytes, w->swapped[flow].len, delayed);
 		w->swapped[flow].len = 0;
 	}
 }
@@ -336,7 +377,13 @@ int main(int argc, char **argv)
 			{ "--checksum", &every_checksum },
 			{ "--spread", &every_spread },
 			{ "--delay-us", &delay_us },
-			{ "--cap", &cap } };
+			{ "--delay-from", &delay_from },
+			{ "--lose", &lose },
+			{ "--lose-from", &lose_from },
+			{ "--leak-kib", &leak_kib },
+			{ "--cap", &cap },
+			{ "--gap-us", &gap_us },
+			{ "--gap-after-us", &gap_after_us } };
 	static struct path paths[PORTS_MAX];
 	const char *ready = "/dev/null";
 	uint32_t count = 0;

@@ -91,25 +91,28 @@ def _trials_s(test: Test) -> float:
 
 def _trials(test: Test) -> tuple[float, ...]:
     """Return the durations of a test's trials."""
-    search, bounds = SEARCHES[test.search], _bounds(test)
+    search, bounds = SEARCHES[test.search], bounds_of_test(test)
     return search.usual_durations(bounds) * (1 if search.independent else usual_repeats(bounds))
 
 
 def _repeats(test: Test) -> int:
     """Return the number of rounds that a test takes part in."""
-    return usual_repeats(_bounds(test))
+    return usual_repeats(bounds_of_test(test))
 
 
-def _bounds(test: Test) -> LoadBounds:
+def bounds_of_test(test: Test) -> LoadBounds:
+    """Return the bounds of a test's search, as far as they are known before the test."""
     return LoadBounds(
-        None,
+        test.rate_pps,
         test.duration,
         test.warmup,
         test.repeat,
         test.finals,
+        loss_ratio=test.loss_ratio,
         precision=test.precision,
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
+        senders=test.senders,
     )
 
 

@@ -229,7 +229,9 @@ def _compared(test: Test, block: _Block, in_turn: bool) -> Test:
     the campaign sets its repeats or its search determines them. A duration that the campaign sets
     applies to each trial."""
     search = SEARCHES.get(test.search)
-    if "repeat" in block or test.until_certain is not None or not (search and search.independent):
+    if "repeat" in block or test.until_certain is not None or test.event is not None:
+        return test
+    if not (search and search.independent):
         return test
     usual = _COMPARED if in_turn and not hosts_of(test) else _APART
     values = {**usual, **_GIVEN} if "duration" in block else usual

@@ -66,10 +66,19 @@ def _compared(tests: Sequence[Test]) -> list[list[int]]:
     return [indices for indices in together if len(indices) > 1]
 
 
+def compared_with(tests: Sequence[Test]) -> Mapping[int, tuple[int, ...]]:
+    """Return for the index of each compared test the indices of the tests that it is compared with,
+    including itself."""
+    together = [tuple(indices) for indices in _compared(tests)]
+    return {index: indices for indices in together for index in indices}
+
+
 def _why_not(test: Test) -> str | None:
     """Return the reason why a test cannot be measured in turn with others; None if it can."""
     if hosts_of(test):
         return "its switch is on another host"
+    if test.event is not None:
+        return "its events change the switch, so each trial begins with a new one"
     if not is_independent(test):
         return "it is measured once"
     return None
@@ -110,8 +119,8 @@ class Item:
     key: str
     versions: Mapping[str, str]
 
-    needs: Item | None = None
-    """The reference of its rate."""
+    needs: tuple[Item, ...] = ()
+    """The references of its rate, a share of the smallest R+ among them. Its own is the first."""
 
     is_reference: bool = False
     wanted_by: Item | None = None
@@ -153,6 +162,17 @@ class Item:
 
     def __post_init__(self) -> None:
         self.path = path_key(self.test)
+
+    @property
+    def missing(self) -> Item | None:
+        """Return the first reference that is still to be measured; None if there is none."""
+        return next((reference for reference in self.needs if not reference.done), None)
+
+    @property
+    def reference_pps(self) -> float | None:
+        """Return the R+ of which its rate is a share; None without one."""
+        found = [one.r_plus_pps for one in self.needs if one.r_plus_pps is not None]
+        return min(found, default=None)
 
     @property
     def limit(self) -> int | None:
@@ -204,7 +224,7 @@ class Agenda:
         item = self._first(self.left, place, places)
         if item is None:
             return None
-        if (needs := item.needs) is not None and not needs.done:
+        if (needs := item.missing) is not None:
             needs.index, needs.among, needs.wanted_by = item.index, item.among, item
             item = needs
         item.testbed = place
@@ -274,7 +294,7 @@ class Agenda:
     def _fits(self, item: Item, place: str, places: Collection[str]) -> bool:
         if item.testbed is not None:
             return False
-        if (needs := item.needs) is not None and not needs.done and needs.testbed is not None:
+        if (needs := item.missing) is not None and needs.testbed is not None:
             return False
         if self._spread and item.apart:
             return item.repeats[place] <= min(item.repeats[name] for name in places)

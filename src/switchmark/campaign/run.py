@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
-from switchmark.campaign.rounds import HERE, Agenda, Item, groups, not_in_turn
+from switchmark.campaign.rounds import HERE, Agenda, Item, compared_with, groups, not_in_turn
 from switchmark.campaign.store import RunFolder, key
 from switchmark.errors import Interrupted, Unavailable, UsageError
 from switchmark.hosts.signals import interruptible
@@ -174,6 +175,7 @@ class Rounds:
         self._versions, self._shared, self._spread = versions, shared, spread
         self._tests, self._seed = folder.campaign.tests, folder.campaign.seed
         self._not_in_turn = not_in_turn(self._tests, _ON_A_LAB if shared else None)
+        self._peers = compared_with(self._tests)
         self._references: dict[str, Item] = {}
         self._agenda = Agenda([])
         self._begun: dict[Item, float] = {}
@@ -229,9 +231,19 @@ class Rounds:
         trials = self._folder.trials.get(item.key, ())
         item.repeats = repeats_of_trials(test, trials)
         item.round = max((trial.round or 0 for trial in trials), default=0)
-        if (reference := saturated(self._tests[index])) is not None:
-            item.needs = self._reference(index, reference, versions)
+        item.needs = tuple(self._needs(index, versions))
         return item
+
+    def _needs(self, index: int, versions: Mapping[str, str]) -> Iterator[Item]:
+        """Yield the references of a test's rate, its own first. Compared outage tests have the same
+        rate, so each needs the references of all."""
+        test = self._tests[index]
+        if (reference := saturated(test)) is None:
+            return
+        yield self._reference(index, reference, versions)
+        for other in self._peers.get(index, ()) if test.dimension == "outage" else ():
+            if other != index and (reference := saturated(self._tests[other])) is not None:
+                yield self._reference(other, reference, self._versions(self._tests[other]))
 
     def _reference(self, index: int, test: Test, versions: Mapping[str, str]) -> Item:
         """Return the test that finds an R+. It has a separate key, so that all shares of this R+
@@ -257,8 +269,9 @@ class Rounds:
             key=item.key,
             stored=tuple(t for t in stored if self._agenda.goes_on_with(item, t.evidence.testbed)),
             on_trial=keep,
+            on_intervals=partial(self._folder.append_intervals, item.key, item.index + 1),
             then=self._agenda.then(item, places),
-            r_plus_pps=item.needs.r_plus_pps if item.needs else None,
+            r_plus_pps=item.reference_pps,
             limit=item.limit,
             among=item.among,
             round=max(item.round, item.first_round) if item.first_round else None,
@@ -294,10 +307,14 @@ class Rounds:
 
     def _end_reference(self, item: Item, record: Record) -> None:
         """Store an R+ for the tests that need it. If the search for it failed, the test that needed
-        it fails as well; the next test searches again."""
+        it fails as well; the next test searches again. A compared switch without an R+ does not
+        limit the rate of the others."""
         found, test = record.status == "ok", item.wanted_by
         assert test is not None
-        self._agenda.landed(item, is_done=found)
+        is_of_other = item is not test.needs[0]
+        self._agenda.landed(item, is_done=found or is_of_other)
+        if not found and is_of_other:
+            return
         if found:
             item.r_plus_pps = r_plus(record)
             test.set_up = {name: getattr(record, name) for name in ("reused", "setup_s", "start_s")}
@@ -361,8 +378,8 @@ def saturated(test: Test) -> Test | None:
     """Return the test that finds the R+ of a rate that is a share; None if it is not."""
     if test.parsed_rate.share is None:
         return None
-    axes = test.model_dump() | {"rate": "max", "search": "max"}
-    if test.dimension == "latency":
+    axes = test.model_dump() | {"rate": "max", "search": "max", "event": None}
+    if test.dimension != "throughput":
         del axes["burst"]  # the default of throughput applies
         axes["dimension"] = "throughput"
     return Test.model_validate(axes)

@@ -16,6 +16,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,13 +26,14 @@ from pydantic import BaseModel, ValidationError
 
 from switchmark.campaign.load import NAME, Campaign, Check, dump, load
 from switchmark.errors import RecordFailed, UsageError
-from switchmark.model.record import SCHEMA, Origin, Record, TrialResult
+from switchmark.model.record import SCHEMA, Origin, Record, TrialResult, TrialSpec
 from switchmark.model.test import Test, axes_in_key, key_of_content
 from switchmark.path.resolving import unknown_names
 from switchmark.regular_file import open_no_link, read_object, read_regular
 from switchmark.runs.jsonl import MOST_BYTES, append_line, parse_line, to_line, whole_lines
 
 _CAMPAIGN, _LAB = "campaign.yaml", "testbeds.json"
+_INTERVALS = "intervals.jsonl"
 _OF_THE_HOST = ("kernel", "machine", "cpu_model", "cores_usable", "memory_kib", "virtual")
 """The facts about the host in every record; `host.json` has the others."""
 
@@ -77,6 +80,7 @@ def read_records(folder: Path) -> list[Record]:
 class RunFolder:
     """A run folder that is open for writing, locked against a second writer until it is closed.
 
+    `unfinished` is the trial that ran when the earlier run died; its file has another name now.
     `records` holds the latest record of each key, the latest last; `trials` holds every finished
     trial of each key. `resumed_by` is the folder that the user names to resume, and `cluster` the
     lab. With `until_decided`, the run adds repeats, up to this number, until compared switches are
@@ -94,6 +98,8 @@ class RunFolder:
         self._host, self._lab = read_host(path), read_lab(path)
         self._trials_file = _LinesFile(path / "trials.jsonl")
         self._records_file = _LinesFile(path / "records.jsonl")
+        self.unfinished = _put_aside(path)
+        self._intervals_file: _LinesFile | None = None
         self.records: dict[str, Record] = {}
         for record in _records(path):
             self.records.pop(record.key, None)
@@ -131,7 +137,26 @@ class RunFolder:
         fails."""
         content = trial.model_dump(mode="json")
         self._append(self._trials_file, {"key": key, "number": number, "trial": content})
+        self._forget_intervals()
         self.trials[key].append(trial)
+
+    def append_intervals(
+        self, key: str, number: int, spec: TrialSpec, intervals: Mapping[str, Any]
+    ) -> None:
+        """Store finished intervals of a running trial until the trial itself is stored (see
+        `append_trial`)."""
+        if not intervals["first"]:
+            self._forget_intervals()  # those of a trial that failed
+        if self._intervals_file is None:
+            self._intervals_file = _LinesFile(self.path / _INTERVALS)
+        content = {"key": key, "number": number, "spec": spec.model_dump(mode="json")}
+        self._append(self._intervals_file, {**content, "intervals": dict(intervals)})
+
+    def _forget_intervals(self) -> None:
+        if self._intervals_file is not None:
+            self._intervals_file.close()
+            self._intervals_file = None
+            (self.path / _INTERVALS).unlink(missing_ok=True)
 
     def append_record(self, record: Record, versions: Mapping[str, str]) -> Record:
         """Store a finished test (see `append_trial`); return its record with its origin."""
@@ -183,6 +208,8 @@ class RunFolder:
     def close(self) -> None:
         self._trials_file.close()
         self._records_file.close()
+        if self._intervals_file is not None:
+            self._intervals_file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -270,6 +297,38 @@ class _LinesFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedTrial:
+    """The trial that ran when an earlier run died."""
+
+    number: int
+    """The number of its test."""
+    duration_s: float
+    """The length that the trial was to have."""
+    intervals: int
+    """The intervals that are stored."""
+    path: Path
+    """The file that has them."""
+
+
+def _put_aside(folder: Path) -> UnfinishedTrial | None:
+    """Rename the file of the trial that ran when an earlier run died, as the next trial writes
+    another one; return what it has. None if there is no such file, or if it is invalid."""
+    path = folder / _INTERVALS
+    entries = [entry for _, entry in _entries(path)]
+    if not entries:
+        return None
+    numbers = (folder / f"intervals-{number}.jsonl" for number in count(1))
+    aside = next(name for name in numbers if not name.exists())
+    try:
+        path.rename(aside)
+        last, trial = entries[-1]["intervals"], TrialSpec.model_validate(entries[-1]["spec"])
+        stored = last["first"] + len(last["offered"])
+        return UnfinishedTrial(int(entries[-1]["number"]), trial.duration_s, stored, aside)
+    except (KeyError, TypeError, ValueError, OSError):
+        return None
 
 
 def _latest(records: Iterable[Record]) -> list[Record]:

@@ -38,6 +38,7 @@ from switchmark.cli.running import (
     chosen_engines,
     measure,
     say_engines,
+    say_unfinished,
     status_of,
 )
 from switchmark.cli.tuning import go_on_tuning, search_settings
@@ -133,6 +134,7 @@ def resume(folder: Path, how: Measuring, keep: bool, cluster: str | None, spread
         bench(cluster, hosts, show, share_machine=how.share_machine, spread=spread) as there,
     ):
         begun = there.old_run(folder)
+        say_unfinished(begun, show)
         if tuning:
             return go_on_tuning(begun, show, options, hosts, how.strict)
         records = measure(there, begun, show, options)

@@ -95,6 +95,17 @@ def say_engines(
         print(engines, file=sys.stderr)
 
 
+def say_unfinished(folder: RunFolder, show: Shown) -> None:
+    """Print what a trial left that ran when the run died, unless `--quiet` is set."""
+    trial = folder.unfinished
+    if trial is not None and not show.quiet:
+        print(
+            f"test {trial.number} died in a trial of {trial.duration_s:g} s, which starts again: "
+            f"its first {trial.intervals} intervals are in {trial.path}",
+            file=sys.stderr,
+        )
+
+
 def check_new(out: Path, name: str | None) -> None:
     """Raise UsageError if a new run below `out` cannot have this name."""
     from switchmark.campaign.store import check_name

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from switchmark.campaign.duration import expected_s
+from switchmark.campaign.duration import bounds_of_test, expected_s
 from switchmark.campaign.rounds import groups
 from switchmark.cli.progress import clock
 from switchmark.environments import inside
@@ -18,6 +18,7 @@ from switchmark.hosts.local import LocalHost
 from switchmark.lab.host_preparation import Planned, planned, planned_for, why_of
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.running import find_nics, lend_nics
+from switchmark.metrics.loss import frames_that_tell
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.preparation import option
@@ -25,7 +26,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.model.topology import Findings
 from switchmark.model.version import Version
 from switchmark.observe.cpus import read_cpus
-from switchmark.path.assembly import build
+from switchmark.path.assembly import build, events_of
 from switchmark.path.background import noise_of
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.path import Path, path_key
@@ -35,6 +36,8 @@ from switchmark.runs.hugepages import can_reserve
 from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe
 from switchmark.runs.workspace import default_base
+from switchmark.searches import TABLE as SEARCHES
+from switchmark.searches.base import EXAMPLE_PPS, telling_s
 from switchmark.switches.versions import probe_asked
 
 _VALUES = 8
@@ -71,10 +74,28 @@ def _summary(tests: Sequence[Test], paths: int) -> Iterator[str]:
         yield "# compared switches take turns, with all of their paths up"
     elif len(tests) > 1 and any(test.repeat > 1 for test in tests):
         yield "# tests take turns: each path is set up once for each round of trials"
+    yield from _lengthened(tests)
     for axis in telling(tests):
         values = list(dict.fromkeys(str(getattr(test, axis)) for test in tests))
         suffix = f", ... ({len(values)})" if len(values) > _VALUES else ""
         yield f"#   {AXES[axis].key}: {', '.join(values[:_VALUES])}{suffix}"
+
+
+def _lengthened(tests: Sequence[Test]) -> Iterator[str]:
+    """Yield the trials that are longer than their tests ask, because a loss ratio takes as many
+    frames to tell."""
+    for test in tests:
+        search, bounds = SEARCHES[test.search], bounds_of_test(test)
+        if (ratio := search.tells(bounds)) and telling_s(
+            ratio, bounds.rate_pps, bounds
+        ) > test.duration:
+            rate = bounds.rate_pps or EXAMPLE_PPS
+            seconds = telling_s(ratio, rate, bounds)
+            yield (
+                f"# trials of {test.search} have {frames_that_tell(ratio)} frames, to tell a loss "
+                f"ratio of {ratio:g}: {seconds:.0f} s at {rate:g} frames/s"
+            )
+            return
 
 
 def _host_lines(tests: Sequence[Test]) -> Iterator[str]:
@@ -139,12 +160,27 @@ def plan(test: Test, *others: Test) -> list[str]:
         *(() if names else _preparation_lines(planned_for(LocalHost(), path))),
         *_loans(path, home),
         *describe(on_host(build(path), home), inside),
+        *_event_lines(path, home),
         *(
             line
             for variant in {variant.noise: variant for variant in (test, *others)}.values()
             for line in _noise_lines(turned_to(path, variant))
         ),
     ]
+
+
+def _event_lines(path: Path, home: str) -> list[str]:
+    """Return the steps of the events of a trial, as shell lines."""
+    before, lines = build(path), list[str]()
+    for planned_event in events_of(path):
+        change = planned_event.change
+        steps = on_host((*change.disturb, *change.restore, *planned_event.settled), home)
+        # A process is named by a variable that its start sets.
+        described = describe((*on_host(before, home), *steps), inside)
+        kind, at_s = planned_event.event.kind, planned_event.at_s
+        lines.append(f"# event {kind}, {at_s:g} s after the start of a trial")
+        lines += described[-len(describe(steps, inside)) :]
+    return lines
 
 
 def _loans(path: Path, home: str) -> list[str]:

@@ -13,12 +13,15 @@ from switchmark.lab.trial import Trials
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch, slow_path
 from switchmark.metrics.doubts import passing
+from switchmark.metrics.outage import outage_of
 from switchmark.metrics.profile import weighs
+from switchmark.metrics.slope import growing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration
 from switchmark.model.cpus import Cpu, parse_cpus
+from switchmark.model.event import REPLACING
 from switchmark.model.noise import HostActivity, NoiseCertificate
 from switchmark.model.record import GateResult, TrialResult, TrialSpec
 from switchmark.observe.noise import Snapshot, snapshot_files
@@ -94,7 +97,7 @@ class JudgedTrials:
         return trial
 
     def _judged(self, trial: TrialResult, window: HostActivity) -> TrialResult:
-        one_way = self.path.test.dimension == "throughput"
+        one_way = self.path.test.dimension != "latency"
         through = one_way and all(len(part.ports) == 1 for part in self.path.parts)
         ports = [port.id for port in self.path.wiring.ports]
         functions = {
@@ -121,6 +124,8 @@ class JudgedTrials:
     def _doubts_here(self, trial: TrialResult, window: HostActivity) -> dict[str, Any]:
         """Return the doubts that this module finds, with their evidence. To add a doubt, add a
         line."""
+        happened = trial.evidence.events
+        replaced = any(event.kind in REPLACING for event in happened)
         finders = {
             "not-isolated": self._not_isolated(trial),
             "interrupts": self._interrupts(window),
@@ -128,7 +133,9 @@ class JudgedTrials:
             "emulated": self._emulated(),
             "no-hugepages": self._small_pages(),
             "clock": self._clock(trial),
-            "unstable": is_unstable(trial) and {"intervals": len(trial.intervals)},
+            "unstable": not happened and is_unstable(trial) and {"intervals": len(trial.intervals)},
+            "outage-methods": _methods(trial),
+            "growing": growing(trial),
             "captured": self.capture and {"frames": self.capture},
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "nothing-arrived": {}
@@ -138,7 +145,7 @@ class JudgedTrials:
             "flooded": flooded(trial, feeds_of(self.path)),
             "slow-path": slow_path(trial),
             "profiled": weighs(trial),
-            "path-unseen": list(uncounted_ports(self.path, trial)),
+            "path-unseen": [] if replaced else list(uncounted_ports(self.path, trial)),
         }
         return {name: evidence for name, evidence in finders.items() if evidence}
 
@@ -201,6 +208,18 @@ class JudgedTrials:
         if self.noise is None or "tsc" not in self.noise.model_fields_set:
             return None
         return None if len(flags := list(self.noise.tsc)) == 2 else f"the TSC is only {flags}"
+
+
+def _methods(trial: TrialResult) -> dict[str, float] | None:
+    """Return the outages by both methods if they differ by more than their errors."""
+    outage = outage_of(trial)
+    if outage is None or outage.agrees:
+        return None
+    return {
+        "by_loss_s": outage.by_loss_s,
+        "by_time_s": outage.by_time_s,
+        "unsure_s": outage.unsure_s,
+    }
 
 
 def _with_threads(trial: TrialResult, ran_ns: Mapping[str, int], elapsed_s: float) -> TrialResult:

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, count
 from types import TracebackType
 from typing import Self
@@ -362,6 +363,7 @@ class Lab:
             if len(begun) == visit.limit and repeat not in begun:
                 raise Paused
             begun.add(repeat)
+            running.trials.keep = partial(visit.on_intervals, spec)
             result = judged.measure(running.trials, spec)
             _check_noise(self._executor, noise)
             if visit.round is not None:

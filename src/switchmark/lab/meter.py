@@ -16,6 +16,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import tool_program
 from switchmark.lab.profile import Profiler
 from switchmark.model.cost import PerfCost, ProcessorCounts, SchedulerCounts, TrialCost
+from switchmark.model.event import REPLACING
 from switchmark.model.plan import Spawn
 from switchmark.observe.perf import (
     CountableEvents,
@@ -99,7 +100,9 @@ class Window:
 
     def __init__(self, meter: Meter, path: Path, hz: int | None) -> None:
         self._meter = meter
-        self._hosted = meter.hosted()
+        self._hosted = {
+            place: pids for place, pids in meter.hosted().items() if not _is_replaced(path, place)
+        }
         self._pids = pids = {**meter.playing(), **self._hosted}
         self.used: Mapping[str, tuple[float, float]] = {}
         self.stolen = 0.0
@@ -273,6 +276,12 @@ class KernelCounts:
             ran_before, waited_before = before.ran[place]
             used[place] = (ran - ran_before) / elapsed_ns, (waited - waited_before) / elapsed_ns
         return used
+
+
+def _is_replaced(path: Path, place: str) -> bool:
+    """Return whether an event replaces the processes of a place, whose counts then begin again."""
+    replaces = any(event.kind in REPLACING for event in path.test.events)
+    return replaces and place.startswith(_SWITCH)
 
 
 def _whose_counters(

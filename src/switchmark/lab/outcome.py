@@ -18,6 +18,7 @@ from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
 from switchmark.model.place import Place, PlaceKind, PortEnd
 from switchmark.model.record import FlowCounts, PartReport, TrialResult, TrialSpec
+from switchmark.model.series import GAPS_MAX, Gap, TimeSeries
 from switchmark.model.test import Test
 from switchmark.model.topology import Flow, Role
 from switchmark.model.units import FCS_BYTES
@@ -60,6 +61,7 @@ class Outcome:
         used: Mapping[str, tuple[float, ...]],
         stolen: float,
         load: Mapping[str, float],
+        series: TimeSeries | None = None,
     ) -> TrialResult:
         sums: dict[str, int] = {}
         sent: _Sent = {}
@@ -131,6 +133,7 @@ class Outcome:
             intervals=_added([report["intervals"] for report in received.values()]),
             latency=self._latency(list(received.values())),
             parts=tuple(parts),
+            series=series and self._with_gaps(series, sent, received, reports[0]["start_ns"]),
             per_flow=self._per_flow(sent, received),
             doubts=self._doubts(spec, stolen, sums["foreign"], taken, started_late, others),
             counters=counted,
@@ -264,6 +267,41 @@ class Outcome:
                 )
         return tuple(flows)
 
+    def _with_gaps(
+        self, series: TimeSeries, sent: _Sent, received: Mapping[str, Message], start_ns: int
+    ) -> TimeSeries:
+        """Return a series with the gaps of all flows. A flow whose last frames are missing ends
+        with a gap."""
+        gaps: list[Gap] = []
+        silences: list[Gap] = []
+        ends: list[Gap] = []
+        for flow in self.path.flows:
+            report = received.get(flow.id, {}).get("gaps")
+            if report is None:
+                continue
+            first = self.path.copies(flow)[0]
+            named = self._sent_by_flow(first, flow, sent[first.id])
+            gaps += [_gap(named[number][0], start_ns, *gap) for number, *gap in report["longest"]]
+            silences += [
+                _gap(named[number][0], start_ns, *gap) for number, *gap in report["silences"]
+            ]
+            for number, *gap in filter(None, (report["earliest"], report["latest"])):
+                ends.append(_gap(named[number][0], start_ns, *gap))
+            for (name, frames), (following, *times) in zip(named, report["ends"], strict=True):
+                if following < frames:
+                    end = _gap(name, start_ns, following, frames - following, *times, 0, 0)
+                    gaps.append(end)
+                    ends.append(end)
+        if not any("gaps" in report for report in received.values()):
+            return series
+        found = {
+            "gaps": tuple(sorted(gaps, key=lambda gap: -gap.lost)[:GAPS_MAX]),
+            "silences": tuple(sorted(silences, key=lambda gap: -(gap.arrival_ns or 0))[:GAPS_MAX]),
+            "earliest_gap": min(ends, key=_begins_ns, default=None),
+            "latest_gap": max(ends, key=_begins_ns, default=None),
+        }
+        return series.model_copy(update=found)
+
     def _sent_by_flow(
         self, first: Flow, flow: Flow, reports: Sequence[Message]
     ) -> list[tuple[str, int]]:
@@ -289,7 +327,7 @@ class Outcome:
     @property
     def _unsure_ns(self) -> int:
         """Return the maximum error of one-way latency if its ends read two clocks."""
-        one_way = self.path.test.dimension == "throughput"
+        one_way = self.path.test.dimension != "latency"
         if not one_way or all(_reads_one_clock(self.path, part) for part in self.path.parts):
             return 0
         return sum(sorted(clock.unsure_ns for clock in self.clocks.values())[-2:])
@@ -382,6 +420,19 @@ class Outcome:
             "flows-mixed": others["unfollowed"] or others["ties"],
         }
         return (*self.path.placement.doubts, *(name for name, so in reasons.items() if so))
+
+
+def _begins_ns(gap: Gap) -> int:
+    """Return the due time of the last frame before a gap."""
+    return 0 if gap.before_due_ns is None else gap.before_due_ns
+
+
+def _gap(flow: str, start_ns: int, first: int, lost: int, *times: int) -> Gap:
+    """Return a gap from the traffic program's numbers: the due time and the arrival of the frame
+    before it, and of the frame after it; 0 for no frame."""
+    since = [time_ns - start_ns if time_ns else None for time_ns in times]
+    names = ("before_due_ns", "before_ns", "after_due_ns", "after_ns")
+    return Gap(flow=flow, first=first, lost=lost, **dict(zip(names, since, strict=True)))
 
 
 def _reads_one_clock(path: Path, part: Part) -> bool:

@@ -11,6 +11,7 @@ from switchmark.environments import inside, netns_of, network_stack
 from switchmark.errors import TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.hosts.base import Host, Process
+from switchmark.lab.happening import Happening
 from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
@@ -22,7 +23,7 @@ from switchmark.model.record import GateResult
 from switchmark.model.test import Test
 from switchmark.observe.cpus import read_cpus
 from switchmark.observe.perf import CountableEvents
-from switchmark.observe.threads import in_network, of_machine, stopped
+from switchmark.observe.threads import in_network, of_machine, resident_kib, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
 from switchmark.path.ways import handed_ends, named_ends, sees_uplinks
@@ -45,8 +46,8 @@ class RunningPath:
     """The executor's mark from before the path was built."""
     trials: Trials
     """Runs trials on the path."""
-    processes: Sequence[Process]
-    """The path is dead if one of these has ended."""
+    processes: Callable[[], Sequence[Process]]
+    """Returns the processes of the path, which is dead if one of them has ended."""
     at_work: Callable[[], Collection[int]]
     """Returns the processes that do the work of the switch; with two hosts, of the sender's
     host."""
@@ -73,7 +74,7 @@ class RunningPath:
 
     def serves(self, test: Test) -> bool:
         """Return whether the path can measure a test. A dead path cannot."""
-        lives = all(process.poll() is None for process in self.processes)
+        lives = all(process.poll() is None for process in self.processes())
         return shares_path(self.path.test, test) and lives
 
 
@@ -94,24 +95,24 @@ def build_path(
         Worker(TrafficProcess(player.name, programs[player.name][1]), player)
         for player in path.processes
     ]
+    # An event may replace a process by another one of the same name.
     daemons = {
         **{
-            switch.id: (
-                f"switch {switch.driver.name}",
-                switch.wiring.node,
-                _spawned(executor, switch.start),
-            )
+            switch.id: (f"switch {switch.driver.name}", switch.wiring.node, _names(switch.start))
             for switch in path.switches
         },
         **{
             part.id: (
                 f"function {part.id} ({part.function.name})",
                 part.node,
-                _spawned(executor, part.function.start(part.hosted)),
+                _names(part.function.start(part.hosted)),
             )
             for part in path.hosted
         },
     }
+
+    def running(names: Sequence[str]) -> list[Process]:
+        return [executor.process(name) for name in names]
 
     hosts = {
         **{place: executor.host(node) for place, (_, node, _) in daemons.items()},
@@ -119,11 +120,11 @@ def build_path(
     }
 
     # The process in the guest uses less CPU time than its machine uses of this host.
-    vms = {part.id: boot for part in path.parts for boot in _spawned(executor, vm_of(path, part))}
+    vms = {part.id: boot for part in path.parts for boot in running(_names(vm_of(path, part)))}
 
     def alive(when: str = "during the trial") -> None:
-        for user, _, processes in daemons.values():
-            for process in processes:
+        for user, _, names in daemons.values():
+            for process in running(names):
                 if process.poll() is not None:
                     raise TrialFailed(
                         f"{user} died {when}"
@@ -140,9 +141,9 @@ def build_path(
     def working() -> dict[str, Collection[int]]:
         """Return the processes that do the work of the switch and of functions."""
         return {
-            place: _at_work(hosts[place], node, processes)
-            for place, (_, node, processes) in daemons.items()
-            if processes
+            place: _at_work(hosts[place], node, running(names))
+            for place, (_, node, names) in daemons.items()
+            if names
         }
 
     def hosted() -> dict[str, Collection[int]]:
@@ -157,12 +158,19 @@ def build_path(
             for name, (node, process) in programs.items()
         }
 
+    def resident() -> int | None:
+        at_work = {place: pids for place, pids in working().items() if place.startswith("switch")}
+        if not at_work:
+            return None
+        return sum(resident_kib(hosts[place], pids) for place, pids in at_work.items())
+
     cpus = [cpu.id for cpu in read_cpus(host)]
     trials = Trials(
         path,
         workers,
         counters=lambda: _counters(executor, path),
         alive=alive,
+        take_place=Happening(executor, mark).take_place,
         meter=Meter(
             host,
             executor,
@@ -173,24 +181,26 @@ def build_path(
             counting=_NOT_COUNTED if path.uplinks else counting,
             hosts=hosts,
         ),
+        resident=resident,
     )
     trials.open(
         join=lambda: executor.execute(join(path)),
         settle=lambda: executor.execute(settled(path)),
     )
-    others = [process for _, _, processes in daemons.values() for process in processes]
+    others = [name for _, _, names in daemons.values() for name in names]
     _, sender_node, of_switch = daemons["switch"]  # with two instances, that of the sender's host
+    played = [process for _, process in programs.values()]
     return RunningPath(
         path,
         mark,
         trials,
-        processes=[*others, *(process for _, process in programs.values())],
-        at_work=lambda: _at_work(hosts["switch"], sender_node, of_switch) if of_switch else (),
+        processes=lambda: [*running(others), *played],
+        at_work=lambda: (
+            _at_work(hosts["switch"], sender_node, running(of_switch)) if of_switch else ()
+        ),
         host=hosts["switch"],
         nics=nics,
-        daemons=tuple(
-            step.name for switch in path.switches for step in switch.start if type(step) is Spawn
-        ),
+        daemons=tuple(name for switch in path.switches for name in _names(switch.start)),
         alive=alive,
         works=bool(others or vms),
     )
@@ -249,8 +259,9 @@ def entrances(path: Path, run: str) -> list[str]:
     return [shell for shell in shells if not shell.startswith("bash")] + [f"switchmark clean {run}"]
 
 
-def _spawned(executor: Executor, steps: Plan) -> list[Process]:
-    return [executor.process(step.name) for step in steps if isinstance(step, Spawn)]
+def _names(steps: Plan) -> list[str]:
+    """Return the names of the processes that steps start."""
+    return [step.name for step in steps if isinstance(step, Spawn)]
 
 
 def _counters(executor: Executor, path: Path) -> PathCounters:

@@ -17,10 +17,14 @@ from switchmark.metrics.throughput import is_drifting, is_uncertain, of_latency
 from switchmark.metrics.verdict import verdict
 from switchmark.model.record import Record, TrialResult, TrialSpec
 from switchmark.model.search import OneSearch, SearchResult
-from switchmark.model.test import Test
+from switchmark.model.test import USUAL_OUTAGE_RATE, Test
 from switchmark.model.units import parse_shares, parse_verification
 from switchmark.path.ways import cables_of
 from switchmark.searches.base import Estimate, LoadBounds, Measure, Search, is_enough
+
+_LEAST_OUTAGE_PPS, _MOST_OF_R_PLUS = 10_000.0, 0.5
+"""The least default rate of an outage test, as its period is the resolution, and the share of R+
+that this rate does not exceed."""
 
 
 class Paused(Exception):
@@ -46,7 +50,10 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
     copy."""
     rate_pps = test.rate_pps
     if test.parsed_rate.share is not None and r_plus_pps is not None:
-        rate_pps = test.parsed_rate.share * r_plus_pps / (streams * test.copies)
+        of_sender_pps = r_plus_pps / (streams * test.copies)
+        rate_pps = test.parsed_rate.share * of_sender_pps
+        if test.dimension == "outage" and test.rate == USUAL_OUTAGE_RATE:
+            rate_pps = max(rate_pps, min(_LEAST_OUTAGE_PPS, _MOST_OF_R_PLUS * of_sender_pps))
         if test.line_pps is not None:
             rate_pps = min(rate_pps, test.line_pps)
     return LoadBounds(
@@ -64,6 +71,7 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         until_certain=test.until_certain,
         senders=streams,
         line_pps=test.line_pps,
+        burst=test.burst if test.arrivals == "burst" else 1,
         latency=of_latency(test),
         judge=verdict,
     )
@@ -115,6 +123,7 @@ def _together(searches: Sequence[Estimate]) -> Estimate:
         verdict if any(search.verdict for search in searches) else None,
         goal,
         finals,
+        tuple(dict.fromkeys(doubt for search in searches for doubt in search.doubts)),
     )
 
 
@@ -146,6 +155,7 @@ def recorded(
             "doubts": tuple(
                 dict.fromkeys(
                     [doubt for trial in estimate.trials for doubt in trial.doubts]
+                    + [*estimate.doubts]
                     + ["uncertain"] * is_uncertain(test, estimate.trials)
                     + ["drifting"] * is_drifting(test, estimate.trials)
                 )

@@ -7,20 +7,26 @@ the measured phase are therefore exact (docs/decisions/0003).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from switchmark import clock
-from switchmark.errors import SetupFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
+from switchmark.lab.series import SeriesReader
 from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
+from switchmark.model.event import REPLACING, EventResult
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.model.series import series_interval_ns
+from switchmark.path.assembly import PlannedEvent, events_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
 
@@ -34,15 +40,22 @@ _QUIET_MAX_MS = 1000
 _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
+_STEPPED_S = 0.1  # the interval of a trial whose load changes
+_RAMP = 10  # the steps of a ramp, from a tenth of the rate on
 _PHASE_SLACK_S = 10.0
+_EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
+"""The least length of the intervals of a trial with an event, and the frames in an interval, which
+are enough for a 99th percentile."""
 
 
 class Trials:
     """Runs trials on a path that is up.
 
     `counters` reads the counters of the whole path. `alive` raises TrialFailed if the switch or a
-    function has died. `meter` measures the cost of the measured phase. `lag_s` is the delay of
-    counters that are updated late. The path is quiet if no frame arrives for `quiet_ms`.
+    function has died. `take_place` carries out an event of the measured phase. `meter` measures the
+    cost of the measured phase. `lag_s` is the delay of counters that are updated late. The path is
+    quiet if no frame arrives for `quiet_ms`. `resident` returns the resident memory of the switch.
+    `keep` gets the finished intervals of a running trial.
     """
 
     def __init__(
@@ -52,15 +65,20 @@ class Trials:
         *,
         counters: Callable[[], PathCounters],
         alive: Callable[[], None],
+        take_place: Callable[[PlannedEvent, int], EventResult],
         meter: Meter,
+        resident: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._path = path
         self._workers = Workers(workers)
         self._standstill = Standstill(counters)
         self._alive = alive
+        self._take_place = take_place
         self._meter = meter
+        self._resident = resident
         self.end = self._workers.end
         self.lag_s, self.quiet_ms = 0.0, _QUIET_MS
+        self.keep: Callable[[Mapping[str, Any]], None] = lambda intervals: None
         self._openings: dict[Worker, Message] = {}
         self._away_ns = 0
 
@@ -125,7 +143,8 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
-        one_way = self._path.test.dimension == "throughput"
+        series = None if proving else self._series(spec)
+        one_way = self._path.test.dimension != "latency"
         self._workers.read_clocks(well=one_way and not proving)
         before_ns = clock.monotonic_ns()
         self._workers.send(
@@ -133,8 +152,9 @@ class Trials:
             lambda worker: {
                 "run": run,
                 "touch": "full" if proving else self._path.test.touch,
-                "longest_ns": spec.longest_ns,
+                "longest_ns": max(spec.longest_ns, self._warmup_ns(spec)),
                 "interval_ns": spec.interval_ns,
+                **({"series_ns": series.interval_ns} if series else {}),
                 "announce_every_ns": round(_ANNOUNCE_S * 1e9),
                 "clock": self._workers.clock(worker),
                 "tasks": [
@@ -148,8 +168,8 @@ class Trials:
             },
         )
         self._away_ns = clock.monotonic_ns() - before_ns if self._path.is_away else 0
-        if spec.warmup_s > 0:
-            self._phase("warmup", spec.warmup_s)
+        if warmup_ns := self._warmup_ns(spec):
+            self._phase("warmup", warmup_ns / 1e9, steps=self._ramp(spec))
         self._alive()
         # At full rate the queues fill up, and the last frames in a queue may wait for the next
         # frame.
@@ -157,19 +177,71 @@ class Trials:
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
         residual_s = 0.0 if proving else self._path.test.residual
-        self._phase("measured", spec.duration_s, window, residual_s)
-        self._alive()
+        # A shorter trial warms the path up, or tries it.
+        whole = not proving and spec.duration_s == self._path.test.duration
+        events = events_of(self._path) if whole else ()
+        happened: list[EventResult] = []
+
+        def during(start_ns: int, duration_ns: int) -> None:
+            happened.extend(self._take_place(event, start_ns) for event in events)
+            if series and all(event.failure is None for event in happened):
+                with _after_events(happened):
+                    series.follow(start_ns, duration_ns)
+
+        self._phase("measured", spec.duration_s, window, residual_s, during, spec.steps)
+        if all(event.failure is None for event in happened):
+            with _after_events(happened):
+                self._alive()
         cost = window.cost(self._workers.tsc_hz)
-        after = self._counted()
+        # A new process counts from 0, and a switch that did not come back does not count.
+        replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
+        lost = replaced or any(event.failure is not None for event in happened)
+        counted = PathCounters() if lost else self._counted().since(before)
         reports = self._workers.send("report", timeout_s=30.0)
         path = self._path
         if proving:  # independent of the test's `touch`
             path = replace(path, test=path.test.model_copy(update={"touch": "full"}))
-        result = Outcome(path, tuple(self._workers), self._workers.told_clocks()).result(
-            *(spec, spec.interval_ns, reports, after.since(before)),
+        clocks = self._workers.told_clocks()
+        result = Outcome(path, tuple(self._workers), clocks).result(
+            *(spec, spec.interval_ns, reports, counted),
             *(window.used, window.stolen, cost.load),
+            series=series.whole() if series else None,
         )
+        if happened:
+            evidence = result.evidence.model_copy(update={"events": tuple(happened)})
+            result = result.model_copy(update={"evidence": evidence})
         return result.model_copy(update={"cost": cost})
+
+    def _series(self, spec: TrialSpec) -> SeriesReader | None:
+        """Return the reader of a trial's series; None for a test without one."""
+        test = self._path.test
+        interval_s = test.interval or (_STEPPED_S if spec.steps else None)
+        if interval_s is None and test.events:
+            pps = (spec.rate_pps or 0.0) * self._path.streams
+            interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)
+        if interval_s is None:
+            return None
+        return SeriesReader(
+            self._workers,
+            series_interval_ns(interval_s, spec.duration_s),
+            copies=test.copies,
+            counted=test.touch != "none",
+            resident=self._resident,
+            keep=self.keep,
+            alive=self._alive,
+        )
+
+    def _warmup_ns(self, spec: TrialSpec) -> int:
+        """Return the length of the warm-up with its ramp."""
+        ramp_s = self._path.test.ramp if spec.rate_pps is not None else 0.0
+        return round((ramp_s + spec.warmup_s) * 1e9)
+
+    def _ramp(self, spec: TrialSpec) -> Sequence[tuple[float, float]]:
+        """Return the steps of a warm-up: the rate rises from a tenth to the whole."""
+        ramp_s = self._path.test.ramp
+        if not ramp_s or spec.rate_pps is None:
+            return ()
+        return [(ramp_s * step / _RAMP, (step + 1) / _RAMP) for step in range(_RAMP)]
 
     def _counted(self, push: Callable[[], None] | None = None) -> PathCounters:
         """Return the counters. If reading fails because the switch died, the error says so. For a
@@ -193,20 +265,31 @@ class Trials:
         return load_of(self._path, part, job, spec)
 
     def _phase(
-        self, phase: str, duration_s: float, window: Window | None = None, residual_s: float = 0.0
+        self,
+        phase: str,
+        duration_s: float,
+        window: Window | None = None,
+        residual_s: float = 0.0,
+        during: Callable[[int, int], None] = lambda start_ns, duration_ns: None,
+        steps: Sequence[tuple[float, float]] = (),
     ) -> None:
         """Send for `duration_s`, with `window` open, then wait until the path is quiet, for
-        `residual_s` at least."""
+        `residual_s` at least. `during` gets the start and the length of the phase, and may take as
+        long as the phase. `steps` change the load: the seconds since the start, and the share of
+        the rate from then on."""
         lead_ns = _LEAD_NS + _LEAD_A_PROCESS_NS * len(self._workers)
         lead_ns += _LEAD_TO_A_GUEST_NS * self._workers.far_clocks
         lead_ns = max(lead_ns, min(self._away_ns, _LEAD_AWAY_MAX_NS))
         at_ns = clock.monotonic_ns() + lead_ns
-        start = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        start: Message = {"phase": phase, "at_ns": at_ns, "duration_ns": round(duration_s * 1e9)}
+        if steps:
+            start["steps"] = [{"at_ns": round(at * 1e9), "share": share} for at, share in steps]
         self._workers.send("start", lambda worker: start)
         if window:
             wait_ns = at_ns - clock.monotonic_ns()
             clock.sleep(max(0, wait_ns) / 1e9)
             window.begin()
+        during(at_ns, start["duration_ns"])
         limit_s = duration_s + _PHASE_SLACK_S
         limit = {"timeout_ms": round(limit_s * 1000)}
         for worker in self._workers:  # one after the other: a waiting process polls
@@ -217,3 +300,15 @@ class Trials:
         if self._path.test.limits:
             quiet_ms += PERIOD_US // 1000  # a process at its CPU limit pauses until the next period
         self._workers.drain(max(quiet_ms, round(residual_s * 1000)))
+
+
+@contextmanager
+def _after_events(happened: list[EventResult]) -> Iterator[None]:
+    """Record that a switch died after the last event if events replaced it: its next process came
+    up and did not last. A death without such an event fails the trial."""
+    try:
+        yield
+    except TrialFailed as died:
+        if not any(event.kind in REPLACING for event in happened):
+            raise
+        happened[-1] = happened[-1].model_copy(update={"failure": str(died)})

@@ -81,6 +81,13 @@ class Doubt:
 
 _DOUBTS = (
     Doubt(
+        "outage-methods",
+        "the outages by lost frames and by arrival times differ by more than their errors",
+        "frames waited during the outage and arrived late, or frames were lost outside of it",
+        "use engine raw-mmsg, whose frames do not wait for a switch that is gone, or compare both "
+        "figures",
+    ),
+    Doubt(
         "cores-shared",
         "two polling processes share a CPU",
         "busy processes wait for each other's time slice",
@@ -185,6 +192,25 @@ _DOUBTS = (
         "the rate drifts by 10 % during a trial, or alternates between two levels",
         "no single rate describes the trial",
         "use a longer --warmup and --duration",
+    ),
+    Doubt(
+        "growing",
+        "the memory of the switch rises in both halves of a trial, by more than 1 % and 1 MiB "
+        "(`interval`)",
+        "the switch may leak memory, and end in a longer run",
+        "use a longer --duration, which shows whether the growth goes on",
+    ),
+    Doubt(
+        "no-overload",
+        "search recovery: no frame was lost in the overload, or senders sent less than 99 % of it",
+        "there was no overload to recover from, so there is no recovery time",
+        "give the throughput of the switch as --rate, or use a faster engine",
+    ),
+    Doubt(
+        "not-recovered",
+        "search recovery: frames were lost to the end of the trial",
+        "the recovery takes longer than the trial, so there is no recovery time",
+        "use a longer --duration, or check that half of the load passes without loss",
     ),
     Doubt(
         "uncertain",

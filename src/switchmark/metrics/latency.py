@@ -36,8 +36,10 @@ PERCENTILES = {
 }
 """Percentiles in millionths."""
 
+MIN_BEYOND = 10
+"""The samples that must lie beyond a percentile; it is None with fewer."""
+
 _ALL = 1_000_000
-_MIN_BEYOND = 10
 _OF_VARIATION = ("p50", "p90", "p99", "p999")
 
 _Counts = Mapping[int, int]
@@ -236,7 +238,7 @@ def _percentiles(
     ranks = [
         (-(-count * PERCENTILES[name] // _ALL), name)
         for name in names
-        if count * (_ALL - PERCENTILES[name]) >= _MIN_BEYOND * _ALL
+        if count * (_ALL - PERCENTILES[name]) >= MIN_BEYOND * _ALL
     ]
     counted, waiting = 0, iter(ranks)
     rank, name = next(waiting, (0, ""))

@@ -17,9 +17,12 @@ from switchmark.errors import UsageError
 from switchmark.metrics.cpu import CPUS, cores_by_role, cores_in_all, cost
 from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import merged
+from switchmark.metrics.loss import loss_bound
+from switchmark.metrics.outage import Outage, outage_of, recovery_s
 from switchmark.metrics.profile import merged as merged_profile
 from switchmark.metrics.repeats import FIGURES, Figure
 from switchmark.metrics.searched import searches_of
+from switchmark.metrics.soak import first_loss_of, latency_drift_of, worst_loss_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import MIN_REPEATS, is_of_search, loss_ratio, rates_pps, sent
 from switchmark.model.cost import Shares
@@ -103,6 +106,7 @@ _COMPARED = {
     "latency.p99_us": ("latency-p99", 1e-3),
     "latency.p99.9_us": ("latency-p999", 1e-3),
     "loss_ratio": ("loss", 1.0),
+    "outage.s": ("outage", 1e-9),
 }
 """The metrics that correspond to a figure of comparison, with the factor from the figure's unit to
 the metric's unit."""
@@ -381,6 +385,39 @@ def _of_symbol(name: str, symbol: str) -> Metric:
     return _by_trials(name, "", description, of)
 
 
+def _outages() -> Iterable[Metric]:
+    for name, description, read in (
+        ("s", "outage after an event", lambda outage: outage.s),
+        ("by_loss_s", "outage: lost frames over the rate", lambda outage: outage.by_loss_s),
+        ("by_time_s", "outage: time without arrivals", lambda outage: outage.by_time_s),
+        ("began_s", "beginning of the outage, from the event", lambda outage: outage.began_s),
+        ("ended_s", "end of the outage, from the event", lambda outage: outage.ended_s),
+    ):
+        yield _of_outage(f"outage.{name}", description, partial(_outage_value, read))
+    description = "time from an event until p99 is again within 10 % of its value before"
+    yield _of_outage("outage.recovery_s", description, recovery_s)
+
+
+def _outage_value(read: Callable[[Outage], float | None], trial: TrialResult) -> float | None:
+    outage = outage_of(trial)
+    return None if outage is None else read(outage)
+
+
+def _of_outage(
+    name: str, description: str, of_trial: Callable[[TrialResult], float | None]
+) -> Metric:
+    def samples(record: Record) -> list[float]:
+        return [value for value in map(of_trial, record.trials) if value is not None]
+
+    return Metric(name, "s", description, lambda record: _median(samples(record)), samples)
+
+
+def _recoveries(record: Record) -> list[float]:
+    """Return the recovery time of each repeat of search `recovery` that has one."""
+    found = record.search.repeats if record.search else ()
+    return [goal.recovery_s for one in found for goal in one.goals if goal.recovery_s is not None]
+
+
 def _losses(record: Record) -> float | None:
     return loss_ratio(record.trials)
 
@@ -399,10 +436,46 @@ METRICS: dict[str, Metric] = {
     for defined in (
         *_rates(),
         _by_trials("loss_ratio", "", "share of lost frames in those sent", _losses),
+        Metric(
+            "loss_bound",
+            "",
+            "95 % upper bound of the loss ratio that all trials together show",
+            loss_bound,
+            _no_samples,
+        ),
         *_latencies(),
         *_cores(),
         *_costs(),
         *_profiled(),
+        *_outages(),
+        Metric(
+            "series.first_loss_s",
+            "s",
+            "due time of the first lost frame, from the start of its trial (interval)",
+            first_loss_of,
+            _no_samples,
+        ),
+        Metric(
+            "series.worst_loss_ratio",
+            "",
+            "highest loss ratio of an interval (interval)",
+            worst_loss_of,
+            _no_samples,
+        ),
+        Metric(
+            "series.p999_drift_us_per_hour",
+            "us/h",
+            "drift of the 99.9th percentile of the latency in the first trial (interval)",
+            latency_drift_of,
+            _no_samples,
+        ),
+        Metric(
+            "recovery.s",
+            "s",
+            "time from the end of an overload to the last loss (search recovery)",
+            lambda record: _median(_recoveries(record)),
+            _recoveries,
+        ),
     )
 }
 """All metrics with a fixed name."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 from switchmark.metrics.doubts import spoiled
 from switchmark.metrics.latency import latency_ns
+from switchmark.metrics.outage import outages_ns
 from switchmark.metrics.searched import is_bound, search_values, searches_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import (
@@ -76,6 +77,7 @@ FIGURES = {
         Figure("latency-p99", "ns", partial(_latencies, percentile="p99")),
         Figure("latency-p999", "ns", partial(_latencies, percentile="p999")),
         Figure("loss", "share", _losses),
+        Figure("outage", "ns", outages_ns),
         Figure("burst", "frames", partial(_of_goal, goal="back-to-back")),
     )
 }
@@ -85,9 +87,11 @@ without loss that a search found."""
 
 def main_figure(record: Record) -> Figure:
     """Return the figure for which a test is measured: its rate, the median latency of a latency
-    test, or the burst of search `back-to-back`."""
+    test, the outage of an outage test, or the burst of search `back-to-back`."""
     if record.test.search == "back-to-back":
         return FIGURES["burst"]
+    if record.test.dimension == "outage":
+        return FIGURES["outage"]
     return FIGURES["latency" if of_latency(record.test) else "rate"]
 
 

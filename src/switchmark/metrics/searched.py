@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from switchmark.metrics.latency import latency_of
+from switchmark.metrics.loss import bound_of
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import is_lower_bound, loss_ratio
 from switchmark.metrics.verdict import verdict
@@ -184,7 +185,9 @@ def _median_goal(goals: Sequence[Goal], finals: Sequence[TrialResult]) -> Goal:
     if any(goal.loss_ratio != loss for goal in goals) and finals:  # measured, not set
         loss = loss_ratio(finals)
     latency = latency_of(finals) or middle.latency_ns
-    kept = {"burst_each": each} if each else {}
+    kept: dict[str, object] = {"burst_each": each} if each else {}
+    if finals:
+        kept["loss_bound"] = bound_of(finals)
     changes = {**figures, **kept, "loss_ratio": loss, "latency_ns": latency}
     return middle.model_copy(update=changes)
 
@@ -195,6 +198,7 @@ _MISSING = {
     "conditional_pps": _LOWEST,
     **dict.fromkeys(("burst_max", "burst_stdev", "burst_step", "burst_limit"), _LOWEST),
     **dict.fromkeys(("buffer_s", "throughput_pps", "corrected_buffer_s"), _LOWEST),
+    "recovery_s": _HIGHEST,
 }
 """The figures of a goal, and the value that replaces a missing figure: no rate passed, or no rate
 failed."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
+from switchmark.model.event import EventResult
 from switchmark.model.latency import Lag, Stamps
 from switchmark.model.noise import HostActivity
 from switchmark.model.place import WrittenPlace
@@ -199,6 +200,9 @@ class Evidence(Written):
     ties: int = 0
     """Frames of mixed flows whose times do not show whether a later frame had already arrived on
     another core. Not included in any other counter."""
+
+    events: tuple[EventResult, ...] = ()
+    """The events of the trial, with their times and their proof."""
 
     balance: dict[WrittenPlace, _WrittenBalance] = Field(default_factory=dict)
     """Frames `in` and `out` by stretch of the path, as far as counters show it. A stretch with more

@@ -97,6 +97,34 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """End the process of an earlier Spawn before its plan is undone. A later Spawn may take its
+    name."""
+
+    why: str
+    """The reason, for readers of the plan."""
+    name: str
+    """The name of the Spawn."""
+    stop: tuple[int, float] = (SIGTERM, 5.0)
+    """The signal that stops it, and the seconds until SIGKILL."""
+    at: Node = HOST
+    """The node of the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Let time pass. Only an event with a length needs this; all other steps wait for a
+    condition."""
+
+    why: str
+    """The reason, for readers of the plan."""
+    seconds: float
+    """The time, in seconds."""
+    at: Node = HOST
+    """The node of the steps around it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Write a file. The undo restores the old content, or removes the file."""
 
@@ -176,7 +204,7 @@ class Wait:
     """The name of a Spawn whose exit makes the wait fail at once."""
 
 
-Step = Run | Spawn | Write | Folder | Reserve | Wait
+Step = Run | Spawn | End | Rest | Write | Folder | Reserve | Wait
 Plan = tuple[Step, ...]
 
 

@@ -32,6 +32,7 @@ from switchmark.model.latency import Latency
 from switchmark.model.noise import HostNoise
 from switchmark.model.place import WrittenEnd, WrittenPlace
 from switchmark.model.search import SearchResult
+from switchmark.model.series import TimeSeries
 from switchmark.model.test import Test
 from switchmark.model.written import OrEmpty, Written, object_schema
 
@@ -62,13 +63,18 @@ class TrialSpec(BaseModel):
     """The number of frames per sender that ends the trial early; None for no limit."""
     repeat: int = 1
     """The repeat of its search, from 1; always 1 if every trial is a repeat."""
+    steps: tuple[tuple[float, float], ...] = ()
+    """The changes of the load in the measured phase: the time in seconds, and the share of
+    `rate_pps` from then on. Missing without changes."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `repeat` if it is 1, as in records from before searches had repeats."""
+        """Omit `repeat` if it is 1, and `steps` if there are none, as in early records."""
         content: dict[str, Any] = write(self)
         if self.repeat == 1:
             content.pop("repeat", None)
+        if not self.steps:
+            content.pop("steps", None)
         return content
 
     @property
@@ -213,6 +219,9 @@ class TrialResult(_Frozen):
 
     latency: Latency | None = None
     """The latency of all frames; None if it was not measured."""
+
+    series: TimeSeries | None = Field(None, exclude_if=lambda series: series is None)
+    """The counts by interval (`interval`), and the longest gaps; missing without `interval`."""
 
     parts: tuple[PartReport, ...] = ()
     """CPU use, by part."""

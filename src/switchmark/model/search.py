@@ -26,6 +26,10 @@ class Goal(Written):
     rate_pps: float | None
     """The rate found, in frames per second; None if no rate met the goal."""
 
+    loss_bound: float | None = None
+    """The 95 % upper bound of the loss ratio that the final trials show: 3/n for n frames without
+    loss. None without such trials, and in early records."""
+
     low_pps: float | None = None
     """The highest rate that met the goal; for search `max`, the lowest of its trials."""
 
@@ -95,6 +99,19 @@ class Goal(Written):
 
     throughput_pps: float | None = None
     """The highest rate without loss, in frames per second; None if there is none."""
+
+    recovery_s: float | None = None
+    """For `recovery`: the time from the end of the overload to the last loss, in seconds; 0 if no
+    frame was lost after it. None if there was no overload, or if frames were lost to the end."""
+
+    resolution_s: float | None = None
+    """The resolution of that time, in seconds: the period of a sender's bursts."""
+
+    overload_pps: float | None = None
+    """The rate of the overload, in frames per second."""
+
+    overload_s: float | None = None
+    """The duration of the overload, in seconds."""
 
     corrected_buffer_s: float | None = None
     """`buffer_s` without the frames forwarded in that time (RFC 9004 section 6.3), in seconds."""

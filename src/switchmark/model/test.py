@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.model.axis import Axis, Property, axes_of
+from switchmark.model.event import KINDS, Event, parse_events, written_events
 from switchmark.model.preparation import ALL, TABLE, parse_preparations
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
@@ -40,8 +41,12 @@ from switchmark.model.units import (
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
-    """32 frames for throughput, 1 for latency."""
-    return 1 if axes.get("dimension") == "latency" else 32
+    """32 frames for throughput, 1 for latency and outage."""
+    return 32 if axes.get("dimension") == "throughput" else 1
+
+
+USUAL_OUTAGE_RATE = "10%"
+"""The default rate of an outage test: a share of the smallest R+ of the compared switches."""
 
 
 def _limit(text: str | int | float) -> str:
@@ -63,9 +68,11 @@ class Test(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     dimension: Annotated[
-        Literal["throughput", "latency"], Axis("path", "the quantity to measure", used=2)
+        Literal["throughput", "latency", "outage"],
+        Axis("path", "the quantity to measure", used=2),
     ] = "throughput"
-    """The measured quantity. In a latency test, receivers send every frame back."""
+    """The measured quantity. In a latency test, receivers send every frame back. In an outage test,
+    an event disturbs the switch."""
 
     locality: Annotated[
         Literal["local", "remote"],
@@ -404,7 +411,8 @@ class Test(BaseModel):
         str,
         Axis(
             "load",
-            "offered load per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%)",
+            "offered load per sender: max, 10M, 500kpps, 2.5Gbps, 50% (of R+; up to 1000%) [max; "
+            "for outage 10% of the smallest R+ of the switches]",
             unit="pps",
             parse=parse_rate,
             as_written=True,
@@ -433,7 +441,7 @@ class Test(BaseModel):
         int,
         Axis(
             "load",
-            "frames that a sender sends at once [32; 1 for latency]",
+            "frames that a sender sends at once [32; 1 for latency and outage]",
             unit="frames",
             left_out=1,
             used=1,
@@ -539,6 +547,21 @@ class Test(BaseModel):
         ),
     ] = None
     """The background load during trials, and its CPUs; None for no load."""
+
+    event: Annotated[
+        str | None,
+        Axis(
+            "path",
+            f"what happens to the switch in a trial, as KIND or KIND@TIME: {', '.join(KINDS)}; "
+            "several are joined by +",
+            parse=written_events,
+            values="`restart`, `kill@2s`, `pause@1+port-down@3`",
+            later=True,
+            asked_as="trial",
+            used=2,
+        ),
+    ] = None
+    """The events of every trial, with their moments in seconds; None for no event."""
 
     profile: Annotated[
         int | None,
@@ -670,6 +693,35 @@ class Test(BaseModel):
     ] = Field(0.5, ge=0, le=3600)
     """The warm-up before every trial, in seconds; its frames do not count."""
 
+    ramp: Annotated[
+        float,
+        Axis(
+            "method",
+            "time before a warm-up in which the rate rises from 10 % to 100 %; no effect at max",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, or `0`",
+            json_name="ramp_s",
+            later=True,
+        ),
+    ] = Field(0.0, ge=0, le=3600)
+    """The rise of the rate before every warm-up, in seconds; its frames do not count."""
+
+    interval: Annotated[
+        float | None,
+        Axis(
+            "method",
+            "interval of the time series of a trial: 100ms, 5min; none for no series",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`, from `10ms`; `none`",
+            json_name="interval_s",
+            later=True,
+            used=1,
+        ),
+    ] = Field(None, ge=0.01, le=86400)
+    """The intervals of a trial's time series, in seconds; None for no series."""
+
     residual: Annotated[
         float,
         Axis(
@@ -797,6 +849,19 @@ class Test(BaseModel):
     ] = None
     """The NICs of physical ports, at the switch and at the other end of the cable, as written."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_outage(cls, axes: Any) -> Any:
+        """Set the default rate of an outage test."""
+        if isinstance(axes, dict) and axes.get("dimension") == "outage":
+            return {"rate": USUAL_OUTAGE_RATE, **axes}
+        return axes
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return the events of every trial."""
+        return () if self.event is None else parse_events(self.event)
+
     @property
     def switch_core_count(self) -> int:
         """Return the number of CPUs of a polling switch; `auto` is 1."""
@@ -819,13 +884,17 @@ class Test(BaseModel):
         return self.tunnel or self.ip_version
 
     @property
+    def senders(self) -> int:
+        """Return the number of senders."""
+        return self.pairs * self.chains * (2 if self.direction == "bi" else 1)
+
+    @property
     def flow_numbers(self) -> int:
         """Return the number of flows of a sender that are counted separately.
 
         These are all flows. If there are too many, or their order is random, it is a flow per queue
         (or core), and the test's flows are its sub-flows."""
-        senders = self.pairs * self.chains * (2 if self.direction == "bi" else 1)
-        numbered = self.flow_order == "sequential" and self.flows * senders <= FLOW_NUMBERS
+        numbered = self.flow_order == "sequential" and self.flows * self.senders <= FLOW_NUMBERS
         return self.flows if numbered else max(self.queues, self.function_cores)
 
     @property

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from switchmark.model.record import TrialResult
+from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 
 
 def _unwatched(trial: TrialResult) -> None:
     """Ignore a trial."""
+
+
+def _unkept(spec: TrialSpec, intervals: Mapping[str, Any]) -> None:
+    """Ignore the intervals of a running trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,9 @@ class Visit:
     measures new trials."""
     on_trial: Callable[[TrialResult], None] = _unwatched
     """The callback for every new trial."""
+    on_intervals: Callable[[TrialSpec, Mapping[str, Any]], None] = _unkept
+    """The callback for the finished intervals of a running trial: the number of the first one, and
+    the members of a time series."""
     then: Test | None = None
     """The next test, which may reuse the path."""
     r_plus_pps: float | None = None

@@ -13,6 +13,7 @@ Switches = Mapping[int, tuple[int, int | None]]
 """The context switches and the migrations of each thread, by its number."""
 
 _STAT = re.compile(rb"\d+ \((.*)\) (\S) (\d+) ", re.DOTALL)  # a name may hold anything
+_RESIDENT = re.compile(rb"^VmRSS:\s*(\d+) kB", re.MULTILINE)
 _KTHREADD = 2
 _PROCESS = re.compile(r"/proc/(\d+)/ns/net")
 
@@ -36,6 +37,13 @@ def stopped(host: Host, pids: Iterable[int]) -> frozenset[int]:
     """Return the processes that a signal or a debugger has stopped."""
     stats = _stats(host, *map(str, pids))
     return frozenset(pid for pid, (_, state, _) in stats.items() if state in (b"T", b"t"))
+
+
+def resident_kib(host: Host, pids: Iterable[int]) -> int:
+    """Return the resident memory of processes in KiB, without hugepages."""
+    statuses = host.read_all(*(f"/proc/{pid}/status" for pid in pids))
+    found = (_RESIDENT.search(status) for status in statuses.values())
+    return sum(int(match[1]) for match in found if match)
 
 
 def _stats(host: Host, *processes: str) -> dict[int, tuple[bytes, bytes, int]]:

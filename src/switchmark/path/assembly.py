@@ -4,7 +4,7 @@ needs of its nodes. This module is pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from switchmark.engines.base import traffic_program
@@ -14,6 +14,7 @@ from switchmark.hosts.programs import beside_python, installation_of, tool_progr
 from switchmark.model.addresses import Addressing
 from switchmark.model.cgroups import limited_group
 from switchmark.model.cpus import cpu_mask, format_cpus
+from switchmark.model.event import Event, moments_s
 from switchmark.model.plan import (
     HOST,
     Check,
@@ -31,6 +32,7 @@ from switchmark.model.plan import (
 from switchmark.model.topology import Endpoint, Port, PortKind, guest_devices
 from switchmark.path.hosts import itself, mac_of_uplink, side_name
 from switchmark.path.path import Instance, Part, Path, awaits_switch
+from switchmark.switches.changes import Change
 from switchmark.switches.links import READ_LINKS
 
 _SWITCH_CAPABILITIES = frozenset({"NET_ADMIN", "NET_RAW", "SYS_NICE"})
@@ -258,6 +260,42 @@ def settled(path: Path) -> Plan:
     for part in path.hosted:
         steps += part.function.settled(part.hosted)
     return steps
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEvent:
+    """An event of a trial, with its steps."""
+
+    event: Event
+    """The event."""
+    at_s: float
+    """Its moment, in seconds from the start of the measured phase."""
+    change: Change
+    """The steps that disturb the switch, and those that bring it back."""
+    settled: Plan
+    """The Waits until the switch has its links."""
+
+
+def events_of(path: Path) -> tuple[PlannedEvent, ...]:
+    """Return the events of a trial in order. Raise KeyError for an event that the switch does not
+    have; `refusals.check` refuses such a test."""
+    (switch, *_), events = path.switches, path.test.events
+    plans = switch.driver.events(switch.wiring) if events else {}
+    planned = [
+        PlannedEvent(event, at_s, _again(path, plans[event.kind]), switch.settled_again)
+        for event, at_s in zip(events, moments_s(events, path.test.duration), strict=True)
+    ]
+    return tuple(sorted(planned, key=lambda planned_event: planned_event.at_s))
+
+
+def _again(path: Path, change: Change) -> Change:
+    """Return an event with the processes of its switch under the CPU limit of the first ones."""
+    (switch, *_) = path.switches
+    limited = _limited(
+        path, "switch", switch.wiring.node, path.drivers.switch_environment, change.restore
+    )
+    count = len(change.restore)
+    return Change(switch.at_host(change.disturb), switch.at_host(limited[-count:]))
 
 
 def part_counters(path: Path) -> Mapping[Node, Run]:

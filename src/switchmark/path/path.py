@@ -120,6 +120,10 @@ class Instance:
         return self.at_host(self.driver.settled(self.wiring))
 
     @property
+    def settled_again(self) -> Plan:
+        return self.at_host(self.driver.settled_again(self.wiring))
+
+    @property
     def uplinks(self) -> list[Port]:
         """Return the ports that lead to the other host."""
         return [port for port in self.wiring.ports if port.uplink]

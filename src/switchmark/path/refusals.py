@@ -10,6 +10,7 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.model.axis import ranked
 from switchmark.model.cpus import Cpu
+from switchmark.model.event import KINDS, OF_PROCESSES, REPLACING, Event, moments_s
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
@@ -55,6 +56,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
         *_copy_reasons(test, path),
         *_core_reasons(test, path),
         *_chain_reasons(test, path),
+        *_event_reasons(test, path),
     ]
     if test.outer_ip_version == "6" and path.wiring.semantics is Semantics.ROUTED:
         why = f"switch {test.switch} has only IPv4 routes, so it drops IPv6 frames"
@@ -277,6 +279,74 @@ def _core_reasons(test: Test, path: Path) -> Iterable[Refusal]:
             f"engine {engine.name} opens one queue of an interface of the kernel",
             "--engine mmap,xdp",
         )
+
+
+def _event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    """Yield the refusals of events, and of outage tests without one."""
+    if test.dimension == "outage":
+        yield from _outage_reasons(test)
+    if not test.events:
+        return
+    (switch, *others), axes = path.switches, ("event", "switch")
+    if others:
+        why = "an event changes the switch on one host, and this test has a switch on two"
+        yield Refusal(("event", "locality"), why, "--locality local")
+        return
+    if test.dimension == "latency" or test.search != "fixed":
+        why = "an event takes place in a trial at one rate"
+        yield Refusal(("event", "dimension", "search"), why, "--dimension outage")
+    last_s = max(moments_s(test.events, test.duration))
+    if last_s >= test.duration:
+        why = f"a trial of {test.duration:g} s has no event at {last_s:g} s"
+        yield Refusal(("event", "duration"), why, f"--duration {last_s + 5:g}")
+    offered = switch.driver.events(switch.wiring)
+    for event in test.events:
+        if event.kind not in offered:
+            why = f"switch {test.switch} has no event {event.kind}"
+            yield Refusal(axes, why, f"--event {','.join(sorted(offered))}" if offered else None)
+        elif event.kind in OF_PROCESSES and _has_processes(path):
+            yield from _process_reasons(test, path, event)
+
+
+def _process_reasons(test: Test, path: Path, event: Event) -> Iterable[Refusal]:
+    """Yield the refusals of an event that stops or ends the processes of the switch."""
+    if not path.drivers.switch_environment.shares_host:
+        yield Refusal(
+            ("event", "switch_environment"),
+            f"event {event.kind} signals processes of the switch, which environment "
+            f"{test.switch_environment} hides from the host",
+            f"--switch-environment {AXES['switch_environment'].default}",
+        )
+    connecting = [
+        port.id
+        for port, end in path.ends
+        if end.kind is PortKind.VHOST_USER and not end.server and not end.guest_device
+    ]
+    if connecting and event.kind in REPLACING:
+        yield Refusal(
+            ("event", "listen", "port"),
+            f"event {event.kind}: the function at port {connecting[0]} connects to the switch, and "
+            "virtio-user does not connect again to the next one",
+            "--listen functions, or --port memif",
+        )
+
+
+def _outage_reasons(test: Test) -> Iterable[Refusal]:
+    if len(test.events) != 1:
+        why = f"dimension outage measures the effect of one event, not of {len(test.events)}"
+        yield Refusal(("event", "dimension"), why, f"--event {next(iter(KINDS))}")
+    if test.parsed_rate.is_max:
+        why = "dimension outage needs a constant rate: under saturation frames are lost anyway"
+        yield Refusal(("rate", "dimension"), why, "--rate 10%")
+    if test.touch == "none":
+        why = "dimension outage needs the number and the time in every frame"
+        yield Refusal(("touch", "dimension"), why, "--touch header")
+    if test.function_cores > 1:
+        why = "dimension outage follows a flow on one core"
+        yield Refusal(("function_cores", "dimension"), why, "--function-cores 1")
+    if test.copies > 1:
+        why = "dimension outage follows every frame to one receiver"
+        yield Refusal(("copies", "dimension"), why, "--copies 1")
 
 
 def _limit_reasons(test: Test, path: Path) -> Iterable[Refusal]:

@@ -17,6 +17,7 @@ from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.functions.base import Function
 from switchmark.model.addresses import Addressing
 from switchmark.model.cgroups import V2
+from switchmark.model.event import REPLACING
 from switchmark.model.plan import HOST, Node
 from switchmark.model.refusal import Refusal, unknown_name
 from switchmark.model.test import AXES, Test
@@ -203,7 +204,7 @@ def resolve(
         functions=Functions(
             napi=engine.napi,
             ip_stack=engine.needs_ip,
-            listen=test.listen == "functions",
+            listen=_functions_listen(test, switch),
             queues=1 if engine.user_memory else engine.device_queues(test.function_cores),
             cores=test.function_cores,
             burst=test.burst,
@@ -301,6 +302,15 @@ def resolve(
         placement=placement,
         cgroups=cgroups,
         found=found,
+    )
+
+
+def _functions_listen(test: Test, switch: Switch) -> bool:
+    """Return whether functions listen on the sockets of vhost-user ports. They do so by default if
+    an event replaces the switch: only ends that listen accept the next switch."""
+    replaced = any(event.kind in REPLACING for event in test.events)
+    return test.listen == "functions" or (
+        test.listen == "auto" and replaced and "listen" in switch.resources
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from switchmark.model.record import Record
-from switchmark.plots import cost, counts, latency, load, ranking, size
+from switchmark.plots import cost, counts, latency, load, outage, over_time, ranking, size
 from switchmark.plots.base import Plot
 from switchmark.plots.chart import Chart
 from switchmark.plots.scales import in_handy_units
@@ -25,6 +25,10 @@ TABLE: Table[Plot] = load_plugins(
         load.LATENCY,
         latency.CDF,
         latency.PERCENTILES,
+        outage.RECEIVED,
+        outage.LATENCY,
+        over_time.RECEIVED,
+        over_time.LATENCY,
         *counts.PLOTS,
         ranking.HEAT,
         cost.CORES,

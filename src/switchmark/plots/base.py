@@ -56,6 +56,8 @@ def measured(records: Sequence[Record]) -> list[Record]:
 
 def figure_of(record: Record) -> str:
     """Return the name of the main metric of a test."""
+    if record.test.dimension == "outage":
+        return "outage.s"
     return "latency.p50_us" if of_latency(record.test) else "rx.mpps"
 
 

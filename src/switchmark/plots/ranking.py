@@ -35,7 +35,7 @@ _FEWEST_IN_A_BOX = 10
 
 class _Bars:
     name = "figures"
-    summary = "Received rate or median latency"
+    summary = "Received rate, median latency or outage"
 
     def draw(self, records: Sequence[Record]) -> Chart | None:
         """Draw the best figures if there are too many tests for readable bars."""
@@ -55,8 +55,8 @@ class _Bars:
             marks += [mark] if mark else []
         if not marks:
             return None
-        is_latency = name.startswith("latency")
-        marks.sort(key=lambda mark: mark.y if is_latency else -mark.y)
+        is_latency, is_outage = name.startswith("latency"), name.startswith("outage")
+        marks.sort(key=lambda mark: mark.y if is_latency or is_outage else -mark.y)
         highest = max(mark.y for mark in marks)
         del marks[_MOST_BARS if len(placed) == 1 else _MOST_NAMES :]
         keys = {mark.key for mark in marks}
@@ -73,7 +73,7 @@ class _Bars:
 
         return Chart(
             self.name,
-            "Median latency" if is_latency else "Received rate",
+            "Outage" if is_outage else "Median latency" if is_latency else "Received rate",
             f"{scale.title[:1].upper()}{scale.title[1:]} of {_count(marks, chosen)}"
             f"{'' if counted else ', the best first'}.",
             "bars",

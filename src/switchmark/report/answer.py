@@ -27,9 +27,13 @@ from switchmark.report.figures import (
     scaled_figure,
     with_repeats,
 )
+from switchmark.report.outage import sentences as outage_sentences
 from switchmark.report.phrases import NAMED, listed, listed_all, times
+from switchmark.report.recovery import sentences as recovery_sentences
+from switchmark.report.soak import sentences as soak_sentences
 from switchmark.report.standing import (
     FUNCTIONAL,
+    OUTAGE,
     Kind,
     MeasuredFigure,
     Relation,
@@ -42,7 +46,7 @@ _NUMBERS = {3: "three"}
 _SENTENCES, _BRIEF_SENTENCES = 6, 3
 """The maximum number of sentences about cases. The rest are counted."""
 
-_DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay"}
+_DELAYS = {"rtt": "median round trip", "one-way": "median one-way delay", OUTAGE: "outage"}
 
 _CAPITALIZED = {"at", "between", "in", "no", "nothing", "the"}
 """Words that get a capital at the beginning of a sentence. Names of switches do not."""
@@ -95,7 +99,10 @@ def answer(records: Sequence[Record]) -> list[str]:
     measured, whole = _measured(records)
     sentences, claims = _sentences_of(whole, Results.of(records), _SENTENCES)
     return [
+        *outage_sentences(whole),
+        *recovery_sentences(whole),
         *sentences,
+        *soak_sentences(whole),
         *remarks.semantics(whole),
         *remarks.engines(whole),
         *remarks.cables(measured),
@@ -110,6 +117,8 @@ def brief_answer(records: Sequence[Record]) -> list[str]:
     measured, whole = _measured(records)
     sentences, _ = _sentences_of(whole, Results.of(records), _BRIEF_SENTENCES)
     return [
+        *outage_sentences(whole),
+        *recovery_sentences(whole),
         *sentences,
         *remarks.semantics(whole),
         *remarks.engines(whole),
@@ -262,6 +271,8 @@ def _carried(groups: Sequence[_FigureGroup]) -> list[str]:
     first = groups[0]
     verdicts = {figure.record.verdict for group in groups for figure in group.figures}
     if not first.relations or first.is_ordered or verdicts != {"offered-load"}:
+        return []
+    if first.leader.what == OUTAGE:
         return []
     if first.compared == "switch":
         return (
@@ -428,7 +439,7 @@ def _is(names: Sequence[str]) -> str:
 def _figure_text(figure: MeasuredFigure, *, within: bool = False) -> str:
     """Return a figure with its interval or its number of repeats. `within` other parentheses, use
     a comma in place of parentheses."""
-    if figure.unit == "ns" and (unsure := _unsure(figure)):
+    if figure.unit == "ns" and figure.what != OUTAGE and (unsure := _unsure(figure)):
         return unsure
     bound = "at least " * figure.is_bound
     repeats = "searches" if is_of_search(figure.record) else "trials"

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from switchmark.metrics.doubts import is_doubtful
+from switchmark.metrics.named import METRICS
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
 from switchmark.report.figures import doubt_mark, format_median, rate
 from switchmark.report.json import to_object
+from switchmark.report.outage import outage_text
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _HOLLOW = "░"
+_QUANTITIES = {
+    "latency": "median latency, less is better",
+    "outage": "outage after the event, less is better",
+}
 
 
 def bars(records: Sequence[Record], width: int = 100) -> list[str]:
@@ -25,13 +31,16 @@ def bars(records: Sequence[Record], width: int = 100) -> list[str]:
             charts.setdefault(title, []).append(record)
     lines = []
     for (dimension, semantics), drawn in charts.items():
-        quantity = "median latency, less is better" if dimension == "latency" else "received rate"
+        quantity = _QUANTITIES.get(dimension, "received rate")
         lines += [f"{semantics}: {quantity}", *_chart(drawn, width), ""]
     return lines[:-1]
 
 
 def _figure(record: Record) -> tuple[float, str] | None:
     content = to_object(record)
+    if record.test.dimension == "outage":
+        outage_s = METRICS["outage.s"].of(record)
+        return None if outage_s is None else (outage_s, outage_text(record))
     if record.test.dimension == "latency":
         median = (content["latency_ns"] or {}).get("p50")
         mark = doubt_mark(record.doubts)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from switchmark.metrics.doubts import Severity, severity_of
+from switchmark.metrics.named import METRICS
 from switchmark.metrics.searched import SearchValue, precision_of, values_interval
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.throughput import repeated_latencies_ns, repeated_rates_pps
@@ -108,6 +109,9 @@ def outcome(record: Record) -> str:
     content = to_object(record)
     latency = content["latency_ns"] or {}
     median = format_median(latency)
+    outage_s = METRICS["outage.s"].of(record)
+    if outage_s is not None:
+        return f"{doubt(content)}outage {format_ns(outage_s * 1e9)}"
     cable = cable_latency(content)
     beside = f" (baseline {cable})" if cable and cable != ABOVE else ""
     unsure = format_ns(latency.get("unsure_ns"))

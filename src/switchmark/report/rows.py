@@ -27,11 +27,13 @@ from switchmark.errors import UsageError
 from switchmark.metrics.latency import figures_of
 from switchmark.metrics.loss import lost_share
 from switchmark.metrics.named import METRICS
+from switchmark.metrics.soak import Interval, intervals_of
 from switchmark.metrics.throughput import rates_pps, trial_rates_pps
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures
 from switchmark.model.record import SCHEMA, FlowCounts, Record, TrialResult, TrialSpec
 from switchmark.model.search import Goal, SearchResult
+from switchmark.model.series import TimeSeries
 from switchmark.model.test import AXES
 from switchmark.regular_file import open_regular, read_object
 from switchmark.report.json import MEMBERS, asked_pps, plain
@@ -719,6 +721,39 @@ def _of_found() -> Iterable[FlatColumn]:
     yield from _latencies(lambda row: row.goal.latency_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """An interval of a trial with a time series."""
+
+    trial: TrialRow
+    interval: Interval
+
+
+def _of_interval() -> Iterable[FlatColumn]:
+    meaning = "start of the interval, in seconds since the start of the measured phase"
+    yield FlatColumn("start_s", "DOUBLE", meaning, lambda row: row.interval.start_s)
+    meaning = "lost frames as a share of those that were due in the interval"
+    yield FlatColumn("loss_ratio", "DOUBLE", meaning, lambda row: row.interval.loss_ratio)
+    for name, column in _INTERVAL_COLUMNS.items():
+        of = lambda row, name=name: _in_interval(row.interval, name)  # noqa: E731
+        yield FlatColumn(column, "BIGINT", (TimeSeries, name), of)
+
+
+def _in_interval(interval: Interval, name: str) -> int | None:
+    values = getattr(interval.series, name)
+    return values[interval.number] if values else None
+
+
+_INTERVAL_COLUMNS = {
+    **{
+        name: f"{name}_frames"
+        for name in ("offered", "lost", "received", "duplicated", "reordered")
+    },
+    **{name: name for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns", "switch_rss_kib")},
+}
+"""The members of a time series that are lists, and their columns."""
+
+
 # --- SQL types -------------------------------------------------------------------------------
 
 
@@ -758,6 +793,11 @@ def _flows(runs: Tables) -> Iterator[FlowRow]:
         for index, counts in enumerate(result.whole.trials):
             trial = TrialRow(result.run, result.record.number, counts, result, index)
             yield from (FlowRow(trial, flow) for flow in counts.per_flow)
+
+
+def _intervals(runs: Tables) -> Iterator[IntervalRow]:
+    for trial in _trials(runs):
+        yield from (IntervalRow(trial, interval) for interval in intervals_of(trial.counts))
 
 
 def _goals(runs: Tables) -> Iterator[GoalRow]:
@@ -849,6 +889,9 @@ def _tables() -> Iterable[tuple[str, FlatTable]]:
     of_flow = FlatColumn("trial", "BIGINT", meaning, lambda row: row.trial.index + 1)
     columns = (*named(lambda row: row.trial), of_flow, *_of_flow())
     yield "flows", FlatTable("a flow of such a trial", columns, _flows)
+    of_interval = FlatColumn("trial", "BIGINT", meaning, lambda row: row.trial.index + 1)
+    columns = (*named(lambda row: row.trial), of_interval, *_of_interval())
+    yield "intervals", FlatTable("an interval of such a trial (`interval`)", columns, _intervals)
     columns = (*named(lambda row: row.result), *_of_found())
     yield "goals", FlatTable("the result of a search for a goal", columns, _goals)
     meaning = "the repeat of the search, from 1"

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 
 from switchmark.metrics.doubts import severity_of
-from switchmark.metrics.loss import lost_share
+from switchmark.metrics.loss import loss_bound, lost_share
 from switchmark.metrics.searched import values_of_goal
 from switchmark.metrics.throughput import MIN_REPEATS, is_lower_bound
 from switchmark.model.labels import telling
@@ -17,6 +17,7 @@ from switchmark.model.objects import Printed
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
+from switchmark.report import outage
 from switchmark.report.caption import axis_text, caption
 from switchmark.report.figures import (
     BOUND_MARK,
@@ -37,6 +38,7 @@ from switchmark.report.figures import (
 )
 from switchmark.report.json import DETAILS, to_object
 from switchmark.report.notes import SHOWN_CORES
+from switchmark.report.recovery import recovery_text
 from switchmark.report.table import Column, Section, folded
 
 _IN_COLUMNS = tuple(name for name, axis in AXES.items() if axis.own_column)
@@ -96,7 +98,8 @@ def sections(
 def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
     rows, figures = _rows_of(records, search)
     common = _common_doubts(rows) if not wide else []
-    columns = [*_axes(rows), *figures, *(_cores(rows) if wide else []), _verdicts(rows)]
+    of_wide = [_loss_bounds(rows), *_cores(rows)] if wide else []
+    columns = [*_axes(rows), *figures, *of_wide, _verdicts(rows)]
     columns += [_testbeds(rows), _doubts(rows, common), *(_times(rows) if wide else [])]
     below = [] if wide else _cores_line(rows)
     below += [f"doubts of all tests: {', '.join(common)}"] if common else []
@@ -109,7 +112,8 @@ def _section(records: Sequence[Record], search: str, wide: bool) -> Section:
 def _brief_section(records: Sequence[Record], search: str) -> Section:
     rows, figures = _rows_of(records, search)
     columns = [*_axes(rows), *(figure for figure in figures if figure.name not in _NOT_BRIEF)]
-    columns += [_limits(rows), _marks(rows)]
+    limits = [] if records[0].test.dimension == "outage" else [_limits(rows)]
+    columns += [*limits, _marks(rows)]
     shown_columns = (
         replace(column, cells=_unmarked(column.cells)) for column in columns if any(column.cells)
     )
@@ -124,6 +128,8 @@ def _rows_of(records: Sequence[Record], search: str) -> tuple[_Rows, list[Column
         return rows, _of_search(rows)
     if records[0].test.dimension == "latency":
         return rows, _of_latency(rows)
+    if records[0].test.dimension == "outage":
+        return rows, _of_outage(rows)
     return rows, _of_rate(rows)
 
 
@@ -184,6 +190,45 @@ def _of_latency(rows: _Rows) -> list[Column]:
         _latency_column(rows, "p99", _SEMANTICS),
         Column("received", _cells(rows, lambda row: rate(row.content)), "", True, _GBPS),
         *_losses(rows),
+    ]
+
+
+def _of_outage(rows: _Rows) -> list[Column]:
+    """Return the columns of outage tests."""
+
+    def column(
+        heading: str, text: Callable[[Record], str], expendable: int = 0, above: str = ""
+    ) -> Column:
+        cells = _cells(rows, lambda row: text(row.record), failed=not expendable)
+        return Column(heading, cells, above, True, expendable)
+
+    phases = {
+        "stop": lambda phases: phases.stop_s,
+        "start": lambda phases: phases.start_s,
+        "links": lambda phases: phases.links_s,
+        "rest": lambda phases: phases.rest_s,
+    }
+    counts = {
+        "duplicated": lambda trial: trial.duplicated,
+        "reordered": lambda trial: trial.reordered,
+        "late": lambda trial: trial.late,
+    }
+    return [
+        *_semantics(rows),
+        column("outage", outage.outage_text),
+        column("by loss", outage.by_loss_text, _P50),
+        column("by time", outage.by_time_text, _P50),
+        column("from the event", outage.span_text, _P99),
+        *(
+            column(name, partial(outage.phase_text, read=read), _GBPS, above="in which")
+            for name, read in phases.items()
+        ),
+        column("lost frames", outage.lost_text, _LOST),
+        *(
+            column(name, partial(outage.count_text, read=read), _SEMANTICS)
+            for name, read in counts.items()
+        ),
+        column("p99 back after", outage.recovery_text, _GBPS),
     ]
 
 
@@ -265,6 +310,16 @@ def _losses(rows: _Rows) -> list[Column]:
     return columns
 
 
+def _loss_bounds(rows: _Rows) -> Column:
+    """Return a column with the loss ratio that the trials exclude with 95 % confidence."""
+
+    def cell(row: _Row) -> str:
+        ratio = row.goal.loss_bound if row.goal else loss_bound(row.record)
+        return "" if ratio is None else f"{ratio:.1e}"
+
+    return Column("loss below", _cells(rows, cell), numeric=True)
+
+
 def _latency_column(rows: _Rows, name: str, expendable: int) -> Column:
     def text(row: _Row) -> str:
         latency = row.content["latency_ns"] or {}
@@ -325,6 +380,8 @@ def _result(row: _Row) -> str:
     goal = row.goal
     if goal is None:
         return row.record.status
+    if goal.overload_pps is not None:
+        return recovery_text(goal)
     mark = doubt(row.content) + BOUND_MARK * is_lower_bound(goal.verdict or "")
     of_burst, of_load = goal.burst_frames is not None, goal.low_pps is None
     values = () if of_load and not of_burst else values_of_goal(row.record, goal.goal)

@@ -24,6 +24,9 @@ from switchmark.model.search import Goal
 FUNCTIONAL = "cores-overcommitted"
 """The doubt that excludes a figure from rankings."""
 
+OUTAGE = "outage"
+"""The name of the figure of an outage test."""
+
 Unit = Literal["pps", "ns", "frames"]
 Kind = Literal["better", "same"] | Reason
 """The relation of one figure to another: it is better, both are the same, or the reason for no
@@ -77,6 +80,13 @@ def figures_of(record: Record) -> Iterator[MeasuredFigure]:
     """Yield the figures of a measured test: a single figure, or a figure for each goal that was
     met."""
     if record.status != "ok" or not record.trials:
+        return
+    if record.test.dimension == "outage":
+        outage_s = METRICS["outage.s"].of(record)
+        if outage_s is not None:
+            yield _figure(record, "ns", outage_s * 1e9, FIGURES["outage"], what=OUTAGE)
+        return
+    if record.test.search == "recovery":  # a time after an overload, not a figure of the load
         return
     if of_latency(record.test):
         latency = latency_ns(record)

@@ -28,10 +28,12 @@ from switchmark.hosts.base import Call, Completed, Host, Process
 from switchmark.hosts.signals import ending_what_hangs, shielded
 from switchmark.model.plan import (
     HOST,
+    End,
     Folder,
     Node,
     Plan,
     Reserve,
+    Rest,
     Run,
     Spawn,
     Step,
@@ -72,19 +74,29 @@ class Executor:
         self._journal = workspace.journal
         self._inside = inside
         self._processes: dict[int, tuple[str, Process]] = {}
+        self._since: dict[int, int] = {}
+        self._stopped: dict[str, Process] = {}
         self._logs_dir = logs_dir
         logs_dir.mkdir(parents=True, exist_ok=True)
 
-    def execute(self, plan: Plan) -> None:
+    def execute(self, plan: Plan, *, since: int | None = None) -> None:
         """Execute the steps in order. The first failure raises SetupFailed, or Unavailable for a
-        missing program; `unwind` undoes the steps before it."""
+        missing program; `unwind` undoes the steps before it.
+
+        With `since`, the steps belong to the block that began at this mark: an `unwind` to a later
+        mark leaves them."""
+        first = self._journal.next_number
         steps = on_host(plan, self.home)
-        while steps:
-            some = self._together(steps)
-            with (self._logs_dir / "steps.sh").open("a") as log:
-                log.writelines(f"{line}\n" for line in describe(some, self._inside))
-            self._carry_out(some)
-            steps = steps[len(some) :]
+        try:
+            while steps:
+                some = self._together(steps)
+                with (self._logs_dir / "steps.sh").open("a") as log:
+                    log.writelines(f"{line}\n" for line in describe(some, self._inside))
+                self._carry_out(some)
+                steps = steps[len(some) :]
+        finally:
+            if since is not None:
+                self._since |= dict.fromkeys(range(first, self._journal.next_number), since)
 
     def can(self, plan: Plan) -> bool:
         """Return whether the steps succeed; execute them and undo them."""
@@ -115,7 +127,8 @@ class Executor:
             left = [
                 number
                 for number, undo in self._journal.pending.items()
-                if to is None or (number >= to and not isinstance(undo, Far))
+                if to is None
+                or (self._since.get(number, number) >= to and not isinstance(undo, Far))
             ][::-1]
             while left:
                 undos = [self._journal.pending[number] for number in left]
@@ -139,10 +152,13 @@ class Executor:
         return tuple(completed.stdout for completed in self._carry_out_all(*steps))
 
     def process(self, name: str) -> Process:
-        """Return the process of the Spawn with this name."""
+        """Return the process of the Spawn with this name. A process that an End ended is the answer
+        until the next one starts."""
         for step, process in reversed(self._processes.values()):
             if step == name:
                 return process
+        if name in self._stopped:
+            return self._stopped[name]
         raise SetupFailed(f"no process named {name} is running")
 
     def host(self, node: Node) -> Host:
@@ -165,6 +181,10 @@ class Executor:
                 self._run(step)
             case Spawn() as step:
                 self._spawn(step)
+            case End() as step:
+                self._end(step)
+            case Rest() as step:
+                clock.sleep(step.seconds)
             case Write() as step:
                 self._write(step)
             case Folder() as step:
@@ -352,6 +372,20 @@ class Executor:
             self._processes[stop] = (step.name, process)
             self._journal.started(stop, process.pid, process.started)
         self.saved[step.name] = str(process.pid)
+
+    def _end(self, step: End) -> None:
+        """End the process of a Spawn, whose undo is then done."""
+        undo = next(
+            (undo for undo, (name, _) in self._processes.items() if name == step.name), None
+        )
+        if undo is None:
+            raise SetupFailed(f"{step.why}: no process named {step.name} is running")
+        (_, process), (number, grace_s) = self._processes[undo], step.stop
+        with shielded(), explained(step.why), self.lifetimes.stopping(step.name):
+            process.stop(number, grace_s)
+            del self._processes[undo]
+            self._stopped[step.name] = process
+            self._journal.done(undo)
 
     def _log_of(self, step: Spawn) -> str:
         return str(self._logs_dir / f"{step.name}.stderr")

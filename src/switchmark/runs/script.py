@@ -8,10 +8,24 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Callable, Mapping
 
 from switchmark.errors import SetupFailed
-from switchmark.model.plan import HOST, Check, Folder, Node, Plan, Reserve, Run, Spawn, Wait, Write
+from switchmark.model.plan import (
+    HOST,
+    Check,
+    End,
+    Folder,
+    Node,
+    Plan,
+    Reserve,
+    Rest,
+    Run,
+    Spawn,
+    Wait,
+    Write,
+)
 from switchmark.runs.hugepages import ON_NODE
 
 Inside = Callable[[Node, tuple[str, ...]], tuple[str, ...]]
@@ -60,8 +74,12 @@ def describe(plan: Plan, inside: Inside) -> list[str]:
                 lines.extend(_run(step, inside))
             case Spawn():
                 lines.append(f"{_quoted(command(step, inside))} &  # {step.name}")
-                if f"${{{step.name}}}" in repr(plan[number + 1 :]):
+                if _needs_pid(step.name, plan[number + 1 :]):
                     lines.append(f"{_variable(step.name)}=$!")
+            case End():
+                lines.append(_end(step))
+            case Rest():
+                lines.append(f"sleep {step.seconds:g}")
             case Write():
                 lines.extend(_write(step, inside))
             case Folder():
@@ -72,6 +90,12 @@ def describe(plan: Plan, inside: Inside) -> list[str]:
             case Wait():
                 lines.append(_wait(step, inside))
     return lines
+
+
+def _needs_pid(name: str, later: Plan) -> bool:
+    """Return whether later steps use the pid of a Spawn with this name."""
+    ended = any(isinstance(step, End) and step.name == name for step in later)
+    return ended or f"${{{name}}}" in repr(later)
 
 
 def _run(step: Run, inside: Inside) -> list[str]:
@@ -89,6 +113,14 @@ def _run(step: Run, inside: Inside) -> list[str]:
             undo = f"{_printed(step.undo_stdin)} | {undo}"
         notes.append(f"undo: {undo}")
     return [line + (f"  # {'; '.join(notes)}" if notes else "")]
+
+
+def _end(step: End) -> str:
+    """Return the commands that end a background process of the script and wait for its end."""
+    number, grace_s = step.stop
+    process = f'"${{{_variable(step.name)}}}"'
+    note = f"  # SIGKILL after {grace_s:g} s" if grace_s else ""
+    return f"kill -{signal.Signals(number).name[3:]} {process}; wait {process}{note}"
 
 
 def _write(step: Write, inside: Inside) -> list[str]:

@@ -12,6 +12,7 @@ from switchmark.searches import (
     mlr,
     ndr,
     pdr,
+    recovery,
 )
 from switchmark.searches.base import Search
 
@@ -28,5 +29,6 @@ TABLE: Table[Search] = load_plugins(
         latency_at_load.SEARCH,
         back_to_back.SEARCH,
         frame_loss.SEARCH,
+        recovery.SEARCH,
     ),
 )

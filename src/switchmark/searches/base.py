@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from switchmark.errors import UsageError
 from switchmark.metrics.latency import latency_of
+from switchmark.metrics.loss import bound_of, frames_that_tell
 from switchmark.metrics.statistics import MIN_OF_INTERVAL
 from switchmark.metrics.throughput import figures, loss_ratio, relative_half_width, steady_pps
 from switchmark.model.place import PlaceKind
@@ -32,6 +34,12 @@ LOWEST_SHARE = 0.001
 
 _FULL = 0.995
 """The share of the line rate from which a sender counts as limited by the link."""
+
+_LONGEST_S = 86_400.0
+"""The longest trial."""
+
+EXAMPLE_PPS = 1e6
+"""The rate for which the length of trials is estimated if none is given."""
 
 _MIN_UNTIL_CERTAIN = MIN_OF_INTERVAL
 _USUAL_FACTOR, _MAX_FACTOR = 2, 10
@@ -76,6 +84,8 @@ class LoadBounds:
     line_pps: float | None = None
     """The line rate of the link of one sender, which caps the rate even if a sender is to send as
     fast as possible."""
+    burst: int = 1
+    """The frames that a sender sends at once."""
     latency: bool = False
     """Whether `until_certain` is about the median latency, not the rate."""
     judge: Judge = _unjudged
@@ -96,6 +106,8 @@ class Estimate:
     """The goal behind the figure; None if no goal was met."""
     finals: Mapping[str, tuple[TrialResult, ...]] = field(default_factory=dict)
     """The final trials by goal."""
+    doubts: tuple[str, ...] = ()
+    """The doubts about the result that its trials do not show."""
 
 
 class Search(ABC):
@@ -117,28 +129,54 @@ class Search(ABC):
         """Run trials until the search has its result: once, or as often as `bounds` require if
         trials are independent. Errors of `measure` propagate."""
 
+    def tells(self, bounds: LoadBounds) -> float:
+        """Return the loss ratio that trials must tell; 0 if the search allows no loss."""
+        return 0.0
+
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
         """Return the durations, in seconds, of the trials that the search usually needs. Used to
         estimate the time of a run."""
         return (bounds.duration_s,) * usual_repeats(bounds)
 
 
+def telling_s(loss_ratio: float, rate_pps: float | None, bounds: LoadBounds) -> float:
+    """Return the duration of a trial that tells a loss ratio, in seconds: with fewer than 3/ratio
+    frames, a trial without loss does not show that the ratio is met. A trial of a test is long
+    enough for most ratios. Without a rate, the duration is an example for 1 Mpps.
+
+    Raise UsageError if the trial would take more than a day."""
+    if not loss_ratio:
+        return bounds.duration_s
+    frames, rate = frames_that_tell(loss_ratio), (rate_pps or EXAMPLE_PPS) * bounds.senders
+    if frames > rate * _LONGEST_S:
+        raise UsageError(
+            f"a loss ratio of {loss_ratio:g} cannot be told at {rate:.0f} frames/s: that takes "
+            f"{frames:.3g} frames, which is more than a day",
+            hint=f"--loss-ratio {frames_that_tell(1.0) / (rate * _LONGEST_S):.1g} or more",
+        )
+    return max(bounds.duration_s, frames / rate)
+
+
 @dataclass(slots=True)
 class Probe:
-    """Calls `measure` with the durations of a test and stores every trial. Errors of `measure`
-    propagate."""
+    """Calls `measure` with the durations of a test and stores every trial. A trial is lengthened
+    until it can tell the loss ratio `tells`. Errors of `measure` propagate."""
 
     measure: Measure
     bounds: LoadBounds
+    tells: float = 0.0
     trials: list[TrialResult] = field(default_factory=list)
 
     def __call__(
         self, rate_pps: float | None, *, duration_s: float | None = None, frames: int | None = None
     ) -> TrialResult:
+        usual_s = self.bounds.duration_s
+        if rate_pps is not None:
+            usual_s = telling_s(self.tells, rate_pps, self.bounds)
         trial = self.measure(
             TrialSpec(
                 rate_pps=self.bounds.line_pps if rate_pps is None else rate_pps,
-                duration_s=duration_s or self.bounds.duration_s,
+                duration_s=duration_s or usual_s,
                 warmup_s=self.bounds.warmup_s,
                 frames=frames,
             )
@@ -332,6 +370,7 @@ def goal_of(
     return Goal(
         goal=name,
         loss_ratio=loss_ratio(trials) if loss is None else loss,
+        loss_bound=bound_of(trials),
         rate_pps=rate_pps,
         low_pps=low_pps,
         high_pps=high_pps,

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
 from switchmark.searches.base import (
@@ -30,6 +31,7 @@ from switchmark.searches.base import (
     limit_of_all,
     meets,
     saturate,
+    telling_s,
 )
 
 TRIALS_A_LOAD = 3
@@ -67,7 +69,24 @@ class Mlr(Search):
         early = min(_shortest_s(bounds), bounds.duration_s)
         finals = round(_FINALS_A_HALVING * halvings(bounds.precision) * _usual_sum(bounds))
         finals += bounds.finals
-        return (early,) * _EARLY_TRIALS + (bounds.duration_s,) * finals
+        final_s = (bounds.duration_s + self._pdr_s(bounds.rate_pps, bounds)) / 2
+        return (early,) * _EARLY_TRIALS + (final_s,) * finals
+
+    def tells(self, bounds: LoadBounds) -> float:
+        return bounds.loss_ratio
+
+    def _pdr_s(self, rate_pps: float | None, bounds: LoadBounds) -> float:
+        """Return the duration of a final trial for `pdr`. Raise UsageError if the trials of CSIT,
+        whose duration is fixed, cannot tell its loss ratio."""
+        needed_s = telling_s(bounds.loss_ratio, rate_pps, bounds)
+        if self._csit and rate_pps and needed_s > _CSIT_TRIALS_A_LOAD * bounds.duration_s:
+            raise UsageError(
+                f"{self.name} cannot tell a loss ratio of {bounds.loss_ratio:g}: its "
+                f"{_CSIT_TRIALS_A_LOAD} trials of {_CSIT_TRIAL_S:g} s are too short at "
+                f"{rate_pps:.0f} frames/s",
+                hint="--search mlr, which lengthens its trials",
+            )
+        return bounds.duration_s if self._csit else needed_s
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
         from MLRsearch import Config, GoalResult, MultipleLossRatioSearch, SearchGoal
@@ -78,14 +97,15 @@ class Mlr(Search):
             trials, initial_s = _CSIT_TRIALS_A_LOAD, _CSIT_TRIAL_S
         probe = Probe(measure, bounds)
         start = saturate(probe)
+        final_s = {"ndr": bounds.duration_s, "pdr": self._pdr_s(start.received_pps, bounds)}
         ratios = {
             name: SearchGoal(
                 loss_ratio=allowed,
                 exceed_ratio=bounds.exceed_ratio,
                 relative_width=bounds.precision,
                 initial_trial_duration=initial_s,
-                final_trial_duration=bounds.duration_s,
-                duration_sum=bounds.duration_sum_s or trials * bounds.duration_s,
+                final_trial_duration=final_s[name],
+                duration_sum=bounds.duration_sum_s or trials * final_s[name],
                 preceding_targets=2,
                 expansion_coefficient=2,
                 fail_fast=False,
@@ -113,7 +133,7 @@ class Mlr(Search):
             high = None if relevant.chi is None else float(relevant.chi)
             finals: tuple[TrialResult, ...] = ()
             if low is not None:
-                finals = _finals(probe, low, tried.get(low, []), goal.loss_ratio)
+                finals = _finals(probe, low, tried.get(low, []), goal.loss_ratio, final_s[name])
             if high is None:
                 verdict = limit_of_all(start, bounds)
             else:
@@ -163,16 +183,17 @@ def _shortest_s(bounds: LoadBounds) -> float:
 
 
 def _finals(
-    probe: Probe, load: float, trials: list[TrialResult], allowed: float
+    probe: Probe, load: float, trials: list[TrialResult], allowed: float, duration_s: float
 ) -> tuple[TrialResult, ...]:
     """Return the final trials of a load that met its goal. If the search has too few, run more.
     Some of these may fail the goal, so the result can be shorter than required."""
     finals = probe.bounds.finals
-    met = [trial for trial in trials if meets(trial, allowed)]
+    long_enough = [trial for trial in trials if trial.spec.duration_s >= duration_s]
+    met = [trial for trial in long_enough if meets(trial, allowed)]
     for _ in range(finals):
         if len(met) >= finals or probe.exhausted:
             break
-        trial = probe(load)
+        trial = probe(load, duration_s=duration_s)
         met += [trial] * meets(trial, allowed)
     return tuple(met[-finals:])
 

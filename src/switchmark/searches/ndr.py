@@ -31,6 +31,7 @@ from switchmark.searches.base import (
     limit_of_all,
     meets,
     saturate,
+    telling_s,
 )
 
 _FIRST_STEP = 4
@@ -51,8 +52,8 @@ class BinarySearch(Search):
         self._lossless = lossless
 
     def find(self, measure: Measure, bounds: LoadBounds) -> Estimate:
-        allowed = 0.0 if self._lossless else bounds.loss_ratio
-        probe = Probe(measure, bounds)
+        allowed = self.tells(bounds)
+        probe = Probe(measure, bounds, tells=allowed)
         start = saturate(probe)
         result = search_rate(probe, start, allowed)
         if result.high_pps is None:
@@ -75,8 +76,12 @@ class BinarySearch(Search):
         met = self.name if result.finals else None
         return Estimate(figure, summary, verdict, met, {self.name: result.finals})
 
+    def tells(self, bounds: LoadBounds) -> float:
+        return 0.0 if self._lossless else bounds.loss_ratio
+
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        return (bounds.duration_s,) * (usual_trials(bounds.precision) + bounds.finals)
+        trial_s = telling_s(self.tells(bounds), bounds.rate_pps, bounds)
+        return (trial_s,) * (usual_trials(bounds.precision) + bounds.finals)
 
 
 def usual_trials(precision: float) -> int:

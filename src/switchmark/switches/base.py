@@ -15,9 +15,10 @@ from switchmark.hosts.host_file import LOCAL
 from switchmark.hosts.programs import USUAL_FOLDERS, chosen_program, named_program
 from switchmark.model.addresses import Addressing, group_mac_address, ip_address, mac_address
 from switchmark.model.counters import PortCounters
-from switchmark.model.plan import Plan, Run
+from switchmark.model.plan import Plan, Run, Spawn
 from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
+from switchmark.switches.changes import Change, of_processes
 
 _Place = TypeVar("_Place")
 
@@ -190,6 +191,28 @@ class Switch(ABC):
     def settled(self, wiring: Wiring) -> Plan:
         """Return the steps that wait for links and learning, and change nothing."""
         return ()
+
+    def settled_again(self, wiring: Wiring) -> Plan:
+        """Return the Waits of `settled` for a switch after an event."""
+        return self.settled(wiring)
+
+    def revive(self, wiring: Wiring) -> Plan:
+        """Return the steps that start the processes of the switch again, with the configuration
+        that they had; empty for a switch without processes. The default is the start from its first
+        process on."""
+        steps = self.start(wiring)
+        spawns = [number for number, step in enumerate(steps) if isinstance(step, Spawn)]
+        return (*steps[spawns[0] :], *self.join(wiring)) if spawns else ()
+
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        """Return the files that a killed process leaves and the next one has to create. The default
+        is the sockets on which the switch listens."""
+        ends = self.endpoints(wiring).values()
+        return tuple(end.path for end in ends if end.path and not end.server)
+
+    def events(self, wiring: Wiring) -> Mapping[str, Change]:
+        """Return the events that the switch supports, by kind (`model.event.KINDS`)."""
+        return of_processes(self.revive(wiring), self.leftovers(wiring))
 
 
 def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:

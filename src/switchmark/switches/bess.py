@@ -292,6 +292,10 @@ class Bess(Switch):
             ),
         )
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        home = _home(wiring)
+        return (*super().leftovers(wiring), f"{home}/grpc.sock", f"{home}/client.sock")
+
     def settled(self, wiring: Wiring) -> Plan:
         up = Check(*_ask(wiring, "links"), pattern="^up$")
         why = "the switch sees the link of every port"

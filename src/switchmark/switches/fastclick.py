@@ -276,6 +276,9 @@ class FastClick(Switch):
             ),
         )
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        return (*super().leftovers(wiring), _control(wiring))
+
     def settled(self, wiring: Wiring) -> Plan:
         if _bypass(wiring):
             return wait_linked(wiring)

@@ -126,6 +126,10 @@ class Ipvlan(KernelSwitch):
             )
         return steps
 
+    def link(self, wiring: Wiring, port: Port) -> str:
+        parent = _parent(wiring, port)
+        return wiring.name("up") if parent is None else switch_ifname(wiring, parent)
+
     def settled(self, wiring: Wiring) -> Plan:
         return wait_running(
             wiring, [switch_ifname(wiring, port) for port in wiring.ports if port.physical]

@@ -13,6 +13,7 @@ from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Check, Node, Plan, Run, Step, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.changes import Change
 
 OFFLOADS_OFF = ("tx", "sg", "tso", "gso", "tx-udp-segmentation", "gro")
 """Offloads that would pack several frames into one skb, or leave a checksum unset."""
@@ -326,3 +327,44 @@ class KernelSwitch(Switch):
 
     def settled(self, wiring: Wiring) -> Plan:
         return wait_running(wiring, [switch_ifname(wiring, port) for port in wiring.ports])
+
+    def remade(self, wiring: Wiring) -> Change | None:
+        """Return the plan that removes the kernel's part of the switch and creates it again, with
+        its ports in place; None if there is no such plan."""
+        return None
+
+    def link(self, wiring: Wiring, port: Port) -> str | None:
+        """Return the interface of the switch that carries the frames of a port; None if there is
+        none that an event could set down."""
+        return switch_ifname(wiring, port)
+
+    def relinked(self, wiring: Wiring, port: Port) -> Plan:
+        """Return the steps that restore what the kernel forgets when a port's link goes down."""
+        return ()
+
+    def reconfigured(self, wiring: Wiring) -> Change | None:
+        """Return the plan that adds something harmless to the configuration and removes it; None if
+        there is no such plan."""
+        return None
+
+    def events(self, wiring: Wiring) -> Mapping[str, Change]:
+        """Return the events: `port-down` at the port where the first flow leaves, and those that
+        the driver or its processes have. A switch without processes is killed and restarted in the
+        same way: it is removed and created again."""
+        port = wiring.port(wiring.flows[0].sink)
+        events = dict(super().events(wiring))
+        if near := self.link(wiring, port):
+            way = ("ip", "link", "set", near)
+            shown = Check(("ip", "-o", "link", "show", "dev", near), wiring.node, "state DOWN")
+            events["port-down"] = Change(
+                (
+                    Run(f"{near} down", (*way, "down"), at=wiring.node),
+                    Wait(f"{near} is seen down", shown),
+                ),
+                (Run(f"{near} up", (*way, "up"), at=wiring.node), *self.relinked(wiring, port)),
+            )
+        if remade := self.remade(wiring):
+            events |= {"restart": remade, "kill": remade}
+        if reconfigured := self.reconfigured(wiring):
+            events["reconfigure"] = reconfigured
+        return events

@@ -105,6 +105,9 @@ class Macvlan(KernelSwitch):
             )
         return steps
 
+    def link(self, wiring: Wiring, port: Port) -> str | None:
+        return super().link(wiring, port) if port.physical else self._parent(wiring, port)
+
     def settled(self, wiring: Wiring) -> Plan:
         return wait_running(
             wiring, [switch_ifname(wiring, port) for port in wiring.ports if port.physical]

@@ -19,6 +19,7 @@ from switchmark.model.plan import Plan, Run
 from switchmark.model.topology import Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting
+from switchmark.switches.changes import Change
 from switchmark.switches.kernel_options import require_options
 from switchmark.switches.kernel_probes import CABLE, probe_kernel
 from switchmark.switches.links import COUNTERS, switch_ifname
@@ -119,6 +120,9 @@ class NftFlowtable(KernelRouter):
         require_programs(host, {"nft": "nftables"})
         tried = (argv for _, argv in _flow_table("sm", ("sm-a", "sm-b")))
         return Version(probe_kernel(host, CABLE, FORWARDING, *tried))
+
+    def remade(self, wiring: Wiring) -> Change | None:
+        return None  # frames in the flow table pass whether the router forwards or not
 
     def start(self, wiring: Wiring) -> Plan:
         table = wiring.name("nft")

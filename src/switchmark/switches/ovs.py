@@ -10,6 +10,7 @@ from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting
+from switchmark.switches.changes import Change
 from switchmark.switches.links import (
     PORT_KINDS,
     KernelSwitch,
@@ -23,12 +24,14 @@ from switchmark.switches.links import (
 from switchmark.switches.ovs_instance import (
     add_static_rules,
     bridge_name,
+    configured_again,
     daemon,
     daemon_name,
     database,
     on_host,
     port_number,
     require_instance,
+    spare_port,
     static_refusal,
     vsctl,
 )
@@ -108,17 +111,26 @@ class Ovs(KernelSwitch):
             *ports,
             *on_host(wiring, datapath),
             *database(wiring),
-            *daemon(
-                wiring,
-                f"the switch ({wiring.version.mode or 'userspace'} datapath)",
-                self._pinned(wiring, (wiring.program,)),
-            ),
+            *self._daemon(wiring),
             Run(
                 "a bridge with the interfaces as ports",
                 vsctl(wiring, *arguments),
             ),
             *(add_static_rules(wiring) if static else ()),
         )
+
+    def _daemon(self, wiring: Wiring) -> Plan:
+        why = f"the switch ({wiring.version.mode or 'userspace'} datapath)"
+        return daemon(wiring, why, self._pinned(wiring, (wiring.program,)))
+
+    def revive(self, wiring: Wiring) -> Plan:
+        # The database keeps the bridge and its ports. Rules are lost with the daemon.
+        static = wiring.semantics is Semantics.STATIC
+        rules = add_static_rules(wiring) if static else ()
+        return (*self._daemon(wiring), configured_again(wiring), *rules)
+
+    def reconfigured(self, wiring: Wiring) -> Change:
+        return spare_port(wiring)
 
     def settled(self, wiring: Wiring) -> Plan:
         return tuple(

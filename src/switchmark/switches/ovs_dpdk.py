@@ -21,12 +21,14 @@ from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.changes import Change
 from switchmark.switches.eal import pci_options
 from switchmark.switches.links import add_port
 from switchmark.switches.ovs_instance import (
     add_static_rules,
     appctl,
     bridge_name,
+    configured_again,
     daemon,
     daemon_name,
     database,
@@ -35,6 +37,7 @@ from switchmark.switches.ovs_instance import (
     pidfile,
     port_number,
     require_instance,
+    spare_port,
     static_refusal,
     vsctl,
 )
@@ -51,6 +54,10 @@ _VERSIONS = r"Open vSwitch\) (\S+)\s+DPDK (\S+)"
 _PORT = re.compile(r"port \d+: (\S+) \(")
 _FRAMES = re.compile(r"([RT]X) packets:(\d+|\?) errors:\S+ dropped:(\d+|\?)")
 _CYCLES = re.compile(r"^\s*(idle|processing) cycles:\s*(\d+)", re.MULTILINE)
+
+_APART = 'taskset --pid --cpu-list "$0" $$ >/dev/null 2>&1; exec "$@"'
+"""Starts a daemon whose database turns DPDK on at once: its threads leave the CPUs of its PMD
+threads before these exist, if there are other CPUs."""
 
 
 def _interface(port: Port) -> str:
@@ -173,12 +180,7 @@ class OvsDpdk(Switch):
             *(step for port in _sockets(wiring) for step in add_port(wiring, port)),
             *on_host(wiring, "netdev"),
             *database(wiring),
-            *daemon(
-                wiring,
-                "the switch, without DPDK yet",
-                (wiring.program,),
-                {"RUNTIME_DIRECTORY": instance_dir(wiring)},
-            ),
+            *daemon(wiring, "the switch, without DPDK yet", (wiring.program,), _env(wiring)),
             *_off_the_pmds_cpus(wiring),
             Run(
                 "DPDK on",
@@ -193,6 +195,36 @@ class OvsDpdk(Switch):
                 unless_dead=daemon_name(wiring),
             ),
         )
+
+    def revive(self, wiring: Wiring) -> Plan:
+        # The database keeps the settings and the ports. Rules are lost with the daemon.
+        argv: tuple[str, ...] = (wiring.program,)
+        if wiring.cores:
+            argv = ("sh", "-c", _APART, all_but(wiring.cores), *argv)
+        rules = add_static_rules(wiring) if wiring.semantics is Semantics.STATIC else ()
+        return (
+            *daemon(wiring, "the switch", argv, _env(wiring)),
+            configured_again(wiring),
+            *rules,
+        )
+
+    def settled_again(self, wiring: Wiring) -> Plan:
+        # The database may keep the link states of the daemon before. A port without a link has no
+        # statistics.
+        return tuple(
+            Wait(
+                f"the switch sees the link of port {port.index}",
+                Check(
+                    appctl(wiring, "dpctl/show", "-s"),
+                    pattern=rf"port \d+: {_interface(port)} \([^\n]*\n\s*RX packets",
+                ),
+                unless_dead=daemon_name(wiring),
+            )
+            for port in wiring.ports
+        )
+
+    def events(self, wiring: Wiring) -> Mapping[str, Change]:
+        return {**super().events(wiring), "reconfigure": spare_port(wiring)}
 
     def join(self, wiring: Wiring) -> Plan:
         # The functions listen by now; OVS retries a missing socket only after 1 s. The time to
@@ -228,6 +260,10 @@ class OvsDpdk(Switch):
 def _sockets(wiring: Wiring) -> list[Port]:
     """Return the uplinks to another host that are packet sockets on interfaces of the kernel."""
     return [port for port in wiring.ports if port.uplink and not port.pci]
+
+
+def _env(wiring: Wiring) -> Mapping[str, str]:
+    return {"RUNTIME_DIRECTORY": instance_dir(wiring)}
 
 
 def _no_sockets(paths: tuple[str, ...]) -> Plan:

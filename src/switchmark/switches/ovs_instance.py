@@ -14,6 +14,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.programs import programs_beside, require_programs
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait
 from switchmark.model.topology import Port, Wiring
+from switchmark.switches.changes import Change
 
 _PROGRAMS = {
     "ovsdb-tool": "openvswitch-common",
@@ -189,6 +190,27 @@ def daemon(
             Check(appctl(wiring, "version"), env=_env(wiring)),
             unless_dead=daemon_name(wiring),
         ),
+    )
+
+
+def configured_again(wiring: Wiring) -> Run:
+    """Wait until a new daemon has applied the configuration in the database, of which the state of
+    links is part. `ovs-vsctl` waits for that after a change."""
+    change = f"external_ids:switchmark=${{{daemon_name(wiring)}}}"
+    return Run(
+        "the new daemon has applied its configuration",
+        vsctl(wiring, "set", "Open_vSwitch", ".", change),
+    )
+
+
+def spare_port(wiring: Wiring) -> Change:
+    """Return the plan that adds an internal port to the bridge and removes it."""
+    bridge, name = bridge_name(wiring), wiring.name("x0")
+    added = ("add-port", bridge, name, "--", "set", "Interface", name, "type=internal")
+    seen = Check(vsctl(wiring, "get", "Interface", name, "ofport"), pattern=r"^\d")
+    return Change(
+        (Run("a spare port", vsctl(wiring, *added)), Wait("the switch has the spare port", seen)),
+        (Run("the spare port is removed", vsctl(wiring, "del-port", bridge, name)),),
     )
 
 

@@ -5,12 +5,14 @@ The module is independent of any single switch: drivers add their parts to the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from switchmark.model.addresses import Addressing, ip_address, mac_address
-from switchmark.model.plan import Plan, Run
+from switchmark.model.plan import Check, Plan, Run, Wait
 from switchmark.model.topology import Port, Semantics, Wiring
 from switchmark.switches.base import routed_addressing
+from switchmark.switches.changes import Change
 from switchmark.switches.links import (
     COUNTERS,
     PORT_KINDS,
@@ -22,6 +24,7 @@ from switchmark.switches.links import (
 
 _NETWORKS = 255
 _FIRST_TABLE = 1000  # the kernel's own are below 256
+_SPARE = "203.0.113.0/24"  # TEST-NET-3, which no flow uses
 
 
 FORWARDING = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
@@ -59,16 +62,6 @@ class KernelRouter(KernelSwitch):
         return routed_addressing(wiring)
 
     def start(self, wiring: Wiring) -> Plan:
-        forwarding = set_sysctls(
-            wiring,
-            "forward IPv4 from any source network",
-            {
-                "net.ipv4.ip_forward": "1",
-                "net.ipv4.conf.all.rp_filter": "0",
-                "net.ipv4.conf.default.rp_filter": "0",
-                "net.ipv4.conf.all.send_redirects": "0",
-            },
-        )
         ports: Plan = ()
         for port in wiring.ports:
             near = switch_ifname(wiring, port)
@@ -79,16 +72,61 @@ class KernelRouter(KernelSwitch):
                     ("ip", "address", "add", f"{ip_address(1, net=port.index)}/24", "dev", near),
                     at=wiring.node,
                 ),
-                Run(
-                    f"the neighbour behind {near}: no ARP during a trial",
-                    (
-                        *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
-                        *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
-                    ),
-                    at=wiring.node,
-                ),
+                _neighbour(wiring, port),
             )
-        return forwarding + ports + (_rules(wiring) if through_functions(wiring) else ())
+        return _forwarding(wiring) + ports + (_rules(wiring) if through_functions(wiring) else ())
+
+    def remade(self, wiring: Wiring) -> Change | None:
+        off = ("sysctl", "-q", "-w", "net.ipv4.ip_forward=0")
+        is_off = Check(("sysctl", "net.ipv4.ip_forward"), wiring.node, "= 0$")
+        return Change(
+            (
+                Run("the router forwards nothing", off, at=wiring.node),
+                Wait("forwarding is seen off", is_off),
+            ),
+            _forwarding(wiring),
+        )
+
+    def relinked(self, wiring: Wiring, port: Port) -> Plan:
+        routes = _rules(wiring, routes_to=port) if through_functions(wiring) else ()
+        return (_neighbour(wiring, port), *routes)
+
+    def reconfigured(self, wiring: Wiring) -> Change:
+        route = (_SPARE, "dev", switch_ifname(wiring, wiring.ports[0]))
+        add, remove = (("ip", "route", verb, *route) for verb in ("add", "del"))
+        seen = Check(("ip", "route", "show", _SPARE), wiring.node, re.escape(_SPARE))
+        return Change(
+            (
+                Run("a spare route", add, at=wiring.node, undo=remove),
+                Wait("the route is seen", seen),
+            ),
+            (Run("the spare route is removed", remove, at=wiring.node),),
+        )
+
+
+def _forwarding(wiring: Wiring) -> Plan:
+    return set_sysctls(
+        wiring,
+        "forward IPv4 from any source network",
+        {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv4.conf.all.rp_filter": "0",
+            "net.ipv4.conf.default.rp_filter": "0",
+            "net.ipv4.conf.all.send_redirects": "0",
+        },
+    )
+
+
+def _neighbour(wiring: Wiring, port: Port) -> Run:
+    near = switch_ifname(wiring, port)
+    return Run(
+        f"the neighbour behind {near}: no ARP during a trial",
+        (
+            *("ip", "neighbour", "replace", ip_address(2, net=port.index)),
+            *("lladdr", mac_address(port.index), "dev", near, "nud", "permanent"),
+        ),
+        at=wiring.node,
+    )
 
 
 def through_functions(wiring: Wiring) -> bool:
@@ -101,8 +139,9 @@ def table_of(port: Port) -> int:
     return _FIRST_TABLE + port.index
 
 
-def _rules(wiring: Wiring) -> Plan:
-    """Return the steps that send the frames of each ingress port to the next neighbour."""
+def _rules(wiring: Wiring, routes_to: Port | None = None) -> Plan:
+    """Return the steps that send the frames of each ingress port to the next neighbour; with
+    `routes_to`, only the routes to this port."""
     steps: Plan = ()
     for port_id, sinks in wiring.ways.items():
         port = wiring.port(port_id)
@@ -111,12 +150,16 @@ def _rules(wiring: Wiring) -> Plan:
             far, neighbour = switch_ifname(wiring, sink), ip_address(2, net=sink.index)
             route = ("default", "via", neighbour, "dev", far, "table", str(table))
             rule = ("iif", near, "lookup", str(table), "priority", str(table))
+            to_neighbour = Run(
+                f"the next hop after {near} is the neighbour behind {far}",
+                ("ip", "route", "add", *route),
+                at=wiring.node,
+            )
+            if routes_to is not None:
+                steps += (to_neighbour,) if sink == routes_to else ()
+                continue
             steps += (
-                Run(
-                    f"the next hop after {near} is the neighbour behind {far}",
-                    ("ip", "route", "add", *route),
-                    at=wiring.node,
-                ),
+                to_neighbour,
                 Run(
                     f"frames received at {near} go there, whatever their destination",
                     ("ip", "rule", "add", *rule),

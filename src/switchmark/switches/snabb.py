@@ -235,6 +235,9 @@ class Snabb(Switch):
             Spawn("the switch", wiring.name("sw"), argv, at=wiring.node, env=env),
         )
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        return (*super().leftovers(wiring), f"{_home(wiring)}/linked")
+
     def settled(self, wiring: Wiring) -> Plan:
         veths = [] if wiring.kind is PortKind.VHOST_USER else wiring.ports
         here = Check(

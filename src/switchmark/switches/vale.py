@@ -120,6 +120,9 @@ class Vale(links.KernelSwitch):
             for name in (_port_name(wiring, port) for port in _attached(wiring))
         )
 
+    def link(self, wiring: Wiring, port: Port) -> str | None:
+        return super().link(wiring, port) if _is_attached(wiring, port) else None
+
     def settled(self, wiring: Wiring) -> Plan:
         near = [links.switch_ifname(wiring, port) for port in _attached(wiring)]
         return links.wait_running(wiring, near) + tuple(

@@ -41,6 +41,7 @@ _HINT = f"build it (https://fd.io), then {how_to_name('vpp')}"
 _VERSION = r"vpp v(\S+)"
 _BUFFER_BYTES = 2560  # including 2048 bytes for a frame
 _NETWORKS = 255
+_API = ("global_vm", "vpe-api")  # the shared memory of its API
 _CPUS = "/sys/devices/system/cpu"
 _INTERFACE = re.compile(r"^(\S+) +\d+ +(?:up|down) +\S+", re.MULTILINE)
 _COUNTER = re.compile(r"([a-z][a-z0-9]*(?:[ -][a-z0-9]+)*) +(\d+) *$", re.MULTILINE)
@@ -217,7 +218,7 @@ class Vpp(Switch):
     def start(self, wiring: Wiring) -> Plan:
         folder, name, last = home(wiring), process(wiring), interface(wiring, wiring.ports[-1])
         started = (wiring.program, "-c", f"{folder}/startup.conf")
-        api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in ("global_vm", "vpe-api")))
+        api = ("rm", "-f", *(f"/dev/shm/{name}-{part}" for part in _API))
         pid = ("cat", f"{folder}/vpp.pid")
         typed = script(wiring, wiring.given or self.endpoints(wiring))
         user = f"the function at {wiring.node.name}" if wiring.given else "the switch"
@@ -248,6 +249,11 @@ class Vpp(Switch):
                 unless_dead=name,
             ),
         )
+
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        files = (f"{home(wiring)}/{file}" for file in ("cli.sock", "vpp.pid"))
+        shared = (f"/dev/shm/{process(wiring)}-{part}" for part in _API)
+        return (*super().leftovers(wiring), *files, *shared)
 
     def settled(self, wiring: Wiring) -> Plan:
         return tuple(

@@ -1,0 +1,104 @@
+"""Events: what happens to a switch at a moment of a trial, as users write it and as records keep
+it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from switchmark.errors import UsageError
+from switchmark.model.units import parse_duration
+from switchmark.model.written import Written
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "restart": "stop the switch and start it again with the same configuration",
+        "kill": "kill the switch (SIGKILL) and start it again",
+        "pause": "stop the processes of the switch for 100 ms (SIGSTOP)",
+        "port-down": "set a link of the switch down and up",
+        "reconfigure": "add something harmless to the configuration and remove it",
+    }
+)
+"""The kinds of events, with their descriptions."""
+
+REPLACING = frozenset({"restart", "kill"})
+"""The kinds of events after which other processes are the switch."""
+
+OF_PROCESSES = REPLACING | {"pause"}
+"""The kinds of events that signal the processes of a switch, if it has any."""
+
+_EVENT = re.compile(r"([a-z-]+)(?:@(.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of a trial."""
+
+    kind: str
+    """The kind, from `KINDS`."""
+    at_s: float | None = None
+    """The moment from the start of the measured phase, in seconds; None for the default."""
+
+    def __str__(self) -> str:
+        return self.kind if self.at_s is None else f"{self.kind}@{self.at_s:g}"
+
+
+def parse_events(text: str) -> tuple[Event, ...]:
+    """Parse events joined by `+`, such as `restart`, `kill@2s` or `pause@1+port-down@3`. Raise
+    UsageError for an unknown kind or an invalid moment."""
+    events = []
+    for word in str(text).split("+"):
+        match = _EVENT.fullmatch(word.strip())
+        if match is None or match[1] not in KINDS:
+            raise UsageError(
+                f"'{word.strip()}' is not an event",
+                hint=f"write KIND or KIND@TIME, such as restart@2s; kinds: {', '.join(KINDS)}",
+            )
+        events.append(Event(match[1], None if match[2] is None else parse_duration(match[2])))
+    return tuple(events)
+
+
+def written_events(text: str) -> str:
+    """Return events in their usual spelling: `kill@2` for `kill@2000ms`."""
+    return "+".join(map(str, parse_events(text)))
+
+
+def moments_s(events: Sequence[Event], duration_s: float) -> tuple[float, ...]:
+    """Return the moments of events in a trial, in seconds. Events without a moment are spread: a
+    single one takes place after a quarter of the trial."""
+    count = len(events)
+    return tuple(
+        duration_s * (4 * number + 1) / (4 * count) if event.at_s is None else event.at_s
+        for number, event in enumerate(events)
+    )
+
+
+class EventResult(Written):
+    """An event that took place in a trial. Times are from the start of the measured phase."""
+
+    kind: str
+    """The kind of event."""
+
+    due_ns: int
+    """The moment at which it was to begin."""
+
+    began_ns: int
+    """The moment before its first command."""
+
+    disturbed_ns: int
+    """The moment at which the disturbance was complete: the process had ended, or the link was
+    down."""
+
+    restored_ns: int | None = None
+    """The moment at which all commands had ended that bring the switch back; None if one failed."""
+
+    settled_ns: int | None = None
+    """The moment at which the switch reported all of its links; None if it did not."""
+
+    proof: tuple[str, ...] = ()
+    """The observations which show that the event took place."""
+
+    failure: str | None = None
+    """Why the switch did not come back; None if it did."""

@@ -1,0 +1,209 @@
+"""Events: their spelling, their moments, their plans, and the outages that are computed after
+them."""
+
+from __future__ import annotations
+
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+
+from recorded import fresh, gap, interrupted_trial
+from switchmark.errors import UsageError
+from switchmark.metrics.outage import outage_of, phases_of, recovery_s
+from switchmark.model.event import moments_s, parse_events, written_events
+from switchmark.model.plan import End, Run, Spawn
+from switchmark.model.record import Record, TrialResult
+from switchmark.model.test import Test
+from switchmark.path.assembly import events_of
+from switchmark.path.refusals import check
+from switchmark.path.resolving import resolve
+from switchmark.plots.outage import RECEIVED
+from switchmark.report.outage import sentences
+from switchmark.report.sections import sections
+from switchmark.report.table import table_lines
+
+
+def test_events_have_one_spelling() -> None:
+    assert written_events("kill@2000ms+pause") == "kill@2+pause"
+    assert Test(event="restart@1.50s").event == "restart@1.5"
+    assert [event.kind for event in parse_events("pause@1+port-down@3")] == ["pause", "port-down"]
+
+
+@pytest.mark.parametrize("text", ["", "reboot", "kill@", "kill@soon", "kill,pause", "kill@1@2"])
+def test_what_is_no_event_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_events(text)
+
+
+def test_events_without_a_moment_are_spread_over_the_trial() -> None:
+    assert moments_s(parse_events("kill"), 10) == (2.5,)
+    assert moments_s(parse_events("kill+pause@9+kill"), 12) == (1.0, 9.0, 9.0)
+
+
+def test_earlier_results_have_no_event_and_their_keys_stay() -> None:
+    assert Test().events == ()
+    assert Test(dimension="outage", event="kill").rate == "10%"
+    assert Test(dimension="outage", event="kill", rate="5k").rate == "5k"
+    assert Test(dimension="outage", event="kill").burst == 1
+
+
+def reasons(**axes: Any) -> str:
+    return "\n".join(refusal.why for refusal in check(Test(**axes)))
+
+
+@pytest.mark.parametrize(
+    ("axes", "why"),
+    [
+        ({"dimension": "outage"}, "the effect of one event, not of 0"),
+        ({"dimension": "outage", "event": "kill+kill"}, "the effect of one event, not of 2"),
+        ({"dimension": "outage", "event": "kill", "rate": "max"}, "needs a constant rate"),
+        ({"dimension": "outage", "event": "kill", "touch": "none"}, "the number and the time"),
+        ({"event": "kill@10"}, "has no event at 10 s"),
+        ({"event": "kill", "search": "ndr"}, "in a trial at one rate"),
+        ({"event": "pause"}, "linux-bridge has no event pause"),
+        ({"event": "kill", "switch": "ovs", "switch_environment": "docker"}, "hides from the host"),
+        (
+            {"event": "kill", "switch": "testpmd", "engine": "dpdk", "listen": "switch"},
+            "does not connect again",
+        ),
+    ],
+)
+def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: str) -> None:
+    assert why in reasons(**axes)
+
+
+def test_functions_listen_where_the_switch_is_replaced() -> None:
+    for event, listens in (("kill", True), ("restart", True), ("pause", False), (None, False)):
+        test = Test(switch="testpmd", engine="dpdk", event=event)
+        path = resolve(test, prefix="smtest", run_dir="/run/x")
+        assert path.wiring.functions.listen == listens
+
+
+def test_a_killed_process_is_started_again_as_it_was_and_under_its_limit() -> None:
+    test = Test(switch="testpmd", engine="dpdk", event="kill@3+restart@1", cpu_limit="switch:50")
+    path = resolve(test, prefix="smtest", run_dir="/run/x")
+    restart, kill = events_of(path)
+    assert (restart.at_s, kill.at_s) == (1, 3)
+    assert [step.stop for step in kill.change.disturb if isinstance(step, End)] == [(SIGKILL, 0.0)]
+    (first,) = (step for step in path.switches[0].start if isinstance(step, Spawn))
+    (again,) = (step for step in kill.change.restore if isinstance(step, Spawn))
+    assert again.argv == first.argv
+    assert "in-cgroup" in again.within
+
+
+def test_a_bridge_keeps_its_ports_when_it_is_removed() -> None:
+    path = resolve(Test(event="kill"), prefix="smtest", run_dir="/run/x")
+    (event,) = events_of(path)
+    argvs = [step.argv for step in event.change.restore if isinstance(step, Run)]
+    assert not any("veth" in argv for argv in argvs)
+    assert sum("master" in argv for argv in argvs) == 2
+
+
+# --- outages -----------------------------------------------------------------------------------
+
+
+def test_the_two_methods_agree_where_frames_are_lost() -> None:
+    outage = outage_of(interrupted_trial((gap(301, 502, lost=200),), lost=200))
+    assert outage is not None
+    assert (outage.by_loss_s, outage.by_time_s) == pytest.approx((0.2, 0.2))
+    assert (outage.began_s, outage.ended_s) == pytest.approx((0.001, 0.202))
+    assert outage.agrees
+    assert outage.s == outage.by_loss_s
+
+
+def test_frames_that_wait_are_late_and_not_lost() -> None:
+    outage = outage_of(interrupted_trial((), (gap(301, 502),)))
+    assert outage is not None
+    assert (outage.by_loss_s, outage.by_time_s) == pytest.approx((0.0, 0.2))
+    assert not outage.agrees
+    assert outage.s == outage.by_time_s
+
+
+def test_a_silence_before_the_event_is_none_of_its_outage() -> None:
+    outage = outage_of(interrupted_trial((), (gap(100, 250),)))
+    assert outage is not None
+    assert (outage.s, outage.began_s, outage.ended_s) == (0.0, None, None)
+
+
+def test_what_was_lost_before_the_event_does_not_count() -> None:
+    early = interrupted_trial(lost=3)
+    assert early.series is not None
+    series = early.series.model_copy(update={"lost": (3,) + (0,) * 10})
+    outage = outage_of(early.model_copy(update={"series": series}))
+    assert outage is not None
+    assert outage.lost == 0
+
+
+def test_what_is_lost_long_after_the_event_does_not_count() -> None:
+    late = interrupted_trial((gap(301, 502, lost=200), gap(900, 950, lost=50)), lost=200)
+    assert late.series is not None
+    lost = (*late.series.lost[:9], 50, 0) if late.series.lost else ()
+    series = late.series.model_copy(update={"lost": lost})
+    outage = outage_of(late.model_copy(update={"series": series, "lost": 250}))
+    assert outage is not None
+    assert outage.lost == 200
+
+
+def test_an_outage_without_an_end_lasts_to_the_end_of_the_trial() -> None:
+    outage = outage_of(interrupted_trial((gap(301, None, lost=400),), lost=400, unsent=299))
+    assert outage is not None
+    assert not outage.is_over
+    assert outage.by_loss_s == pytest.approx(0.699)
+    assert outage.by_time_s == pytest.approx(0.698, abs=0.002)
+    assert recovery_s(interrupted_trial((gap(301, None, lost=400),), lost=400)) is None
+
+
+def test_the_parts_of_an_outage_add_up() -> None:
+    phases = phases_of(interrupted_trial((gap(301, 502, lost=200),), lost=200))
+    assert phases is not None
+    parts = (phases.stop_s, phases.start_s, phases.links_s, phases.rest_s)
+    assert parts == pytest.approx((0.005, 0.145, 0.01, 0.042))
+
+
+def test_a_latency_recovers_when_it_is_within_ten_percent() -> None:
+    slow = (0.1, 0.1, 0.1, 0.1, None, 0.9, 0.2, 0.109, 0.1, 0.1, None)
+    assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=slow)) == 0.4
+    never = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.2, 0.2, 0.2, None)
+    assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=never)) is None
+
+
+# --- reports -----------------------------------------------------------------------------------
+
+
+def interrupted(switch: str, *trials: TrialResult) -> Record:
+    test = Test(switch=switch, dimension="outage", event="kill@0.3", rate="1000", duration=1)
+    return fresh(test=test, trials=trials)
+
+
+def test_an_answer_says_how_much_traffic_was_lost_or_late() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    late = interrupted_trial((), (gap(301, 702),))
+    gone = interrupted_trial((gap(301, None, lost=700),), lost=700)
+    records = [
+        interrupted("ovs", lost),
+        interrupted("testpmd", late),
+        interrupted("tc-redirect", interrupted_trial()),
+        interrupted("vpp", gone),
+    ]
+    assert sentences(records) == [
+        "tc-redirect lost < 1 ms of traffic when it was killed and started again, ovs 200 ms, "
+        "testpmd delayed 400 ms and vpp lost the rest (700 ms)."
+    ]
+
+
+def test_a_table_has_both_methods_and_the_parts() -> None:
+    record = interrupted("ovs", interrupted_trial((gap(301, 502, lost=200),), lost=200))
+    lines = "\n".join(table_lines(sections([record], wide=True)[0]))
+    for text in ("200 ms", "1 ms to 202 ms", "5 ms", "145 ms", "10 ms", "42 ms"):
+        assert text in lines
+
+
+def test_a_chart_has_a_panel_for_each_switch_and_the_event_at_0() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    chart = RECEIVED.draw([interrupted("ovs", lost), interrupted("linux-bridge", lost)])
+    assert chart is not None
+    assert chart.panel_names() == ["linux-bridge", "ovs"]
+    assert {mark.x for mark in chart.marks if mark.series == "event"} == {0.0}
+    assert [mark.x for mark in chart.marks if mark.panel == "ovs"][:3] == [-0.25, -0.15, -0.05]
+    assert RECEIVED.draw([fresh()]) is None
