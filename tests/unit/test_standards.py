@@ -361,6 +361,9 @@ def silence(**values: Any) -> Changed:
     return change
 
 
+SLOW = TrialSpec(rate_pps=5e5, duration_s=30, warmup_s=2)
+
+
 def first(number: int) -> Changed:
     """Keep so many trials of each test."""
     return lambda one: one.model_copy(update={"trials": one.trials[:number]})
@@ -593,7 +596,14 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("4.2.2a", lambda one: GONE if one.test.event == "kill@15" else one, set()),
         ("4.2.2b", event(began_ns=10**9), set()),
         ("4.2.2c", axes(rate="50%"), set()),
+        ("4.2.2c", both(axes(rate="500k"), trials(spec=SLOW)), set()),
+        ("4.2.2c", both(axes(rate="1M"), member(r_plus_pps=None)), {"1.4b"}),
         ("4.2.2d", event(proof=()), {"3d"}),
+        (
+            "4.2.2d",
+            trials(evidence=Evidence()),
+            {"1.2", "1.3a", "1.3b", "1.4a", "1.4b", "3d", "4.2.2b"},
+        ),
         ("5a", axes(nic="a0=eth1:eth2"), set()),
     ],
     "rfc8204": [
