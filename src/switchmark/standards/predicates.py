@@ -503,8 +503,9 @@ def rate_at_least(records: Records, share: float) -> Deviations:
     slow = []
     for record in records:
         found = record.test.parsed_rate.share
-        if found is None and record.r_plus_pps and record.trials:
-            found = record.trials[0].spec.rate_pps / record.r_plus_pps
+        sent_pps = record.trials[0].spec.rate_pps if record.trials else None
+        if found is None and sent_pps and record.r_plus_pps:
+            found = sent_pps / record.r_plus_pps
         if found is None or found < share:
             slow.append(record)
     if slow:
