@@ -174,6 +174,7 @@ def run_alone(
     cpu: int,
     interval_s: float = 0.1,
     load: Mapping[str, Any] = MappingProxyType({}),
+    series_s: float | None = None,
 ) -> tuple[dict[str, Any], float]:
     """Run engine null, without a network, and return the report, and the true frequency of the
     counter over what the program took it for, by CLOCK_MONOTONIC before and after. `load` has what
@@ -183,7 +184,7 @@ def run_alone(
         first = ours.clock()
         port = {"engine": "null", "burst": max(burst, 64), "options": options}
         ours.open(port, roles, cpu)
-        ours.start([{"latency": False, **whole} for _ in roles], seconds, interval_s)
+        ours.start([{"latency": False, **whole} for _ in roles], seconds, interval_s, series_s)
         report = ours.finish(seconds + 10.0)
         last = ours.clock()
     elapsed_s = (last["ns"] - first["ns"]) / 1e9

@@ -122,6 +122,7 @@ _MOST_S = 240
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * _MOST_S)
 def test_a_flow_of_more_than_32_bits_is_counted(traffic_program: str) -> None:
     """More than 2^32 frames of one flow, with every count of them: half a minute to four."""
     program = Program(traffic_program)
