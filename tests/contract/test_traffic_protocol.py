@@ -124,7 +124,7 @@ _MOST_S = 600
 @pytest.mark.slow
 @pytest.mark.timeout(2 * _MOST_S)
 def test_a_flow_of_more_than_32_bits_is_counted(traffic_program: str) -> None:
-    """More than 2^32 frames of one flow, with every count of them: half a minute on a quiet host."""
+    """More than 2^32 frames of one flow, with every count: half a minute on a quiet host."""
     program = Program(traffic_program)
     try:
         program.open_loop()

@@ -152,6 +152,11 @@ from switchmark.switches import TABLE as SWITCHES
             {"search": "recovery", "function_cores": 2, "flows": 4},
             ["on several cores does not know it", "--function-cores 1"],
         ),
+        (
+            {"search": "ndr", "exceed_ratio": "0"},
+            ["only search mlr has goals with exceed ratio", "--search mlr"],
+        ),
+        ({"search": "mlr:csit", "duration_sum": "60"}, ["only search mlr has goals with duration"]),
         ({"noise": "drums"}, ["no noise 'drums'; there are: cpu,"]),
         ({"noise": "cpu:x"}, ["no list of CPUs"]),
         ({"noise": "web:switch"}, ["no CPU is set apart for the switch", "--noise web:0"]),
