@@ -67,6 +67,10 @@ def reasons(**axes: Any) -> str:
             {"event": "kill", "switch": "testpmd", "engine": "dpdk", "listen": "switch"},
             "does not connect again",
         ),
+        (
+            {"event": "restart", "switch": "testpmd", "engine": "dpdk", "port": "memif"},
+            "does not connect again",
+        ),
     ],
 )
 def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: str) -> None:
