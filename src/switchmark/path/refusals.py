@@ -328,8 +328,8 @@ def _process_reasons(test: Test, path: Path, event: Event) -> Iterable[Refusal]:
         (port, kind), *_ = connecting
         yield Refusal(
             ("event", "listen", "port"),
-            f"event {event.kind}: the {kind} end of port {port} connects to the switch, and does not "
-            "connect again to the next one",
+            f"event {event.kind}: the {kind} end of port {port} connects to the switch, and does "
+            "not connect again to the next one",
             "--listen functions" if kind is PortKind.VHOST_USER else "--port vhost-user",
         )
 
