@@ -11,7 +11,10 @@ from typing import Any
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.metrics.latency import from_counts
-from switchmark.model.record import Record, TrialResult, TrialSpec
+from switchmark.model.event import EventResult
+from switchmark.model.evidence import Evidence
+from switchmark.model.record import FlowCounts, Record, TrialResult, TrialSpec
+from switchmark.model.series import Gap, TimeSeries
 from switchmark.model.test import Test
 from synthetic import SyntheticSwitch
 
@@ -83,3 +86,67 @@ def stored_lines_run(parent: Path) -> Path:
             line["record"]["number"] = number
             file.write(json.dumps(line) + "\n")
     return path
+
+
+MS = 1_000_000
+
+
+def gap(before_ms: float, after_ms: float | None, lost: int = 0) -> Gap:
+    """Return a gap of the flow; frames arrive 0.1 ms after they were due."""
+    return Gap(
+        flow="f0-f1",
+        first=0,
+        lost=lost,
+        before_due_ns=round(before_ms * MS) - 100_000,
+        before_ns=round(before_ms * MS),
+        after_due_ns=None if after_ms is None else round(after_ms * MS) - 100_000,
+        after_ns=None if after_ms is None else round(after_ms * MS),
+    )
+
+
+def interrupted_trial(
+    gaps: tuple[Gap, ...] = (),
+    silences: tuple[Gap, ...] = (),
+    *,
+    lost: int = 0,
+    unsent: int = 0,
+    p99_ms: tuple[float | None, ...] = (0.1,) * 11,
+) -> TrialResult:
+    """Return a trial of 1 s at 1000 frames per second, with a kill at 300 ms."""
+    event = EventResult(
+        kind="kill",
+        due_ns=300 * MS,
+        began_ns=300 * MS,
+        disturbed_ns=305 * MS,
+        restored_ns=450 * MS,
+        settled_ns=460 * MS,
+    )
+    p99_ns = tuple(None if value is None else round(value * MS) for value in p99_ms)
+    series = TimeSeries(
+        interval_ns=100 * MS,
+        offered=(100,) * 10 + (0,),
+        lost=(0,) * 3 + (lost,) + (0,) * 7,
+        received=(100,) * 11,
+        duplicated=(0,) * 11,
+        reordered=(0,) * 11,
+        p50_ns=p99_ns,
+        p99_ns=p99_ns,
+        p999_ns=p99_ns,
+        max_ns=(100_000,) * 11,
+        gaps=gaps,
+        silences=silences,
+    )
+    sent = 1000 - unsent
+    return TrialResult(
+        spec=TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0),
+        elapsed_ns=1000 * MS,
+        tx_frames=sent,
+        tx_unsent=unsent,
+        rx_frames=sent - lost,
+        rx_bytes=0,
+        lost=lost,
+        lost_at={},
+        per_flow=(FlowCounts(flow="f0-f1", tx=sent, rx=sent - lost, lost=lost),),
+        series=series,
+        evidence=Evidence(events=(event,)),
+    )

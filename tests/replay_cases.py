@@ -29,6 +29,7 @@ from shown import (
     foreign,
     in_the_ring,
     in_turn,
+    interrupted,
     limited_by,
     nothing_arrived,
     of_a_share,
@@ -356,6 +357,11 @@ FAULTS_OF_HOSTS = (
         options={**UNGATED, "rerun": 4},
         disturb=hogged_once("switch"),
         shows=tried_again,
+    ),
+    Case(
+        name="outage",
+        axes={"dimension": "outage", "event": "restart@0.3", "rate": "2k", "duration": "0.8"},
+        shows=interrupted,
     ),
     Case(
         name="stolen-cpu",

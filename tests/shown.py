@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from switchmark.metrics.outage import outage_of
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import Record, TrialResult
@@ -55,6 +56,19 @@ def clean(records: Sequence[Record]) -> None:
     assert trial.lost == trial.tx_unsent == 0
     assert records[0].verdict == "offered-load"
     assert trial.evidence.balance[INSIDE] == Balance(trial.tx_frames, trial.tx_frames)
+
+
+def interrupted(records: Sequence[Record]) -> None:
+    """An event took place, frames were lost after it, and then frames arrived again."""
+    trial = only(records)
+    outage, (event,) = outage_of(trial), trial.evidence.events
+    assert event.proof
+    assert event.failure is None
+    assert outage is not None
+    assert outage.lost > 0
+    assert outage.is_over
+    assert outage.ended_s is not None
+    assert outage.ended_s > 0
 
 
 def both_of(*shows: Shows) -> Shows:

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from recorded import DATA, fresh, latency_trial, stored_run
+from recorded import DATA, fresh, gap, interrupted_trial, latency_trial, stored_run
 from switchmark.campaign.store import read_records
 from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.loss import lost_share
@@ -75,6 +75,10 @@ def _records() -> Iterator[Record]:
     yield fresh(
         test=Test(dimension="latency", rate="1000", copies=2),
         trials=(delayed.model_copy(update={"parts": parts, "lost": 7}),),
+    )
+    yield fresh(
+        test=Test(dimension="outage", event="kill@0.3", rate="1000", duration=1),
+        trials=(interrupted_trial((gap(301, 502, lost=200),), lost=200),),
     )
     yield fresh(status="failed", error="it broke", trials=())
 

@@ -40,6 +40,9 @@ class Truth(links.KernelSwitch):
         """Return an event without an effect: the gaps of the program are the outage."""
         return Change((Run("nothing changes", ("true",)),), ())
 
+    def leftovers(self, wiring: Wiring) -> tuple[str, ...]:
+        return (*super().leftovers(wiring), f"{wiring.run_dir}/truth")
+
     def addressing(self, wiring: Wiring) -> Mapping[str, Addressing]:
         as_sent = super().addressing(wiring)
         return {flow: replace(a, **self.expected) for flow, a in as_sent.items()}  # type: ignore[arg-type]

@@ -60,6 +60,7 @@ NOT_RECORDED: Mapping[str, str] = {
     "growing": "a leak takes minutes to show",
     "nic-on-other-node": "needs two NUMA nodes",
     "hosts-share-machine": "of tests between two hosts",
+    "outage-methods": "of tests with an event",
     "shared-machine": "said by the command line, of --share-machine",
     "other-commit": "said by the command line, of a continued run",
 }

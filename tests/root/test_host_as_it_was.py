@@ -146,3 +146,25 @@ def test_a_run_that_is_killed_leaves_the_host_as_it_was(
         run.send_signal(signal.SIGKILL)
         run.communicate(timeout=10)
     assert [result.failures for result in clean() if result.state == "incomplete"] == []
+
+
+@pytest.mark.parametrize(("event", "command"), [("kill", "kill -KILL"), ("pause", "kill -STOP")])
+def test_a_run_that_is_killed_during_an_event_leaves_the_host_as_it_was(
+    event: str, command: str, tmp_path: Path, traffic_program: str
+) -> None:
+    """Its switch is dead, starts again, or stands still."""
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    load = ("--rate=500", "--duration=60", "--warmup=0", "--calibrate=never")
+    axes = ("--switch=ovs", "--engine=raw-mmsg", "--dimension=outage", f"--event={event}@0.2")
+    run = start(environment, tmp_path, "run", *axes, *load)
+    try:
+        wait_for(lambda: command in steps_below(tmp_path), f"event {event}", 60)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.communicate(timeout=10)
+    assert [result.failures for result in clean() if result.state == "incomplete"] == []
+
+
+def steps_below(folder: Path) -> str:
+    """Return the commands that runs in a folder have logged."""
+    return "".join(file.read_text() for file in folder.rglob("steps.sh"))

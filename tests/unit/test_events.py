@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
+from recorded import fresh, gap, interrupted_trial
 from switchmark.errors import UsageError
 from switchmark.metrics.outage import outage_of, phases_of, recovery_s
-from switchmark.model.event import EventResult, moments_s, parse_events, written_events
-from switchmark.model.evidence import Evidence
+from switchmark.model.event import moments_s, parse_events, written_events
 from switchmark.model.plan import End, Run, Spawn
-from switchmark.model.record import FlowCounts, TrialResult, TrialSpec
-from switchmark.model.series import Gap, TimeSeries
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.path.assembly import events_of
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
-
-MS = 1_000_000
+from switchmark.plots.outage import RECEIVED
+from switchmark.report.outage import sentences
+from switchmark.report.sections import sections
+from switchmark.report.table import table_lines
 
 
 def test_events_have_one_spelling() -> None:
@@ -66,6 +67,10 @@ def reasons(**axes: Any) -> str:
             {"event": "kill", "switch": "testpmd", "engine": "dpdk", "listen": "switch"},
             "does not connect again",
         ),
+        (
+            {"event": "restart", "switch": "testpmd", "engine": "dpdk", "port": "memif"},
+            "does not connect again",
+        ),
     ],
 )
 def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: str) -> None:
@@ -102,69 +107,8 @@ def test_a_bridge_keeps_its_ports_when_it_is_removed() -> None:
 # --- outages -----------------------------------------------------------------------------------
 
 
-def gap(before_ms: float, after_ms: float | None, lost: int = 0) -> Gap:
-    """Return a gap of the flow; frames arrive 0.1 ms after they were due."""
-    return Gap(
-        flow="f0-f1",
-        first=0,
-        lost=lost,
-        before_due_ns=round(before_ms * MS) - 100_000,
-        before_ns=round(before_ms * MS),
-        after_due_ns=None if after_ms is None else round(after_ms * MS) - 100_000,
-        after_ns=None if after_ms is None else round(after_ms * MS),
-    )
-
-
-def trial(
-    gaps: tuple[Gap, ...] = (),
-    silences: tuple[Gap, ...] = (),
-    *,
-    lost: int = 0,
-    unsent: int = 0,
-    p99_ms: tuple[float | None, ...] = (0.1,) * 11,
-) -> TrialResult:
-    """Return a trial of 1 s at 1000 frames per second, with a kill at 300 ms."""
-    event = EventResult(
-        kind="kill",
-        due_ns=300 * MS,
-        began_ns=300 * MS,
-        disturbed_ns=305 * MS,
-        restored_ns=450 * MS,
-        settled_ns=460 * MS,
-    )
-    p99_ns = tuple(None if value is None else round(value * MS) for value in p99_ms)
-    series = TimeSeries(
-        interval_ns=100 * MS,
-        offered=(100,) * 10 + (0,),
-        lost=(0,) * 3 + (lost,) + (0,) * 7,
-        received=(100,) * 11,
-        duplicated=(0,) * 11,
-        reordered=(0,) * 11,
-        p50_ns=p99_ns,
-        p99_ns=p99_ns,
-        p999_ns=p99_ns,
-        max_ns=(100_000,) * 11,
-        gaps=gaps,
-        silences=silences,
-    )
-    sent = 1000 - unsent
-    return TrialResult(
-        spec=TrialSpec(rate_pps=1000, duration_s=1, warmup_s=0),
-        elapsed_ns=1000 * MS,
-        tx_frames=sent,
-        tx_unsent=unsent,
-        rx_frames=sent - lost,
-        rx_bytes=0,
-        lost=lost,
-        lost_at={},
-        per_flow=(FlowCounts(flow="f0-f1", tx=sent, rx=sent - lost, lost=lost),),
-        series=series,
-        evidence=Evidence(events=(event,)),
-    )
-
-
 def test_the_two_methods_agree_where_frames_are_lost() -> None:
-    outage = outage_of(trial((gap(301, 502, lost=200),), lost=200))
+    outage = outage_of(interrupted_trial((gap(301, 502, lost=200),), lost=200))
     assert outage is not None
     assert (outage.by_loss_s, outage.by_time_s) == pytest.approx((0.2, 0.2))
     assert (outage.began_s, outage.ended_s) == pytest.approx((0.001, 0.202))
@@ -173,7 +117,7 @@ def test_the_two_methods_agree_where_frames_are_lost() -> None:
 
 
 def test_frames_that_wait_are_late_and_not_lost() -> None:
-    outage = outage_of(trial((), (gap(301, 502),)))
+    outage = outage_of(interrupted_trial((), (gap(301, 502),)))
     assert outage is not None
     assert (outage.by_loss_s, outage.by_time_s) == pytest.approx((0.0, 0.2))
     assert not outage.agrees
@@ -181,13 +125,19 @@ def test_frames_that_wait_are_late_and_not_lost() -> None:
 
 
 def test_a_silence_before_the_event_is_none_of_its_outage() -> None:
-    outage = outage_of(trial((), (gap(100, 250),)))
+    outage = outage_of(interrupted_trial((), (gap(100, 250),)))
     assert outage is not None
     assert (outage.s, outage.began_s, outage.ended_s) == (0.0, None, None)
 
 
+def test_a_silence_long_after_the_event_is_none_of_its_outage() -> None:
+    outage = outage_of(interrupted_trial((), (gap(301, 402), gap(650, 900))))
+    assert outage is not None
+    assert (outage.by_time_s, outage.ended_s) == pytest.approx((0.1, 0.102))
+
+
 def test_what_was_lost_before_the_event_does_not_count() -> None:
-    early = trial(lost=3)
+    early = interrupted_trial(lost=3)
     assert early.series is not None
     series = early.series.model_copy(update={"lost": (3,) + (0,) * 10})
     outage = outage_of(early.model_copy(update={"series": series}))
@@ -195,24 +145,75 @@ def test_what_was_lost_before_the_event_does_not_count() -> None:
     assert outage.lost == 0
 
 
+def test_what_is_lost_long_after_the_event_does_not_count() -> None:
+    late = interrupted_trial((gap(301, 502, lost=200), gap(900, 950, lost=50)), lost=200)
+    assert late.series is not None
+    lost = (*late.series.lost[:9], 50, 0) if late.series.lost else ()
+    series = late.series.model_copy(update={"lost": lost})
+    outage = outage_of(late.model_copy(update={"series": series, "lost": 250}))
+    assert outage is not None
+    assert outage.lost == 200
+
+
 def test_an_outage_without_an_end_lasts_to_the_end_of_the_trial() -> None:
-    outage = outage_of(trial((gap(301, None, lost=400),), lost=400, unsent=299))
+    outage = outage_of(interrupted_trial((gap(301, None, lost=400),), lost=400, unsent=299))
     assert outage is not None
     assert not outage.is_over
     assert outage.by_loss_s == pytest.approx(0.699)
     assert outage.by_time_s == pytest.approx(0.698, abs=0.002)
-    assert recovery_s(trial((gap(301, None, lost=400),), lost=400)) is None
+    assert recovery_s(interrupted_trial((gap(301, None, lost=400),), lost=400)) is None
 
 
 def test_the_parts_of_an_outage_add_up() -> None:
-    phases = phases_of(trial((gap(301, 502, lost=200),), lost=200))
+    phases = phases_of(interrupted_trial((gap(301, 502, lost=200),), lost=200))
     assert phases is not None
     parts = (phases.stop_s, phases.start_s, phases.links_s, phases.rest_s)
     assert parts == pytest.approx((0.005, 0.145, 0.01, 0.042))
 
 
 def test_a_latency_recovers_when_it_is_within_ten_percent() -> None:
-    slow = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.109, 0.1, 0.1, None)
-    assert recovery_s(trial((gap(301, 502, lost=200),), lost=200, p99_ms=slow)) == 0.4
+    slow = (0.1, 0.1, 0.1, 0.1, None, 0.9, 0.2, 0.109, 0.1, 0.1, None)
+    assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=slow)) == 0.4
     never = (0.1, 0.1, 0.1, None, None, 0.9, 0.2, 0.2, 0.2, 0.2, None)
-    assert recovery_s(trial((gap(301, 502, lost=200),), lost=200, p99_ms=never)) is None
+    assert recovery_s(interrupted_trial((gap(301, 502, lost=200),), lost=200, p99_ms=never)) is None
+
+
+# --- reports -----------------------------------------------------------------------------------
+
+
+def interrupted(switch: str, *trials: TrialResult) -> Record:
+    test = Test(switch=switch, dimension="outage", event="kill@0.3", rate="1000", duration=1)
+    return fresh(test=test, trials=trials)
+
+
+def test_an_answer_says_how_much_traffic_was_lost_or_late() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    late = interrupted_trial((), (gap(301, 702),))
+    gone = interrupted_trial((gap(301, None, lost=700),), lost=700)
+    records = [
+        interrupted("ovs", lost),
+        interrupted("testpmd", late),
+        interrupted("tc-redirect", interrupted_trial()),
+        interrupted("vpp", gone),
+    ]
+    assert sentences(records) == [
+        "tc-redirect lost < 1 ms of traffic when it was killed and started again, ovs 200 ms, "
+        "testpmd delayed 400 ms and vpp lost the rest (700 ms)."
+    ]
+
+
+def test_a_table_has_both_methods_and_the_parts() -> None:
+    record = interrupted("ovs", interrupted_trial((gap(301, 502, lost=200),), lost=200))
+    lines = "\n".join(table_lines(sections([record], wide=True)[0]))
+    for text in ("200 ms", "1 ms to 202 ms", "5 ms", "145 ms", "10 ms", "42 ms"):
+        assert text in lines
+
+
+def test_a_chart_has_a_panel_for_each_switch_and_the_event_at_0() -> None:
+    lost = interrupted_trial((gap(301, 502, lost=200),), lost=200)
+    chart = RECEIVED.draw([interrupted("ovs", lost), interrupted("linux-bridge", lost)])
+    assert chart is not None
+    assert chart.panel_names() == ["linux-bridge", "ovs"]
+    assert {mark.x for mark in chart.marks if mark.series == "event"} == {0.0}
+    assert [mark.x for mark in chart.marks if mark.panel == "ovs"][:3] == [-0.25, -0.15, -0.05]
+    assert RECEIVED.draw([fresh()]) is None

@@ -520,6 +520,7 @@ def after_event(*, by_time_ns: int) -> TrialResult:
     gap |= {"after_due_ns": after_ns, "after_ns": after_ns}
     counts = dict.fromkeys(("offered", "lost", "received", "duplicated", "reordered"), (0, 0))
     times = dict.fromkeys(("p50_ns", "p99_ns", "p999_ns", "max_ns"), (2_000_000, None))
+    counts["lost"] = (0, 100_000)
     series = {"interval_ns": 10**8, **counts, **times, "gaps": (gap,), "silences": ()}
     changes = {"series": series, "per_flow": (flow,), "evidence": {"events": (event,)}}
     return TrialResult.model_validate({**found.model_dump(), **changes})

@@ -24,7 +24,7 @@ from switchmark.hosts.local import LocalHost
 from switchmark.hosts.processes import start_time
 from switchmark.hosts.recording import RecordingHost
 from switchmark.hosts.signals import interruptible, shielded
-from switchmark.model.plan import Check, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
+from switchmark.model.plan import Check, End, Folder, Node, Plan, Run, Spawn, Step, Wait, Write
 from switchmark.model.test import Test as SwitchmarkTest
 from switchmark.path.resolving import resolve
 from switchmark.runs.clean import clean
@@ -113,6 +113,45 @@ def test_why_a_program_ended_is_not_hidden_by_its_stack(executor: Executor) -> N
     with pytest.raises(CommandFailed) as failed:
         executor.execute((Run("forward", ("sh", "-c", script)),))
     assert str(failed.value).splitlines()[-1] == "  worker thread deadlock"
+
+
+def test_a_process_is_ended_and_the_next_one_has_its_name(
+    executor: Executor, workspace: Workspace
+) -> None:
+    start = Spawn("a switch", "switch", ("sleep", "60"))
+    executor.execute((start,))
+    first = executor.process("switch")
+    executor.execute((End("it dies", "switch", (signal.SIGKILL, 0.0)),))
+    assert executor.process("switch") is first
+    assert first.poll() == -signal.SIGKILL
+    assert workspace.journal.pending == {}
+    executor.execute((start, Run("its number", ("echo", "${switch}"), save="number")))
+    assert executor.process("switch") is not first
+    assert executor.saved["number"] == str(executor.process("switch").pid)
+
+
+def test_only_a_process_that_runs_is_ended(executor: Executor) -> None:
+    ending = (End("it dies", "switch"),)
+    with pytest.raises(SetupFailed, match="it dies: no process named switch is running"):
+        executor.execute(ending)
+    executor.execute((Spawn("a switch", "switch", ("sleep", "60")), *ending))
+    with pytest.raises(SetupFailed, match="no process named switch is running"):
+        executor.execute(ending)
+
+
+def test_steps_of_an_earlier_block_stay_when_a_later_one_ends(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """As when an event starts a switch again while counters are read."""
+    path = executor.mark()
+    executor.execute((Write("a", str(tmp_path / "a"), b""),))
+    counters = executor.mark()
+    executor.execute((Write("b", str(tmp_path / "b"), b""),))
+    executor.execute((Write("c", str(tmp_path / "c"), b""),), since=path)
+    assert executor.unwind(to=counters) == ()
+    assert sorted(file.name for file in tmp_path.glob("?")) == ["a", "c"]
+    assert executor.unwind(to=path) == ()
+    assert list(tmp_path.glob("?")) == []
 
 
 def test_other_statuses_may_be_allowed(executor: Executor) -> None:

@@ -7,13 +7,14 @@ the measured phase are therefore exact (docs/decisions/0003).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from switchmark import clock
-from switchmark.errors import SetupFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.series import SeriesReader
@@ -184,11 +185,13 @@ class Trials:
         def during(start_ns: int, duration_ns: int) -> None:
             happened.extend(self._take_place(event, start_ns) for event in events)
             if series and all(event.failure is None for event in happened):
-                series.follow(start_ns, duration_ns)
+                with _after_events(happened):
+                    series.follow(start_ns, duration_ns)
 
         self._phase("measured", spec.duration_s, window, residual_s, during, spec.steps)
         if all(event.failure is None for event in happened):
-            self._alive()
+            with _after_events(happened):
+                self._alive()
         cost = window.cost(self._workers.tsc_hz)
         # A new process counts from 0, and a switch that did not come back does not count.
         replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
@@ -297,3 +300,15 @@ class Trials:
         if self._path.test.limits:
             quiet_ms += PERIOD_US // 1000  # a process at its CPU limit pauses until the next period
         self._workers.drain(max(quiet_ms, round(residual_s * 1000)))
+
+
+@contextmanager
+def _after_events(happened: list[EventResult]) -> Iterator[None]:
+    """Record that a switch died after the last event if events replaced it: its next process came
+    up and did not last. A death without such an event fails the trial."""
+    try:
+        yield
+    except TrialFailed as died:
+        if not any(event.kind in REPLACING for event in happened):
+            raise
+        happened[-1] = happened[-1].model_copy(update={"failure": str(died)})

@@ -7,6 +7,7 @@ The methods differ if frames waited in the outage and arrived late: these are no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,13 +36,14 @@ class Outage:
     """The largest error: a period, and for the times of arrivals the largest latency before the
     event."""
     lost: int
-    """Lost frames, for all flows from the event on. If the outage does not end, also frames that
-    could not be sent."""
+    """Frames lost by the event: those due from its beginning on, for twice the time until the
+    switch had settled and frames arrived again, in whole intervals. For one flow, those of its
+    longest gaps. If the outage does not end, also frames that could not be sent."""
     by_loss_s: float
     """These frames over the offered rate."""
     by_time_s: float
-    """The longest time without an arrival, less a period; for all flows that of the flow with the
-    longest one."""
+    """The longest time without an arrival that began by then, less a period; for all flows that of
+    the flow with the longest one."""
     began_s: float | None
     """The arrival of the last frame before that time; None without such a time."""
     ended_s: float | None
@@ -86,7 +88,7 @@ def outage_of(trial: TrialResult) -> Outage | None:
     flows = outages_by_flow(trial)
     # A sender that had no room catches up after the outage, unless the trial ends before that.
     unsent = 0 if all(one.is_over for one in flows) else trial.tx_unsent
-    lost = trial.lost - _lost_before(series, event) + unsent
+    lost = _lost_by(series, event, flows) + unsent
     began = [one.began_s for one in flows if one.began_s is not None]
     ended = [one.ended_s for one in flows if one.began_s is not None]
     rate_pps = _rate_pps(trial)
@@ -118,7 +120,14 @@ def outages_by_flow(trial: TrialResult) -> list[Outage]:
         gaps = [gap for gap in _gaps(series) if gap.flow == flow.flow]
         silence = _longest(gaps, event, trial.elapsed_ns)
         is_over = silence is None or silence.after_ns is not None
-        lost = flow.lost + (0 if is_over or len(flows) > 1 else trial.tx_unsent)
+        until_ns = _until_ns(event, None if silence is None else silence.after_ns)
+        of_event = [
+            gap.lost
+            for gap in gaps
+            if (gap.after_ns is None or gap.after_ns > event.began_ns)
+            and (gap.before_ns or 0) < until_ns
+        ]
+        lost = sum(of_event) + (0 if is_over or len(flows) > 1 else trial.tx_unsent)
         began_ns = silence.before_ns if silence else None
         ended_ns = silence.after_ns if silence else None
         length_s = 0.0 if silence is None else _length_ns(silence, trial.elapsed_ns) / 1e9
@@ -194,9 +203,23 @@ def _rate_pps(trial: TrialResult) -> float:
     return (trial.tx_frames + trial.tx_unsent) * 1e9 / trial.elapsed_ns or 1.0
 
 
-def _lost_before(series: TimeSeries, event: EventResult) -> int:
-    """Return the frames lost in the whole intervals before an event."""
-    return sum((series.lost or ())[: event.began_ns // series.interval_ns])
+def _lost_by(series: TimeSeries, event: EventResult, flows: Sequence[Outage]) -> int:
+    """Return the frames lost from an event on, until its effects are over: later losses have
+    another cause."""
+    lost = series.lost or ()
+    first = event.began_ns // series.interval_ns
+    if not all(one.is_over for one in flows):
+        return sum(lost[first:])
+    ended_ns = event.began_ns + 1e9 * max((one.ended_s or 0.0 for one in flows), default=0.0)
+    last = int(_until_ns(event, ended_ns) // series.interval_ns)
+    return sum(lost[first : last + 1])
+
+
+def _until_ns(event: EventResult, ended_ns: float | None) -> float:
+    """Return the moment until which a loss counts as an effect of an event: twice the time until
+    the switch had settled and frames arrived again."""
+    over_ns = max(ended_ns or 0, event.settled_ns or event.began_ns)
+    return event.began_ns + 2 * (over_ns - event.began_ns)
 
 
 def _latency_before_s(series: TimeSeries, event: EventResult) -> float:
@@ -211,8 +234,14 @@ def _gaps(series: TimeSeries) -> Iterable[Gap]:
 
 def _longest(gaps: Sequence[Gap], event: EventResult, elapsed_ns: int) -> Gap | None:
     """Return the gap or silence with the longest time between two arrivals that ended after an
-    event began; None if there is none."""
-    later = [gap for gap in gaps if gap.after_ns is None or gap.after_ns > event.began_ns]
+    event began, and began while its effects lasted; None if there is none."""
+    until_ns = math.inf if event.settled_ns is None else _until_ns(event, None)
+    later = [
+        gap
+        for gap in gaps
+        if (gap.after_ns is None or gap.after_ns > event.began_ns)
+        and (gap.before_ns or 0) < until_ns
+    ]
     return max(later, key=lambda gap: _length_ns(gap, elapsed_ns), default=None)
 
 

@@ -24,7 +24,7 @@ def _latency(series: TimeSeries, number: int) -> float | None:
     return None if highest is None else highest / 1e3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _OverTime:
     name: str
     summary: str
@@ -61,7 +61,9 @@ class _OverTime:
         trial = _drawn(record)
         assert trial is not None and trial.series is not None
         began_s = trial.evidence.events[0].began_ns / 1e9
-        for number, start_s in enumerate(trial.series.starts_s[:-1]):
+        for number, start_s in enumerate(trial.series.starts_s):
+            if (number + 1) * trial.series.interval_ns > trial.elapsed_ns:
+                break
             value = self.read(trial.series, number)
             if value is not None and (value > 0 or not self.y.log):
                 middle_s = start_s + trial.series.interval_ns / 2e9

@@ -19,7 +19,7 @@ from switchmark.metrics.cpu import cores_by_role, cost
 from switchmark.metrics.latency import cable_latency_ns, latency_ns
 from switchmark.metrics.loss import COUNTS, lost_at, total
 from switchmark.metrics.named import received
-from switchmark.metrics.outage import outages
+from switchmark.metrics.outage import outage_of, outages_by_flow
 from switchmark.metrics.throughput import (
     confidence,
     fairness,
@@ -97,6 +97,15 @@ def _received(record: Record) -> Printed | None:
     return rates and {"frames": total(record, "rx_frames"), **rates}
 
 
+def _outages(record: Record) -> list[Printed]:
+    """Return the outage of each trial with an event, and those of its flows."""
+    return [
+        {**asdict(outage), "flows": [asdict(flow) for flow in outages_by_flow(trial)]}
+        for trial in record.trials
+        if (outage := outage_of(trial)) is not None
+    ]
+
+
 def plain(value: Any) -> Any:
     """Return a value as JSON: whole numbers as integers, other numbers rounded to a billionth, and
     null for NaN or infinity."""
@@ -151,7 +160,7 @@ MEMBERS: Mapping[str, Callable[[Record], Any]] = {
     "fairness": fairness,
     "per_flow": per_flow,
     "search": attrgetter("search"),
-    "outages": lambda record: [asdict(one) for one in outages(record)],
+    "outages": _outages,
     "switch_version": attrgetter("switch_version"),
     "switch_mode": attrgetter("switch_mode"),
     "cables": attrgetter("cables"),

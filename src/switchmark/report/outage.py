@@ -101,10 +101,10 @@ def _sentence(group: Sequence[Record]) -> str:
     first, *rest = [_clause(record) for record in group]
     name, length, verb = first
     head = f"{name} {verb} {length} of traffic when {_HAPPENED[event.kind]}"
-    others = [
-        f"{name} {length}" if other_verb == verb else f"{name} {other_verb} {length}"
-        for name, length, other_verb in rest
-    ]
+    others = []
+    for name, length, next_verb in rest:
+        others.append(f"{name} {length}" if next_verb == verb else f"{name} {next_verb} {length}")
+        verb = next_verb
     return f"{', '.join((head, listed_all(others))) if others else head}."
 
 
@@ -113,7 +113,7 @@ def _clause(record: Record) -> tuple[str, str, str]:
     waited are late, not lost."""
     found = outages(record)
     length = _length(found, [one.s for one in found], count=True)
-    kept = sum(one.by_time_s > one.by_loss_s and not one.agrees for one in found)
+    kept = sum(one.by_time_s > 2 * one.by_loss_s and not one.agrees for one in found)
     verb = "delayed" if 2 * kept > len(found) else "lost"
     if not all(one.is_over for one in found):
         return record.test.switch, f"the rest ({length})", verb

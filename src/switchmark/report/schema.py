@@ -7,6 +7,7 @@ them, which are read from the source on demand, because reading them at import w
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import itertools
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, create_model
 
+from switchmark.metrics.outage import Outage
 from switchmark.model.cable import CableLatency, NoCableLatency
 from switchmark.model.cost import CostFigures
 from switchmark.model.evidence import Evidence
@@ -214,7 +216,7 @@ def _member(text: str) -> Any:
     return Field(..., description=text)
 
 
-_LATER = {"cables", "turns", "prepared", "start_s", "stop_s"}
+_LATER = {"cables", "turns", "prepared", "outages", "start_s", "stop_s"}
 """Members that older printed objects lack."""
 
 
@@ -229,6 +231,13 @@ def _derived() -> Schema:
         name: {**(_TEXT if name == "flow" else _COUNT), "description": as_json(text)}
         for name, text in member_docstrings(FlowCounts).items()
         if name != "latency"
+    }
+    texts = member_docstrings(Outage)
+    kinds = {"kind": _TEXT, "flow": _TEXT, "lost": _COUNT}
+    kinds |= dict.fromkeys(("began_s", "ended_s"), _or_null(_NUMBER, ""))
+    outage = {
+        member.name: {**kinds.get(member.name, _NUMBER), "description": as_json(texts[member.name])}
+        for member in dataclasses.fields(Outage)
     }
     low_and_high = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
     return {
@@ -256,6 +265,11 @@ def _derived() -> Schema:
             low_and_high, "The 95 % interval of the median latency in nanoseconds."
         ),
         "fairness": _or_null(_NUMBER, "Jain's fairness index of the received rates of the flows."),
+        "outages": {
+            "type": "array",
+            "items": _object(**outage, flows={"type": "array", "items": _object(**outage)}),
+            "description": "The outage of each trial with an event, and those of its flows.",
+        },
         "per_flow": {
             "type": "array",
             "items": {

@@ -105,7 +105,7 @@ class Macvlan(KernelSwitch):
             )
         return steps
 
-    def link(self, wiring: Wiring, port: Port) -> str:
+    def link(self, wiring: Wiring, port: Port) -> str | None:
         return super().link(wiring, port) if port.physical else self._parent(wiring, port)
 
     def settled(self, wiring: Wiring) -> Plan:
