@@ -136,8 +136,15 @@ class Sender:
         self._process.ask("open", timeout_s=_OPEN_S, ports=list(ports), threads=[thread])
         self._process.ask("ready", timeout_ms=5000)
 
-    def start(self, tasks: list[dict[str, Any]], seconds: float, interval_s: float = 0.1) -> None:
-        """Begin to send, every frame with its sequence number and its time."""
+    def start(
+        self,
+        tasks: list[dict[str, Any]],
+        seconds: float,
+        interval_s: float = 0.1,
+        series_s: float | None = None,
+    ) -> None:
+        """Begin to send, every frame with its sequence number and its time; with `series_s`, count
+        by interval."""
         self._process.ask(
             "arm",
             run=1,
@@ -145,6 +152,7 @@ class Sender:
             longest_ns=round(seconds * 1e9),
             interval_ns=round(interval_s * 1e9),
             tasks=tasks,
+            **({} if series_s is None else {"series_ns": round(series_s * 1e9)}),
         )
         self._process.ask("start", duration_ns=round(seconds * 1e9))
 
@@ -174,6 +182,7 @@ def run_alone(
     cpu: int,
     interval_s: float = 0.1,
     load: Mapping[str, Any] = MappingProxyType({}),
+    series_s: float | None = None,
 ) -> tuple[dict[str, Any], float]:
     """Run engine null, without a network, and return the report, and the true frequency of the
     counter over what the program took it for, by CLOCK_MONOTONIC before and after. `load` has what
@@ -183,7 +192,7 @@ def run_alone(
         first = ours.clock()
         port = {"engine": "null", "burst": max(burst, 64), "options": options}
         ours.open(port, roles, cpu)
-        ours.start([{"latency": False, **whole} for _ in roles], seconds, interval_s)
+        ours.start([{"latency": False, **whole} for _ in roles], seconds, interval_s, series_s)
         report = ours.finish(seconds + 10.0)
         last = ours.clock()
     elapsed_s = (last["ns"] - first["ns"]) / 1e9

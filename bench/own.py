@@ -31,6 +31,7 @@ _PACES = {1_000: 1, 100_000: _BURST, 1_000_000: _BURST}
 
 _MILLION = {"count": 1_000_000, "by": "port"}
 _BOTH = ("sender", "receiver")
+_OVER_TIME = "the same by intervals of 10 ms"
 _WORK: dict[str, tuple[tuple[str, ...], dict[str, Any], float | None]] = {
     "send, 1 flow": (("sender",), {}, 6.0),
     "send, a million flows": (("sender",), {"subflows": {**_MILLION, "order": "sequential"}}, 9.0),
@@ -40,6 +41,7 @@ _WORK: dict[str, tuple[tuple[str, ...], dict[str, Any], float | None]] = {
     "send, IMIX": (("sender",), {"frame_bytes": list(sizes_of("imix"))}, 9.0),
     "send and receive": (_BOTH, {}, 10.0),
     "send and receive, latency": (_BOTH, {"latency": True}, 12.0),
+    _OVER_TIME: (_BOTH, {"latency": True}, 12.3),
     "the same, 16384 flows": (_BOTH, {"latency": True, "flows": 16384, "vary": ["src_port"]}, None),
 }
 """The work: roles, loads and the limit of the CPU time per frame, in nanoseconds."""
@@ -68,7 +70,9 @@ def _scale() -> float:
 def _null(session: Session) -> list[Row]:
     """Measure the CPU time per frame of each kind of work, in turn."""
 
-    def cost(roles: tuple[str, ...], load: Mapping[str, Any]) -> float:
+    def cost(
+        roles: tuple[str, ...], load: Mapping[str, Any], series_s: float | None = None
+    ) -> float:
         report, _ = run_alone(
             session.bed,
             options={"loop": 1} if "receiver" in roles else {},
@@ -78,13 +82,17 @@ def _null(session: Session) -> list[Row]:
             seconds=session.seconds,
             cpu=_cpu(),
             load=load,
+            series_s=series_s,
         )
         frames = report["tasks"][0]["sent"]["frames"]
         if "receiver" in roles and report["tasks"][1]["received"]["frames"] != frames:
             raise RuntimeError("engine null lost frames")
         return float(report["threads"][0]["cpu_ns"] / frames)
 
-    slots = {name: partial(cost, roles, load) for name, (roles, load, _) in _WORK.items()}
+    slots = {
+        name: partial(cost, roles, load, 0.01 if name == _OVER_TIME else None)
+        for name, (roles, load, _) in _WORK.items()
+    }
     samples = interleaved(session.pairs, slots, session.say)
     scale = _scale()
     note = f"CPU time, sequence, time and checksum in each frame, bursts of {_BURST}"

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.model.series import Gap, TimeSeries
 from switchmark.searches.base import Measure
 
 _INTERVALS = 50
@@ -63,6 +64,31 @@ class SyntheticSwitch:
             lost_at={"ring f1": lost} if self.receiver and lost else {},
             interval_ns=elapsed_ns // _INTERVALS,
             intervals=(count,) * _INTERVALS,
+            series=self._series(spec, capacity) if spec.steps else None,
+        )
+
+    def _series(self, spec: TrialSpec, capacity: float) -> TimeSeries:
+        """Return the series of a trial whose load changes once, by intervals of a tenth of a
+        second. The last frame lost is the last one above the capacity."""
+        ((step_s, share),) = spec.steps
+        count = round(spec.duration_s * 10)
+        offered: list[int] = []
+        lost: list[int] = []
+        for number in range(count):
+            pps = (spec.rate_pps or 0.0) * (1.0 if number < step_s * 10 else share)
+            offered.append(round(min(pps, self.sender_pps) / 10))
+            lost.append(max(0, offered[-1] - round(capacity / 10)))
+        last = max((number for number in range(count) if lost[number]), default=None)
+        ended_ns = None if last is None else (last + 1) * 10**8
+        gap = Gap(flow="f0-f1", first=0, lost=1, before_due_ns=0, after_due_ns=ended_ns)
+        return TimeSeries(
+            interval_ns=10**8,
+            offered=(*offered, 0),
+            lost=(*lost, 0),
+            **dict.fromkeys(("received", "duplicated", "reordered"), (0,) * (count + 1)),
+            **dict.fromkeys(("p50_ns", "p99_ns", "p999_ns", "max_ns"), (None,) * (count + 1)),
+            gaps=() if last is None else (gap,),
+            latest_gap=None if last is None else gap,
         )
 
 

@@ -67,6 +67,10 @@ def reasons(**axes: Any) -> str:
             {"event": "kill", "switch": "testpmd", "engine": "dpdk", "listen": "switch"},
             "does not connect again",
         ),
+        (
+            {"event": "restart", "switch": "testpmd", "engine": "dpdk", "port": "memif"},
+            "does not connect again",
+        ),
     ],
 )
 def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: str) -> None:
@@ -124,6 +128,12 @@ def test_a_silence_before_the_event_is_none_of_its_outage() -> None:
     outage = outage_of(interrupted_trial((), (gap(100, 250),)))
     assert outage is not None
     assert (outage.s, outage.began_s, outage.ended_s) == (0.0, None, None)
+
+
+def test_a_silence_long_after_the_event_is_none_of_its_outage() -> None:
+    outage = outage_of(interrupted_trial((), (gap(301, 402), gap(650, 900))))
+    assert outage is not None
+    assert (outage.by_time_s, outage.ended_s) == pytest.approx((0.1, 0.102))
 
 
 def test_what_was_lost_before_the_event_does_not_count() -> None:

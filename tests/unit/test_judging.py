@@ -713,6 +713,9 @@ RAISED_BY = {
     "::test_hugepages_that_cannot_be_had_are_counted_and_given_back",
     "unstable": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "outage-methods": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
+    "growing": "root/test_truth.py::test_a_leak_of_the_switch_is_named",
+    "no-overload": "unit/test_recovery.py::test_without_an_overload_there_is_a_doubt_and_no_number",
+    "not-recovered": "unit/test_recovery.py::test_losses_to_the_end_are_no_recovery",
     "drifting": "root/test_truth.py::test_a_rate_that_falls_from_trial_to_trial",
     "uncertain": "root/test_truth.py::test_repeats_that_end_before_they_are_certain",
     "short": "root/test_truth.py::test_frames_that_nobody_here_had_sent",
@@ -751,12 +754,14 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
             "flows-mixed",
         ),
         "lab/searching.py": ("uncertain", "drifting"),
+        "searches/recovery.py": ("no-overload", "not-recovered"),
         "campaign/sharing.py": ("shared-machine", "other-commit"),
         "errors.py": ("not-equivalent", "host-busy"),
         "lab/judging.py": (
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
             *("profiled", "slow-path", "flooded", "nothing-arrived", "outage-methods"),
+            "growing",
         ),
     }.items():
         text = (package / file).read_text()

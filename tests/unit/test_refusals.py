@@ -147,6 +147,11 @@ from switchmark.switches import TABLE as SWITCHES
             {"search": "back-to-back", "frame_size": "imix"},
             ["frames of one size (RFC 9004, section 6.1)", "--frame-size 64"],
         ),
+        ({"search": "recovery", "touch": "none"}, ["no sequence numbers", "--touch header"]),
+        (
+            {"search": "recovery", "function_cores": 2, "flows": 4},
+            ["on several cores does not know it", "--function-cores 1"],
+        ),
         (
             {"search": "ndr", "exceed_ratio": "0"},
             ["only search mlr has goals with exceed ratio", "--search mlr"],

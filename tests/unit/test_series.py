@@ -286,12 +286,12 @@ def test_gaps_have_the_names_of_their_flows_and_times_since_the_start() -> None:
 
 
 def test_a_flow_whose_last_frames_are_missing_ends_with_a_gap() -> None:
-    ends = [[50, 10**12 + 4900, 10**12 + 4950], [47, 10**12 + 4600, 10**12 + 4650]]
+    ends = [[50, 10**12 + 4900, 10**12 + 4950], [49, 10**12 + 4800, 10**12 + 4850]]
     series = gapped({"longest": [], "ends": ends})
     assert series.gaps is not None
     (found,) = series.gaps
-    assert (found.first, found.lost) == (47, 3)
-    assert (found.before_due_ns, found.after_due_ns, found.due_ns) == (4600, None, None)
+    assert (found.first, found.lost) == (49, 1)
+    assert (found.before_due_ns, found.after_due_ns, found.due_ns) == (4800, None, None)
     assert series.latest_gap == found
 
 

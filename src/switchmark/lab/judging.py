@@ -13,9 +13,10 @@ from switchmark.lab.trial import Trials
 from switchmark.metrics.balance import balanced
 from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch, slow_path
 from switchmark.metrics.doubts import passing
+from switchmark.metrics.growth import growing
 from switchmark.metrics.outage import outage_of
 from switchmark.metrics.profile import weighs
-from switchmark.metrics.slope import growing
+from switchmark.metrics.growth import growing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge

@@ -7,6 +7,7 @@ The methods differ if frames waited in the outage and arrived late: these are no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,8 +42,8 @@ class Outage:
     by_loss_s: float
     """These frames over the offered rate."""
     by_time_s: float
-    """The longest time without an arrival, less a period; for all flows that of the flow with the
-    longest one."""
+    """The longest time without an arrival that began by then, less a period; for all flows that of
+    the flow with the longest one."""
     began_s: float | None
     """The arrival of the last frame before that time; None without such a time."""
     ended_s: float | None
@@ -233,8 +234,14 @@ def _gaps(series: TimeSeries) -> Iterable[Gap]:
 
 def _longest(gaps: Sequence[Gap], event: EventResult, elapsed_ns: int) -> Gap | None:
     """Return the gap or silence with the longest time between two arrivals that ended after an
-    event began; None if there is none."""
-    later = [gap for gap in gaps if gap.after_ns is None or gap.after_ns > event.began_ns]
+    event began, and began while its effects lasted; None if there is none."""
+    until_ns = math.inf if event.settled_ns is None else _until_ns(event, None)
+    later = [
+        gap
+        for gap in gaps
+        if (gap.after_ns is None or gap.after_ns > event.began_ns)
+        and (gap.before_ns or 0) < until_ns
+    ]
     return max(later, key=lambda gap: _length_ns(gap, elapsed_ns), default=None)
 
 

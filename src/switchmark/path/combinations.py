@@ -69,6 +69,20 @@ def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
             f"a link of {test.line_rate} does not carry a rate of {test.rate} at {test.frame_size} "
             "bytes",
         )
+    if test.search == "recovery" and test.touch == "none":
+        yield Refusal(
+            ("search", "touch"),
+            "search recovery looks for the last lost frame, and receivers read no sequence numbers "
+            "with touch none",
+            "--touch header",
+        )
+    if test.search == "recovery" and test.function_cores > 1:
+        yield Refusal(
+            ("search", "function_cores"),
+            "search recovery looks for the last lost frame of a flow, and a receiver on several "
+            "cores does not know it",
+            "--function-cores 1",
+        )
     if isinstance(test.frame_size, str) and test.search == "back-to-back":
         yield Refusal(
             ("search", "frame_size"),

@@ -30,6 +30,9 @@ _CPUS = 64
 _FUNCTIONS_MAX = 512
 """The number of functions in all chains of a test."""
 
+_CONNECTED = {PortKind.VHOST_USER, PortKind.MEMIF}
+"""Ports with an end that listens and an end that connects, once per opening."""
+
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
 """Kernel interfaces that can have any number of queue pairs."""
 
@@ -318,16 +321,17 @@ def _process_reasons(test: Test, path: Path, event: Event) -> Iterable[Refusal]:
             f"--switch-environment {AXES['switch_environment'].default}",
         )
     connecting = [
-        port.id
+        (port.id, end.kind)
         for port, end in path.ends
-        if end.kind is PortKind.VHOST_USER and not end.server and not end.guest_device
+        if end.kind in _CONNECTED and not end.server and not end.guest_device
     ]
     if connecting and event.kind in REPLACING:
+        (port, kind), *_ = connecting
         yield Refusal(
             ("event", "listen", "port"),
-            f"event {event.kind}: the function at port {connecting[0]} connects to the switch, and "
-            "virtio-user does not connect again to the next one",
-            "--listen functions, or --port memif",
+            f"event {event.kind}: the {kind} end of port {port} connects to the switch, and does "
+            "not connect again to the next one",
+            "--listen functions" if kind is PortKind.VHOST_USER else "--port vhost-user",
         )
 
 

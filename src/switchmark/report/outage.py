@@ -113,7 +113,7 @@ def _clause(record: Record) -> tuple[str, str, str]:
     waited are late, not lost."""
     found = outages(record)
     length = _length(found, [one.s for one in found], count=True)
-    kept = sum(one.by_time_s > one.by_loss_s and not one.agrees for one in found)
+    kept = sum(one.by_time_s > 2 * one.by_loss_s and not one.agrees for one in found)
     verb = "delayed" if 2 * kept > len(found) else "lost"
     if not all(one.is_over for one in found):
         return record.test.switch, f"the rest ({length})", verb

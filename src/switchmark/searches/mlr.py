@@ -105,7 +105,7 @@ class Mlr(Search):
                 relative_width=bounds.precision,
                 initial_trial_duration=initial_s,
                 final_trial_duration=final_s[name],
-                duration_sum=bounds.duration_sum_s or trials * final_s[name],
+                duration_sum=_sum_s(final_s[name], trials, bounds),
                 preceding_targets=2,
                 expansion_coefficient=2,
                 fail_fast=False,
@@ -169,6 +169,13 @@ class Mlr(Search):
         figure = all_finals[met.goal] if met else (start.trial,)
         limit = (met or goals[-1]).verdict
         return Estimate(figure, summary, limit, met.goal if met else None, all_finals)
+
+
+def _sum_s(final_s: float, trials: int, bounds: LoadBounds) -> float:
+    """Return the duration sum of a goal: that of the test, or of so many final trials."""
+    if bounds.duration_sum_s is None:
+        return trials * final_s
+    return max(bounds.duration_sum_s, final_s)
 
 
 def _usual_sum(bounds: LoadBounds) -> float:

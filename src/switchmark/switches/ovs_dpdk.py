@@ -257,13 +257,13 @@ class OvsDpdk(Switch):
         )
 
 
+def _env(wiring: Wiring) -> Mapping[str, str]:
+    return {"RUNTIME_DIRECTORY": instance_dir(wiring)}
+
+
 def _sockets(wiring: Wiring) -> list[Port]:
     """Return the uplinks to another host that are packet sockets on interfaces of the kernel."""
     return [port for port in wiring.ports if port.uplink and not port.pci]
-
-
-def _env(wiring: Wiring) -> Mapping[str, str]:
-    return {"RUNTIME_DIRECTORY": instance_dir(wiring)}
 
 
 def _no_sockets(paths: tuple[str, ...]) -> Plan:

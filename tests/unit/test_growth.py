@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from switchmark.metrics.slope import growing, trend_of
+from switchmark.metrics.growth import growing, trend_of
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.series import TimeSeries
 from synthetic import SyntheticSwitch
