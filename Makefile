@@ -151,6 +151,10 @@ mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 d
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
 	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))
 
+.PHONY: simulate-trend
+simulate-trend: setup ## simulate the false alarms of trend, YEARS=200; writes docs/guide/trend.md
+	@.venv/bin/python -m tools.simulate_trend $(if $(YEARS),--years $(YEARS))
+
 .PHONY: bench
 bench: setup-all ## benchmarks of switchmark itself, against its peers
 	.venv/bin/python -m bench

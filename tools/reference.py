@@ -138,8 +138,8 @@ def standards() -> str:
         "says why nothing judges them.\n"
     )
     parts = [lead]
-    for heading, rows in reference_of([read_standard(name) for name in standard_names()]):
-        table = page(heading, "", [tuple(rows[0]), *(tuple(row.values()) for row in rows)])
+    for heading, unlisted, rows in reference_of([read_standard(name) for name in standard_names()]):
+        table = page(heading, unlisted, [tuple(rows[0]), *(tuple(row.values()) for row in rows)])
         parts.append("#" + table.replace("\n\n\n\n", "\n\n"))
     return "\n".join(parts)
 

@@ -1,3 +1,22 @@
-"""switchmark, the reference benchmark for virtual switches in NFV."""
+"""switchmark, the reference benchmark for virtual switches in NFV.
+
+`switchmark.tests`, `plan`, `run` and `load` are for Python programs: see `switchmark.library`.
+"""
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_LIBRARY = ("Record", "Run", "Test", "load", "plan", "run", "tests")
+"""The public names, which are imported on first use because they need all of the program."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LIBRARY:
+        return getattr(importlib.import_module("switchmark.library"), name)
+    raise AttributeError(f"module 'switchmark' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LIBRARY])

@@ -32,6 +32,10 @@ QUESTION = """
 told.drawn = document.querySelectorAll(".chart.vega-embed").length;
 told.figures = document.querySelectorAll("figure[data-chart]").length;
 told.wide = document.documentElement.scrollWidth;
+if (innerWidth <= 500) document.body.style.width = "380px";  // no window is that narrow
+told.cut = [...document.querySelectorAll("[aria-label=figures] > table")]
+  .map((table) => table.offsetWidth - table.parentElement.clientWidth);
+document.body.style.width = "";
 told.order = [...document.querySelectorAll("a[href], select, button, summary, [tabindex]")]
   .filter((each) => each.tabIndex > 0).length;
 const select = document.querySelector("#filter select[name=switch]");
@@ -47,10 +51,15 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def report_html() -> str:
-    points = [(switch, size) for switch in ("linux-bridge", "ovs") for size in (64, 512, 1500)]
+    sizes = ((64, "raw-mmsg"), (512, "raw-mmsg"), (1500, "udp-mmsg"))
+    points = [(switch, *size) for switch in ("linux-bridge", "ovs") for size in sizes]
     records = [
-        fresh(number, test=Test(switch=switch, frame_size=size, search="max"))
-        for number, (switch, size) in enumerate(points, 1)
+        fresh(
+            number,
+            test=Test(switch=switch, frame_size=size, engine=engine, search="max"),
+            trials=tuple(latency_trial(100_000, range(1000, 3000)) for _ in range(5)),
+        )
+        for number, (switch, size, engine) in enumerate(points, 1)
     ]
     return page([(HOSTILE, records)], {HOSTILE: "ip link add a\n"})
 
@@ -66,6 +75,8 @@ def test_the_page_is_drawn_asks_for_nothing_and_fits(
     assert facts["drawn"] == facts["figures"] >= 2
     assert facts["explored"] == 1
     assert facts["wide"] <= width
+    assert facts["cut"]
+    assert max(facts["cut"]) <= 0
     assert facts["order"] == 0
     assert (facts["rows"], facts["count"]) == (3, "3 of 6 tests")
 

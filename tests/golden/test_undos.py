@@ -53,7 +53,7 @@ ALLOWED = (
     r"tee /sys/bus/pci/drivers_probe <0000:03:00\.0",
     rf"tee {DEVICE}/driver_override <",
     r"tee /sys/bus/pci/drivers/vfio-pci/unbind <0000:03:00\.0",
-    rf"sh -c '\[ -e \"\$1\" \] \|\| exit 0; for n in .*' sh {DEVICE} eth1",
+    rf"sh -c '\[ -e \"\$1\" \] \|\| exit 0; for n in .*' sh {DEVICE} eth1 up",
 )
 """How undos look. One that looks otherwise is refused, until somebody has read it and put it
 here."""

@@ -220,6 +220,20 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
+def test_the_testbeds_of_a_lab_are_prepared_and_restored(
+    lab: Lab, environment: dict[str, str], tmp_path: Path
+) -> None:
+    place = Path("/proc/sys/kernel/randomize_va_space")
+    before = place.read_text()
+    arguments = ["run", "campaign.yaml", "--prepare", "aslr", *OPTIONS, "--cluster", "lab.toml"]
+    objects = [
+        json.loads(line) for line in ended(start(environment, tmp_path, *arguments)).splitlines()
+    ]
+    assert [result["status"] for result in objects] == ["ok"] * len(objects)
+    assert {value["now"] for result in objects for value in result["prepared"]} == {"0"}
+    assert place.read_text() == before
+
+
 def test_a_restarted_scheduler_is_found_again(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from switchmark.hosts.machines import MachineHost, image_of
 from switchmark.hosts.processes import marked
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
+from switchmark.model.cpus import Pin
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.runs.clean import clean, clean_there
@@ -29,13 +30,14 @@ from switchmark.runs.own_run import OwnRun
 
 FILE = """
 [hosts.m1]
-vm = {cores = 2, memory-mb = 1536, iommu = true}
+vm = {cores = 2, memory-mb = 3072, iommu = true}
 nics.uplink = {name = "up0", cable = "c"}
-nics.sriov = {name = "pf0", model = "igb"}
+nics.sriov = {name = "pf0", model = "igb", cable = "s"}
 
 [hosts.m2]
-vm = {cores = 2, memory-mb = 1024}
+vm = {cores = 2, memory-mb = 3072}
 nics.uplink = {name = "up1", cable = "c"}
+nics.sriov = {name = "pf1", model = "igb", cable = "s"}
 """
 WITHOUT_IGB = FILE.replace(', model = "igb"', "")
 """QEMU has that NIC since 8.0."""
@@ -153,6 +155,81 @@ def test_frames_between_two_machines_are_accounted_for_on_both(
     else:
         assert set(trial.evidence.clocks) == {"m1", "m2"}
         assert trial.latency is not None or "clock" in record.doubts
+
+
+def test_virtual_functions_of_two_machines_meet_over_their_cable(
+    traffic_program: str, tmp_path: Path, hosts: Hosts
+) -> None:
+    axes = {"hosts": "m1,m2", "locality": "remote", "switch": "sriov", "pairs": 2}
+    record = measured(tmp_path, hosts, **axes)
+    if not machine(hosts, "m2").exists("/sys/class/net/pf1/device/sriov_totalvfs"):
+        assert record.status == "refused"
+        assert "no virtual functions" in str(record.error)
+        return
+    assert record.status == "ok", record.error
+    assert record.cables == {"u0": "m1 pf0, m2 pf1: emulated, a socket between two QEMUs"}
+    (trial,) = record.trials
+    assert trial.unaccounted == 0
+    assert trial.distinct == trial.tx_frames > 0
+    for name, nic in (("m1", "pf0"), ("m2", "pf1")):
+        left = machine(hosts, name).read(f"/sys/class/net/{nic}/device/sriov_numvfs")
+        assert left == b"0\n"
+
+
+def test_a_switch_on_dpdk_opens_the_nic_of_the_cable_by_its_driver(
+    traffic_program: str, tmp_path: Path, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = machine(hosts, "m1")
+    program = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+    if not (host.exists(program) and host.inodes("/usr/lib/*/dpdk/pmds-*/librte_net_virtio.so.*")):
+        pytest.skip("the image of machines has no OVS with DPDK and its driver of virtio")
+    links = [host.run(("readlink", "-f", "/sys/class/net/up0/device"))]
+    links += [machine(hosts, "m2").run(("readlink", "-f", "/sys/class/net/up1/device"))]
+    addresses = [link.stdout.decode().split("/")[-2] for link in links]
+    path = tmp_path / "host.toml"
+    content = FILE
+    for number, address in enumerate(addresses):
+        by = f'cable = "c", pci = "{address}", driver = "uio_pci_generic"'
+        content = content.replace(f'"up{number}", cable = "c"', f'"up{number}", {by}')
+    path.write_text(content)
+    monkeypatch.setenv(VARIABLE, str(path))
+    axes = {"hosts": "m1,m2", "locality": "remote", "switch": "ovs-dpdk", "engine": "dpdk"}
+    record = measured(tmp_path, hosts, **axes)
+    assert record.status == "ok", record.error
+    near, far = addresses
+    assert record.cables == {"u0": f"m1 {near}, m2 {far}: emulated, a socket between two QEMUs"}
+    assert {str(end) for end in record.nics} == {"m1:u0@switch", "m2:u0@switch"}
+    (trial,) = record.trials
+    assert trial.unaccounted == 0
+    assert trial.distinct == trial.tx_frames > 0
+    for name, nic in (("m1", "up0"), ("m2", "up1")):
+        assert nic in machine(hosts, name).run(("ip", "-br", "link")).stdout.decode()
+
+
+def test_the_kernels_ovs_spreads_flows_over_cpus(
+    traffic_program: str, tmp_path: Path, hosts: Hosts
+) -> None:
+    record = measured(tmp_path, hosts, switch="ovs", semantics="static", flows=8, switch_cores=2)
+    assert record.status == "ok", record.error
+    assert record.switch_mode == "kernel"
+    (trial,) = record.trials
+    assert trial.unaccounted == 0
+    assert trial.distinct == trial.tx_frames > 0
+    assert record.placement is not None
+    assert isinstance(record.placement.seats["switch"], Pin)
+    assert len(record.placement.seats["switch"].cpus) == 2
+
+
+def test_a_machine_is_prepared_and_restored(
+    traffic_program: str, tmp_path: Path, hosts: Hosts
+) -> None:
+    host, place = machine(hosts, "m1"), "/proc/sys/kernel/randomize_va_space"
+    before = host.read(place)
+    record = measured(tmp_path, hosts, prepare="aslr")
+    assert record.status == "ok", record.error
+    assert record.prepared is not None
+    assert [(value.host, value.was, value.now) for value in record.prepared] == [("m1", "2", "0")]
+    assert host.read(place) == before == b"2\n"
 
 
 def test_a_machine_that_ends_is_named_and_booted_anew(hosts: Hosts) -> None:

@@ -24,6 +24,7 @@ import switchmark.lab.turns
 import switchmark.observe.facts
 import switchmark.observe.noise
 import switchmark.runs.anchor
+from switchmark.campaign.asked import read_asked
 from switchmark.campaign.load import from_options
 from switchmark.cli import main
 from switchmark.cli.app import COMMANDS
@@ -34,6 +35,7 @@ from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
+from switchmark.papers.library import read
 from switchmark.path.choosing import with_engines
 from switchmark.path.refusals import check
 from switchmark.plugins import Table
@@ -265,6 +267,20 @@ def test_a_paper_stands_beside_its_published_values(cli, tmp_path: Path) -> None
     text = (only_run(tmp_path) / "campaign.yaml").read_text()
     assert "name: ara-2021-table2\n" in text
     assert "duration: 3.0\n" in text
+
+
+def test_a_run_of_a_paper_keeps_its_experiment_and_is_judged_from_its_folder_alone(
+    cli, tmp_path: Path
+) -> None:
+    ended = cli("paper", "ara-2021/table2", "--quick", "--quiet", "--burst", "8", "--json")
+    run = only_run(tmp_path)
+    asked = read_asked(run)
+    assert asked is not None
+    assert asked.asked.experiments == ("ara-2021/table2",)
+    assert (asked.asked.quick, asked.asked.axes) == (True, {"burst": "8"})
+    assert asked.experiments[0].model_dump() == read("ara-2021/table2").model_dump()
+    again = cli("paper", "--from", run, "--quiet", "--json")
+    assert json.loads(again.out) == json.loads(ended.out.splitlines()[-1])
 
 
 def test_a_drawing_of_a_paper_is_confirmed(cli, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import switchmark.switches
 from recorded import latency_trial
 from switchmark.campaign.experiments import planned
 from switchmark.metrics.named import metric
+from switchmark.model.place import PortEnd
 from switchmark.model.record import Record, TrialSpec
 from switchmark.model.test import Test
 from switchmark.papers.asked import Asked
@@ -400,11 +402,61 @@ def test_a_value_that_is_missing_has_its_reason_in_the_table() -> None:
     assert escape(rows[0].why) in page.partition("why it is missing</th>")[2]
 
 
+def test_a_diagonal_stays_inside_of_the_chart() -> None:
+    (figure,) = figures(result_of("ara-2021/fig4a", lambda test: 4e5, r_plus_pps=4e5))
+    chart = figure.chart()
+    assert chart is not None
+    (line,) = (
+        layer["mark"]
+        for layer in specification(chart)["layer"]
+        if isinstance(layer["mark"], dict) and layer["mark"].get("strokeDash") == [2, 3]
+    )
+    assert line["clip"]
+
+
+def test_a_measured_ratio_stands_beside_the_published_one() -> None:
+    rates = {1: 1e6, 2: 8e5, 3: 6e5}
+    rows = value_rows(result_of("emmerich-2014/fig8", lambda test: rates[test.copies]))
+    per_copy = {number: rate / number for number, rate in rates.items()}
+    ratios = [row.ratio for row in rows]
+    assert ratios == [
+        pytest.approx(ratio, rel=0.01)
+        for ratio in (
+            per_copy[1] / 1.88e6,
+            per_copy[2] / per_copy[1] / 0.7,
+            per_copy[3] / per_copy[2] / 0.75,
+        )
+    ]
+
+
+def test_a_nic_that_the_switch_opens_past_the_kernel_is_no_departure() -> None:
+    def said(**changes: Any) -> bool:
+        result = result_of("ara-2021/fig4b", lambda test: 3e5, port="vhost-user", **changes)
+        records = tuple(
+            record
+            and record.model_copy(
+                update={"test": record.test.model_copy(update={"locality": "remote"})}
+            )
+            for record in result.records
+        )
+        return any("AF_PACKET" in each for each in departures(replace(result, records=records)))
+
+    assert said()
+    assert not said(nics={PortEnd("a:u0", at_switch=True): "0000:03:00.0 [8086:1572]"})
+
+
 def test_what_a_quick_run_and_the_scale_change_is_said() -> None:
     quick = departures(result_of("ara-2021/fig4a", lambda test: 3e5, quick=True))
     assert "rate 10%..10%..150% instead of 1M..1M..20M (shares of this host's R+)" in quick
     assert "duration 500ms instead of 1min (--quick)" in quick
     assert any(each.startswith("only rate 20%, 60%") for each in quick)
+    chosen = result_of("ara-2021/fig4a", lambda test: 3e5, quick=True)
+    chosen = replace(
+        chosen, asked=chosen.asked and chosen.asked.model_copy(update={"axes": {"duration": "0.2"}})
+    )
+    assert [each for each in departures(chosen) if "duration" in each] == [
+        "duration 0.2 instead of 1min (option)"
+    ]
     whole = departures(result_of("ara-2021/fig4b", lambda test: 3e5))
     assert not [each for each in whole if "--quick" in each]
     queues = departures(result_of("dissertation-2017/case1", lambda test: 3e5, quick=True))

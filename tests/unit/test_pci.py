@@ -245,7 +245,7 @@ def test_a_nic_is_found_handed_over_and_given_back(
             assert executor.unwind() == ()
         assert host.driver == {A: "e1000e", B: ""}
         assert host.override == {A: "", B: ""}
-    assert host.ran[-1][-2:] == (f"{BUS}/devices/{A}", "eth1")
+    assert host.ran[-1][-3:] == (f"{BUS}/devices/{A}", "eth1", "up")
     assert hand_over(host, [Device(A, "8086:10d3", VFIO, (), "7")], VFIO, memory) == ()
 
 
@@ -255,7 +255,7 @@ def test_a_nic_is_found_handed_over_and_given_back(
         (("eth1",), False, "eth1", ""),
         (("eth0", "eth1"), False, "eth1", ""),
         (("eth0", "eth1"), True, "eth1", ""),
-        (("eth0",), False, "eth0", ""),
+        (("eth0",), False, "eth1", ""),
         ((), False, "", "no interface of"),
     ],
     ids=["at once", "named later", "virtio", "never named", "never there"],
@@ -272,8 +272,8 @@ def test_an_interface_is_up_again_once_it_has_its_name(
     for folder in (net, tools):
         folder.mkdir(parents=True)
     (tools / "ip").write_text(
-        f'#!/bin/sh\n[ -e {net}/"$3" ] && echo "$3" >>{tmp_path}/up || {{\n'
-        'echo "Cannot find device $3" >&2; exit 1; }\n'
+        f'#!/bin/sh\n[ -e {net}/"$3" ] || {{ echo "Cannot find device $3" >&2; exit 1; }}\n'
+        f'[ "$4" != name ] || exec mv {net}/"$3" {net}/"$5"\necho "$3" >>{tmp_path}/up\n'
     )
     (tools / "sleep").write_text(  # time passes by looking at it
         f'#!/bin/sh\necho x >>{tmp_path}/slept\n[ "$(wc -l <{tmp_path}/slept)" -ne 3 ] ||'
@@ -284,7 +284,7 @@ def test_an_interface_is_up_again_once_it_has_its_name(
         tool.chmod(0o755)
     for name in names[:1]:
         (net / name).mkdir()
-    argv = [*undo.undo[:-2], str(device), undo.undo[-1]]
+    argv = [*undo.undo[:-3], str(device), *undo.undo[-2:]]
     path = f"{tools}:{os.environ['PATH']}"
     completed = subprocess.run(argv, env={"PATH": path}, capture_output=True, text=True)
     assert completed.stderr.startswith(message)
@@ -294,11 +294,18 @@ def test_an_interface_is_up_again_once_it_has_its_name(
     assert not _GONE.search(completed.stderr.encode())
 
 
+def test_an_interface_that_was_down_has_its_name_again_and_stays_down() -> None:
+    undo = _remember([Device(A, "8086:10d3", "virtio", ("eth1",))], {A: []})[0]
+    assert isinstance(undo, Run)
+    assert undo.undo is not None
+    assert undo.undo[-2:] == ("eth1", "")
+
+
 def test_a_nic_that_is_gone_need_not_be_up_again(tmp_path: Path) -> None:
     undo = _remember([Device(A, "8086:10d3", "e1000e", ("eth1",))], {A: ["eth1"]})[0]
     assert isinstance(undo, Run)
     assert undo.undo is not None
-    assert subprocess.run([*undo.undo[:-2], str(tmp_path / "gone"), "eth1"]).returncode == 0
+    assert subprocess.run([*undo.undo[:-3], str(tmp_path / "gone"), "eth1", "up"]).returncode == 0
 
 
 def _inside(node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -530,6 +530,23 @@ def test_bars_have_their_values_where_these_fit() -> None:
     assert sum(str(layer.get("name")).startswith(VALUES) for layer in layers) == 2
 
 
+def test_bars_of_several_series_have_their_values_where_all_of_them_fit() -> None:
+    marks = tuple(Mark(x, 1.234, name) for x in "pqrstu" for name in "ab")
+    assert "1.23" in values_shown(of_kind("bars", *marks))
+    # A bar of a third series at one position makes the bars at all positions narrower.
+    more = of_kind("bars", *marks, *(Mark("p", 1.234, name) for name in "cd"))
+    assert "1.23" not in values_shown(more)
+
+
+def test_panels_are_spread_evenly_over_rows() -> None:
+    def columns(panels: int, width: int = 640) -> int:
+        marks = (Mark("p", 1.0, panel=f"n{number}") for number in range(panels))
+        count: int = specification(of_kind("bars", *marks), width)["columns"]
+        return count
+
+    assert [columns(panels, 900) for panels in (2, 3, 4, 5, 9)] == [2, 3, 2, 3, 3]
+
+
 def test_few_places_of_a_number_have_bars_and_many_have_lines() -> None:
     few = drawn("rate-against-size", records_along("frame_size", [1500, 64, 512]))
     assert (few.kind, few.x.categories) == ("bars", ("64", "512", "1500"))

@@ -15,6 +15,7 @@ from switchmark.campaign.load import from_options, parse
 from switchmark.cli import doctor
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import Unavailable, UsageError
+from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.hosts import Hosts
 from switchmark.lab import host_preparation
 from switchmark.lab.host_preparation import HostPreparation, planned, spoiling
@@ -478,6 +479,33 @@ def test_a_far_host_that_has_restored_itself_is_prepared_again(
     monkeypatch.setattr("switchmark.runs.workspace.Workspace.reach", lambda *_: None)
     server.begin("aslr,irq")
     assert server.host.contents == lost
+
+
+def test_both_hosts_of_a_remote_test_are_prepared_and_restored(
+    recorded: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "host.toml"
+    file.write_text(
+        "[hosts.left]\nnics.up = {name = 'a', cable = 'c'}\n"
+        "[hosts.right]\nnics.up = {name = 'b', cable = 'c'}\n"
+    )
+    monkeypatch.setenv(VARIABLE, str(file))
+    hosts = {"left": recorded("server"), "right": recorded("amd")}
+    for name, host in hosts.items():
+        host.name = name
+        (host.root / "proc/sys/kernel/random/boot_id").write_text(f"boot of {name}\n")
+    before = {name: host.contents for name, host in hosts.items()}
+    every = Hosts(OwnRun, hosts)
+    preparation = HostPreparation(every, tmp_path / "logs")
+    test = Test(locality="remote", hosts="left,right", prepare="aslr")
+    location = Probes(every).locate(test)
+    preparation.prepare(location)
+    assert [(value.host, value.was, value.now) for value in preparation.values(location)] == [
+        ("left", "2", "0"),
+        ("right", "2", "0"),
+    ]
+    assert preparation.restore() == ()
+    assert {name: host.contents for name, host in hosts.items()} == before
 
 
 # --- what is shown -------------------------------------------------------------------------------

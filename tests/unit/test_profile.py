@@ -84,7 +84,10 @@ def test_shares_are_of_the_time_at_work() -> None:
         ("__alloc_skb", "buffers"),
         ("__do_softirq", "softirq"),
         ("do_syscall_64", "system_calls"),
-        ("__dev_queue_xmit", "network"),
+        ("__dev_queue_xmit", "sending"),
+        ("ixgbe_xmit_frame_ring", "sending"),
+        ("ovs_vport_send", "sending"),
+        ("ip_rcv", "network"),
         ("clear_page_erms", "other"),
     ],
 )

@@ -147,6 +147,11 @@ from switchmark.switches import TABLE as SWITCHES
             {"search": "back-to-back", "frame_size": "imix"},
             ["frames of one size (RFC 9004, section 6.1)", "--frame-size 64"],
         ),
+        (
+            {"search": "ndr", "exceed_ratio": "0"},
+            ["only search mlr has goals with exceed ratio", "--search mlr"],
+        ),
+        ({"search": "mlr:csit", "duration_sum": "60"}, ["only search mlr has goals with duration"]),
         ({"noise": "drums"}, ["no noise 'drums'; there are: cpu,"]),
         ({"noise": "cpu:x"}, ["no list of CPUs"]),
         ({"noise": "web:switch"}, ["no CPU is set apart for the switch", "--noise web:0"]),

@@ -12,25 +12,27 @@ import pytest
 
 from switchmark.campaign.experiments import planned
 from switchmark.environments import inside
-from switchmark.errors import Unavailable
+from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.hosts import Hosts, planned_between
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.probes import Probes
+from switchmark.lab.running import find_nics, lend_nics
 from switchmark.metrics.balance import balanced
 from switchmark.model.counters import PathCounters, PortCounters
 from switchmark.model.evidence import Balance
 from switchmark.model.place import Place, PlaceKind, PortEnd
-from switchmark.model.plan import Reserve, Wait
+from switchmark.model.plan import Node, Reserve, Wait
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import NOTHING, Between, Findings
+from switchmark.model.topology import NOTHING, Between, Findings, HandedNic
+from switchmark.model.version import Version
 from switchmark.papers.library import read
 from switchmark.path.assembly import build
 from switchmark.path.path import Path as ResolvedPath
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
-from switchmark.path.ways import between_hosts, cables_of, ways_of
+from switchmark.path.ways import between_hosts, cables_of, handed_ends, named_ends, ways_of
 from switchmark.runs.own_run import OwnRun
 from switchmark.runs.script import describe
 
@@ -154,6 +156,116 @@ def test_nics_of_the_host_file_are_the_cable() -> None:
     assert not any("veth peer name smtest-b-up0" in line for line in lines)
 
 
+PAST_KERNEL = {
+    ("left", "eth1"): HandedNic("0000:03:00.0", ""),
+    ("right", "eth7"): HandedNic("0000:05:00.1", "uio_pci_generic"),
+}
+
+
+def test_a_switch_on_dpdk_opens_the_cable_past_the_kernel_if_its_address_is_known() -> None:
+    between = Between(cables=(("eth1", "eth7"),), handed=PAST_KERNEL)
+    path = drawn(between, switch="ovs-dpdk", engine="dpdk")
+    assert path.refusal is None
+    assert cables_of(path) == {"u0": "left 0000:03:00.0, right 0000:05:00.1"}
+    lines = "\n".join(describe(build(path), inside))
+    assert "options:dpdk-devargs=0000:03:00.0" in lines
+    assert "options:dpdk-devargs=0000:05:00.1" in lines
+    assert "-a 0000:05:00.1 --file-prefix" in lines
+    assert "net_af_packet" not in lines
+    assert "eth1" not in lines
+    # No interface is lent: the devices are handed over on their hosts, each by its own driver.
+    assert named_ends(path) == ()
+    assert [(node.host, str(end), *rest) for node, end, *rest in handed_ends(path)] == [
+        ("left", "left:u0@switch", "0000:03:00.0", ""),
+        ("right", "right:u0@switch", "0000:05:00.1", "uio_pci_generic"),
+    ]
+
+
+def test_one_host_may_open_its_end_past_the_kernel_alone() -> None:
+    handed = {("right", "eth7"): PAST_KERNEL["right", "eth7"]}
+    path = drawn(
+        Between(cables=(("eth1", "eth7"),), handed=handed), switch="ovs-dpdk", engine="dpdk"
+    )
+    lines = "\n".join(describe(build(path), inside))
+    assert "net_af_packet1,iface=eth1" in lines
+    assert "options:dpdk-devargs=0000:05:00.1" in lines
+    assert [(node.host, name) for node, name, _ in named_ends(path)] == [("left", "eth1")]
+
+
+@pytest.mark.parametrize("switch", ["linux-bridge", "ovs", "direct"])
+def test_a_switch_of_the_kernel_and_the_baseline_keep_the_interface(switch: str) -> None:
+    path = drawn(Between(cables=(("eth1", "eth7"),), handed=PAST_KERNEL), switch=switch)
+    assert cables_of(path) == {"u0": "left eth1, right eth7"}
+    assert handed_ends(path) == ()
+
+
+def test_devices_of_cables_are_handed_over_on_their_hosts() -> None:
+    pci = "/sys/bus/pci/devices"
+
+    def host(name: str, address: str, *modules: str) -> RecordingHost:
+        ids = {"class": b"0x020000\n", "vendor": b"0x8086\n", "device": b"0x1572\n"}
+        files = {f"{pci}/{address}/{word}": content for word, content in ids.items()}
+        files |= {f"{pci}/{address}": b"", **{f"/sys/bus/pci/drivers/{m}": b"" for m in modules}}
+        return RecordingHost(name=name, files=files)
+
+    hosts = {
+        "left": host("left", "0000:03:00.0", "uio_pci_generic"),
+        "right": host("right", "0000:05:00.1", "uio_pci_generic"),
+        "local": RecordingHost(),
+    }
+    handed = {
+        ("left", "eth1"): HandedNic("0000:03:00.0", "uio_pci_generic"),
+        ("right", "eth7"): PAST_KERNEL["right", "eth7"],
+    }
+    between = Between(cables=(("eth1", "eth7"),), handed=handed)
+    path = drawn(between, switch="ovs-dpdk", engine="dpdk")
+
+    def host_of(node: Node) -> RecordingHost:
+        return hosts[node.host]
+
+    nics = find_nics(host_of, path)
+    assert {str(end): nic.address for end, nic in nics.items()} == {
+        "left:u0@switch": "0000:03:00.0",
+        "right:u0@switch": "0000:05:00.1",
+    }
+    lines = describe(lend_nics(host_of, path, nics), inside)
+    taken = [line for line in lines if "takes 0000" in line and line.startswith("#")]
+    assert [line for line in taken if "uio_pci_generic takes" in line] == [
+        "# uio_pci_generic takes 0000:03:00.0 (on left)",
+        "# uio_pci_generic takes 0000:05:00.1 (on right)",
+    ]
+
+
+def test_a_nic_that_switches_carries_all_pairs_over_its_cable() -> None:
+    between = Between(cables=(("pf0", "pf1"),))
+    versions = {
+        ("left", "sriov"): Version("6.1.0", "pf0, 7 VFs"),
+        ("right", "sriov"): Version("6.1.0", "pf1, 4 VFs"),
+    }
+
+    def between_hosts_(pairs: int, between: Between = between) -> ResolvedPath:
+        return resolve(
+            remote(switch="sriov", pairs=pairs),
+            prefix="smtest",
+            run_dir="/run/switchmark/smtest",
+            found=Findings("pf0, 7 VFs", between=between, programs=versions),
+        )
+
+    path = between_hosts_(3)
+    assert check(remote(switch="sriov", pairs=8)) == []
+    assert path.refusal is None
+    assert cables_of(path) == {"u0": "left pf0, right pf1"}
+    lines = describe(build(path), inside)
+    counts = [line for line in lines if "sriov_numvfs" in line and "printf" in line]
+    assert len(counts) == 2
+    assert "pf0" in counts[0]
+    assert "pf1" in counts[1]
+    assert all("3" in line for line in counts)
+    assert "pf1 has 4 virtual functions; the test needs 5" in (between_hosts_(5).refusal or "")
+    other = between_hosts_(1, Between(cables=(("eth0", "eth0"),)))
+    assert "its cable does not lead to the other host" in (other.refusal or "")
+
+
 def test_hosts_of_one_machine_reserve_its_pages_together() -> None:
     layout = drawn(Between(one_machine=True), switch="ovs-dpdk", engine="dpdk")
     steps = build(layout)
@@ -183,6 +295,37 @@ def test_nics_of_one_cable_are_joined(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(VARIABLE, str(tmp_path / "host.toml"))
     assert planned_between(("left", "right")).cables == (("eth1", "ens1"), ("eth2", "ens2"))
     assert planned_between(("right", "left")).cables == (("ens2", "eth2"), ("ens1", "eth1"))
+
+
+def test_the_nic_with_the_name_of_the_switch_is_its_first_cable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "host.toml"
+    file.write_text(HOST_FILE.replace("nics.two", "nics.sriov"))
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert planned_between(("left", "right"), "sriov").cables[0] == ("eth2", "ens2")
+    assert planned_between(("left", "right"), "ovs").cables[0] == ("eth1", "ens1")
+
+
+def test_the_host_file_says_which_nics_are_opened_past_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "host.toml"
+    monkeypatch.setenv(VARIABLE, str(file))
+    ends = HOST_FILE.replace('cable = "x"}', 'cable = "x", pci = "03:00.0"}')
+    file.write_text(ends)
+    assert planned_between(("left", "right")).handed == {
+        ("left", "eth1"): HandedNic("0000:03:00.0", ""),
+        ("right", "ens1"): HandedNic("0000:03:00.0", ""),
+    }
+    for wrong, why in (
+        ('pci = "eth0"', "is no PCI address"),
+        ('driver = "vfio-pci"', "has a driver, but no pci"),
+        ('pci = "03:00.0", driver = "ixgbe"', "vfio-pci"),
+    ):
+        file.write_text(HOST_FILE.replace('cable = "x"}', f'cable = "x", {wrong}}}'))
+        with pytest.raises(UsageError, match=why):
+            planned_between(("left", "right"))
 
 
 def booted(name: str, boot: bytes) -> RecordingHost:
@@ -226,9 +369,9 @@ def test_two_hosts_are_asked_once_what_is_between_them(monkeypatch: pytest.Monke
     commands: list[tuple[str, ...]] = []
 
     class Counted(Hosts):
-        def between(self, names: Sequence[str]) -> Between:
+        def between(self, names: Sequence[str], switch: str = "") -> Between:
             commands.append(tuple(names))
-            return super().between(names)
+            return super().between(names, switch)
 
     here = Path(BOOT_ID).read_bytes()
     hosts = {name: booted(name, here) for name in ("left", "right")}

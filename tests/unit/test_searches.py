@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from statistics import stdev
 from typing import Any
@@ -511,6 +512,20 @@ def test_a_goal_of_mlr_has_all_its_attributes() -> None:
         # What arrives at the rate found, at least.
         assert present(goal.rate_pps) * (1 - allowed) <= present(goal.conditional_pps)
         assert present(goal.conditional_pps) <= present(goal.rate_pps)
+
+
+def test_the_goals_of_mlr_are_settings() -> None:
+    """With a sum of one trial and no exceeding, a load needs one full trial without loss."""
+    switch = SyntheticSwitch()
+    bounds = changed(duration_s=2.0, exceed_ratio=0.0, duration_sum_s=2.0)
+    _, goals = find("mlr", switch, bounds)
+    assert [(goal.exceed_ratio, goal.duration_sum_s) for goal in goals] == [(0.0, 2.0)] * 2
+    full = [spec for spec in switch.asked if spec.duration_s == 2.0 and spec.rate_pps]
+    loads = Counter(spec.rate_pps for spec in full)
+    assert max(loads[goals[0].low_pps], loads[goals[0].high_pps]) <= 2
+    seven = SyntheticSwitch()
+    find("mlr", seven, changed(duration_s=2.0, duration_sum_s=14.0))
+    assert max(Counter(spec.rate_pps for spec in seven.asked).values()) >= 4
 
 
 def test_the_search_of_csit_decides_by_21_trials_of_a_second() -> None:

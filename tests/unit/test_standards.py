@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from string import ascii_lowercase
@@ -19,7 +20,15 @@ from switchmark.errors import UsageError
 from switchmark.model.cable import Calibration
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures, Stamps
-from switchmark.model.record import GateResult, Origin, Record, TrialResult, TrialSpec
+from switchmark.model.record import (
+    GateResult,
+    Origin,
+    PartReport,
+    PlacementRecord,
+    Record,
+    TrialResult,
+    TrialSpec,
+)
 from switchmark.model.search import Goal, SearchResult
 from switchmark.model.test import Test
 from switchmark.path.refusals import check
@@ -43,6 +52,24 @@ LATENCY = LatencyFigures(kind="one-way", count=100, min=1, mean=2.0, p50=2, p90=
 
 CALIBRATION = Calibration(switch="direct", rate_pps=(3e6, 3e6, 3e6), sent_pps=3e6)
 STAMPS = {"by": "poll", "noted": 0, "p50": 1, "p99": 1, "max": 1}
+FACTS: dict[str, Any] = {
+    "bios": {"vendor": "V", "version": "1.2", "date": "01/02/2024"},
+    "power": {"idle_driver": "intel_idle", "idle_states": ["C1"], "frequency_driver": None},
+    "governor": "performance",
+    "microcode": "0x1",
+    "cores_online": "0-3",
+    "cores_isolated": None,
+    "memory_kib": 1 << 24,
+    "memory_modules": [{"slot": "A1", "type": "DDR4", "size_mib": 16384}],
+    "nics": [{"maker": "0x8086", "driver": "ice", "firmware": "4.2", "slot": "3"}],
+    "distribution": "Debian",
+    "kernel": "6.1",
+    "kernel_parameters": [],
+    "numa_nodes": "0",
+    "virtual": False,
+    "hugepages": {"size_kib": 2048},
+    "versions": {"switchmark": "0.1"},
+}
 
 Changed = Callable[[Record], Record]
 
@@ -60,6 +87,7 @@ def trial(test: Test) -> TrialResult:
         rx_bytes=1000 * int(test.frame_size),
         lost=0,
         lost_at={},
+        parts=(PartReport(part="switch", roles=("switch",), cpu=1, cores=0.9),),
         evidence=Evidence(stamps={"f0-f1": Stamps.model_validate(STAMPS)}),
     )
 
@@ -79,7 +107,8 @@ def record(goals: Sequence[Goal], trials: int = 20, **axes: Any) -> Record:
         gate=GateResult(passed=True, tries=1, frames=100, headers=100),
         trials=(trial(test),) * trials,
         search=SearchResult(name=test.search, trials=40, goals=tuple(goals)),
-        origin=Origin(run="r", host={}, versions={}),
+        origin=Origin(run="r", host={}, facts=FACTS, versions={}),
+        placement=PlacementRecord(policy="pinned", seats={"f0": (0,), "switch": (1,)}),
         calibration=CALIBRATION,
     )
 
@@ -160,6 +189,39 @@ def conforming() -> list[Record]:
     ]
 
 
+FLOWS = tuple(1000 * 2**number for number in range(7))
+
+
+def virtual_switch() -> list[Record]:
+    """Return the records of a full run of RFC 8204."""
+    return [
+        *(throughput(scenario="p2p", frame_size=size) for size in SIZES),
+        *(throughput(scenario="p2p", frame_size=size, noise="cpu") for size in SIZES),
+        *(throughput(scenario="p2p", flows=flows) for flows in FLOWS),
+        *(throughput(scenario="loopback", chain=chain) for chain in (1, 2, 3)),
+        frame_loss(scenario="p2p"),
+        back_to_back(scenario="p2p"),
+    ]
+
+
+def conforming_to(name: str) -> list[Record]:
+    """Return the records of a full run of a standard."""
+    if name == "rfc8204":
+        return virtual_switch()
+    if name == "rfc2889":
+        return [
+            *(throughput(frame_size=size, direction="bi") for size in SIZES),
+            *(frame_loss(frame_size=size, direction="bi") for size in SIZES),
+            *(frame_loss(frame_size=size) for size in SIZES),
+        ]
+    if name == "tst009":
+        rule = {"verification": "tst009:2:50%", "precision": 0.01}
+        return [throughput(frame_size=size, **rule) for size in SIZES]
+    if name == "containerized":
+        return [throughput(frame_size=size, environment="lxc") for size in SIZES]
+    return conforming()
+
+
 def answers(name: str, records: Sequence[Record]) -> dict[str, Answer]:
     (judgement,) = judge(read(name), records)
     return {answer.clause.id: answer for answer in judgement.answers}
@@ -210,6 +272,44 @@ def loads(*percents: int, lossless: bool = True) -> Changed:
     return lambda one: one.model_copy(
         update={"search": SearchResult(name="frame-loss", trials=9, goals=goals)}
     )
+
+
+def lossy(direction: str, change: Changed) -> Changed:
+    """Change the loss curves in one direction, or in both at once (`bi`)."""
+    return of("frame-loss", lambda one: change(one) if one.test.direction == direction else one)
+
+
+def no_goals(one: Record) -> Record:
+    return one.model_copy(update={"search": SearchResult(name="frame-loss", trials=9, goals=())})
+
+
+def facts(**values: Any) -> Changed:
+    def change(one: Record) -> Record:
+        assert one.origin is not None
+        origin = one.origin.model_copy(update={"facts": {**one.origin.facts, **values}})
+        return one.model_copy(update={"origin": origin})
+
+    return change
+
+
+def no_fact(name: str) -> Changed:
+    """Leave out a fact, as in a run of an earlier version."""
+
+    def change(one: Record) -> Record:
+        assert one.origin is not None
+        left = {key: value for key, value in one.origin.facts.items() if key != name}
+        origin = one.origin.model_copy(update={"facts": left})
+        return one.model_copy(update={"origin": origin})
+
+    return change
+
+
+def both(*changes: Changed) -> Changed:
+    return lambda one: reduce(lambda changed, change: change(changed), changes, one)
+
+
+LATE = Evidence(started_late_ns={"f0": 1_300_000_000})
+UNSEEN = GateResult(passed=True, tries=1, frames=9, unseen="no root")
 
 
 def _last_goal(one: Record, **values: Any) -> Record:
@@ -341,6 +441,102 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("4.9.3a", member(port=None), set()),
         ("4.9.3b", goal(initial_trial_s=None), {"4.6.6"}),
     ],
+    "rfc2889": [
+        ("3a", trials(stray=1), {"5.1.3f", "5.6.3.1b"}),
+        ("3b", member(gate=Gate), {"3a"}),
+        ("4a", axes(touch="none"), {"5.1.4c", "5.6.4c"}),
+        ("4d", of("ndr", only("frame_size", 64, 128, 256, 1024, 1280, 1518)), {"5.1.2a"}),
+        ("5.1.2a", of("ndr", only("frame_size", 64, 128, 256, 1024, 1280, 1518)), {"4d"}),
+        ("5.1.2c", of("ndr", axes(burst=931)), set()),
+        ("5.1.2d", of("ndr", axes(flows=3)), set()),
+        ("5.1.2e", of("ndr", axes(duration=301)), set()),
+        ("5.1.3b", of("ndr", trials(evidence=LATE)), set()),
+        ("5.1.3c", of("ndr", axes(direction="uni")), set()),
+        ("5.1.3f", of("ndr", trials(stray=1)), {"3a"}),
+        ("5.1.4b", of("ndr", member(gate=UNSEEN)), set()),
+        ("5.1.4c", of("ndr", axes(touch="none")), {"4a"}),
+        ("5.1.4e", lossy("bi", no_goals), {"5.1.4.2a", "5.1.4.2c"}),
+        ("5.1.4.1", of("ndr", goal(loss_ratio=0.005)), set()),
+        ("5.1.4.2a", lossy("bi", no_goals), {"5.1.4e", "5.1.4.2c"}),
+        ("5.1.4.2b", lossy("bi", axes(rate="1M")), set()),
+        ("5.1.4.2c", lossy("bi", loads(100, 85, 75)), set()),
+        ("5.1.5a", of("ndr", only("frame_size", 64)), {"4d", "5.1.2a"}),
+        ("5.1.5b", of("ndr", axes(nic="a0=eth1:eth2")), set()),
+        ("5.6.2a", lossy("uni", loads(100, 85, 75)), {"5.6.5b"}),
+        ("5.6.2b", lossy("uni", axes(duration=301)), set()),
+        ("5.6.3.1b", lossy("uni", trials(stray=1)), {"3a"}),
+        ("5.6.3.1c", lossy("uni", loads(100, 90, 80, lossless=False)), set()),
+        ("5.6.4b", lossy("uni", member(gate=UNSEEN)), set()),
+        ("5.6.4c", lossy("uni", axes(touch="none")), {"4a"}),
+        ("5.6.5a", lossy("uni", no_goals), {"5.6.2a", "5.6.3.1c", "5.6.5b"}),
+        ("5.6.5b", lossy("uni", loads(100, 85, 75)), {"5.6.2a"}),
+    ],
+    "rfc6201": [
+        ("1.4e", member(port=None), set()),
+        ("3c", lambda one: member(switch_version=f"6.{one.test.frame_size}")(one), set()),
+        ("5a", axes(nic="a0=eth1:eth2"), set()),
+    ],
+    "rfc8204": [
+        ("3.1a", trials(parts=()), {"4f"}),
+        ("3.3a", facts(bios={"version": "1.2", "date": None}), set()),
+        ("3.3c", facts(power={"idle_driver": None, "idle_states": ["C1"]}), set()),
+        ("3.3d", facts(microcode=None), set()),
+        ("3.3e", facts(cores_online=None), set()),
+        ("3.3f", member(placement=None), {"3.3s"}),
+        ("3.3g", facts(memory_kib=None), set()),
+        ("3.3h", facts(memory_modules=None), set()),
+        ("3.3i", both(axes(nic="a0=eth1:eth2"), facts(nics=[])), {"6a"}),
+        ("3.3m", facts(distribution=None), set()),
+        ("3.3n", no_fact("kernel_parameters"), set()),
+        ("3.3p", member(switch_version=None), set()),
+        ("3.3s", facts(numa_nodes=None), set()),
+        ("3.3t", facts(versions={}), set()),
+        ("3.3v", member(port=None), set()),
+        ("3.3w", no_fact("cores_isolated"), set()),
+        ("4a", of("ndr", goal(rate_pps=None)), {"5.5a"}),
+        ("4b", of("ndr", goal(latency_ns=None)), set()),
+        ("4c", of("ndr", only("flows", 1, *FLOWS[:-1])), {"5.8a"}),
+        ("4f", trials(parts=()), {"3.1a"}),
+        ("4h", of("ndr", only("scenario", "p2p")), {"5.8d"}),
+        ("5.5a", of("ndr", axes(duration=59)), set()),
+        ("5.5b", of("ndr", only("noise", None)), set()),
+        ("5.5d", of("back-to-back", goal(bursts=49)), set()),
+        ("5.5e", of("frame-loss", loads(100, 90, 80, lossless=False)), set()),
+        ("5.8a", of("ndr", only("flows", 1, 1000, *FLOWS[2:])), set()),
+        ("5.8d", of("ndr", only("chain", 1, 3)), set()),
+        ("6a", axes(nic="a0=eth1:eth2"), set()),
+    ],
+    "tst009": [
+        ("12.3.2a", goal(low_pps=None), {"12.3.2b"}),
+        ("12.3.2b", goal(high_pps=1.02e6), set()),
+        ("12.3.3a", axes(verification="none"), {"12.3.3b"}),
+        ("12.3.3a", axes(verification="majority"), {"12.3.3b"}),
+        ("12.3.3b", axes(verification="tst009:2"), set()),
+        ("12.3.3c", goal(loss_ratio=0.005), set()),
+    ],
+    "containerized": [
+        ("5.1a", axes(environment="netns"), {"5.1.1"}),
+        ("5.1.1", axes(environment="netns"), {"5.1a"}),
+        ("5.1.2.1", both(axes(environment="vm"), member(port="vhost-user")), {"5.1a"}),
+        (
+            "5.1.2.2",
+            both(axes(environment="netns", engine="xdp"), member(engine_mode="copy")),
+            {"5.1a", "5.1.1"},
+        ),
+        ("5.1.2.3", both(axes(environment="netns"), member(port="vf")), {"5.1a"}),
+        ("5.2.1a", facts(virtual=None), set()),
+        ("5.2.2a", no_fact("cores_isolated"), set()),
+        ("5.2.2b", facts(numa_nodes=None), set()),
+        ("5.2.3", facts(hugepages={}), set()),
+        ("5.2.4a", member(placement=None), {"5.2.2b"}),
+        ("5.2.5a", axes(engine="xdp"), set()),
+        (
+            "5.2.5b",
+            both(axes(engine="xdp"), member(engine_mode="copy", placement=None)),
+            {"5.2.2b", "5.2.4a"},
+        ),
+        ("7a", axes(nic="a0=eth1:eth2"), set()),
+    ],
 }
 """For each clause of a standard: a change that makes it deviate, and the clauses that rest on the
 same attribute."""
@@ -354,9 +550,10 @@ TABLE = [(name, *row) for name, rows in WRONG.items() for row in rows]
 def test_one_wrong_attribute_makes_its_clause_deviate(
     name: str, clause: str, change: Changed, kin: set[str]
 ) -> None:
-    records = [changed for each in conforming() if (changed := change(each)) is not GONE]
+    proper = conforming_to(name)
+    records = [changed for each in proper if (changed := change(each)) is not GONE]
     found = answers(name, records)
-    before = answers(name, conforming())
+    before = answers(name, proper)
     assert found[clause].word == "deviates", found[clause]
     assert found[clause].why
     deviating = {clause_id for clause_id, one in found.items() if one.word == "deviates"}
@@ -388,7 +585,10 @@ def test_the_numbers_of_clauses_have_no_gaps(name: str) -> None:
     assert sections[-1] == standard.sections[1]
     assert numbers == sorted(numbers)
     for one, following in pairwise(numbers):
-        assert following in _next_sections(one), f"{one} is followed by {following}"
+        allowed = _next_sections(one)
+        for number in (tuple(map(int, section.split("."))) for section in standard.skipped):
+            allowed += _next_sections(number) if number in allowed else []
+        assert following in allowed, f"{one} is followed by {following}"
     for section in sections:
         letters = [c.id.removeprefix(section) for c in standard.clauses if c.section == section]
         assert letters == ([""] if len(letters) == 1 else list(ascii_lowercase[: len(letters)]))
@@ -396,7 +596,7 @@ def test_the_numbers_of_clauses_have_no_gaps(name: str) -> None:
 
 def _next_sections(number: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the numbers that can follow a section: its first subsection, or the next section."""
-    following = [(*number, 1)]
+    following: list[tuple[int, ...]] = [(*number, 1)]
     for level in range(len(number)):
         following.append((*number[:level], number[level] + 1))
         # A section whose text is in its subsections alone begins with the first.
@@ -463,6 +663,16 @@ def test_a_routed_switch_has_open_clauses_of_routing() -> None:
     assert not judgement.is_met
 
 
+@pytest.mark.parametrize(("name", "clauses"), [("bios", {"3.3a"}), ("power", {"3.3c"})])
+def test_what_a_host_does_not_tell_does_not_apply(name: str, clauses: set[str]) -> None:
+    proper = conforming_to("rfc8204")
+    silent = answers("rfc8204", [facts(**{name: None})(one) for one in proper])
+    unknown = answers("rfc8204", [no_fact(name)(one) for one in proper])
+    assert {silent[clause].word for clause in clauses} == {"not applicable"}
+    # A run of an earlier version has not asked the host.
+    assert {unknown[clause].word for clause in clauses} == {"deviates"}
+
+
 def test_a_link_needs_its_theoretical_rate() -> None:
     linked = [axes(line_rate="1M")(one) for one in conforming()]
     found = answers("rfc2544", linked)
@@ -495,6 +705,18 @@ def test_full_needs_clauses_that_were_read_and_no_quick_run() -> None:
     assert verdict(Judgement(quick.standard, "", quick.answers, quick=True)).startswith(
         "PARTIAL (quick run): "
     )
+
+
+def test_a_standard_with_clauses_left_out_is_never_full() -> None:
+    standard = shortened().standard.model_copy(update={"unlisted": "the rest"})
+    (judgement,) = judge(standard, conforming())
+    assert verdict(judgement).startswith("PARTIAL (clauses not listed): ")
+    assert "not listed: the rest" in list(lines_of(judgement))
+    assert object_of(judgement)["unlisted"] == "the rest"
+    assert "Not listed: the rest." in markdown_of([judgement], [])
+    assert "Not listed: the rest." in page_of_conform([judgement], [])
+    (judgement,) = judge(read("tst009"), conforming_to("tst009"))
+    assert verdict(judgement).startswith("PARTIAL (clauses second-hand, clauses not listed): ETSI")
 
 
 def test_switches_are_judged_apart() -> None:
@@ -606,6 +828,18 @@ def test_a_campaign_that_can_never_run_leaves_its_clauses_open() -> None:
     (judgement,) = judge(read("rfc2544"), measured, found.refused)
     why = {answer.clause.id: answer.why for answer in judgement.answers}
     assert "so a line rate has no" in why["26.4a"]
+
+
+def test_finals_of_the_command_line_are_those_of_its_searches() -> None:
+    (test,) = planned("rfc9004", frame_size="64", finals="10").campaign.tests
+    assert test.finals == 10
+
+
+def test_axes_that_no_campaign_can_have_are_refused() -> None:
+    with pytest.raises(UsageError, match="no switch named 'none-such'"):
+        planned("rfc2544", switch="none-such")
+    with pytest.raises(UsageError, match="so a line rate has no"):
+        planned("rfc9004", line_rate="10Gbps")
 
 
 @pytest.mark.parametrize("option", ["search", "verification"])

@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | MACHINE
     | {"metrics", "plots", "plugins", "papers", "report", "standards"}
     | {"campaign", "cluster", "lab", "path"},
+    "library": BASE | MACHINE | {"campaign", "cli", "lab", "metrics", "path", "report"},
     "__main__": {"cli"},
 }
 """Folder (or top module; "" is the package's own __init__, which holds the version): what it

@@ -125,6 +125,7 @@ def test_the_mix_of_csit_has_frames_of_570_bytes() -> None:
     sizes = sizes_of("imix:csit")
     assert [sizes.count(size) for size in (64, 570, 1518)] == [7, 4, 1]
     assert sizes_of("imix")[2] == 594
+    assert sorted(sizes_of("imix:vsperf")) == sorted(sizes_of("genome:aaaaaaaddddg"))
     assert sizes_of(128) == (128,)
 
 

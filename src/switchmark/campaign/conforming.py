@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import yaml
 
 from switchmark.campaign.expand import grouped
-from switchmark.campaign.load import Campaign, Check, Choose, from_options, parse
+from switchmark.campaign.load import Campaign, Check, Choose, parse
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name
 from switchmark.model.test import AXES, Test
@@ -36,7 +36,7 @@ def tests_of(
     quick: bool,
 ) -> ClauseTests:
     """Return the tests of some campaigns of a standard, with the axes of the command line in place
-    of the standard's. Raise UsageError for axes that no campaign can have."""
+    of the standard's. Raise UsageError for axes that none of these campaigns can have."""
     for name in _CHOSEN:
         if name in options:
             raise UsageError(
@@ -45,7 +45,6 @@ def tests_of(
             )
     engine = AXES["engine"]
     given = {engine.name: engine.chosen, **options}
-    from_options(given, check, choose)
     changed = {field_name(axis): value for axis, value in standard.quick.items()} if quick else {}
     tests: list[Test] = []
     refused: dict[str, str] = {}
@@ -57,6 +56,8 @@ def tests_of(
             made = parse(text, given, check, choose, source=standard.name, name=standard.name)
         except UsageError as error:
             refused[name] = " ".join(error.message.split())
+            if len(refused) == len(names):
+                raise
             continue
         tests += made.tests
     unique = grouped(dict.fromkeys(tests))

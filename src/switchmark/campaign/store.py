@@ -95,7 +95,7 @@ class RunFolder:
         self.until_decided: int | None = None
         self.campaign = read_campaign(path, unknown_names)
         self._name = path.resolve().name
-        self._host, self._lab = _host(path), read_lab(path)
+        self._host, self._lab = read_host(path), read_lab(path)
         self._trials_file = _LinesFile(path / "trials.jsonl")
         self._records_file = _LinesFile(path / "records.jsonl")
         self.unfinished = _put_aside(path)
@@ -338,7 +338,7 @@ def _latest(records: Iterable[Record]) -> list[Record]:
 
 def _records(folder: Path) -> Iterator[Record]:
     """Yield every record of a run folder, in the order of appending, with its origin."""
-    path, host, lab = folder / "records.jsonl", _host(folder), read_lab(folder)
+    path, host, lab = folder / "records.jsonl", read_host(folder), read_lab(folder)
     run = folder.resolve().name
     for line, entry in _entries(path):
         with _readable(path, line):
@@ -372,21 +372,17 @@ def _origin(
     record: Record,
 ) -> Origin:
     facts = lab.get("testbeds", {}).get(next(iter(record.testbeds), None), {}).get("facts")
+    everything = facts or host
     groups = lab.get("groups", []) if len(lab.get("groups", [])) > 1 else []
     alike = (name for group in groups if set(group) & set(record.testbeds) for name in group)
     return Origin(
         run=run,
-        host=_shown_facts(facts) if facts else host,
+        host=_shown_facts(everything) if everything else {},
+        facts=everything,
         versions=dict(versions),
         alike=tuple(alike),
         differences=tuple(lab.get("differences", ())),
     )
-
-
-def _host(folder: Path) -> dict[str, Any]:
-    """Return the facts about the host that each record has."""
-    facts = read_host(folder)
-    return _shown_facts(facts) if facts else {}
 
 
 def _shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:

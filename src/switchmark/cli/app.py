@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "conform": ("conforming:conform", "Answer a standard, such as RFC 2544, clause by clause."),
     "report": ("exporting:report", "Show the results of runs, or write a report."),
     "compare": ("comparing:compare", "Compare runs test by test; in CI, fail on a regression."),
+    "trend": ("trending:trend", "Show the history of tests over runs; in CI, fail on a change."),
     "gallery": ("gallery:gallery", "Draw all experiments from the literature on one page."),
     "export": ("exporting:export", "Write the tests of runs as CSV, Parquet, LaTeX, CSIT's JSON."),
     "query": ("exporting:query", "Query the records of runs with SQL."),

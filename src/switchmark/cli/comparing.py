@@ -54,6 +54,12 @@ _Side = tuple[str, "list[list[Record]]"]
     "or with this run [compare every pair]",
 )
 @click.option(
+    "--good",
+    metavar="FOLDER",
+    type=PATH,
+    help="compare with the last good state of the trend of the runs in this folder",
+)
+@click.option(
     "--same-within",
     metavar="SHARE",
     help="the difference that counts as the same [that of --fail-on, else 1%]",
@@ -74,6 +80,7 @@ def compare(
     undecided: str | None,
     ignore: str | None,
     base: str | None,
+    good: Path | None,
     same_within: str | None,
     until_decided: int | None,
     junit: Path | None,
@@ -96,6 +103,7 @@ def compare(
     from switchmark.report.files import write_file
     from switchmark.report.host_differences import host_differences
     from switchmark.report.junit import junit as junit_xml
+    from switchmark.report.pairing import defined_alike
     from switchmark.runs.jsonl import to_line
 
     conditions = parse_conditions(fail_on)
@@ -105,10 +113,21 @@ def compare(
     looks = _go_on(runs, until_decided) if until_decided is not None else 0
     read, facts = _read(runs)
     ignored = _axes(ignore)
-    sides = _sides(read, base, ignored)
+    if good is None:
+        sides = _sides(read, base, ignored)
+    else:
+        if base is not None or until_decided is not None or len(read) > 1:
+            raise UsageError(
+                "--good compares one run with a trend: it takes no --base, no second run"
+            )
+        sides, goods = _with_good(good, read[0], ignored)
+        facts = [*goods, *facts]
+    sides, apart = defined_alike(sides)
     results = _results(read, sides, ignored)
     fails = undecided == "fail"
     result = compared(sides, conditions, margin, results, unknown_fails=fails)
+    for reason in apart:
+        print(f"not compared: {reason}", file=sys.stderr)
     hosts, names = host_differences(facts), [host.name for host in facts]
     if as_json:
         for pair in result.pairs:
@@ -164,13 +183,14 @@ def _go_on(runs: Sequence[str], limit: int) -> int:
 
 def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
     """Return the sides, and the facts about the hosts of their runs."""
-    from switchmark.campaign.store import read_host, read_records
+    from switchmark.campaign.store import read_host
+    from switchmark.cli.reading import records_of
     from switchmark.report.host_differences import RunFacts
 
     sides, facts = [], []
     for text in runs:
         folders = _folders(text)
-        records = [read_records(folder) for folder in folders]
+        records = [records_of(folder) for folder in folders]
         sides.append((text, records))
         facts += [
             RunFacts(folder.resolve().name, read_host(folder), run)
@@ -179,14 +199,41 @@ def _read(runs: Sequence[str]) -> tuple[list[_Side], list[RunFacts]]:
     return sides, facts
 
 
+def _with_good(
+    folder: Path, side: _Side, ignore: tuple[str, ...]
+) -> tuple[list[Sides], list[RunFacts]]:
+    """Return the tests of a run, each with the latest run of its last good state among the runs of
+    a folder, and the facts about the hosts of those runs. UsageError if they have no test in
+    common."""
+    from switchmark.campaign.store import read_host, read_records
+    from switchmark.cli.trending import run_folders_of
+    from switchmark.errors import UsageError
+    from switchmark.report.host_differences import RunFacts
+    from switchmark.report.pairing import between
+    from switchmark.report.trend import good_records
+
+    own = {path.resolve() for path in _folders(side[0])}
+    others = [path for path in run_folders_of([folder]) if path.resolve() not in own]
+    read = {path.resolve().name: read_records(path) for path in others}
+    good = good_records(list(read.items()))
+    sides = [pair for pair in between([good], side[1], ignore) if pair.other]
+    if not any(pair.base for pair in sides):
+        raise UsageError(f"the trend of {folder} and {side[0]} have no test in common")
+    used = {record.origin.run for pair in sides for record in pair.base if record.origin}
+    hosts = {path.resolve().name: read_host(path) for path in others}
+    return sides, [
+        RunFacts(name, hosts[name], records) for name, records in read.items() if name in used
+    ]
+
+
 def _claims(runs: Sequence[str]) -> list[str]:
     """Return the answers to the claims of runs that know their experiment."""
-    from switchmark.campaign.store import read_records
     from switchmark.cli.judging import judged_run
+    from switchmark.cli.reading import records_of
     from switchmark.report.matrix import claim_lines
 
     folders = [folder for text in runs for folder in _folders(text)]
-    judged = [(f.resolve().name, judged_run(f, read_records(f))) for f in folders]
+    judged = [(f.resolve().name, judged_run(f, records_of(f))) for f in folders]
     return claim_lines(judged)
 
 

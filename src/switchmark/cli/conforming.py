@@ -54,7 +54,7 @@ def conform(
     Stored runs are judged without measuring. With runs and axes, or --quick, only what the runs
     lack is measured. The exit code is 0 if every MUST of every switch is met.
     """
-    from switchmark.campaign.store import read_records
+    from switchmark.cli.reading import records_of
     from switchmark.errors import Exit, UsageError
     from switchmark.regular_file import read_object
     from switchmark.report.conform import lines_of, object_of
@@ -67,7 +67,7 @@ def conform(
         raise UsageError(f"-o writes .html or .md, not '{output.name}'")
     if output is not None and not output.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {output.parent} for {output.name}")
-    records = [record for folder in runs for record in read_records(folder)]
+    records = [record for folder in runs for record in records_of(folder)]
     was_quick = any(read_object(folder / _ASKED).get("quick") for folder in runs)
     reasons: Mapping[str, str] = {}
     if not runs or axes or quick:

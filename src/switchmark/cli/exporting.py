@@ -65,9 +65,9 @@ def report(
     explain: bool,
 ) -> int:
     """Show the results of runs from their records."""
-    from switchmark.campaign.store import read_records
     from switchmark.campaign.tuning import folders_of
     from switchmark.cli.judging import judged_run
+    from switchmark.cli.reading import records_of
     from switchmark.errors import UsageError
     from switchmark.report.files import PICTURES, writer_of
     from switchmark.report.paper import print_judged
@@ -84,7 +84,7 @@ def report(
         for run in runs
         for folder in folders_of(run)
     }
-    results = [(name, read_records(folder)) for folder, name in folders.items()]
+    results = [(name, records_of(folder)) for folder, name in folders.items()]
     if pictured and path is not None:
         names = chart.split(",") if chart else ["all"] if in_folder else []
         _draw(path, results, names, points, in_folder=in_folder)
@@ -336,10 +336,10 @@ def _outcomes(folder: Path) -> list[dict[str, Any]]:
 
 
 def _judged(folder: Path) -> list[Judged]:
-    from switchmark.campaign.store import read_records
     from switchmark.cli.judging import judged_run
+    from switchmark.cli.reading import records_of
 
-    return judged_run(folder, read_records(folder))
+    return judged_run(folder, records_of(folder))
 
 
 def _tell_missing(folder: Path, records: int) -> None:

@@ -143,7 +143,7 @@ def plan(test: Test, *others: Test) -> list[str]:
         switch_version.mode if switch_version else None,
         {name: version.mode if version else None for name, version in theirs.items()},
         {(HOST.host, test.switch): switch_version} if switch_version else {},
-        planned_between(names),
+        planned_between(names, test.switch),
     )
     folder = f"{default_base()}/{PLAN_PREFIX}"
     path = prepare(LocalHost(), test, found, prefix=PLAN_PREFIX, run_dir=folder, can=_reservable)
@@ -192,7 +192,7 @@ def _loans(path: Path, home: str) -> list[str]:
             return hosts[home if node.host == HOST.host else node.host]
 
         try:
-            loans = lend_nics(host_of, path, find_nics(hosts[home], path))
+            loans = lend_nics(host_of, path, find_nics(host_of, path))
         except (Unavailable, UsageError) as error:
             return _impossible(error)
     return describe(on_host(loans, home), inside)

@@ -9,6 +9,7 @@
     address = "root@a.example"      # as ssh takes it; the rest is in ssh's configuration
     cpus = "2-5"
     nics.uplink = {name = "eth1", cable = "a-b"}   # the NICs of one cable have its name
+    nics.fast = {name = "eth2", cable = "a-b-2", pci = "0000:03:00.1"}   # DPDK opens it there
 
     [hosts.m.vm]        # a virtual machine that switchmark boots on first use
     cores = 2
@@ -25,10 +26,12 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from switchmark.errors import UsageError
+from switchmark.model.addresses import pci_address
 from switchmark.regular_file import read_regular
 
 LOCAL = "local"
@@ -64,8 +67,20 @@ class Nic(_Section):
     """The name of its interface."""
     cable: str | None = None
     """The name of the cable that it shares with its peer."""
+    pci: str | None = None
+    """Its PCI address. Between two hosts, a switch on DPDK opens the NIC there, past the kernel."""
+    driver: Literal["vfio-pci", "uio_pci_generic"] | None = None
+    """The driver that hands it to such a switch; vfio-pci if there is none."""
     model: str | None = None
     """On a virtual machine, QEMU's name of its model."""
+
+    @field_validator("pci")
+    @classmethod
+    def _whole(cls, pci: str | None) -> str | None:
+        address = pci_address(pci) if pci is not None else None
+        if pci is not None and address is None:
+            raise ValueError(f"pci = '{pci}' is no PCI address: lspci -D prints them")
+        return address
 
 
 class MachineEntry(_Section):
@@ -158,6 +173,8 @@ def _check_machine(name: str, entry: HostEntry) -> None:
             raise ValueError(f"the NIC {nic.name} of {name} has a model, as those of machines do")
         if entry.vm and not _INTERFACE.fullmatch(nic.name):
             raise ValueError(f"'{nic.name}' is no name that an interface of {name} can be given")
+        if nic.driver and not nic.pci:
+            raise ValueError(f"the NIC {nic.name} of {name} has a driver, but no pci = its address")
         if nic.model and not _MODEL.fullmatch(nic.model):
             raise ValueError(f"model = '{nic.model}' is no NIC of QEMU's")
 

@@ -24,7 +24,7 @@ from switchmark.hosts.programs import (
 )
 from switchmark.hosts.socket_folders import new_folder
 from switchmark.hosts.ssh import SshHost
-from switchmark.model.topology import NOTHING, Between
+from switchmark.model.topology import NOTHING, Between, HandedNic
 
 
 class Hosts(Mapping[str, Host]):
@@ -80,13 +80,13 @@ class Hosts(Mapping[str, Host]):
         for host in (self[name] for name in names):
             host.begin()
 
-    def between(self, names: Sequence[str]) -> Between:
-        """Return what connects the hosts of a test, and the facts about each host; NOTHING for the
-        local host alone. Raise Unavailable if no cable connects two hosts and none can be created.
-        """
+    def between(self, names: Sequence[str], switch: str = "") -> Between:
+        """Return what connects the hosts of a test of a switch, and the facts about each host;
+        NOTHING for the local host alone. Raise Unavailable if no cable connects two hosts and none
+        can be created."""
         if not names:
             return NOTHING
-        planned = planned_between(names)
+        planned = planned_between(names, switch)
         cables = planned.cables
         self.begin(names)
         boots = [boot_id(self[name]) for name in names]
@@ -106,6 +106,7 @@ class Hosts(Mapping[str, Host]):
             planned.emulated,
             self._programs(names),
             self._doubts(names, boots),
+            planned.handed,
         )
 
     def _doubts(self, names: Sequence[str], boots: Sequence[str]) -> tuple[str, ...]:
@@ -148,21 +149,31 @@ class Hosts(Mapping[str, Host]):
         )
 
 
-def planned_between(names: Sequence[str]) -> Between:
+def planned_between(names: Sequence[str], switch: str = "") -> Between:
     """Return what connects two hosts according to the host file alone: the NICs that name the same
-    cable. For fewer than two hosts return NOTHING."""
+    cable, those with the name of the switch first. For fewer than two hosts return NOTHING."""
     if len(names) < 2:
         return NOTHING
     entries = host_entries()
     if not all(name in entries for name in names):
         return Between(one_machine=True, doubts=("hosts-share-machine",))
-    near, far = (entries[name].nics.values() for name in names)
+    near, far = (
+        [nic for _, nic in sorted(entries[name].nics.items(), key=lambda item: item[0] != switch)]
+        for name in names
+    )
     joined = {nic.cable: nic.name for nic in far if nic.cable is not None}
     pairs = tuple((nic.name, joined[nic.cable]) for nic in near if nic.cable in joined)
+    handed = {
+        (host, nic.name): HandedNic(nic.pci, nic.driver or "")
+        for host in names
+        for nic in entries[host].nics.values()
+        if nic.cable is not None and nic.pci is not None
+    }
     sockets = all(entries[name].vm for name in names)
     return Between(
         cables=pairs,
         one_machine=not pairs,
         emulated=": emulated, a socket between two QEMUs" * sockets,
         doubts=("hosts-share-machine",) * (sockets or not pairs),
+        handed=handed,
     )

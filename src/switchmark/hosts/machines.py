@@ -297,8 +297,9 @@ def machine_argv(
         *("console=ttyS0", "quiet", "panic=-1", "cryptomgr.notests", "random.trust_cpu=on"),
         *(f"switchmark.nic={_mac(name, nic)},{nic.name}" for nic in nics),
         f"switchmark.address={SSH_NIC},{_NETWORK_NIC}",
-        # Mitigations cost much on an emulated processor and protect nothing there.
-        *["mitigations=off"] * (not kvm),
+        # Mitigations cost much on an emulated processor and protect nothing there. On a busy host
+        # its timer may be too late for the kernel's check, which panics then.
+        *["mitigations=off", "no_timer_check"] * (not kvm),
         *["intel_iommu=on"] * entry.vm.iommu,
     ]
     # The IOMMU covers the devices behind it. On KVM, QEMU has to remap its interrupts.

@@ -314,8 +314,10 @@ def _machines(location: Location) -> Collection[Host]:
     """Return the hosts to prepare for a test: one for each kernel."""
     if not location.test.prepare:
         return ()
-    hosts = [location.host, *location.hosts.values()]
-    return {boot_id(host): host for host in reversed(hosts)}.values()
+    by_kernel: dict[str, Host] = {}
+    for host in (location.host, *location.hosts.values()):
+        by_kernel.setdefault(boot_id(host), host)
+    return by_kernel.values()
 
 
 def _lasts(host: Host, done: Mapping[str, _Done]) -> bool:

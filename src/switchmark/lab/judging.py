@@ -15,8 +15,8 @@ from switchmark.metrics.disturbed import flooded, frequency_changed, past_switch
 from switchmark.metrics.doubts import passing
 from switchmark.metrics.outage import outage_of
 from switchmark.metrics.profile import weighs
+from switchmark.metrics.slope import growing
 from switchmark.metrics.throughput import is_unstable
-from switchmark.metrics.trend import growing
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
 from switchmark.model.cable import Calibration, NoCalibration

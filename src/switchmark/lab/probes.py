@@ -17,12 +17,13 @@ from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
 from switchmark.model.test import Test
-from switchmark.model.topology import Between, Findings
+from switchmark.model.topology import Between, Findings, PortKind
 from switchmark.model.version import Version
 from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
 from switchmark.path.placement import AUTO
 from switchmark.path.resolving import drivers_of
+from switchmark.runs.pci import VFIO
 from switchmark.switches.versions import is_build, probe_asked
 
 
@@ -66,7 +67,7 @@ class Location:
     @cached_property
     def between(self) -> Between:
         """Return the connection between the two hosts."""
-        return self._probes.hosts.between(self.names)
+        return self._probes.hosts.between(self.names, self.test.switch)
 
     @property
     def host(self) -> Host:
@@ -113,6 +114,9 @@ class Location:
                 versions[f"switch build{on}"] = digest
             if on:
                 versions[on.strip()] = identity(host)
+        if PortKind.NIC_PCI in drivers.switch.port_kinds and (handed := self.between.handed):
+            words = (f"{nic.driver or VFIO} of {host}" for (host, _), nic in handed.items())
+            versions["cable by"] = ", ".join(words)
         if test.placement == AUTO:
             versions["placement"] = followed(self.host, test, mode, self.far)
         return versions
@@ -129,7 +133,7 @@ class Location:
         """Return the version and mode of the switch, which must be the same on both hosts."""
         found = [(name, self._probed_switch(host)) for name, host in self.hosts.items()]
         (near, one), (far, other) = found[0], found[-1]
-        if one.mode != other.mode:
+        if not self._drivers.switch.is_alike(one, other):
             modes = f"{one.mode} on {near} and {other.mode} on {far}"
             raise Unavailable(f"switch {self.test.switch} is not the same on both hosts: {modes}")
         return one

@@ -55,6 +55,9 @@ GROUPS = {
     r"|wakeup_preempt\w*|(save|restore)_fpregs\w*",
     "virtual_queues": r"(virtio|virtnet|virtqueue|vring|vhost|tun|tap|veth|ptr_ring)_\w+"
     r"|handle_(tx|rx)\w*",
+    "sending": r"_*dev_(queue_xmit|hard_start_xmit|direct_xmit)\w*|validate_xmit\w*|sch_direct_xmit"
+    r"|_*qdisc_run\w*|pfifo_\w+|dql_\w+|ovs_vport_send|do_output|\w+_xmit(_\w+)?"
+    r"|\w+_tx_(map|queue_\w+)",
     "user_copy": r"_*(copy_(to|from)_(user|iter)\w*|copy_user_\w+|arch_copy_\w+|copy_mc_\w+)"
     r"|copyin|copyout|rep_movs_alternative|copy_page_(to|from)_iter\w*|raw_copy_\w+"
     r"|\w*skb_copy_datagram\w*|simple_copy_to_iter",
@@ -68,7 +71,7 @@ GROUPS = {
     "system_calls": r"entry_SYSCALL\w*|(do_)?syscall_\w+|_+x64_sys_\w+|_+sys_\w+|el0_svc\w*"
     r"|exit_to_user_mode\w*",
     "network": r"_*(dev|skb|sock|sk|packet|netif|ip|ipv4|udp|eth|nf|qdisc|sch|fib|br|fdb|xdp)_\w+"
-    r"|\w*netdev\w*|\w*_xmit|pfifo_\w+|validate_xmit\w*|sendmsg\w*|recvmsg\w*",
+    r"|\w*netdev\w*|sendmsg\w*|recvmsg\w*",
 }
 """Groups of kernel functions by purpose. The first group that matches a function gets it. An
 inlined function counts as its caller."""

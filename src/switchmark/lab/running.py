@@ -26,7 +26,7 @@ from switchmark.observe.perf import CountableEvents
 from switchmark.observe.threads import in_network, of_machine, resident_kib, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
-from switchmark.path.ways import named_ends
+from switchmark.path.ways import handed_ends, named_ends, sees_uplinks
 from switchmark.runs.executor import Executor
 from switchmark.runs.nics import lend, spread
 from switchmark.runs.pci import VFIO, Device, find_device, hand_over
@@ -84,7 +84,7 @@ def build_path(
     """Build a path and open its ports. `counting` are the processor's counters on this host. The
     executor can undo all steps, even if this fails."""
     mark = executor.mark()
-    nics = find_nics(host, path)
+    nics = find_nics(executor.host, path)
     executor.execute(lend_nics(executor.host, path, nics))
     executor.execute(construct(path))
     programs = {
@@ -213,29 +213,39 @@ def lend_nics(
     two hosts. Raise UsageError or Unavailable if a NIC is in use or its host cannot lend it."""
     steps: Plan = ()
     host = host_of(HOST)
-    for node, end, mac in named_ends(path):
-        steps += on_host(lend(host_of(node), end, mac, path.wiring.semantics), node.host)
+    for node, name, mac in named_ends(path):
+        steps += on_host(lend(host_of(node), name, mac, path.wiring.semantics), node.host)
+    memory = path.wiring.memory.kind
+    uplinks: dict[tuple[Node, str], list[Device]] = {}
+    for node, end, _, driver in handed_ends(path):
+        uplinks.setdefault((node, driver or VFIO), []).append(devices[end])
+    for (node, driver), theirs in uplinks.items():
+        steps += on_host(hand_over(host_of(node), theirs, driver, memory), node.host)
     for port in path.wiring.ports:
         for nic, semantics in ((port.nic, path.wiring.semantics), (port.nic_peer, None)):
             if nic and not port.pci:
                 if semantics and path.is_spread:
                     steps += spread(host, nic, path.wiring.cores)
                 steps += lend(host, nic, mac_address(port.index, router=bool(semantics)), semantics)
-    if devices:
+    if own := [device for end, device in devices.items() if end.port in path.endpoints]:
         driver = VFIO if path.test.driver == "auto" else path.test.driver
-        steps += hand_over(host, list(devices.values()), driver, path.wiring.memory.kind)
+        steps += hand_over(host, own, driver, memory)
     return steps
 
 
-def find_nics(host: Host, path: Path) -> Mapping[PortEnd, Device]:
+def find_nics(host_of: Callable[[Node], Host], path: Path) -> Mapping[PortEnd, Device]:
     """Return the NICs that the user names by PCI address, by port end. Raise UsageError if one does
     not exist."""
-    return {
-        PortEnd(port.id, at_switch): find_device(host, name)
+    own = {
+        PortEnd(port.id, at_switch): find_device(host_of(HOST), name)
         for port in path.wiring.ports
         for at_switch, name in ((True, port.nic), (False, port.nic_peer))
         if port.pci and name
     }
+    between = {
+        end: find_device(host_of(node), address) for node, end, address, _ in handed_ends(path)
+    }
+    return own | between
 
 
 def entrances(path: Path, run: str) -> list[str]:
@@ -298,7 +308,8 @@ def _counted_by_links(
 ) -> Mapping[str, PortCounters]:
     """Return the counters of ports that the switch does not count, from its interfaces."""
     nothing = PortCounters()
-    linked = [port.id for switch in path.switches for port in switch.uplinks]
+    ups = (port.id for switch in path.switches for port in switch.uplinks)
+    linked = [*ups] if sees_uplinks(path) else []
     linked += [port.id for port, end in path.ends if end.switch_ifname]
     counted = {port: counters.get(port, nothing) for port in linked}
     silent = {

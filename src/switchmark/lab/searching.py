@@ -65,6 +65,8 @@ def bounds_of(test: Test, streams: int, r_plus_pps: float | None) -> LoadBounds:
         loss_ratio=test.loss_ratio,
         precision=test.precision,
         verification=parse_verification(test.verification),
+        exceed_ratio=test.exceed_ratio,
+        duration_sum_s=test.duration_sum,
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
         senders=streams,

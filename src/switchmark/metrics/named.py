@@ -349,6 +349,7 @@ def _profiled() -> Iterable[Metric]:
         "guest": "what virtual machines ran",
         "context_switch": "the scheduler's functions, context switches among them",
         "virtual_queues": "the queues of virtio, vhost, tun, tap and veth",
+        "sending": "sending frames by a queueing discipline and a driver",
         "user_copy": "copies from and to user space",
         "locks": "taking and waiting for locks",
         "buffers": "making and freeing frames' memory",

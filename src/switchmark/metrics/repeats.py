@@ -159,6 +159,8 @@ def repeats_of(
     """
     measured = [record for record in records if record.status == "ok" and record.trials]
     of_rate = figure.unit == "pps"
+    if stated := [rates for record in records if (rates := _stated(record, figure))]:
+        return _repeats_of_rates(stated, by_run=by_run or len(stated) > 1)
     values, best = [], []
     rounds: list[list[Round]] = []
     searched = not by_run and len(measured) == 1 and is_of_search(measured[0])
@@ -201,6 +203,18 @@ def repeats_of(
         else 0.0,
         offered=_offered(measured) if of_rate else None,
     )
+
+
+def _stated(record: Record, figure: Figure) -> list[float]:
+    """Return the rates in the file of another program; empty for other figures and records."""
+    if record.imported is None or figure.name != "rate" or record.status != "ok":
+        return []
+    return rates_pps(record)
+
+
+def _repeats_of_rates(rates: Sequence[Sequence[float]], *, by_run: bool) -> Repeats:
+    values = [median(one) for one in rates] if by_run else list(rates[0])
+    return Repeats(tuple(values), rounds=(None,) * len(values))
 
 
 def _runs_of(records: Sequence[Record]) -> list[Round]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from switchmark.metrics.trend import Trend, trend_of
+from switchmark.metrics.slope import Trend, trend_of
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.series import TimeSeries
 

@@ -67,7 +67,9 @@ def loss_ratio(trials: Sequence[TrialResult], *, unsent: bool = False) -> float:
 
 def rates_pps(record: Record) -> list[float]:
     """Return the received rate of each trial: R+ for a search of R+, else the rate of the whole
-    trial."""
+    trial. A record of another program has the rates of its file."""
+    if record.imported is not None:
+        return list(record.imported.rates_pps)
     return trial_rates_pps(record.trials, steady=of_steady_part(record.test))
 
 
@@ -165,6 +167,8 @@ def repeated_latencies_ns(record: Record) -> list[float]:
 
 def repeated_rates_pps(record: Record) -> list[float]:
     """Return the received rate of each repeat (a trial or a whole search)."""
+    if record.imported is not None:
+        return rates_pps(record)
     steady = of_steady_part(record.test)
     return [median(trial_rates_pps(trials, steady=steady)) for trials in _repeats(record)]
 

@@ -27,6 +27,7 @@ from switchmark.model.cost import TrialCost
 from switchmark.model.counters import PathCounters, WrittenCounters
 from switchmark.model.cpus import Pin
 from switchmark.model.evidence import Evidence
+from switchmark.model.imported import Imported
 from switchmark.model.latency import Latency
 from switchmark.model.noise import HostNoise
 from switchmark.model.place import WrittenEnd, WrittenPlace
@@ -374,7 +375,10 @@ class Origin(_Frozen):
     """The name of the run."""
 
     host: dict[str, Any]
-    """Facts about the host of the measurement."""
+    """The facts about the host of the measurement that reports show."""
+
+    facts: dict[str, Any] = Field(default_factory=dict)
+    """All facts about that host, as in `host.json`."""
 
     versions: dict[str, str]
     """The versions that the figures depend on."""
@@ -544,3 +548,6 @@ class Record(BaseModel):
 
     origin: Origin | None = Field(None, exclude=True)
     """The run that it comes from."""
+
+    imported: Imported | None = Field(None, exclude=True)
+    """The file of another program that it comes from; None for a test of this program."""

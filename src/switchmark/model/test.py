@@ -30,6 +30,7 @@ from switchmark.model.units import (
     parse_count,
     parse_cpu_limit,
     parse_duration,
+    parse_exceed_ratio,
     parse_frame_size,
     parse_line_rate,
     parse_rate,
@@ -395,14 +396,16 @@ class Test(BaseModel):
             unit="bytes",
             parse=parse_frame_size,
             sweeps={"rfc2544": tuple(map(str, RFC2544_SIZES))},
-            values="`64` to `9600`, `imix`, `imix:csit`, `genome:aaafg`; `rfc2544`: seven sizes",
+            values="`64` to `9600`, `imix`, `imix:csit`, `imix:vsperf`, `genome:aaafg`; `rfc2544`: "
+            "seven sizes",
             json_name="frame_bytes",
             heading="bytes",
             own_column=True,
             used=2,
         ),
     ] = 64
-    """Bytes with the FCS, or a mix: `imix`, `imix:csit`, or the letters of a genome (RFC 6985)."""
+    """Bytes with the FCS, or a mix: `imix`, `imix:csit`, `imix:vsperf`, or the letters of a genome
+    (RFC 6985)."""
 
     rate: Annotated[
         str,
@@ -615,6 +618,33 @@ class Test(BaseModel):
     ] = "majority"
     """How `ndr`, `pdr` and `back-to-back` repeat a trial with loss, as written: `tst009:R:Z` makes
     at most R trials, and repeats none with more loss than Z."""
+
+    exceed_ratio: Annotated[
+        float,
+        Axis(
+            "method",
+            "share of the time at a load that may be lossier than a goal of mlr allows: 50%",
+            parse=parse_exceed_ratio,
+            values="`0`, `50%`, `0.5`",
+            later=True,
+        ),
+    ] = Field(0.5, ge=0, lt=1)
+    """The share of the time at a load that may lose more than a goal of search `mlr` allows."""
+
+    duration_sum: Annotated[
+        float | None,
+        Axis(
+            "method",
+            "time of the trials that decide on a load in mlr: 120s; default: three trials",
+            unit="s",
+            parse=parse_duration,
+            values="as `duration`",
+            json_name="duration_sum_s",
+            later=True,
+        ),
+    ] = Field(None, gt=0, le=86400)
+    """The total time of the trials that decide on a load of search `mlr`, in seconds; None for
+    three trials."""
 
     loads: Annotated[
         str,

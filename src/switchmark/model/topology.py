@@ -417,6 +417,16 @@ class Wiring:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedNic:
+    """A NIC that a program opens past the kernel."""
+
+    address: str
+    """Its PCI address."""
+    driver: str
+    """The driver that hands it to programs; empty for the default."""
+
+
+@dataclass(frozen=True, slots=True)
 class Between:
     """The connection between the two hosts of a test."""
 
@@ -433,6 +443,8 @@ class Between:
     """The path of the traffic program by host, on hosts with another path."""
     doubts: tuple[str, ...] = ()
     """The doubts of every trial between these hosts."""
+    handed: Mapping[tuple[str, str], HandedNic] = field(default_factory=dict)
+    """The ends of cables that a switch on DPDK opens past the kernel, by host and interface."""
 
 
 NOTHING = Between()

@@ -42,9 +42,11 @@ _GENOME_MAX = 64
 _MIXES = {
     "imix": (64, 64, 594, 64, 594, 64, 1518, 64, 594, 64, 594, 64),
     "imix:csit": (64, 64, 570, 64, 570, 64, 1518, 64, 570, 64, 570, 64),
+    "imix:vsperf": (64, 64, 512, 64, 512, 64, 1518, 64, 512, 64, 512, 64),
 }
-"""The named mixes: 7 x 64, 4 x 594 or 570, 1 x 1518, spread over twelve frames. FD.io's CSIT has
-the sizes of the second in the same proportion (28, 16, 4)."""
+"""The named mixes: 7 x 64, 4 x 594, 570 or 512, 1 x 1518, spread over twelve frames. FD.io's CSIT
+has the sizes of the second in the same proportion (28, 16, 4). The third has the default of VSPERF,
+the genome `aaaaaaaddddg` (`conf/03_traffic.conf`), which keeps the proportion, not the order."""
 
 PPS = (("pps", 1.0), ("kpps", 1e3), ("Mpps", 1e6))
 """Units of a rate with their sizes, for `scaled`."""
@@ -254,6 +256,11 @@ def parse_share(text: str | int | float) -> float:
     if not 0 < share < 1:
         raise UsageError(f"'{text}' is not a share above 0 and below 1", hint="write 0.5% or 0.005")
     return share
+
+
+def parse_exceed_ratio(text: str | int | float) -> float:
+    """Parse a share from 0 to below 1, such as `0`, `50%` or `0.5`."""
+    return 0.0 if re.fullmatch(r"0*\.?0*%?", str(text).strip()) else parse_share(text)
 
 
 def parse_shares(text: str) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
 from switchmark.hosts.commit import commit
 from switchmark.model.choice import chosen
+from switchmark.observe.firmware import firmware_facts
 
 _CMDLINE = re.compile(
     r"(isolcpus|nohz|nohz_full|rcu_nocbs|irqaffinity|mitigations|hugepages|hugepagesz"
@@ -86,6 +87,7 @@ def host_facts(host: Host) -> dict[str, Any]:
             "free": _kib(memory.get("HugePages_Free")),
             "size_kib": _kib(memory.get("Hugepagesize")),
         },
+        **firmware_facts(host),
         "transparent_hugepages": (chosen(content.get(_TRANSPARENT, b"")) or b"").decode() or None,
         "mitigations": {
             path.rpartition("/")[2]: text or None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Literal
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from switchmark.papers.judging import BaseClaim, ClaimAnswer, in_band, listed, together, undecided
 from switchmark.papers.orders import widest
@@ -208,19 +208,17 @@ class Knee(_Series):
     x: str = ""
     """The metric on the x axis, if it is not the axis itself."""
 
-    @field_validator("within")
+    @field_validator("at", "within")
     @classmethod
-    def _is_width(cls, within: float | str) -> float | str:
-        if isinstance(within, str) and not _SHARE.fullmatch(within):
-            raise ValueError("a width by CPUs is such as '12.5% of cores'")
-        return within
-
-    @field_validator("at")
-    @classmethod
-    def _is_known(cls, at: float | str) -> float | str:
-        if isinstance(at, str) and not _CORES.fullmatch(at):
-            raise ValueError("a place by CPUs is such as 'cores - 2 - switch-cores'")
-        return at
+    def _has_form(cls, value: float | str, field: ValidationInfo) -> float | str:
+        form, noun, example = (
+            (_CORES, "place", "cores - 2 - switch-cores")
+            if field.field_name == "at"
+            else (_SHARE, "width", "12.5% of cores")
+        )
+        if isinstance(value, str) and not form.fullmatch(value):
+            raise ValueError(f"a {noun} by CPUs is such as '{example}'")
+        return value
 
     @property
     def place_axes(self) -> list[str]:

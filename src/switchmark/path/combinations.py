@@ -76,6 +76,15 @@ def _load_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
             f"more short frames than long ones, and {test.frame_size} mixes them",
             "--frame-size 64",
         )
+    if test.search != "mlr":
+        for axis, default in (("exceed_ratio", 0.5), ("duration_sum", None)):
+            if getattr(test, axis) != default:
+                yield Refusal(
+                    ("search", axis),
+                    f"only search mlr has goals with {AXES[axis].label}, so it has no effect on "
+                    f"search {test.search}",
+                    "--search mlr",
+                )
     if test.line_rate is not None and test.search == "back-to-back":
         yield Refusal(
             ("search", "line_rate"),

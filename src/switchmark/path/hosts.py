@@ -15,7 +15,7 @@ from switchmark.errors import UsageError
 from switchmark.model.addresses import mac_address
 from switchmark.model.plan import HOST, Node
 from switchmark.model.test import Test
-from switchmark.model.topology import Flow, Port, Semantics, Topology, Wiring
+from switchmark.model.topology import Between, Flow, Port, Semantics, Topology, Wiring
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HINT = "--hosts a,b, by the names of the host file"
@@ -29,9 +29,13 @@ class Uplink:
 
     name: str
     ends: tuple[str, str]
-    """The interfaces on the first and on the second host."""
+    """The NICs on the first and on the second host: an interface of the kernel, or the PCI address
+    at which the switch opens it."""
     made: bool
     """Whether the plan creates it, as a veth pair between the hosts."""
+    drivers: tuple[str, str] = ("", "")
+    """The drivers that hand its ends to programs; empty for the default driver, and for an
+    interface of the kernel."""
 
 
 def hosts_of(test: Test) -> tuple[str, ...]:
@@ -98,25 +102,37 @@ def far_switch(host: str) -> str:
     return f"switch@{host}"
 
 
-def uplinks_of(wiring: Wiring, far: Node, cables: Sequence[tuple[str, str]]) -> tuple[Uplink, ...]:
-    """Return the uplinks of a switch on two hosts: one uplink if the switch learns, else one per
-    pair. `far` is the node on the second host. `cables` are the interfaces of real cables, in
-    pairs; if empty, the plan creates the cables."""
-    shared = wiring.semantics is Semantics.LEARNING
+def uplinks_of(
+    wiring: Wiring, far: Node, between: Between, *, shared: bool, past_kernel: bool
+) -> tuple[Uplink, ...]:
+    """Return the uplinks of a switch on two hosts: one uplink if its pairs share a cable, else one
+    per pair. `far` is the node on the second host. Without real cables, the plan creates them.
+    `past_kernel` says that the switch can open a NIC by its PCI address."""
     count = 1 if shared else len(_pairs(wiring, far))
-    ends = tuple(cables) or tuple(
-        (wiring.name(f"a-up{number}"), wiring.name(f"b-up{number}")) for number in range(count)
-    )
+    if not between.cables:
+        return tuple(
+            Uplink(f"u{n}", (wiring.name(f"a-up{n}"), wiring.name(f"b-up{n}")), made=True)
+            for n in range(count)
+        )
+
+    def end(host: str, interface: str) -> tuple[str, str]:
+        handed = between.handed.get((host, interface)) if past_kernel else None
+        return (handed.address, handed.driver) if handed else (interface, "")
+
+    pairs = ((end(wiring.node.host, a), end(far.host, b)) for a, b in between.cables[:count])
     return tuple(
-        Uplink(f"u{number}", pair, made=not cables) for number, pair in enumerate(ends[:count])
+        Uplink(f"u{n}", (a, b), made=False, drivers=(a_driver, b_driver))
+        for n, ((a, a_driver), (b, b_driver)) in enumerate(pairs)
     )
 
 
-def lacking_cables(switch: str, wiring: Wiring, uplinks: Sequence[Uplink]) -> str | None:
+def lacking_cables(
+    switch: str, wiring: Wiring, uplinks: Sequence[Uplink], *, shared: bool
+) -> str | None:
     """Return why a switch does not work between two hosts with these uplinks, or None."""
     pairs = len({frozenset((flow.source, flow.sink)) for flow in wiring.flows})
     cables = len(uplinks)
-    if wiring.semantics is Semantics.LEARNING or cables >= pairs:
+    if shared or cables >= pairs:
         return None
     return (
         f"{switch} ({wiring.semantics}) takes a cable for each pair: for {pairs} "

@@ -339,7 +339,8 @@ class Path:
     @property
     def refusal(self) -> str | None:
         """Return the driver's reason why the switch does not support this path, or None."""
-        lacking = lacking_cables(self.switch.name, self.wiring, self.uplinks)
+        shared = self.switch.shares_cable(self.wiring.semantics)
+        lacking = lacking_cables(self.switch.name, self.wiring, self.uplinks, shared=shared)
         if self.uplinks and lacking:
             return lacking
         refusals = (switch.driver.accepts(switch.wiring) for switch in self.switches)

@@ -161,7 +161,8 @@ def _chain_reasons(test: Test, path: Path) -> Iterable[Refusal]:
 
 def _nic_reasons(path: Path) -> list[Refusal]:
     switch = path.switch
-    for port in path.wiring.ports:
+    uplinks = (port for instance in path.switches for port in instance.uplinks if port.pci)
+    for port in (*path.wiring.ports, *uplinks):
         kind, way = (
             (PortKind.NIC_PCI, "by its PCI address")
             if port.pci

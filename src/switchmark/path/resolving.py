@@ -218,7 +218,13 @@ def resolve(
     )
     if two:
         far = node_on(1, "sw", test.switch_environment)
-        uplinks = uplinks_of(wiring, far, found.between.cables)
+        uplinks = uplinks_of(
+            wiring,
+            far,
+            found.between,
+            shared=switch.shares_cable(wiring.semantics),
+            past_kernel=PortKind.NIC_PCI in switch.port_kinds,
+        )
         names = ("switch", far_switch(far.host))
         halves = halves_of(wiring, far, uplinks, placement.pin(names[1]).cpus)
         switches = tuple(

@@ -9,6 +9,7 @@ from typing import Any
 
 from switchmark.metrics.balance import Way
 from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.place import PortEnd
 from switchmark.model.plan import Node
 from switchmark.model.record import TrialResult
 from switchmark.model.topology import PortKind
@@ -88,12 +89,24 @@ def cables_of(path: Path) -> dict[str, str] | None:
 
 
 def named_ends(path: Path) -> tuple[tuple[Node, str, str], ...]:
-    """Return the real NICs between two hosts, with their node, name and MAC for the run."""
+    """Return the interfaces of real cables between two hosts, with their node, name and MAC for the
+    run. NICs that a switch opens past the kernel are not among them."""
     return tuple(
         (itself(switch.wiring), port.nic, mac_of_uplink(switch.wiring, port))
         for switch in path.switches
         for port in switch.uplinks
-        if port.uplink == "named" and port.nic
+        if port.uplink == "named" and port.nic and not port.pci
+    )
+
+
+def handed_ends(path: Path) -> tuple[tuple[Node, PortEnd, str, str], ...]:
+    """Return the NICs between two hosts that the switch opens past the kernel: with the node, the
+    end of the port, the PCI address, and the driver that hands it over, empty for the default."""
+    return tuple(
+        (itself(switch.wiring), PortEnd(port.id, at_switch=True), port.nic, uplink.drivers[side])
+        for side, switch in enumerate(path.switches)
+        for uplink, port in zip(path.uplinks, switch.uplinks, strict=True)
+        if port.pci and port.nic
     )
 
 
@@ -115,7 +128,7 @@ def _apart(path: Path) -> frozenset[str]:
     (one socket for both), or it leads nowhere."""
     opened = Counter(end.path for _, end in path.ends if end.path)
     ups = (port.id for switch in path.switches for port in switch.uplinks)
-    return frozenset(ups if _seen(path) else ()) | frozenset(
+    return frozenset(ups if sees_uplinks(path) else ()) | frozenset(
         port.id
         for port, end in path.ends
         if end.kind is not PortKind.NULL
@@ -124,6 +137,7 @@ def _apart(path: Path) -> frozenset[str]:
     )
 
 
-def _seen(path: Path) -> bool:
-    """Return whether uplinks end at the switch. On a cable, the functions open them."""
+def sees_uplinks(path: Path) -> bool:
+    """Return whether uplinks end at ports that count the frames. On a cable, the functions open
+    them; a NIC that switches frames itself shows none of them to the kernel."""
     return any(end.switch_ifname or end.path for _, end in path.ends)

@@ -144,7 +144,7 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
     x = _scale(chart.x, "x", [mark.x for mark in chart.marks])
     if chart.kind == "heat":
         return _heat(chart, x)
-    grouped = chart.kind == "bars" and _beside_each_other(chart)
+    grouped = chart.kind == "bars" and beside_each_other(chart)
     beside = {"field": "series", "scale": {"domain": chart.series_names()}}
     offset: Spec = {"xOffset": beside} if grouped else {}
     base: Spec = {"x": x, "y": y, **offset, **_colour(chart)}
@@ -171,7 +171,7 @@ def _arrows(chart: Chart) -> bool:
     return any(mark.bounded or mark.at_most or mark.uncertain for mark in chart.marks)
 
 
-def _beside_each_other(chart: Chart) -> bool:
+def beside_each_other(chart: Chart) -> bool:
     """Return whether bars of several series share a position and must be grouped."""
     places = [(mark.panel, mark.row, mark.x) for mark in (*chart.marks, *chart.second)]
     several = len(chart.series_names()) > 1 and bool(chart.x.categories)
@@ -347,7 +347,8 @@ def _bars(base: Spec) -> list[Spec]:
 
 
 def _values(base: Spec) -> list[Spec]:
-    """Return the values of bars as text above their intervals and arrows."""
+    """Return the values of bars as text above their intervals, arrows, and crosses of published
+    values that are alike."""
     encoding = {
         name: value for name, value in base.items() if name not in ("color", "shape", "strokeDash")
     }
@@ -365,7 +366,7 @@ def _values(base: Spec) -> list[Spec]:
             "mark": {"type": "text", "dy": dy},
             "encoding": encoding,
         }
-        for number, (condition, dy) in enumerate((("!datum.bounded", -8), ("datum.bounded", -34)))
+        for number, (condition, dy) in enumerate((("!datum.bounded", -13), ("datum.bounded", -34)))
     ]
 
 
@@ -513,7 +514,7 @@ def _references(chart: Chart, x: Spec) -> list[Spec]:
         ends = [float(mark.x) for mark in chart.marks if not isinstance(mark.x, str)]
         data = {"values": [{"x": end, "y": end} for end in (min(ends), max(ends))]} if ends else {}
         encoding = {name: {"field": name, "type": "quantitative"} for name in ("x", "y")}
-        line = {"type": "line", "strokeDash": [2, 3], "color": GREY}
+        line = {"type": "line", "strokeDash": [2, 3], "color": GREY, "clip": True}
         layers += [{"data": data, "mark": line, "encoding": encoding}] if ends else []
     return layers
 

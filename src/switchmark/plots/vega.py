@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Sequence
 
 from switchmark.plots.chart import Chart, Kind, Mark, Reference, is_range
-from switchmark.plots.layers import VALUES, Spec, layers_of, row_of
+from switchmark.plots.layers import VALUES, Spec, beside_each_other, layers_of, row_of
 from switchmark.plots.looks import COLOURS, GREY, SHAPES
 
 _APART = {"scale": {"color": "independent", "shape": "independent"}}
@@ -24,7 +23,7 @@ _LETTER, _SMALL_LETTER = 8, 6
 
 _WIDTH = 640
 
-_VALUE_WIDTH, _SYMBOL_WIDTH = 34, 30
+_VALUE_WIDTH, _SYMBOL_WIDTH = 40, 30
 """The widths of the value at a bar, and of a symbol of the legend with its spaces, in points."""
 
 _NEVER_HOLLOW = ("curves", "boxes", "stacks", "heat")
@@ -66,9 +65,17 @@ def specification_of_page(chart: Chart) -> Spec:
 
 
 def _has_room(chart: Chart, width: int) -> bool:
-    """Return whether the values of bars fit above them."""
-    counts = Counter((mark.panel, mark.row) for mark in chart.marks)
-    return max(counts.values(), default=0) * _VALUE_WIDTH <= width
+    """Return whether the values of bars fit above them. Each position has room for the bars of all
+    series, if bars of several series stand there."""
+    series = len(chart.series_names()) if beside_each_other(chart) else 1
+    return len({mark.x for mark in chart.marks}) * series * _VALUE_WIDTH <= width
+
+
+def _panel_columns(panels: int, width: int) -> int:
+    """Return the number of panels in a row: as many as fit, spread evenly over the rows."""
+    fit = max(1, width // _PANEL_WIDTH)
+    rows = -(-panels // fit)
+    return -(-panels // rows)
 
 
 def _columns(chart: Chart, width: int) -> int:
@@ -90,9 +97,9 @@ def _specification(chart: Chart, width: int, *, whole: bool = False) -> Spec:
     size = {"height": min(_HEIGHT, round(_UPRIGHT * width)), "width": width}
     beside_scales = {"autosize": {"type": "fit-x", "contains": "padding"}} if whole else {}
     if len(panels) > 1 or chart.rows:
-        columns = max(1, width // _PANEL_WIDTH)
+        columns = _panel_columns(len(panels), width)
         resolved = {"resolve": {"scale": {"y": "independent"}}} if _far_apart(chart) else {}
-        size = {"height": 180, "width": max(_PANEL_WIDTH, width // min(columns, len(panels))) - 60}
+        size = {"height": 180, "width": max(_PANEL_WIDTH, width // columns) - 60}
         facet: Spec = {"field": "panel", "title": chart.panels, "sort": panels}
         if chart.rows:
             rows = list(dict.fromkeys(mark.row for mark in chart.marks))

@@ -24,6 +24,7 @@ def caption(records: Sequence[Record]) -> str:
         axis: value
         for axis, value in first.model_dump().items()
         if all(getattr(record.test, axis) == value for record in records)
+        and all(record.imported is None or axis in record.imported.axes for record in records)
     }
     parts = [str(shared[axis]) for axis in ("scenario",) if axis in shared]
     parts += ["bidirectional"] * (shared.get("direction") == "bi")

@@ -32,7 +32,7 @@ def _lines(
     yield ""
     if len(runs) > 1:
         if hosts:
-            yield from _table(
+            yield from table_lines(
                 ("what differs", *runs), [(fact.what, *fact.values) for fact in hosts]
             )
         else:
@@ -58,12 +58,13 @@ def _lines(
                 f"cannot tell: {'; '.join(f'{case.condition}: {case.reason}' for case in unknown)}"
             )
         rows.append((name_of(pair, axes), pair.figure.name, *figures, outcome, state))
-    yield from _table(("test", "by", "before", "after", "difference", "result"), rows)
+    yield from table_lines(("test", "by", "before", "after", "difference", "result"), rows)
     yield ""
     yield from (f"- {in_markdown(note)}" for note in notes_of(comparison, runs))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
     for cells in (head, ["---"] * len(head), *rows):
         yield (
             "| " + " | ".join(cell if cell == "---" else in_markdown(cell) for cell in cells) + " |"

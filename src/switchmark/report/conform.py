@@ -15,9 +15,9 @@ from switchmark.model.units import format_pps, mean_frame_bytes, parse_line_rate
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import format_ns
-from switchmark.report.page import figure_of_page, page_of
+from switchmark.report.page import figure_of_page, html_table, page_of
 from switchmark.standards.judging import Answer, Judgement
-from switchmark.standards.standard import BINDING, Check, Standard
+from switchmark.standards.standard import BINDING, Check, Clause, Standard
 
 _WIDTH = 100
 _MARKS = {"met": "✓", "deviates": "✗", "not tested": "?", "not applicable": "-"}
@@ -46,7 +46,10 @@ def verdict(judgement: Judgement) -> str:
         ]
         if each:
             counts.append(f"{name}: {', '.join(each)}")
-    reasons = [] if judgement.standard.is_read else ["clauses second-hand"]
+    standard = judgement.standard
+    second_hand = any(clause.source != "read" for clause in standard.clauses)
+    reasons = ["clauses second-hand"] if second_hand else []
+    reasons += ["clauses not listed"] if standard.unlisted else []
     reasons += ["quick run"] if judgement.quick else []
     word = "FULL" if judgement.is_full else "PARTIAL"
     if word == "PARTIAL" and reasons:
@@ -74,6 +77,8 @@ def lines_of(judgement: Judgement) -> Iterator[str]:
             if answer.is_open and answer.clause.obligation in obligations
         ]
         yield from _wrapped(f"open {name}: ", ", ".join(ids) or "none")
+    if unlisted := judgement.standard.unlisted:
+        yield from _wrapped("not listed: ", unlisted)
     yield verdict(judgement)
 
 
@@ -88,6 +93,8 @@ def markdown_of(judgements: Sequence[Judgement], records: Sequence[Record]) -> s
     lines = []
     for judgement in judgements:
         lines += [f"# {in_markdown(judgement.standard.document)}", "", verdict(judgement), ""]
+        if unlisted := judgement.standard.unlisted:
+            lines += [f"Not listed: {in_markdown(unlisted)}.", ""]
         lines += ["| clause | obligation | answer | asks | why |", "|---|---|---|---|---|"]
         lines += [
             "| " + " | ".join(map(in_markdown, _cells(answer))) + " |"
@@ -111,7 +118,8 @@ def object_of(judgement: Judgement) -> dict[str, Any]:
         "quick": judgement.quick,
         "word": "FULL" if judgement.is_full else "PARTIAL",
         "musts_met": judgement.is_met,
-        "second_hand": not judgement.standard.is_read,
+        "second_hand": any(c.source != "read" for c in judgement.standard.clauses),
+        "unlisted": judgement.standard.unlisted or None,
         "counts": {
             name.lower(): {
                 word.replace(" ", "_"): judgement.count(word, obligations)  # type: ignore[arg-type]
@@ -174,11 +182,33 @@ def _tables(records: Sequence[Record]) -> Iterator[_Table]:
     if losses:
         yield (
             "Frame loss (RFC 2544, 26.3)",
-            ("size", "load", "rate", "lost"),
+            ("size", "load", "rate", "lost", "forwarding rate (RFC 2889)"),
             [
-                (_where(record), goal.goal, _rate(goal.rate_pps), f"{goal.loss_ratio:.3%}")
+                (
+                    _where(record),
+                    goal.goal,
+                    _rate(goal.rate_pps),
+                    f"{goal.loss_ratio:.3%}",
+                    _rate(_forwarded_pps(goal)),
+                )
                 for record in losses
                 for goal in (record.search.goals if record.search else ())
+            ],
+        )
+        yield (
+            "Highest forwarding rate (RFC 2889, 5.1.4.2 and 5.6.5)",
+            ("size", "highest forwarding rate", "at load", "forwarding rate at the highest load"),
+            [
+                (
+                    _where(record),
+                    _rate(_forwarded_pps(best)),
+                    f"{best.goal}, {_rate(best.rate_pps)}",
+                    _rate(_forwarded_pps(goals[0])),
+                )
+                for record in losses
+                for goals in [record.search.goals if record.search else ()]
+                if goals
+                for best in [max(goals, key=lambda goal: _forwarded_pps(goal) or 0.0)]
             ],
         )
     both = [*_found(records, "mlr"), *_found(records, "mlr:csit")]
@@ -198,6 +228,11 @@ def _tables(records: Sequence[Record]) -> Iterator[_Table]:
             ("size", "mean", "min, max, stdev", "N", "buffer", "corrected buffer", "step, limit"),
             [(_where(record), *_burst_cells(goal)) for record, goal in bursts],
         )
+
+
+def _forwarded_pps(goal: Goal) -> float | None:
+    """Return the forwarding rate at a load: the share of its frames that arrived."""
+    return None if goal.rate_pps is None else goal.rate_pps * (1 - goal.loss_ratio)
 
 
 def _mlr_cells(goal: Goal) -> tuple[str, ...]:
@@ -283,31 +318,19 @@ def page_of_conform(judgements: Sequence[Judgement], records: Sequence[Record]) 
             f"{escape(judgement.switch or judgement.standard.name)}</h2>"
             f"<p class='answer'>{escape(verdict(judgement))}</p>"
         )
+        if unlisted := judgement.standard.unlisted:
+            parts.append(f"<p>Not listed: {escape(unlisted)}.</p>")
         for chart in _charts(own):
             parts.append(figure_of_page(chart, len(charts), caption=True))
             charts.append(chart)
-        parts += [_html_table(*table) for table in _tables(own)]
+        parts += [html_table(*table) for table in _tables(own)]
         rows = [_cells(answer) for answer in judgement.answers]
         head = ("clause", "obligation", "answer", "asks", "why")
-        parts.append(_html_table(judgement.standard.title, head, rows))
+        parts.append(html_table(judgement.standard.title, head, rows, words=("asks", "why")))
         parts.append("</section>")
     parts += [f"<p>{escape(_LATENCY)}</p>", f"<p>{escape(_CAUTION)}</p>", "</main>"]
     document = judgements[0].standard.document if judgements else ""
     return page_of(f"switchmark: {document}", parts, charts)
-
-
-def _html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    label = escape(caption, quote=True)
-    return (
-        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n"
-        f"<tbody>{body}</tbody></table></div>"
-    )
 
 
 def _found(records: Sequence[Record], search: str) -> list[tuple[Record, Goal]]:
@@ -323,7 +346,7 @@ def _found(records: Sequence[Record], search: str) -> list[tuple[Record, Goal]]:
 def _series(record: Record, *, size: bool = False) -> str:
     test = record.test
     words = [f"{test.frame_size} bytes"] if size else []
-    words += ["both directions"] if test.direction == "bi" else []
+    words += ["bi"] if test.direction == "bi" else []
     return ", ".join([*words, f"bursts of {test.burst}"] if not size else words)
 
 
@@ -367,13 +390,22 @@ def _check_words(check: Check) -> str:
     return f"{check.name} ({words})" if words else check.name
 
 
-def reference_of(standards: Sequence[Standard]) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
-    """Yield each standard's heading with the rows of its clauses, for docs/reference."""
+def _campaigns(clause: Clause) -> str:
+    """Return the campaigns that measure a clause, with the axes of its tests."""
+    axes = ", ".join(f"{axis} {value or 'none'}" for axis, value in clause.where.items())
+    return ", ".join(clause.measured_by) + (f" ({axes})" if axes else "")
+
+
+def reference_of(
+    standards: Sequence[Standard],
+) -> Iterator[tuple[str, str, list[Mapping[str, str]]]]:
+    """Yield each standard's heading, the clauses that it does not list, and the rows of those that
+    it does, for docs/reference."""
     for standard in standards:
         rows: list[Mapping[str, str]] = []
         for _, clauses in groupby(standard.clauses, key=lambda clause: clause.section):
             for clause in clauses:
-                tested = "; ".join(map(_check_words, clause.checks))
+                tested = ", ".join(map(_check_words, clause.checks))
                 exempt = clause.not_applicable
                 reason = f"not tested: {clause.untested}" if clause.untested else tested
                 if exempt is not None:
@@ -385,8 +417,9 @@ def reference_of(standards: Sequence[Standard]) -> Iterator[tuple[str, list[Mapp
                         "obligation": clause.obligation,
                         "asks": clause.asks,
                         "source": clause.source,
-                        "measured by": ", ".join(clause.measured_by),
+                        "measured by": _campaigns(clause),
                         "judged by": reason,
                     }
                 )
-        yield f"{standard.name}: {standard.title}, {standard.document}", rows
+        unlisted = f"Not listed: {standard.unlisted}." if standard.unlisted else ""
+        yield f"{standard.name}: {standard.title}, {standard.document}", unlisted, rows

@@ -79,7 +79,8 @@ def file_name(record: Record) -> str:
 
 
 def _type(record: Record) -> str:
-    return "ndrpdr" if record.test.search in ("ndr", "pdr", "mlr") else "mrr"
+    searches = ("ndr", "pdr", "mlr", "mlr:csit")
+    return "ndrpdr" if record.test.search in searches else "mrr"
 
 
 def _result(record: Record, others: Sequence[Record]) -> Document:
@@ -207,9 +208,14 @@ def _telemetry(record: Record, start: datetime) -> Iterator[str]:
     def line(name: str, value: float | None, **labels: object) -> Iterable[str]:
         if value is not None and math.isfinite(value):
             pairs = ",".join(f'{label}="{_label(str(text))}"' for label, text in labels.items())
-            yield f"switchmark_{name}{{{pairs}}} {value:.12g} {time}"
+            yield f"switchmark_{name}{{{pairs}}} {value + 0!r} {time}"
 
     verdict = {"verdict": content["verdict"], "lower_bound": content["lower_bound"]}
+    texts = ("status", "semantics", "port", "switch_mode")
+    yield from line("test", 1, **{name: getattr(record, name) or "" for name in texts})
+    for axis, setting in record.test.model_dump(mode="json").items():
+        if setting != AXES[axis].default:
+            yield from line("axis", 1, axis=axis, setting=json.dumps(setting))
     yield from line("verdict", 1, **verdict)
     for doubt in content["doubts"]:
         yield from line("doubt", 1, doubt=doubt)
@@ -222,12 +228,17 @@ def _telemetry(record: Record, start: datetime) -> Iterator[str]:
         yield from line("cpu_cores", cores, role=role)
     for end, value in zip(("low", "high"), content["ci95_pps"] or (), strict=False):
         yield from line("rx_pps_ci95", value, end=end)
-    for goal in content["search"]["goals"] if content["search"] else ():
-        for bound in ("rate_pps", "low_pps", "high_pps"):
-            yield from line(f"goal_{bound}", goal.get(bound), goal=goal["goal"])
-        for name, value in (goal.get("latency_ns") or {}).items():
+    for goal in record.search.goals if record.search else ():
+        for name, value in goal.model_dump(exclude={"latency_ns"}).items():
             if isinstance(value, int | float):
-                yield from line(f"goal_latency_ns_{name}", value, goal=goal["goal"])
+                yield from line(f"goal_{name}", value, goal=goal.goal)
+        latency = goal.latency_ns.model_dump() if goal.latency_ns else {}
+        for name, value in latency.items():
+            if isinstance(value, int | float):
+                labels = {"goal": goal.goal, "kind": latency["kind"]}
+                yield from line(f"goal_latency_ns_{name}", value, **labels)
+    for number, rate_pps in enumerate(rates_pps(record), 1):
+        yield from line("trial_rx_pps", rate_pps, trial=number)
     for number, trial in enumerate(record.trials, 1):
         numbers = _numbers(trial.latency)
         if numbers is not None and trial.latency is not None:

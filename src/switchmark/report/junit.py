@@ -49,6 +49,11 @@ def junit(comparison: Comparison, hosts: Sequence[HostDifference], runs: Sequenc
     axes = names_of(comparison)
     for pair in comparison.pairs:
         _add_case(suite, comparison, pair, axes)
+    return document(root)
+
+
+def document(root: Element) -> str:
+    """Return an XML document, without the characters that XML does not allow."""
     for element in root.iter():  # XML allows fewer characters than records
         element.attrib.update({name: printable(text) for name, text in element.items()})
         element.text = printable(element.text or "") or None

@@ -49,7 +49,10 @@ def footnotes(records: Sequence[Record]) -> list[str]:
     notes += [
         f"{label(record.test, axes)}: {note}"
         for record in records
-        if record.search and record.search.name != "max" and record.status == "ok"
+        if record.search
+        and record.search.name != "max"
+        and record.status == "ok"
+        and record.imported is None
         for note in _search(record.search, record.test.finals)
     ]
     for record in records:
@@ -68,9 +71,19 @@ def footnotes(records: Sequence[Record]) -> list[str]:
         if record.origin
         for difference in record.origin.differences
     )
+    notes += dict.fromkeys(note for record in records for note in _imported(record))
     by_switch = {record.test.switch: version_text(record) for record in records}
     versions = [f"{switch} {version}" for switch, version in by_switch.items() if version]
     return [*notes, f"versions: {', '.join(versions)}"] if versions else notes
+
+
+def _imported(record: Record) -> list[str]:
+    """Return the source of figures that this program did not measure, and their definitions."""
+    found = record.imported
+    if found is None:
+        return []
+    notes = [f"{found.tool}: measured by {found.measured_by}; its file has no counts of frames"]
+    return notes + [f"{found.tool}, {name}: {reason}" for name, reason in found.differs.items()]
 
 
 def version_text(record: Record) -> str:

@@ -29,6 +29,7 @@
     };
   };
   const MOST_PANELS = 12; // of more, a reader sees none
+  const BARS = new Set(["sure", "doubted", "published"]); // not reference lines
   const filters = {};
   const passes = (key) => {
     const test = data.tests[key];
@@ -58,18 +59,17 @@
         shown.title.subtitle = [...(shown.title.subtitle ?? []), note];
       }
       const panels = new Set(shown.data.values.map((row) => row.panel)).size;
-      shown.columns = Math.max(1, Math.min(panels, Math.floor(room / 270)));
+      const rows = Math.ceil(panels / Math.max(1, Math.floor(room / 270)));
+      shown.columns = Math.max(1, Math.ceil(panels / Math.max(1, rows)));
       shown.spec.width = Math.floor((room - 60) / shown.columns) - 24;
     } else if (shown.width) {
       shown.width = room;
       shown.autosize = { type: "fit-x", contains: "padding" };
     }
     const inner = shown.spec ?? shown;
-    const counts = {};
-    for (const row of shown.data.values)
-      if (row.kind === "sure" || row.kind === "doubted") counts[row.panel] = (counts[row.panel] ?? 0) + 1;
-    const most = Math.max(0, ...Object.values(counts));
-    if (most * 34 > (shown.spec?.width ?? room - 60)) // the values do not fit above the bars
+    const places = new Set(shown.data.values.filter((row) => BARS.has(row.kind)).map((row) => row.x)).size;
+    const beside = inner.layer?.find((layer) => layer.encoding?.xOffset)?.encoding.xOffset.scale.domain.length ?? 1;
+    if (places * beside * 40 > (shown.spec?.width ?? room - 60)) // the values do not fit above the bars
       inner.layer = inner.layer.filter((layer) => !layer.name?.startsWith("values"));
     const longest = Math.max(0, ...shown.data.values.map((row) => row.series?.length ?? 0));
     shown.config.legend = { ...shown.config.legend, columns: Math.max(1, Math.floor(room / (30 + 6 * longest))) };

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import accumulate
@@ -22,6 +22,7 @@ from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.named import metric
 from switchmark.model.axis import key_of
 from switchmark.model.labels import label, telling
+from switchmark.model.printable import printable
 from switchmark.model.record import Record
 from switchmark.plots import charts
 from switchmark.plots.base import figure_of
@@ -34,7 +35,7 @@ from switchmark.report.brief import brief_notes
 from switchmark.report.headline import bibtex, circumstances, headline, method
 from switchmark.report.notes import footnotes
 from switchmark.report.sections import sections
-from switchmark.report.table import Section
+from switchmark.report.table import Section, hidden
 
 _HERE = Path(__file__).parent
 _STILL_MARKS = 600
@@ -46,6 +47,9 @@ _STILLS = 12
 
 _BRIEF = 24
 """More tests than these have no table on the first screen."""
+
+_NARROW = 80
+"""The characters of a row of that table on a narrow screen."""
 
 _STEPS = 40_000
 """The number of characters of a run's steps to show. The rest is similar, and in the run's
@@ -127,7 +131,8 @@ def _brief(records: Sequence[Record]) -> str:
     if len(records) > _BRIEF:
         return ""
     tables = [
-        _table(replace(section, keys=()), "figures") for section in sections(records, brief=True)
+        _table(replace(section, keys=()), "figures", hidden(section, _NARROW))
+        for section in sections(records, brief=True)
     ]
     notes = [f"<p class='doubts'>{_as_html(note)}</p>" for note in brief_notes(records, hint="")]
     return "\n".join([*tables, *notes])
@@ -363,13 +368,21 @@ def _run(name: str, records: Sequence[Record]) -> str:
     return f"<h3>{escape(name)}</h3>\n{tables}\n{notes}\n{_verdicts(records)}"
 
 
-def _table(section: Section, named: str) -> str:
+def _table(section: Section, named: str, wide_only: Sequence[str] = ()) -> str:
+    """Return a section as a table. A narrow screen does not show the columns `wide_only`."""
     columns = section.columns
-    head = "".join(f"<th scope='col'>{escape(column.name)}</th>" for column in columns)
+    kinds = {
+        column.name: f" class='{' '.join(kind)}'" if kind else ""
+        for column in columns
+        for kind in (["number"] * column.numeric + ["wide"] * (column.name in wide_only),)
+    }
+    head = "".join(
+        f"<th scope='col'{kinds[column.name]}>{escape(column.name)}</th>" for column in columns
+    )
     body = []
     for row in zip(*(column.cells for column in columns), strict=True):
         cells = "".join(
-            f"<td{' class=number' if column.numeric else ''}>{_unbroken(escape(cell))}</td>"
+            f"<td{kinds[column.name]}>{_unbroken(escape(cell))}</td>"
             for column, cell in zip(columns, row, strict=True)
         )
         body.append(cells)
@@ -379,10 +392,38 @@ def _table(section: Section, named: str) -> str:
         for key, cells in zip(keys, body, strict=True)
     )
     below = "".join(f"<p>{escape(line)}</p>" for line in section.below)
+    if wide_only:
+        below += f"<p class='narrow'>hidden on a narrow screen: {escape(', '.join(wide_only))}</p>"
     caption = f"<caption>{escape(section.caption)}</caption>"
     return (
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(named)}'>"
         f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{below}"
+    )
+
+
+def html_table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: Collection[str] = (),
+) -> str:
+    """Return a table as HTML. The text of the columns `words` wraps."""
+    kinds = [" class='words'" if name in words else "" for name in head]
+    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f"<td{kind}>{escape(printable(cell))}</td>"
+            for kind, cell in zip(kinds, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    label = escape(caption, quote=True)
+    return (
+        f"<div class='scroll' tabindex='0' role='region' aria-label='{label}'>"
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n"
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 

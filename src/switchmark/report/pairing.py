@@ -105,6 +105,40 @@ def by_test(runs: Runs, ignore: Collection[str]) -> dict[Test, tuple[Record, ...
     return by_test
 
 
+def defined_alike(sides: Sequence[Sides]) -> tuple[list[Sides], list[str]]:
+    """Return the sides whose figures have one definition, and why the others cannot be compared.
+    Raise UsageError if no side is left."""
+    alike, reasons = [], dict[str, None]()
+    for side in sides:
+        reason = _other_definition(side)
+        if reason is None:
+            alike.append(side)
+        else:
+            reasons[reason] = None
+    if sides and not alike:
+        raise UsageError("no figures can be compared\n  " + "\n  ".join(reasons))
+    return alike, list(reasons)
+
+
+def _other_definition(side: Sides) -> str | None:
+    """Return why the figures of two sides are defined differently; None if they are not. Two files
+    of one program have the same definitions."""
+    records = [*side.base, *side.other]
+    tools = {record.imported.tool if record.imported else None for record in records}
+    if len(tools) < 2:
+        return None
+    test = records[0].test
+    about = f"{test.switch}, {test.frame_size} bytes"
+    for record in records:
+        if record.imported is not None and record.imported.differs:
+            goal, reason = next(iter(record.imported.differs.items()))
+            return f"{about}, {goal}: {reason}"
+    sizes = {record.test.frame_size for record in records}
+    if len(sizes) > 1 and any(isinstance(size, str) for size in sizes):
+        return f"{about}: the mixes of frame sizes differ: {', '.join(sorted(map(str, sizes)))}"
+    return None
+
+
 def _sides(base: tuple[Record, ...], other: tuple[Record, ...], several: bool) -> Sides:
     """Return two sides. They count as two runs if there are several runs, and each side has one
     record from a different run."""

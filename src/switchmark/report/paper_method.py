@@ -132,7 +132,11 @@ def _of_options(result: Judged) -> Iterator[str]:
             if owner.grows(axis, asked.cores)
         }
     if asked.quick:
-        changed |= {axis: (value, "--quick") for axis, value in owner.quick.axes.items()}
+        changed |= {
+            axis: (value, "--quick")
+            for axis, value in owner.quick.axes.items()
+            if field_name(axis) not in asked.axes
+        }
     for axis, (value, why) in changed.items():
         in_paper, here = _values(owner, axis), value if isinstance(value, list) else [value]
         is_changed = axis in _written(owner) or AXES[field_name(axis)].of == "method"
@@ -163,7 +167,9 @@ def _values(owner: Experiment, axis: str) -> list[str]:
     """Return the distinct values of an axis in a campaign as written, or its default."""
     blocks = [owner.campaign, *owner.campaign.get("tests", [])]
     values = [_text(block[axis]) for block in blocks if axis in block]
-    return list(dict.fromkeys(values)) or [_text(AXES[field_name(axis)].default)]
+    described = AXES[field_name(axis)]
+    unit = f" {described.unit}" if isinstance(described.default, float) else ""
+    return list(dict.fromkeys(values)) or [f"{_text(described.default)}{unit}".rstrip()]
 
 
 def _text(value: object) -> str:
@@ -196,7 +202,8 @@ def _of_nics(result: Judged) -> Iterator[str]:
         is_remote = record.test.locality == "remote"
         if not is_remote and record.test.scenario != "v2v" and not kinds & _NICS:
             virtual |= dict.fromkeys(sorted(kinds - {""}))
-        if kinds & _IN_USER_SPACE and (is_remote or PortKind.NIC_KERNEL in kinds):
+        by_kernel = (is_remote and not record.nics) or PortKind.NIC_KERNEL in kinds
+        if kinds & _IN_USER_SPACE and by_kernel:
             through[record.test.switch] = None
     if virtual:
         yield f"ports of kind {', '.join(virtual)} instead of NICs"

@@ -20,6 +20,7 @@ from switchmark.model.objects import Printed
 from switchmark.papers.experiment import Published
 from switchmark.papers.overlay import VALUES
 from switchmark.papers.points import Point, PointFigure
+from switchmark.papers.published import stated
 from switchmark.report.cells import in_csv
 from switchmark.report.judged import Judged
 from switchmark.report.latex import escape as in_latex
@@ -39,6 +40,8 @@ class ValueRow:
     doubts: tuple[str, ...]
     status: str
     """The status of the test; empty if it was not run."""
+    base: PointFigure | None = None
+    """The measured figure at the point that a published ratio refers to."""
 
     @property
     def why(self) -> str:
@@ -47,9 +50,16 @@ class ValueRow:
 
     @property
     def ratio(self) -> float | None:
-        """Return the measured value as a multiple of the published one, if that is exact."""
-        exact = self.exact
-        return None if self.here is None or not exact else self.here.value / exact
+        """Return the measured value as a multiple of the published one, if that is exact. For a
+        published ratio, return the measured ratio as a multiple of it."""
+        if self.here is None:
+            return None
+        if exact := self.exact:
+            return self.here.value / exact
+        ratios = [row.ends for row in self.published if row.is_ratio and row.origin != "own"]
+        if len(ratios) != 1 or ratios[0][0] != ratios[0][1] or not (self.base and self.base.value):
+            return None
+        return self.here.value / self.base.value / ratios[0][0]
 
     @property
     def exact(self) -> float | None:
@@ -69,6 +79,11 @@ def value_rows(result: Judged) -> list[ValueRow]:
     experiment = result.experiment
     drawn = [name for figure in experiment.figures for name in (figure.y, figure.y2)]
     every = [*drawn, *(row.metric for row in experiment.published)]
+    bases = {
+        (id(entry.point), entry.row.metric): entry.base.figures.get(entry.row.metric)
+        for entry in stated(experiment, result.points)
+        if entry.base is not None
+    }
     rows = []
     for name in dict.fromkeys(entry for entry in every if _is_metric(entry)):
         for point, record in zip(result.points, result.records, strict=True):
@@ -84,7 +99,8 @@ def value_rows(result: Judged) -> list[ValueRow]:
             if is_open or not (near or is_drawn):
                 continue
             doubts, status = (record.doubts, record.status) if record else ((), "")
-            rows.append(ValueRow(point, name, near, here, doubts, status))
+            base = bases.get((id(point), name))
+            rows.append(ValueRow(point, name, near, here, doubts, status, base))
     known = {row.metric for row in rows if row.here or row.published or row.status != "ok"}
     return [row for row in rows if row.metric in known]
 

@@ -97,9 +97,16 @@ def left_out(records: Sequence[Record], functional: Sequence[Record]) -> list[st
     empty = [
         label(record.test, axes)
         for record in records
-        if record.status == "ok" and not any(figures_of(record))
+        if record.status == "ok" and not record.imported and not any(figures_of(record))
         if record.test.search != "recovery"  # `report.recovery` has its sentence
     ]
     if empty:
         remarks.append(f"No figure was found for {listed(empty)}.")
+    for tool in dict.fromkeys(r.imported.tool for r in records if r.imported):
+        names = [
+            label(record.test, axes)
+            for record in records
+            if record.imported and record.imported.tool == tool
+        ]
+        remarks.append(f"From a file of {tool}: {listed(names)}.")
     return remarks

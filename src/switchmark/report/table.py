@@ -94,8 +94,7 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
     """Return a section as lines of at most `width` characters, or of any length without a width.
     Columns that do not fit are dropped, and a note names them."""
     fitted = _fitted(section.columns, width)
-    names = {column.name for column in fitted}
-    gone = [column.name for column in section.columns if column.name not in names]
+    gone = hidden(section, width)
     caption = (section.caption, *section.below)
     lines = [line for text in caption for line in _within(text, width)]
     lines += drawn(fitted)
@@ -103,6 +102,12 @@ def table_lines(section: Section, width: int | None = None) -> list[str]:
         note = f"hidden columns: {', '.join(gone)} (--wide shows all)"
         lines += _within(note, width)
     return lines
+
+
+def hidden(section: Section, width: int | None) -> list[str]:
+    """Return the names of the columns that do not fit into `width` characters."""
+    names = {column.name for column in _fitted(section.columns, width)}
+    return [column.name for column in section.columns if column.name not in names]
 
 
 def drawn(columns: Sequence[Column], *, rule: bool = True) -> list[str]:

@@ -23,15 +23,17 @@ DRIVERS = (VFIO, UIO)
 
 _BUS = "/sys/bus/pci"
 _NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
-_UP_AGAIN = (
+_AS_BEFORE = (
     '[ -e "$1" ] || exit 0; for n in $(seq 50) last; do for p in "$1"/net/* "$1"/*/net/*; do '
-    '[ -e "$p" ] || continue; [ "${p##*/}" = "$2" ] || [ "$n" = last ] || continue; '
-    'ip link set "${p##*/}" up 2>/dev/null && exit 0; done; sleep 0.1; done; '
-    'echo "no interface of $1 is up again" >&2; exit 1'
+    '[ -e "$p" ] || continue; name="${p##*/}"; '
+    '[ "$name" = "$2" ] || [ "$n" = last ] || continue; '
+    '[ "$name" = "$2" ] || ip link set "$name" name "$2" 2>/dev/null || continue; '
+    '[ -z "$3" ] || ip link set "$2" up 2>/dev/null || continue; exit 0; done; sleep 0.1; done; '
+    'echo "no interface of $1 is $2 again" >&2; exit 1'
 )
-"""A script that sets an interface up after its driver has bound. The kernel names the interface
-first, and udev renames it some milliseconds later. An interface that udev never renames is set up
-under the name it has."""
+"""A script that gives an interface its name again, and sets it up if a third argument says so, once
+its driver has bound. The kernel names the interface first, and udev renames it some milliseconds
+later. The script renames an interface that udev does not."""
 
 _NETWORK, _BRIDGE = "0x02", "0x06"  # PCI device classes
 _IPC_LOCK = 1 << 14
@@ -141,15 +143,16 @@ def bind(address: str, driver: str, node: Node = HOST, *, has_driver: bool = Tru
 def _remember(devices: Sequence[Device], up: Mapping[str, Sequence[str]]) -> Plan:
     """Return steps that do nothing, but whose undos run last and bind the kernel's drivers again.
     The device with the first interface comes first, because the kernel numbers interfaces in that
-    order. The interfaces in `up`, by address, are set up again."""
+    order. Interfaces get their names again, and those in `up`, by address, are set up."""
     ways = [
         Run(
-            f"{name} is up, and will be again",
+            f"{name} is {'up' if is_up else 'down'}, and will be again",
             ("true",),
-            undo=("sh", "-c", _UP_AGAIN, "sh", _path(device.address), name),
+            undo=("sh", "-c", _AS_BEFORE, "sh", _path(device.address), name, "up" * is_up),
         )
         for device in devices
-        for name in up[device.address]
+        for name in device.interfaces
+        for is_up in (name in up[device.address],)
     ]
     taken = sorted(filter(lambda device: device.driver, devices), key=_by_interface, reverse=True)
     return (

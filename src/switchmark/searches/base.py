@@ -70,6 +70,10 @@ class LoadBounds:
     """The width of the final interval, relative to its upper end."""
     verification: Verification = MAJORITY
     """How trials with loss are repeated."""
+    exceed_ratio: float = 0.5
+    """The share of the time at a load that may lose more than a goal of `mlr` allows."""
+    duration_sum_s: float | None = None
+    """The time of the trials that decide on a load of `mlr`; None for three trials."""
     loads: tuple[float, ...] = (0.1, 0.5, 0.99)
     """Loads as shares of R+."""
     until_certain: float | None = None

@@ -34,7 +34,6 @@ from switchmark.searches.base import (
     telling_s,
 )
 
-EXCEED_RATIO = 0.5
 TRIALS_A_LOAD = 3
 """The number of final trials that make up the duration sum of a goal. Two that agree decide."""
 
@@ -68,7 +67,8 @@ class Mlr(Search):
             finals = round(_FINALS_A_HALVING * halvings(bounds.precision))
             return (_CSIT_TRIAL_S,) * (_EARLY_TRIALS + finals * _CSIT_TRIALS_A_LOAD // 8)
         early = min(_shortest_s(bounds), bounds.duration_s)
-        finals = round(_FINALS_A_HALVING * halvings(bounds.precision)) + bounds.finals
+        finals = round(_FINALS_A_HALVING * halvings(bounds.precision) * _usual_sum(bounds))
+        finals += bounds.finals
         final_s = (bounds.duration_s + self._pdr_s(bounds.rate_pps, bounds)) / 2
         return (early,) * _EARLY_TRIALS + (final_s,) * finals
 
@@ -101,11 +101,11 @@ class Mlr(Search):
         ratios = {
             name: SearchGoal(
                 loss_ratio=allowed,
-                exceed_ratio=EXCEED_RATIO,
+                exceed_ratio=bounds.exceed_ratio,
                 relative_width=bounds.precision,
                 initial_trial_duration=initial_s,
                 final_trial_duration=final_s[name],
-                duration_sum=trials * final_s[name],
+                duration_sum=bounds.duration_sum_s or trials * final_s[name],
                 preceding_targets=2,
                 expansion_coefficient=2,
                 fail_fast=False,
@@ -169,6 +169,13 @@ class Mlr(Search):
         figure = all_finals[met.goal] if met else (start.trial,)
         limit = (met or goals[-1]).verdict
         return Estimate(figure, summary, limit, met.goal if met else None, all_finals)
+
+
+def _usual_sum(bounds: LoadBounds) -> float:
+    """Return the duration sum of a goal, relative to that of three trials."""
+    if bounds.duration_sum_s is None:
+        return 1.0
+    return max(bounds.duration_sum_s / (TRIALS_A_LOAD * bounds.duration_s), 1 / TRIALS_A_LOAD)
 
 
 def _shortest_s(bounds: LoadBounds) -> float:

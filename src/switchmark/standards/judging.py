@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from switchmark.model.axis import field_name
 from switchmark.model.record import Record
-from switchmark.standards.predicates import CONDITIONS, PREDICATES
+from switchmark.standards.predicates import CONDITIONS, OF_GOALS, PREDICATES
 from switchmark.standards.standard import Clause, Standard
 
 Word = Literal["met", "deviates", "not tested", "not applicable"]
@@ -90,10 +91,8 @@ def judge(
 
 
 def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str]) -> Answer:
-    about = [
-        record for record in records if not clause.search or record.test.search in clause.search
-    ]
-    measured = [record for record in about if record.status == "ok" and record.trials]
+    about = [record for record in records if clause.is_about(record.test)]
+    measured = [record for record in about if record.status == "ok" and _is_measured(record)]
     exempt = clause.not_applicable
     if exempt is not None:
         if not exempt.unless:
@@ -108,6 +107,8 @@ def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str
         whys = [reasons[name] for name in clause.measured_by if name in reasons] or failures
         missing = f"no measurement by search {' or '.join(clause.search)}" if clause.search else ""
         return Answer(clause, "not tested", _first(whys) or missing or "no measurement")
+    if silent := _untold(clause, measured):
+        return Answer(clause, "not tested", silent)
     found = [
         deviation
         for check in clause.checks
@@ -119,6 +120,21 @@ def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str
         return Answer(clause, "met")
     more = f"; and {len(found) - _MAX_REASONS} more" if len(found) > _MAX_REASONS else ""
     return Answer(clause, "deviates", "; ".join(found[:_MAX_REASONS]) + more)
+
+
+def _is_measured(record: Record) -> bool:
+    return bool(record.trials) or record.imported is not None
+
+
+def _untold(clause: Clause, records: Sequence[Record]) -> str:
+    """Return why the files of other programs cannot answer a clause; empty if they can."""
+    for source in (record.imported for record in records):
+        if source is not None:
+            for check in clause.checks:
+                axis = check.parameters.get("axis")
+                if check.name not in OF_GOALS and field_name(axis or "") not in source.axes:
+                    return f"the file of {source.tool} does not show it"
+    return ""
 
 
 def _as_named(parameters: Mapping[str, object]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What clauses of standards ask of records: small predicates by name, with parameters.
+"""The requirements of clauses as predicates over records, by name, with parameters.
 
 A predicate gets the measured records that a clause is about, at least one, and yields a sentence
 for each way in which they deviate. A condition says whether a clause applies to records at all.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from switchmark.metrics.cpu import cores_by_role
 from switchmark.metrics.searched import is_bound
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.axis import field_name, key_of
@@ -17,7 +18,7 @@ from switchmark.model.cable import Calibration
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
-from switchmark.model.topology import Semantics
+from switchmark.model.topology import PortKind, Semantics
 from switchmark.model.units import parse_verification, sizes_of
 
 Records = Sequence[Record]
@@ -31,12 +32,25 @@ _FINEST = 1e-9
 _LOADS_ROUNDED = 1e-5
 """The rounding of loads by the library of MLRsearch, relative to the load."""
 
+_ABOUT = 1.01
+"""The rounding of the last step of a search, relative to its precision."""
+
+_OF_A_NIC = ("maker", "driver", "firmware", "slot")
+_UNKNOWN = object()
+
 # --- axes of the tests -------------------------------------------------------------------------
 
 
 def axis_at_least(records: Records, axis: str, least: float) -> Deviations:
     """Every test has at least this value on an axis."""
     yield from _values_other_than(records, axis, lambda value: value >= least, f"{least:g}", "<")
+
+
+def axis_between(records: Records, axis: str, least: float, most: float) -> Deviations:
+    """Every test has a value on an axis between these two."""
+    yield from _values_other_than(
+        records, axis, lambda value: least <= value <= most, f"{least:g} to {most:g}", "outside"
+    )
 
 
 def trial_waits(records: Records, warmup: float, residual: float, settle: float) -> Deviations:
@@ -107,7 +121,7 @@ def same_setup(records: Records) -> Deviations:
 # --- what a record tells -----------------------------------------------------------------------
 
 
-def told(records: Records, members: Sequence[str]) -> Deviations:
+def recorded(records: Records, members: Sequence[str]) -> Deviations:
     """Every record has these members."""
     for name in members:
         lacking = [record for record in records if getattr(record, name) in (None, "", ())]
@@ -143,13 +157,71 @@ def lengths_match(records: Records) -> Deviations:
         yield f"frames arrived with another length{_in(wrong)}"
 
 
-def stamps_told(records: Records) -> Deviations:
+def stamps_known(records: Records) -> Deviations:
     """The records say what took the times of arrival."""
     lacking = [
         record for record in records if not any(trial.evidence.stamps for trial in record.trials)
     ]
     if lacking:
         yield f"the source of arrival times is unknown{_in(lacking)}"
+
+
+def not_flooded(records: Records) -> Deviations:
+    """No frame reached a receiver that it was not addressed to."""
+    flooded = [record for record in records if any(trial.stray for trial in record.trials)]
+    if flooded:
+        yield f"frames were flooded{_in(flooded)}"
+
+
+def started_together(records: Records, share: float) -> Deviations:
+    """All senders and receivers began within this share of the duration."""
+    late = [
+        record
+        for record in records
+        for trial in record.trials
+        if max(trial.evidence.started_late_ns.values(), default=0)
+        > share * trial.spec.duration_s * 1e9
+    ]
+    if late:
+        yield f"a part began late{_in(late)}"
+
+
+def switch_cores_known(records: Records) -> Deviations:
+    """The records have the CPU use of the switch."""
+    lacking = [record for record in records if cores_by_role(record).get("switch") is None]
+    if lacking:
+        yield f"the CPU use of the switch is unknown{_in(lacking)}"
+
+
+def placed(records: Records) -> Deviations:
+    """The records have the CPUs of each part."""
+    lacking = [record for record in records if not (record.placement and record.placement.seats)]
+    if lacking:
+        yield f"the CPUs of the parts are unknown{_in(lacking)}"
+
+
+def host_reports(records: Records, facts: Sequence[str]) -> Deviations:
+    """The run has these facts about the host, and their values are known."""
+    for name in facts:
+        if any(_fact(record, name) in (None, "", [], {}) for record in records):
+            yield f"{name} of the host is unknown"
+
+
+def host_knows(records: Records, facts: Sequence[str]) -> Deviations:
+    """The run read these facts about the host. Empty facts are answers, too."""
+    for name in facts:
+        if any(_fact(record, name, _UNKNOWN) is _UNKNOWN for record in records):
+            yield f"{name} of the host was not read"
+
+
+def nics_known(records: Records) -> Deviations:
+    """The run has the maker, the driver, the firmware and the slot of each NIC."""
+    for record in records:
+        nics = _fact(record, "nics") or []
+        lacking = {name for nic in nics for name in _OF_A_NIC if not nic.get(name)}
+        if lacking or not nics:
+            yield f"{', '.join(sorted(lacking)) or 'the list'} of the NICs is unknown"
+            return
 
 
 def undoubted(records: Records) -> Deviations:
@@ -291,6 +363,30 @@ def one_lossless_is_enough(records: Records) -> Deviations:
             yield f"two of three trials decide (verification {rule})"
 
 
+def loss_verified(records: Records) -> Deviations:
+    """A trial with loss is repeated, and one trial without loss is enough (TST 009)."""
+    for rule in _values(records, "verification"):
+        if (parse_verification(rule).trials or 0) < 2:
+            yield f"trials with loss are not verified (verification {rule})"
+
+
+def high_loss_set(records: Records) -> Deviations:
+    """The rule for trials with loss has a loss above which no trial is repeated."""
+    for rule in _values(records, "verification"):
+        if parse_verification(rule).high_loss >= 1:
+            yield f"no loss is too high to repeat a trial (verification {rule})"
+
+
+def bounds_within_precision(records: Records, goal: str) -> Deviations:
+    """The bounds of a goal are no further apart than the precision of the search."""
+    for record in records:
+        for found in _goals(record, goal):
+            if not found.low_pps or not found.high_pps:
+                yield f"the search has no two bounds{_in([record])}"
+            elif (apart := 1 - found.low_pps / found.high_pps) > record.test.precision * _ABOUT:
+                yield f"the bounds are {apart:.3%} apart{_in([record])}"
+
+
 def not_a_bound(records: Records, goal: str) -> Deviations:
     """The switch was the limit, not the traffic program."""
     bounds = [
@@ -386,11 +482,15 @@ def buffer_depletes(records: Records) -> Deviations:
 PREDICATES: Mapping[str, Predicate] = {
     key_of(predicate.__name__): predicate
     for predicate in (
-        *(axis_at_least, trial_waits, axis_among, axis_given, axis_unset, axis_covers),
+        *(axis_at_least, axis_between, trial_waits, axis_among, axis_given),
+        *(axis_unset, axis_covers),
         *(sizes_at_least, one_size, mix_covers, same_setup),
-        *(told, gate_passed, headers_compared, lengths_match, stamps_told, undoubted),
+        *(recorded, gate_passed, headers_compared, lengths_match, stamps_known, undoubted),
+        *(not_flooded, started_together, switch_cores_known, placed),
+        *(host_reports, host_knows, nics_known),
         *(calibrated, trials_at_least, goal_has, goal_lossless, not_a_bound),
-        *(decided_by_one, one_lossless_is_enough),
+        *(decided_by_one, one_lossless_is_enough, loss_verified, high_loss_set),
+        *(bounds_within_precision,),
         *(goals_have, goals_within, goals_share, goals_ordered),
         *(regular_within_width, all_regular, rates_below_link),
         *(loss_steps, loss_starts_at_maximum, loss_ends_lossless),
@@ -398,6 +498,16 @@ PREDICATES: Mapping[str, Predicate] = {
     )
 }
 """The predicates by their name in the files."""
+
+
+OF_GOALS = frozenset(
+    key_of(predicate.__name__)
+    for predicate in (
+        *(goal_has, goal_lossless, goals_have, goals_within, goals_share, goals_ordered),
+        *(regular_within_width, all_regular),
+    )
+)
+"""The predicates that need goals only, which the files of other programs have too."""
 
 
 # --- conditions --------------------------------------------------------------------------------
@@ -423,15 +533,42 @@ def _has_mix(record: Record) -> bool:
     return isinstance(record.test.frame_size, str)
 
 
+def _tells_firmware(record: Record) -> bool:
+    return _fact(record, "bios", _UNKNOWN) is not None
+
+
+def _manages_power(record: Record) -> bool:
+    return _fact(record, "power", _UNKNOWN) is not None
+
+
+def _has_vm(record: Record) -> bool:
+    return "vm" in (record.test.environment, record.test.switch_environment)
+
+
+def _has_port(*kinds: PortKind) -> Callable[[Record], bool]:
+    return lambda record: bool(set((record.port or "").split(", ")) & set(kinds))
+
+
+def _uses_xdp(record: Record) -> bool:
+    return "xdp" in f"{record.test.engine} {record.test.driver} {record.engine_mode}"
+
+
 CONDITIONS: Mapping[str, Callable[[Record], bool]] = {
     "routed": _is_routed,
     "learning": _learns,
     "medium": _has_medium,
     "nic": _has_nic,
     "mix": _has_mix,
+    "firmware": _tells_firmware,
+    "power": _manages_power,
+    "vm": _has_vm,
+    "veth": _has_port(PortKind.VETH),
+    "user-space": _has_port(PortKind.VHOST_USER, PortKind.MEMIF),
+    "vf": _has_port(PortKind.VF, PortKind.VF_PCI),
+    "xdp": _uses_xdp,
 }
-"""The conditions under which some clauses apply: a switch that routes or learns, a link with a
-rate or a NIC, a NIC, a mix of frame sizes."""
+"""The conditions under which some clauses apply. They hold for a record without the fact, so that a
+clause stays open."""
 
 
 # --- the records -------------------------------------------------------------------------------
@@ -473,6 +610,16 @@ def _loads(record: Record) -> list[Goal]:
     """Return the goals of search `frame-loss`, the highest load first."""
     goals = record.search.goals if record.search else ()
     return sorted(goals, key=lambda goal: goal.rate_pps or 0.0, reverse=True)
+
+
+def _fact(record: Record, name: str, missing: object = None) -> Any:
+    """Return a fact about the host, such as `bios.version`."""
+    found: Any = record.origin.facts if record.origin else {}
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return missing
+        found = found[part]
+    return found
 
 
 def _has(goal: Goal, member: str) -> bool:

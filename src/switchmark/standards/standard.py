@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from switchmark.errors import UsageError
 from switchmark.model.axis import field_name, key_of
-from switchmark.model.test import AXES
+from switchmark.model.test import AXES, Test
 from switchmark.papers.library import content_of
 from switchmark.papers.points import Scalar
 from switchmark.standards.predicates import CONDITIONS, PREDICATES
@@ -75,6 +75,9 @@ class Clause(BaseModel):
     measured_by: tuple[str, ...] = ()
     """The campaigns that measure it; all campaigns if empty."""
 
+    where: dict[str, Scalar | None] = Field(default_factory=dict)
+    """The axes, with their values, of the tests that it is about; all tests if empty."""
+
     checks: tuple[Check, ...] = ()
     not_applicable: Exempt | None = None
     untested: str = ""
@@ -96,6 +99,8 @@ class Clause(BaseModel):
         if unknown := {check.name for check in self.checks} - set(PREDICATES):
             raise ValueError(f"{self.id}: there is no predicate named {', '.join(unknown)}")
         condition = self.not_applicable.unless if self.not_applicable else ""
+        if lost := [axis for axis in self.where if field_name(axis) not in AXES]:
+            raise ValueError(f"{self.id}: there is no axis named {', '.join(lost)}")
         if condition and condition not in CONDITIONS:
             raise ValueError(f"{self.id}: there is no condition named {condition}")
         return self
@@ -103,6 +108,12 @@ class Clause(BaseModel):
     @property
     def is_binding(self) -> bool:
         return self.obligation in BINDING
+
+    def is_about(self, test: Test) -> bool:
+        """Return whether a test is one of those that the clause is about."""
+        return (not self.search or test.search in self.search) and all(
+            getattr(test, field_name(axis)) == value for axis, value in self.where.items()
+        )
 
     @property
     def section(self) -> str:
@@ -122,6 +133,12 @@ class Standard(BaseModel):
 
     sections: tuple[str, str]
     """The first and the last section whose requirements are listed, all between included."""
+
+    skipped: tuple[str, ...] = ()
+    """The numbers of sections between them that the text does not have."""
+
+    unlisted: str = ""
+    """The clauses that are not listed, and why; empty if all are listed."""
 
     campaigns: dict[str, dict[str, Any]]
     """The content of campaign files, by name."""
@@ -146,8 +163,8 @@ class Standard(BaseModel):
 
     @property
     def is_read(self) -> bool:
-        """Say whether the text of every clause was read."""
-        return all(clause.source == "read" for clause in self.clauses)
+        """Say whether all clauses are listed, and whether all their texts were read."""
+        return not self.unlisted and all(clause.source == "read" for clause in self.clauses)
 
     def campaigns_of(self, clauses: list[Clause]) -> list[str]:
         """Return the names of the campaigns that measure some clauses, in the standard's order."""

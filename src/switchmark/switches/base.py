@@ -130,8 +130,17 @@ class Switch(ABC):
 
     @property
     def takes_uplink(self) -> bool:
-        """Return whether the switch can reach another host through a kernel interface."""
+        """Return whether the switch can reach another host through a cabled NIC."""
         return PortKind.NIC_KERNEL in self.port_kinds
+
+    def shares_cable(self, semantics: Semantics) -> bool:
+        """Return whether one cable to another host can carry the frames of all pairs, because the
+        switch forwards by MAC."""
+        return semantics is Semantics.LEARNING
+
+    def is_alike(self, one: Version, other: Version) -> bool:
+        """Return whether the instances on two hosts are the same switch, by their versions."""
+        return one.mode == other.mode
 
     @abstractmethod
     def probe(self, host: Host) -> Version:
@@ -214,16 +223,16 @@ def _destination(wiring: Wiring, flow: Flow, sink: Port) -> str:
 def with_program(
     wiring: Wiring, switch: Switch, probed: Mapping[tuple[str, str], Version]
 ) -> Wiring:
-    """Return the wiring with the switch's program on the wiring's host. `probed` has versions by
-    host and name. If the host was not probed, use the program that the host file names for that
-    host, else the program of this host."""
-    host = wiring.node.host
+    """Return the wiring with the switch's program and mode on the wiring's host. `probed` has
+    versions by host and name. If the host was not probed, use the program that the host file names
+    for that host, else the program of this host."""
+    host, version = wiring.node.host, wiring.version
     if found := probed.get((host, switch.name)):
-        program, beside = found.program, found.beside
+        version = replace(version, program=found.program, beside=found.beside, mode=found.mode)
     else:
         named = named_program(host, switch.name) if switch.program and host != LOCAL else None
-        program, beside = named or switch.path, {}
-    return replace(wiring, version=replace(wiring.version, program=program, beside=beside))
+        version = replace(version, program=named or switch.path, beside={})
+    return replace(wiring, version=version)
 
 
 def wire_refusal(wiring: Wiring, name: str) -> str | None:

@@ -115,7 +115,7 @@ def start_program(
 def pci_options(wiring: Wiring) -> tuple[str, ...]:
     """Return EAL's options for the NICs of the switch or of its virtual machine; EAL ignores all
     other NICs."""
-    nics = [port.nic for port in wiring.ports if port.nic and not port.uplink]
+    nics = [port.nic for port in wiring.ports if port.nic and port.pci]
     nics += guest_devices(wiring.given.values())
     return tuple(word for nic in nics for word in ("-a", nic)) or ("--no-pci",)
 

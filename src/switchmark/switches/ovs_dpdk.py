@@ -145,7 +145,7 @@ class OvsDpdk(Switch):
 
     @property
     def takes_uplink(self) -> bool:
-        return True  # a packet socket, polled by the PMD threads
+        return True  # the NIC by its PCI address, else a packet socket that PMD threads poll
 
     def accepts(self, wiring: Wiring) -> str | None:
         if not wiring.memory.huge:
@@ -177,7 +177,7 @@ class OvsDpdk(Switch):
                 "hugepages for the switch's frames", _POOL_MB + _PORT_MB * len(wiring.ports)
             ),
             *_no_sockets(sockets),
-            *(step for port in wiring.ports if port.uplink for step in add_port(wiring, port)),
+            *(step for port in _sockets(wiring) for step in add_port(wiring, port)),
             *on_host(wiring, "netdev"),
             *database(wiring),
             *daemon(wiring, "the switch, without DPDK yet", (wiring.program,), _env(wiring)),
@@ -257,6 +257,11 @@ class OvsDpdk(Switch):
         )
 
 
+def _sockets(wiring: Wiring) -> list[Port]:
+    """Return the uplinks to another host that are packet sockets on interfaces of the kernel."""
+    return [port for port in wiring.ports if port.uplink and not port.pci]
+
+
 def _env(wiring: Wiring) -> Mapping[str, str]:
     return {"RUNTIME_DIRECTORY": instance_dir(wiring)}
 
@@ -318,7 +323,7 @@ def _bridge(wiring: Wiring) -> tuple[str, ...]:
     for port in wiring.ports:
         name = _interface(port)
         arguments += ["--", "add-port", bridge, name, "--", "set", "Interface", name]
-        if port.uplink:
+        if port.uplink and not port.pci:
             socket = f"net_af_packet{port.index},iface={port.nic},qdisc_bypass=0"
             arguments += ["type=dpdk", f"options:dpdk-devargs={socket}"]
         elif port.nic:

@@ -1,4 +1,4 @@
-"""SR-IOV: a NIC switches frames between its virtual functions by MAC.
+"""SR-IOV: a NIC switches frames by MAC, between its virtual functions and its cable.
 
 The NIC is the one named `sriov` in the host file ([hosts.NAME.nics]), else the only unused NIC of
 the host. See Documentation/PCI/pci-iov-howto.rst of the kernel.
@@ -14,7 +14,7 @@ from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import host_entries
 from switchmark.model.addresses import mac_address
 from switchmark.model.plan import Check, Plan, Run, Wait, Write
-from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
+from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.observe.facts import kernel_release
 from switchmark.runs.nics import unused_link
@@ -38,6 +38,16 @@ class Sriov(Switch):
     semantics = (Semantics.STATIC,)
     port_kinds = (PortKind.VF, PortKind.VF_PCI)
     counters = NO_COUNTERS
+
+    @property
+    def takes_uplink(self) -> bool:
+        return True  # the NIC is the switch: its cable leads to the NIC of the other host
+
+    def shares_cable(self, semantics: Semantics) -> bool:
+        return True
+
+    def is_alike(self, one: Version, other: Version) -> bool:
+        return True  # the modes name the NICs, which differ from host to host
 
     def probe(self, host: Host) -> Version:
         """Return the kernel's release, and the NIC. Unavailable if no NIC has virtual functions, or
@@ -75,23 +85,32 @@ class Sriov(Switch):
         )
 
     def accepts(self, wiring: Wiring) -> str | None:
-        if any(port.physical for port in wiring.ports):
+        if any(port.physical and not port.uplink for port in wiring.ports):
             return (
                 "sriov connects functions only: its physical port leads to whatever the NIC "
                 "is cabled to\n\nhint: --scenario v2v"
             )
         mode = _MODE.fullmatch(wiring.version.mode or "")
+        uplink = next((port for port in wiring.ports if port.uplink), None)
+        if mode and uplink and uplink.nic != mode[1]:
+            return (
+                f"the NIC {mode[1]} of {wiring.node.host} switches the frames of its virtual "
+                "functions, and its cable does not lead to the other host\n\nhint: "
+                f"[hosts.{wiring.node.host}.nics] sriov = {{name = '{mode[1]}', cable = '...'}} "
+                "in the host file, with the same cable at the NIC of the other host"
+            )
+        count = len(_functions(wiring))
         if mode and wiring.kind is PortKind.VF_PCI and not mode[3]:
             return (
                 f"the NIC {mode[1]} has no IOMMU: {VFIO} cannot give its virtual functions to "
                 "a program\n\nhint: boot with intel_iommu=on; for a VM of the host file, set "
                 "iommu = true"
             )
-        if mode and len(wiring.ports) > int(mode[2]):
-            pairs = int(mode[2]) // 2
+        if mode and count > int(mode[2]):
+            pairs = int(mode[2]) // (1 if uplink else 2)
             return (
                 f"the NIC {mode[1]} has {mode[2]} virtual functions; the test needs "
-                f"{len(wiring.ports)}\n\nhint: --pairs {pairs}"
+                f"{count}\n\nhint: --pairs {pairs}"
             )
         return None
 
@@ -104,7 +123,7 @@ class Sriov(Switch):
                     device=_address(wiring, number),
                     mtu=wiring.mtu,
                 )
-                for number, port in enumerate(wiring.ports)
+                for number, port in enumerate(_functions(wiring))
             }
         return {
             port.id: Endpoint(
@@ -114,13 +133,13 @@ class Sriov(Switch):
                 staged=wiring.name(f"e{port.index}"),
                 mtu=wiring.mtu,
             )
-            for port in wiring.ports
+            for port in _functions(wiring)
         }
 
     def start(self, wiring: Wiring) -> Plan:
         mode = _MODE.fullmatch(wiring.version.mode or "")
         nic = mode[1] if mode else "NIC"
-        device, count = _device(nic), len(wiring.ports)
+        device, count = _device(nic), len(_functions(wiring))
         past_kernel = wiring.kind is PortKind.VF_PCI
         steps: Plan = (
             Write(
@@ -140,7 +159,7 @@ class Sriov(Switch):
         )
         if past_kernel:
             return steps + _left_to_programs(wiring, nic)
-        for number, port in enumerate(wiring.ports):
+        for number, port in enumerate(_functions(wiring)):
             name, listed = wiring.name(f"e{port.index}"), f"{device}/virtfn{number}/net"
             of_kernel = f"{wiring.prefix}-vf{port.index}"
             steps += (
@@ -179,9 +198,14 @@ class Sriov(Switch):
                     pattern="[<,]LOWER_UP[,>]",
                 ),
             )
-            for port in wiring.ports
+            for port in _functions(wiring)
             for name in (wiring.name(f"e{port.index}"),)
         )
+
+
+def _functions(wiring: Wiring) -> list[Port]:
+    """Return the ports of functions: each is a virtual function of the NIC."""
+    return [port for port in wiring.ports if not port.uplink]
 
 
 def _without_drivers(nic: str) -> Plan:
@@ -199,7 +223,7 @@ def _left_to_programs(wiring: Wiring, nic: str) -> Plan:
     """Return the steps that hand each virtual function to a program, at the address that the NIC
     announced. The settings disappear with the virtual function."""
     steps: Plan = ()
-    for number, port in enumerate(wiring.ports):
+    for number, port in enumerate(_functions(wiring)):
         address = _address(wiring, number)
         mac = mac_address(port.index)
         steps += (

@@ -38,10 +38,11 @@ def main_core(wiring: Wiring) -> int:
 
 
 def kind_of(wiring: Wiring, port: Port) -> PortKind:
-    """Return the type of a port: an uplink to another host is a packet socket."""
-    if port.uplink:
-        return PortKind.VETH
-    return PortKind.NIC_PCI if port.pci else wiring.kind
+    """Return the type of a port. An uplink to another host is a packet socket, unless the NIC has a
+    PCI address."""
+    if port.pci:
+        return PortKind.NIC_PCI
+    return PortKind.VETH if port.uplink else wiring.kind
 
 
 def interface(wiring: Wiring, port: Port) -> str:
