@@ -125,6 +125,19 @@ def test_what_a_killed_agent_left_is_undone_by_another(host: PipedHost, tmp_path
     host.undo_run(RUN, str(tmp_path / RUN))
 
 
+def test_a_run_that_is_held_again_after_a_kill_undoes_what_was_done_before_it(
+    host: PipedHost, tmp_path: Path
+) -> None:
+    pid = make(host, held_by(host, tmp_path), tmp_path)
+    os.kill(agent_of(tmp_path), signal.SIGKILL)
+    until(lambda: gone(agent_of(tmp_path)))
+    other = PipedHost("a")
+    held_by(other, tmp_path)
+    assert not is_undone(tmp_path, pid)
+    other.close()
+    until(lambda: is_undone(tmp_path, pid))
+
+
 def test_a_record_that_was_cut_off_is_read_up_to_there(host: PipedHost, tmp_path: Path) -> None:
     held = held_by(host, tmp_path)
     pid = make(host, held, tmp_path)

@@ -18,7 +18,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     names: dict[str, object] = {}
     for cell in cells:
         if cell["cell_type"] == "code":
-            exec(compile(cell["source"], str(NOTEBOOK), "exec"), names)
+            exec(compile("".join(cell["source"]), str(NOTEBOOK), "exec"), names)
     printed = capsys.readouterr().out
     assert printed.count("100% of the cable") == 2
     assert "linux-bridge      64 B" in printed

@@ -24,6 +24,7 @@ from switchmark.cli.app import app
 from switchmark.cli.judging import judged_run
 from switchmark.errors import Exit, UsageError
 from switchmark.model.record import TrialSpec
+from switchmark.model.test import Test
 from switchmark.papers.library import library, read
 from switchmark.papers.points import LEFT_OUT, Point
 from switchmark.path.refusals import check
@@ -409,3 +410,23 @@ def test_a_run_is_judged_for_as_many_cpus_as_it_was_planned_for(tmp_path: Path) 
     told = [point.name for point, _ in asked.points_of(asked.experiments[0], [])]
     assert told == [each.point.name for each in points]
     assert len(told) > len(planned(of, check, {}, cores=2))
+
+
+def test_a_test_on_another_host_has_the_facts_of_that_host(tmp_path: Path) -> None:
+    there = {**FACTS, "cores_usable": 6, "cpu_model": "another"}
+    facts = {**FACTS, "hosts": {"m": there}}
+    cases = {None: FACTS, "m": there, "m,n": there}
+    tests = [
+        Test.model_validate({"hosts": hosts, "locality": "remote" if hosts == "m,n" else "local"})
+        for hosts in cases
+    ]
+    with RunFolder.create(tmp_path, Campaign("x", tuple(tests)), facts, "x") as folder:
+        for number, test in enumerate(tests, 1):
+            folder.append_record(fresh(number, test=test), {})
+    origins = [record.origin for record in read_records(folder.path)]
+    assert [origin and origin.host["cpu_model"] for origin in origins] == [
+        case["cpu_model"] for case in cases.values()
+    ]
+    assert [origin and origin.host["cores_usable"] for origin in origins] == [
+        case["cores_usable"] for case in cases.values()
+    ]

@@ -18,9 +18,11 @@ from pydantic import ValidationError
 from switchmark.campaign.conforming import tests_of as standard_tests
 from switchmark.errors import UsageError
 from switchmark.model.cable import Calibration
+from switchmark.model.event import EventResult
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import LatencyFigures, Stamps
 from switchmark.model.record import (
+    FlowCounts,
     GateResult,
     Origin,
     PartReport,
@@ -30,6 +32,7 @@ from switchmark.model.record import (
     TrialSpec,
 )
 from switchmark.model.search import Goal, SearchResult
+from switchmark.model.series import Gap, TimeSeries
 from switchmark.model.test import Test
 from switchmark.path.refusals import check
 from switchmark.report.conform import lines_of, markdown_of, object_of, page_of_conform, verdict
@@ -177,6 +180,66 @@ def back_to_back(**axes: Any) -> Record:
     return record([goal], 50, search="back-to-back", **axes)
 
 
+def outage(event: str, **axes: Any) -> Record:
+    """Return a record of three trials with an event and a gap of 0.1 seconds after it."""
+    rows = {"dimension": "outage", "event": event, "rate": "100%", "frame_size": 64, "duration": 30}
+    kind, began_ns = event.split("@")[0], 15 * 10**9
+    gap = Gap(
+        flow="f0-f1",
+        first=15_000_000,
+        lost=100_000,
+        before_due_ns=began_ns,
+        before_ns=began_ns + 1000,
+        after_due_ns=began_ns + 10**8,
+        after_ns=began_ns + 10**8 + 1000,
+    )
+    took_place = EventResult(
+        kind=kind,
+        due_ns=began_ns,
+        began_ns=began_ns,
+        disturbed_ns=began_ns + 10**6,
+        restored_ns=began_ns + 10**7,
+        settled_ns=began_ns + 10**7,
+        proof=("process 7 is gone",),
+    )
+    empty = (None,) * 4
+    one = record([], 1, **{**rows, **axes})
+    each = one.trials[0].model_copy(
+        update={
+            "spec": TrialSpec(rate_pps=10**6, duration_s=30, warmup_s=2),
+            "elapsed_ns": 30 * 10**9,
+            "tx_frames": 30 * 10**6,
+            "rx_frames": 30 * 10**6 - 10**5,
+            "rx_bytes": 64 * (30 * 10**6 - 10**5),
+            "lost": 10**5,
+            "per_flow": (
+                FlowCounts(
+                    flow="f0-f1",
+                    tx=30 * 10**6,
+                    rx=30 * 10**6 - 10**5,
+                    lost=10**5,
+                ),
+            ),
+            "evidence": Evidence(events=(took_place,)),
+            "series": TimeSeries(
+                interval_ns=10**10,
+                offered=(10**7, 10**7, 10**7, 0),
+                lost=(0, 10**5, 0, 0),
+                received=(10**7, 10**7 - 10**5, 10**7, 0),
+                duplicated=(0,) * 4,
+                reordered=(0,) * 4,
+                p50_ns=empty,
+                p99_ns=empty,
+                p999_ns=empty,
+                max_ns=empty,
+                gaps=(gap,),
+                silences=(gap.model_copy(update={"lost": 0}),),
+            ),
+        }
+    )
+    return one.model_copy(update={"search": None, "trials": (each,) * 3, "r_plus_pps": 10.0**6})
+
+
 def conforming() -> list[Record]:
     """Return the records of a full run of both RFCs."""
     return [
@@ -201,11 +264,14 @@ def virtual_switch() -> list[Record]:
         *(throughput(scenario="loopback", chain=chain) for chain in (1, 2, 3)),
         frame_loss(scenario="p2p"),
         back_to_back(scenario="p2p"),
+        outage("restart", scenario="p2p"),
     ]
 
 
 def conforming_to(name: str) -> list[Record]:
     """Return the records of a full run of a standard."""
+    if name == "rfc2544":
+        return [*conforming(), outage("restart")]
     if name == "rfc8204":
         return virtual_switch()
     if name == "rfc2889":
@@ -214,6 +280,8 @@ def conforming_to(name: str) -> list[Record]:
             *(frame_loss(frame_size=size, direction="bi") for size in SIZES),
             *(frame_loss(frame_size=size) for size in SIZES),
         ]
+    if name == "rfc6201":
+        return [outage("restart@15"), outage("kill@15")]
     if name == "tst009":
         rule = {"verification": "tst009:2:50%", "precision": 0.01}
         return [throughput(frame_size=size, **rule) for size in SIZES]
@@ -232,6 +300,10 @@ def answers(name: str, records: Sequence[Record]) -> dict[str, Answer]:
 
 def of(search: str, change: Changed) -> Changed:
     return lambda one: change(one) if one.test.search == search else one
+
+
+def of_outage(change: Changed) -> Changed:
+    return lambda one: change(one) if one.test.dimension == "outage" else one
 
 
 def axes(**values: Any) -> Changed:
@@ -257,6 +329,44 @@ def trials(**values: Any) -> Changed:
         return one.model_copy(update={"trials": changed})
 
     return change
+
+
+def event(**values: Any) -> Changed:
+    """Change the event of each trial."""
+
+    def change(one: Record) -> Record:
+        changed = []
+        for each in one.trials:
+            events = tuple(one.model_copy(update=values) for one in each.evidence.events)
+            evidence = each.evidence.model_copy(update={"events": events})
+            changed.append(each.model_copy(update={"evidence": evidence}))
+        return one.model_copy(update={"trials": tuple(changed)})
+
+    return change
+
+
+def silence(**values: Any) -> Changed:
+    """Change the time without an arrival of each trial."""
+
+    def change(one: Record) -> Record:
+        changed = []
+        for each in one.trials:
+            series = each.series
+            if series is not None:
+                gaps = tuple(gap.model_copy(update=values) for gap in series.silences or ())
+                series = series.model_copy(update={"gaps": gaps, "silences": gaps})
+            changed.append(each.model_copy(update={"series": series}))
+        return one.model_copy(update={"trials": tuple(changed)})
+
+    return change
+
+
+SLOW = TrialSpec(rate_pps=5e5, duration_s=30, warmup_s=2)
+
+
+def first(number: int) -> Changed:
+    """Keep so many trials of each test."""
+    return lambda one: one.model_copy(update={"trials": one.trials[:number]})
 
 
 def loads(*percents: int, lossless: bool = True) -> Changed:
@@ -375,6 +485,7 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("26.4c", of("back-to-back", goal(bursts=49)), set()),
         ("26.4d", of("back-to-back", only("frame_size", 64)), set()),
         ("26.4e", of("back-to-back", goal(burst_stdev=None)), set()),
+        ("26.6", of_outage(axes(rate="50%")), set()),
     ],
     "rfc9004": [
         ("3a", axes(frame_size="imix"), {"5d"}),
@@ -472,8 +583,27 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("5.6.5b", lossy("uni", loads(100, 85, 75)), {"5.6.2a"}),
     ],
     "rfc6201": [
-        ("1.4e", member(port=None), set()),
-        ("3c", lambda one: member(switch_version=f"6.{one.test.frame_size}")(one), set()),
+        ("1.2", silence(after_ns=None), set()),
+        ("1.3a", trials(series=None), {"1.2", "1.3b", "1.4a", "1.4b"}),
+        ("1.3b", trials(series=None), {"1.2", "1.3a", "1.4a", "1.4b"}),
+        ("1.4a", trials(series=None), {"1.2", "1.3a", "1.3b", "1.4b"}),
+        ("1.4b", member(r_plus_pps=None), set()),
+        ("1.4e", member(port=None), {"1.4b"}),
+        ("1.4f", first(1), {"1.4g"}),
+        ("1.4g", first(2), set()),
+        ("3c", lambda one: member(switch_version=one.test.event)(one), set()),
+        ("3d", event(proof=()), {"4.2.2d"}),
+        ("4.2.2a", lambda one: GONE if one.test.event == "kill@15" else one, set()),
+        ("4.2.2b", event(began_ns=10**9), set()),
+        ("4.2.2c", axes(rate="50%"), set()),
+        ("4.2.2c", both(axes(rate="500k"), trials(spec=SLOW)), set()),
+        ("4.2.2c", both(axes(rate="1M"), member(r_plus_pps=None)), {"1.4b"}),
+        ("4.2.2d", event(proof=()), {"3d"}),
+        (
+            "4.2.2d",
+            trials(evidence=Evidence()),
+            {"1.2", "1.3a", "1.3b", "1.4a", "1.4b", "3d", "4.2.2b"},
+        ),
         ("5a", axes(nic="a0=eth1:eth2"), set()),
     ],
     "rfc8204": [
@@ -502,6 +632,7 @@ WRONG: dict[str, list[tuple[str, Changed, set[str]]]] = {
         ("5.5b", of("ndr", only("noise", None)), set()),
         ("5.5d", of("back-to-back", goal(bursts=49)), set()),
         ("5.5e", of("frame-loss", loads(100, 90, 80, lossless=False)), set()),
+        ("5.3b", silence(after_ns=None), set()),
         ("5.8a", of("ndr", only("flows", 1, 1000, *FLOWS[2:])), set()),
         ("5.8d", of("ndr", only("chain", 1, 3)), set()),
         ("6a", axes(nic="a0=eth1:eth2"), set()),
@@ -776,6 +907,18 @@ def test_markdown_and_page_have_the_tables_of_the_standard() -> None:
     assert "<td>26.4c</td>" in page
 
 
+def test_resets_have_their_means_by_both_methods() -> None:
+    short = outage("restart@15")
+    long = silence(after_ns=None)(outage("kill@15"))
+    text = markdown_of(judge(read("rfc6201"), [short, long]), [short, long])
+    (_, after) = text.split("**Reset time, the means of trials (RFC 6201, 1.4)**")
+    rows = [line for line in after.splitlines() if line.startswith("| 64")]
+    assert rows == [
+        "| 64, bursts of 1 | restart@15 | 1 Mpps | 100000 | 100 ms | 100 ms | 3 |",
+        "| 64, bursts of 1 | kill@15 | 1 Mpps | 100000 | 100 ms or longer | 15 s or longer | 3 |",
+    ]
+
+
 def test_irregular_results_of_mlrsearch_are_marked() -> None:
     records = [both_goals(frame_size=64), goal(regular=False, high_pps=None)(both_goals())]
     text = markdown_of(judge(read("mlrsearch"), records), records)
@@ -798,10 +941,10 @@ def test_a_standard_is_measured_at_its_sizes_and_durations() -> None:
     found = planned("rfc2544")
     assert not found.refused
     tests = found.campaign.tests
-    assert len(tests) == 4 * len(SIZES) + 4
+    assert len(tests) == 4 * len(SIZES) + 5
     assert {test.residual for test in tests} == {2.0}
     assert {test.frame_size for test in tests if test.search == "frame-loss"} == set(SIZES)
-    assert min(test.duration for test in tests) == 60
+    assert min(test.duration for test in tests if test.search != "fixed") == 60
 
 
 def test_axes_of_the_command_line_take_the_place_of_the_standards() -> None:
@@ -817,7 +960,9 @@ def test_axes_of_the_command_line_take_the_place_of_the_standards() -> None:
 def test_a_quick_run_changes_what_a_campaign_names() -> None:
     tests = planned("rfc2544", quick=True).campaign.tests
     assert {test.frame_size for test in tests} == {64, 1518}
-    assert {test.duration for test in tests} == {0.2}
+    # An outage needs time, so that the campaign of resets names no duration.
+    assert {test.duration for test in tests if test.search != "fixed"} == {0.2}
+    assert {test.duration for test in tests if test.search == "fixed"} == {10}
 
 
 def test_a_campaign_that_can_never_run_leaves_its_clauses_open() -> None:

@@ -373,11 +373,14 @@ def _origin(
 ) -> Origin:
     facts = lab.get("testbeds", {}).get(next(iter(record.testbeds), None), {}).get("facts")
     everything = facts or host
+    # A test on another host has the facts of that host; between two, those of the sender's host.
+    first = (record.test.hosts or "").partition(",")[0].strip()
+    measured_on = everything.get("hosts", {}).get(first, everything)
     groups = lab.get("groups", []) if len(lab.get("groups", [])) > 1 else []
     alike = (name for group in groups if set(group) & set(record.testbeds) for name in group)
     return Origin(
         run=run,
-        host=_shown_facts(everything) if everything else {},
+        host=_shown_facts(measured_on) if measured_on else {},
         facts=everything,
         versions=dict(versions),
         alike=tuple(alike),

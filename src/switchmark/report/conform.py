@@ -6,8 +6,10 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
+from statistics import mean
 from typing import Any
 
+from switchmark.metrics.outage import outages
 from switchmark.model.printable import printable
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
@@ -151,7 +153,9 @@ def _of(judgement: Judgement, records: Sequence[Record]) -> list[Record]:
     return [
         record
         for record in records
-        if record.test.switch == judgement.switch and record.status == "ok" and record.search
+        if record.test.switch == judgement.switch
+        and record.status == "ok"
+        and (record.search or outages(record))
     ]
 
 
@@ -161,7 +165,7 @@ _Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def _tables(records: Sequence[Record]) -> Iterator[_Table]:
-    """Yield the tables of throughput and latency, of loss, and of bursts."""
+    """Yield the tables of throughput and latency, of loss, of bursts, and of outages."""
     found = _found(records, "ndr")
     if found:
         yield (
@@ -228,6 +232,16 @@ def _tables(records: Sequence[Record]) -> Iterator[_Table]:
             ("size", "mean", "min, max, stdev", "N", "buffer", "corrected buffer", "step, limit"),
             [(_where(record), *_burst_cells(goal)) for record, goal in bursts],
         )
+    resets = [record for record in records if outages(record)]
+    if resets:
+        yield (
+            "Reset time, the means of trials (RFC 6201, 1.4)",
+            (
+                *("size", "event", "rate", "lost frames", "reset time by lost frames"),
+                *("reset time by times of arrival", "trials"),
+            ),
+            [(_where(record), *_reset_cells(record)) for record in resets],
+        )
 
 
 def _forwarded_pps(goal: Goal) -> float | None:
@@ -256,6 +270,19 @@ def _burst_cells(goal: Goal) -> tuple[str, ...]:
         _time(_ns(goal.buffer_s)),
         _time(_ns(goal.corrected_buffer_s)),
         f"{goal.burst_step or 'unknown'}, {goal.burst_limit or 'unknown'}",
+    )
+
+
+def _reset_cells(record: Record) -> tuple[str, ...]:
+    found = outages(record)
+    over = "" if all(one.is_over for one in found) else " or longer"
+    return (
+        record.test.event or "none",
+        _rate(record.trials[0].spec.rate_pps or None),
+        f"{mean(one.lost for one in found):g}",
+        _time(_ns(mean(one.by_loss_s for one in found))) + over,
+        _time(_ns(mean(one.by_time_s for one in found))) + over,
+        str(len(found)),
     )
 
 

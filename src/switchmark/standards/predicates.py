@@ -11,10 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 from switchmark.metrics.cpu import cores_by_role
+from switchmark.metrics.outage import outages
 from switchmark.metrics.searched import is_bound
 from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.cable import Calibration
+from switchmark.model.event import EventResult
 from switchmark.model.record import Record
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
@@ -479,6 +481,61 @@ def buffer_depletes(records: Records) -> Deviations:
                 )
 
 
+# --- outages -----------------------------------------------------------------------------------
+
+
+def outage_known(records: Records) -> Deviations:
+    """Every trial has the outage after its event, by lost frames and by times of arrival."""
+    lacking = [record for record in records if len(outages(record)) < len(record.trials)]
+    if lacking:
+        yield f"no outage was measured{_in(lacking)}"
+
+
+def outage_over(records: Records) -> Deviations:
+    """Frames arrived again after every event."""
+    lasting = [record for record in records if not all(one.is_over for one in outages(record))]
+    if lasting:
+        yield f"no frame arrived after the event{_in(lasting)}"
+
+
+def rate_at_least(records: Records, share: float) -> Deviations:
+    """Every test has a rate of at least this share of R+."""
+    slow = []
+    for record in records:
+        found = record.test.parsed_rate.share
+        sent_pps = record.trials[0].spec.rate_pps if record.trials else None
+        if found is None and sent_pps and record.r_plus_pps:
+            found = sent_pps / record.r_plus_pps
+        if found is None or found < share:
+            slow.append(record)
+    if slow:
+        rates = ", ".join(dict.fromkeys(record.test.rate for record in slow))
+        yield f"the rate is {rates}, not {share:.0%} of R+{_in(slow)}"
+
+
+def events_cover(records: Records, kinds: Sequence[str]) -> Deviations:
+    """Some test has an event of each of these kinds."""
+    found = {event.kind for record in records for event in record.test.events}
+    if missing := [kind for kind in kinds if kind not in found]:
+        yield f"no event {', '.join(missing)}"
+
+
+def events_after(records: Records, seconds: float) -> Deviations:
+    """Every event began so many seconds after the start of its trial, or later."""
+    first_ns = min((event.began_ns for _, event in _events(records)), default=None)
+    if first_ns is None:
+        yield "no event took place"
+    elif first_ns < seconds * 1e9:
+        yield f"an event after {first_ns / 1e9:.3g} s"
+
+
+def events_proven(records: Records) -> Deviations:
+    """Every event has the observations that prove it, such as the process that ended."""
+    lacking = [record for record, event in _events(records) if not event.proof]
+    if lacking or not _events(records):
+        yield f"no event is proven{_in(lacking or records)}"
+
+
 PREDICATES: Mapping[str, Predicate] = {
     key_of(predicate.__name__): predicate
     for predicate in (
@@ -495,6 +552,7 @@ PREDICATES: Mapping[str, Predicate] = {
         *(regular_within_width, all_regular, rates_below_link),
         *(loss_steps, loss_starts_at_maximum, loss_ends_lossless),
         *(bursts_at_least, bursts_kept, burst_below_limit, burst_can_overflow, buffer_depletes),
+        *(outage_known, outage_over, rate_at_least, events_cover, events_after, events_proven),
     )
 }
 """The predicates by their name in the files."""
@@ -590,6 +648,16 @@ def _values_other_than(
     if wrong:
         shown = ", ".join("none" if value is None else str(value) for value in wrong)
         yield f"{_label(axis)} {shown} {word} {wanted}"
+
+
+def _events(records: Records) -> list[tuple[Record, EventResult]]:
+    """Return the events of all trials, with their records."""
+    return [
+        (record, event)
+        for record in records
+        for trial in record.trials
+        for event in trial.evidence.events
+    ]
 
 
 def _goals(record: Record, name: str) -> list[Goal]:
