@@ -16,7 +16,6 @@ from switchmark.metrics.doubts import passing
 from switchmark.metrics.growth import growing
 from switchmark.metrics.outage import outage_of
 from switchmark.metrics.profile import weighs
-from switchmark.metrics.growth import growing
 from switchmark.metrics.throughput import is_unstable
 from switchmark.metrics.uncertainty import apart_ns
 from switchmark.metrics.verdict import judge
