@@ -36,7 +36,7 @@ from switchmark.model.series import Gap, TimeSeries
 from switchmark.model.test import Test
 from switchmark.path.refusals import check
 from switchmark.report.conform import lines_of, markdown_of, object_of, page_of_conform, verdict
-from switchmark.standards.judging import Answer, Judgement, judge
+from switchmark.standards.judging import ClauseAnswer, Judgement, judge
 from switchmark.standards.predicates import PREDICATES
 from switchmark.standards.standard import Clause, Standard, names, read
 
@@ -290,7 +290,7 @@ def conforming_to(name: str) -> list[Record]:
     return conforming()
 
 
-def answers(name: str, records: Sequence[Record]) -> dict[str, Answer]:
+def answers(name: str, records: Sequence[Record]) -> dict[str, ClauseAnswer]:
     (judgement,) = judge(read(name), records)
     return {answer.clause.id: answer for answer in judgement.answers}
 

@@ -12,7 +12,7 @@ from switchmark.errors import UsageError
 from switchmark.model.units import (
     FRAME_MAX,
     FRAME_MIN,
-    Verification,
+    VerificationRule,
     format_pps,
     gbps_l1,
     gbps_l2,
@@ -132,14 +132,14 @@ def test_the_mix_of_csit_has_frames_of_570_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("majority", Verification(None)),
-        ("none", Verification(1)),
-        ("tst009", Verification(2)),
-        ("tst009:5", Verification(5)),
-        ("tst009:3:50%", Verification(3, 0.5)),
+        ("majority", VerificationRule(None)),
+        ("none", VerificationRule(1)),
+        ("tst009", VerificationRule(2)),
+        ("tst009:5", VerificationRule(5)),
+        ("tst009:3:50%", VerificationRule(3, 0.5)),
     ],
 )
-def test_a_rule_for_trials_with_loss_is_understood(text: str, rule: Verification) -> None:
+def test_a_rule_for_trials_with_loss_is_understood(text: str, rule: VerificationRule) -> None:
     assert parse_verification(text) == rule
 
 

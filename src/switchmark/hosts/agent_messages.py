@@ -52,7 +52,7 @@ class Undo(IntEnum):
     DONE, COMMAND, WRITE, REMOVE, STOP, LEASE = range(6)
 
 
-class End(IntEnum):
+class CallEnd(IntEnum):
     """The ways in which a command can end."""
 
     RAN, SKIPPED, OVERDUE, NOT_STARTED, TOO_LONG = range(5)

@@ -27,7 +27,7 @@ from switchmark.errors import (
 from switchmark.hosts import agent_messages as messages
 from switchmark.hosts.agent import Agent
 from switchmark.hosts.agent_held import AgentHeld
-from switchmark.hosts.agent_messages import Answer, Ask, End
+from switchmark.hosts.agent_messages import Answer, Ask, CallEnd
 from switchmark.hosts.agent_process import AgentProcess
 from switchmark.hosts.base import Call, Completed, Host
 from switchmark.hosts.carried import Carried
@@ -280,16 +280,16 @@ class SshHost(Host):
     def _outcome(self, answer: Answer, call: Call) -> Completed | None:
         """Return the result of a command; None if it was not run."""
         end, value = answer.number(), answer.status()
-        if end == End.SKIPPED:
+        if end == CallEnd.SKIPPED:
             return None
-        if end == End.NOT_STARTED:
+        if end == CallEnd.NOT_STARTED:
             raise self._not_started(call.argv, value)
-        if end not in (End.RAN, End.OVERDUE):
+        if end not in (CallEnd.RAN, CallEnd.OVERDUE):
             raise CommandFailed(
                 f"a command says more than is read of it\n  on {self.name}: {shlex.join(call.argv)}"
             )
         completed = Completed(value, answer.counted(), answer.counted())
-        if end == End.OVERDUE:
+        if end == CallEnd.OVERDUE:
             raise CommandTimedOut(
                 f"a command did not end within {call.timeout_s * self.patience:g} s and was "
                 f"killed\n  on {self.name}: {shlex.join(call.argv)}{evidence(completed.stderr)}"

@@ -40,7 +40,7 @@ from switchmark.runs.workspace import Workspace
 
 
 @dataclass(slots=True)
-class _Done:
+class _CarriedOut:
     """A preparation that was carried out: the contents of its files before and after it."""
 
     before: Mapping[str, bytes]
@@ -52,7 +52,7 @@ class _Done:
 class _Prepared:
     """A prepared host: what was done, by name, and the CPUs of all tests so far."""
 
-    done: dict[str, _Done] = field(default_factory=dict)
+    done: dict[str, _CarriedOut] = field(default_factory=dict)
     used: frozenset[int] = frozenset()
 
 
@@ -140,7 +140,7 @@ class HostPreparation:
                 f"{_impossible(host, preparation)} now\n  {reason}",
                 hint=error.hint or _without(host, preparation),
             ) from error
-        done[preparation.name] = _Done(before, _read(host, preparation), others)
+        done[preparation.name] = _CarriedOut(before, _read(host, preparation), others)
 
     def _executor(self) -> Executor:
         if self._run is None:
@@ -320,7 +320,7 @@ def _machines(location: Location) -> Collection[Host]:
     return by_kernel.values()
 
 
-def _lasts(host: Host, done: Mapping[str, _Done]) -> bool:
+def _lasts(host: Host, done: Mapping[str, _CarriedOut]) -> bool:
     """Return whether the values that do not depend on a test are as they were set."""
     return all(
         _read(host, TABLE[name]) == each.after
@@ -333,7 +333,7 @@ def _read(host: Host, preparation: Preparation) -> Mapping[str, bytes]:
     return host.read_all(*(setting.files for setting in preparation.settings))
 
 
-def _recorded(host: Host, preparation: Preparation, done: _Done) -> list[PreparedValue]:
+def _recorded(host: Host, preparation: Preparation, done: _CarriedOut) -> list[PreparedValue]:
     """Return what a preparation did, with one entry for all files that had and have the same
     value."""
     counts = Counter(

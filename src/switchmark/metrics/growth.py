@@ -19,7 +19,7 @@ _GROWTH_KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
+class Slope:
     """A slope in units per step, with its 95 % confidence interval."""
 
     slope: float
@@ -32,7 +32,7 @@ class Trend:
         return self.low > 0
 
 
-def trend_of(times: Sequence[float], values: Sequence[float]) -> Trend | None:
+def trend_of(times: Sequence[float], values: Sequence[float]) -> Slope | None:
     """Return the trend of values at ascending times: the median of the slopes of all pairs (Theil
     1950), and its interval from Kendall's statistic (Sen 1968). None for fewer than ten values."""
     import numpy as np
@@ -49,7 +49,7 @@ def trend_of(times: Sequence[float], values: Sequence[float]) -> Trend | None:
     spread = _TWO_SIDED * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = max(0, math.floor((pairs - spread) / 2) - 1)
     high = min(pairs - 1, math.ceil((pairs + spread) / 2))
-    return Trend(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+    return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 
 
 def growing(trial: TrialResult) -> dict[str, Any] | None:

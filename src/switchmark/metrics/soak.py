@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from switchmark.metrics.growth import Trend, trend_of
+from switchmark.metrics.growth import Slope, trend_of
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.series import TimeSeries
 
@@ -87,14 +87,14 @@ def worst_loss_of(record: Record) -> float | None:
     return max((ratio for ratio in found if ratio is not None), default=None)
 
 
-def latency_drift(trial: TrialResult) -> Trend | None:
+def latency_drift(trial: TrialResult) -> Slope | None:
     """Return the trend of p99.9 in nanoseconds per hour; None for fewer than ten intervals with
     enough frames."""
     points = [(one.start_s, one.p999_ns) for one in intervals_of(trial) if one.p999_ns is not None]
     trend = trend_of(*zip(*points, strict=True)) if points else None
     if trend is None:
         return None
-    return Trend(*(_HOUR_S * value for value in (trend.slope, trend.low, trend.high)))
+    return Slope(*(_HOUR_S * value for value in (trend.slope, trend.low, trend.high)))
 
 
 def latency_drift_of(record: Record) -> float | None:

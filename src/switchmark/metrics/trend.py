@@ -64,7 +64,7 @@ _SEED = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """A change in a series."""
 
     start: int
@@ -79,7 +79,7 @@ class Change:
     """The change of the level when it was found, on the scale of the series."""
 
 
-def changes(values: Sequence[float], level: float = LEVEL) -> list[Change]:
+def changes(values: Sequence[float], level: float = LEVEL) -> list[ChangePoint]:
     """Return the changes in a series, in order. The values are on a scale on which noise does not
     depend on the level, such as the logarithms of rates.
 
@@ -89,7 +89,7 @@ def changes(values: Sequence[float], level: float = LEVEL) -> list[Change]:
     import numpy as np
 
     series = np.array(values, dtype=float)
-    found: list[Change] = []
+    found: list[ChangePoint] = []
     first = 0
     for end in range(FEWEST, len(series) + 1):
         begin = max(first, end - WINDOW)
@@ -100,7 +100,7 @@ def changes(values: Sequence[float], level: float = LEVEL) -> list[Change]:
     return _with_kinds(series, found)
 
 
-def _change(nights: Logs, begin: int, level: float) -> Change | None:
+def _change(nights: Logs, begin: int, level: float) -> ChangePoint | None:
     """Return the change that the last of these nights shows; None if it shows none. `begin` is the
     index of the first night."""
     import numpy as np
@@ -125,17 +125,17 @@ def _change(nights: Logs, begin: int, level: float) -> Change | None:
         return None
     start = _located(kept)
     amount = float(np.median(nights[start:]) - np.median(nights[:start]))
-    return Change(begin + start, begin + count - 1, p, "step", amount)
+    return ChangePoint(begin + start, begin + count - 1, p, "step", amount)
 
 
-def _with_kinds(series: Logs, found: Sequence[Change]) -> list[Change]:
+def _with_kinds(series: Logs, found: Sequence[ChangePoint]) -> list[ChangePoint]:
     """Return the changes, with those that are parts of a drift: neighbours in the same direction
     whose nights a straight line describes better than steps, by the Bayesian information
     criterion."""
     import numpy as np
 
     ends = [0, *(change.start for change in found), len(series)]
-    kinds: list[Change] = []
+    kinds: list[ChangePoint] = []
     for _, group in groupby(range(len(found)), key=lambda index: found[index].amount > 0):
         indices = list(group)
         first, last = indices[0], indices[-1] + 2
@@ -225,7 +225,7 @@ class State:
     """The standard error of the level."""
 
 
-def states(values: Sequence[float], found: Sequence[Change]) -> list[State]:
+def states(values: Sequence[float], found: Sequence[ChangePoint]) -> list[State]:
     """Return the states that changes divide a series into."""
     ends = [0, *(change.start for change in found), len(values)]
     divided = []

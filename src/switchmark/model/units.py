@@ -167,7 +167,7 @@ def parse_frame_size(text: str | int) -> int | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class VerificationRule:
     """How a search repeats a trial with loss: at most `trials` trials at a load, of which one
     without loss is enough. Without `trials`, two of three decide. A trial with more loss than
     `high_loss` is not repeated."""
@@ -176,16 +176,16 @@ class Verification:
     high_loss: float = 1.0
 
 
-MAJORITY = Verification(None)
+MAJORITY = VerificationRule(None)
 """Two of three trials decide."""
 
 
-def parse_verification(text: str) -> Verification:
+def parse_verification(text: str) -> VerificationRule:
     """Parse the rule for trials with loss: `majority`, `none`, `tst009`, `tst009:3`,
     `tst009:3:50%`."""
     word = str(text).strip()
     if word in ("majority", "none"):
-        return MAJORITY if word == "majority" else Verification(1)
+        return MAJORITY if word == "majority" else VerificationRule(1)
     match = re.fullmatch(r"tst009(?::([0-9]{1,2})(?::(.+))?)?", word)
     trials = int((match and match[1]) or 2)
     if match is None or trials < 2:
@@ -193,7 +193,7 @@ def parse_verification(text: str) -> Verification:
             f"'{text}' is no rule for trials with loss",
             hint="write majority, none, tst009, tst009:3 or tst009:3:50%",
         )
-    return Verification(trials, parse_share(match[2]) if match[2] else 1.0)
+    return VerificationRule(trials, parse_share(match[2]) if match[2] else 1.0)
 
 
 def sizes_of(size: int | str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from switchmark.papers.orders import (
     DiffersBy,
     Exceeds,
     Factor,
-    Gap,
+    GapClaim,
     Order,
     Slopes,
     WinnersDiffer,
@@ -32,7 +32,7 @@ Claim = Annotated[
     | Follows
     | Knee
     | Crossover
-    | Gap
+    | GapClaim
     | Slopes
     | Saturates
     | WinnersDiffer

@@ -169,7 +169,7 @@ class Crossover(BaseClaim):
                 yield ahead.judge(here)
 
 
-class Gap(BaseClaim):
+class GapClaim(BaseClaim):
     """A closing gap: the ratio of the largest figure to the smallest is lower at `to` than at
     `from`."""
 

@@ -25,7 +25,7 @@ def _latency(series: TimeSeries, number: int) -> float | None:
 
 
 @dataclass
-class _OverTime:
+class _OutageOverTime:
     name: str
     summary: str
     y: Scale
@@ -75,13 +75,13 @@ def _drawn(record: Record) -> TrialResult | None:
     return next((t for t in record.trials if t.evidence.events and t.series is not None), None)
 
 
-RECEIVED = _OverTime(
+RECEIVED = _OutageOverTime(
     "received-around-event",
     "Received rate around the event",
     Scale("received (kpps)"),
     _received,
 )
-LATENCY = _OverTime(
+LATENCY = _OutageOverTime(
     "latency-around-event",
     "Largest latency around the event",
     Scale("largest latency (us)", log=True),

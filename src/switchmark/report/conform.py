@@ -18,8 +18,8 @@ from switchmark.plots.chart import Chart, Mark, Reference, Scale
 from switchmark.report.cells import in_markdown
 from switchmark.report.figures import format_ns
 from switchmark.report.page import figure_of_page, html_table, page_of
-from switchmark.standards.judging import Answer, Judgement
-from switchmark.standards.standard import BINDING, Check, Clause, Standard
+from switchmark.standards.judging import ClauseAnswer, Judgement
+from switchmark.standards.standard import BINDING, Clause, ClauseCheck, Standard
 
 _WIDTH = 100
 _MARKS = {"met": "✓", "deviates": "✗", "not tested": "?", "not applicable": "-"}
@@ -143,7 +143,7 @@ def object_of(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _cells(answer: Answer) -> tuple[str, ...]:
+def _cells(answer: ClauseAnswer) -> tuple[str, ...]:
     clause = answer.clause
     source = "" if clause.source == "read" else " (second-hand)"
     return (clause.id, clause.obligation, answer.word, clause.asks + source, answer.why)
@@ -408,7 +408,7 @@ def _time(nanoseconds: float | None) -> str:
 # --- the reference -----------------------------------------------------------------------------
 
 
-def _check_words(check: Check) -> str:
+def _check_words(check: ClauseCheck) -> str:
     """Return a predicate with its parameters: `axis-at-least (axis residual, least 2)`."""
     words = ", ".join(
         f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"

@@ -77,7 +77,7 @@ class RunSide:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedAnswer:
     """A claim whose answer differs between two sides."""
 
     experiment: str
@@ -86,13 +86,13 @@ class Change:
     after: ClaimAnswer
 
 
-def changes(before: Mapping[str, Judged], after: Mapping[str, Judged]) -> list[Change]:
+def changes(before: Mapping[str, Judged], after: Mapping[str, Judged]) -> list[ChangedAnswer]:
     """Return the claims whose answers differ between two sides, by name of the experiment."""
     found = []
     for name, earlier in before.items():
         later = {claim.id: answer for claim, answer in after[name].answers} if name in after else {}
         found += [
-            Change(name, claim, answer, later[claim.id])
+            ChangedAnswer(name, claim, answer, later[claim.id])
             for claim, answer in earlier.answers
             if claim.id in later and later[claim.id].verdict != answer.verdict
         ]

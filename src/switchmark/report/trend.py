@@ -16,7 +16,7 @@ from typing import Literal
 
 from switchmark.errors import UsageError
 from switchmark.metrics.repeats import FIGURES, Figure, main_figure, repeats_of
-from switchmark.metrics.trend import Change, State, changes, last_good, states
+from switchmark.metrics.trend import ChangePoint, State, changes, last_good, states
 from switchmark.model.cable import CABLE, CableLatency, Calibration
 from switchmark.model.objects import Printed
 from switchmark.model.printable import printable
@@ -87,7 +87,7 @@ class Series:
         return self.values if share else tuple(math.log(value) for value in self.values)
 
     @cached_property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangePoint]:
         return changes(self._scaled)
 
     @cached_property
@@ -128,7 +128,7 @@ class Series:
         change = after.level - before.level
         return change if self.figure.unit == "share" else math.expm1(change)
 
-    def differences(self, change: Change) -> list[HostDifference]:
+    def differences(self, change: ChangePoint) -> list[HostDifference]:
         """Return what differs between the hosts and versions of the first run of a change and the
         run before."""
         nights = self.nights[change.start - 1 : change.start + 1]
@@ -140,12 +140,12 @@ class Series:
             ]
         )
 
-    def is_for_worse(self, change: Change) -> bool:
+    def is_for_worse(self, change: ChangePoint) -> bool:
         return (change.amount < 0) == self.figure.more_is_better
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorseSeries:
     """A condition that holds for a series."""
 
     series: Series
@@ -174,10 +174,10 @@ class Trend:
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def failures(self) -> list[Failure]:
+    def failures(self) -> list[WorseSeries]:
         """Return the conditions that hold. A cable never fails: its changes are the host's."""
         return [
-            Failure(series, condition.text)
+            WorseSeries(series, condition.text)
             for series in self.series
             for condition in self.conditions
             if not series.is_cable
@@ -299,7 +299,7 @@ def _time(record: Record) -> float:
     return datetime.fromisoformat(record.started or "").timestamp()
 
 
-def as_object(series: Series, failures: Sequence[Failure]) -> Printed:
+def as_object(series: Series, failures: Sequence[WorseSeries]) -> Printed:
     """Return a series as the JSON object of `--json`."""
     return {
         "schema": SCHEMA,

@@ -21,7 +21,7 @@ from switchmark.metrics.throughput import figures, loss_ratio, relative_half_wid
 from switchmark.model.place import PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.search import Goal, SearchResult
-from switchmark.model.units import MAJORITY, Verification
+from switchmark.model.units import MAJORITY, VerificationRule
 
 Measure = Callable[[TrialSpec], TrialResult]
 Judge = Callable[[Sequence[TrialResult]], str]
@@ -68,7 +68,7 @@ class LoadBounds:
     """The loss that a goal with loss allows."""
     precision: float = 0.005
     """The width of the final interval, relative to its upper end."""
-    verification: Verification = MAJORITY
+    verification: VerificationRule = MAJORITY
     """How trials with loss are repeated."""
     exceed_ratio: float = 0.5
     """The share of the time at a load that may lose more than a goal of `mlr` allows."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from switchmark.metrics.throughput import loss_ratio
 from switchmark.model.record import TrialResult
 from switchmark.model.search import SearchResult
-from switchmark.model.units import Verification
+from switchmark.model.units import VerificationRule
 from switchmark.searches.base import (
     LOWEST_SHARE,
     Estimate,
@@ -166,7 +166,7 @@ def search_rate(
 
 
 def decided(
-    trial: Callable[[], TrialResult], allowed: float, rule: Verification
+    trial: Callable[[], TrialResult], allowed: float, rule: VerificationRule
 ) -> list[TrialResult]:
     """Return trials at one load until the rule decides; the last one shows its decision."""
     if rule.trials is None:

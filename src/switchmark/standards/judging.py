@@ -20,7 +20,7 @@ _MAX_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClauseAnswer:
     """The answer to a clause, and why."""
 
     clause: Clause
@@ -39,7 +39,7 @@ class Judgement:
 
     standard: Standard
     switch: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ClauseAnswer, ...]
     quick: bool = False
     """Whether a record was measured by a quick run."""
 
@@ -90,25 +90,25 @@ def judge(
     ]
 
 
-def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str]) -> Answer:
+def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str]) -> ClauseAnswer:
     about = [record for record in records if clause.is_about(record.test)]
     measured = [record for record in about if record.status == "ok" and _is_measured(record)]
     exempt = clause.not_applicable
     if exempt is not None:
         if not exempt.unless:
-            return Answer(clause, "not applicable", exempt.why)
+            return ClauseAnswer(clause, "not applicable", exempt.why)
         measured = [record for record in measured if CONDITIONS[exempt.unless](record)]
         if not measured and any(record.status == "ok" for record in records):
-            return Answer(clause, "not applicable", exempt.why)
+            return ClauseAnswer(clause, "not applicable", exempt.why)
     if clause.untested:
-        return Answer(clause, "not tested", clause.untested)
+        return ClauseAnswer(clause, "not tested", clause.untested)
     failures = [record.error or record.status for record in about if record.status != "ok"]
     if not measured:
         whys = [reasons[name] for name in clause.measured_by if name in reasons] or failures
         missing = f"no measurement by search {' or '.join(clause.search)}" if clause.search else ""
-        return Answer(clause, "not tested", _first(whys) or missing or "no measurement")
+        return ClauseAnswer(clause, "not tested", _first(whys) or missing or "no measurement")
     if silent := _untold(clause, measured):
-        return Answer(clause, "not tested", silent)
+        return ClauseAnswer(clause, "not tested", silent)
     found = [
         deviation
         for check in clause.checks
@@ -117,9 +117,9 @@ def _answer(clause: Clause, records: Sequence[Record], reasons: Mapping[str, str
     if failures:
         found.append(f"{len(failures)} of its tests failed: {_first(failures)}")
     if not found:
-        return Answer(clause, "met")
+        return ClauseAnswer(clause, "met")
     more = f"; and {len(found) - _MAX_REASONS} more" if len(found) > _MAX_REASONS else ""
-    return Answer(clause, "deviates", "; ".join(found[:_MAX_REASONS]) + more)
+    return ClauseAnswer(clause, "deviates", "; ".join(found[:_MAX_REASONS]) + more)
 
 
 def _is_measured(record: Record) -> bool:

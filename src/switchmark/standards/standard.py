@@ -31,7 +31,7 @@ BINDING = ("MUST", "PROCEDURE")
 """The obligations that conformance needs."""
 
 
-class Check(BaseModel):
+class ClauseCheck(BaseModel):
     """A predicate over the records of a clause, with its parameters."""
 
     model_config = _FORM
@@ -78,7 +78,7 @@ class Clause(BaseModel):
     where: dict[str, Scalar | None] = Field(default_factory=dict)
     """The axes, with their values, of the tests that it is about; all tests if empty."""
 
-    checks: tuple[Check, ...] = ()
+    checks: tuple[ClauseCheck, ...] = ()
     not_applicable: Exempt | None = None
     untested: str = ""
     """Why no campaign measures it."""
