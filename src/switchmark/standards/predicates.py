@@ -17,7 +17,7 @@ from switchmark.metrics.throughput import is_lower_bound
 from switchmark.model.axis import field_name, key_of
 from switchmark.model.cable import Calibration
 from switchmark.model.event import EventResult
-from switchmark.model.record import Record
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.search import Goal
 from switchmark.model.test import AXES
 from switchmark.model.topology import PortKind, Semantics
@@ -36,6 +36,9 @@ _LOADS_ROUNDED = 1e-5
 
 _ABOUT = 1.01
 """The rounding of the last step of a search, relative to its precision."""
+
+_UNSENT = 0.01
+"""The share of unsent frames from which on senders are behind their rate."""
 
 _OF_A_NIC = ("maker", "driver", "firmware", "slot")
 _UNKNOWN = object()
@@ -499,8 +502,11 @@ def outage_over(records: Records) -> Deviations:
 
 
 def rate_at_least(records: Records, share: float) -> Deviations:
-    """Every test has a rate of at least this share of R+."""
+    """Every test has a rate of at least this share of R+, and its senders sent it."""
     slow = []
+    behind = [record for record in records if any(map(_is_behind, record.trials))]
+    if behind:
+        yield f"senders fell behind the rate{_in(behind)}"
     for record in records:
         found = record.test.parsed_rate.share
         sent_pps = record.trials[0].spec.rate_pps if record.trials else None
@@ -648,6 +654,11 @@ def _values_other_than(
     if wrong:
         shown = ", ".join("none" if value is None else str(value) for value in wrong)
         yield f"{_label(axis)} {shown} {word} {wanted}"
+
+
+def _is_behind(trial: TrialResult) -> bool:
+    """Return whether senders did not send a hundredth of the frames or more."""
+    return trial.tx_unsent > _UNSENT * (trial.tx_frames + trial.tx_unsent)
 
 
 def _events(records: Records) -> list[tuple[Record, EventResult]]:
