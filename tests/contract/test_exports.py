@@ -80,6 +80,11 @@ def _records() -> Iterator[Record]:
         test=Test(dimension="outage", event="kill@0.3", rate="1000", duration=1),
         trials=(interrupted_trial((gap(301, 502, lost=200),), lost=200),),
     )
+    recovered = Goal(goal="recovery", loss_ratio=0.1, rate_pps=1e5, recovery_s=0.25)
+    yield fresh(
+        test=Test(search="recovery"),
+        search=SearchResult(name="recovery", trials=1, goals=(recovered,)),
+    )
     yield fresh(status="failed", error="it broke", trials=())
 
 
