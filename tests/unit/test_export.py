@@ -689,3 +689,23 @@ def test_the_citation_names_this_version(repository: Path) -> None:
     citation = yaml.safe_load((repository / "CITATION.cff").read_text())
     assert citation["version"] == __version__
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
+
+
+def test_a_stored_fact_of_another_type_is_named(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path, [fresh()])
+    host = json.loads((folder / "host.json").read_text())
+    spoiled = {**host, "cores_usable": {"all": 4}}
+    (folder / "host.json").write_text(json.dumps(spoiled))
+    with pytest.raises(Unreadable, match=r"host_cores_usable: \{'all': 4\}"):
+        rows_as_csv(Tables([folder]))
+
+
+def test_a_run_without_tests_has_no_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stored_run(tmp_path, [fresh()])
+    for stored_lines in folder.glob("*.jsonl"):
+        stored_lines.write_text("")
+    assert main(["report", str(folder), "-o", str(tmp_path / "r.svg")]) == 2
+    assert "error: " in capsys.readouterr().err
+    assert not (tmp_path / "r.svg").exists()

@@ -32,7 +32,9 @@ def circumstances(records: Sequence[Record]) -> str:
 
 def provenance(records: Sequence[Record], *, brief: bool = False) -> list[str]:
     """Return the lines below the title of a picture: where and when it was measured, and unless
-    `brief`, what was measured and by which version."""
+    `brief`, what was measured and by which version. Without records there are none."""
+    if not records:
+        return []
     place = _SEPARATOR.join(filter(None, (*host_words(records), days(records))))
     return [place] if brief else [caption(records), f"{place}{_SEPARATOR}switchmark {__version__}"]
 

@@ -98,9 +98,14 @@ class FlatColumn:
 
     def value(self, row: Any) -> Any:
         """Return the value in a row, as the Python type of `kind`: JSON as text, and lists, structs
-        and maps as lists and dictionaries."""
+        and maps as lists and dictionaries. Raise Unreadable if it has another type."""
         value = self.of(row)
-        return None if value is None else _PYTHON.get(self.kind, plain)(value)
+        if value is None:
+            return None
+        try:
+            return _PYTHON.get(self.kind, plain)(value)
+        except (TypeError, ValueError) as error:
+            raise Unreadable(f"a stored value cannot be read: {self.name}: {value!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
