@@ -701,11 +701,15 @@ def test_a_stored_fact_of_another_type_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_without_tests_has_no_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = stored_run(tmp_path, [fresh()])
     for stored_lines in folder.glob("*.jsonl"):
         stored_lines.write_text("")
-    assert main(["report", str(folder), "-o", str(tmp_path / "r.svg")]) == 2
+    arguments = ("switchmark", "report", str(folder), "-o", str(tmp_path / "r.svg"))
+    monkeypatch.setattr("sys.argv", [*arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
     assert "error: " in capsys.readouterr().err
     assert not (tmp_path / "r.svg").exists()
