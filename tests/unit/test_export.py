@@ -700,16 +700,10 @@ def test_a_stored_fact_of_another_type_is_named(tmp_path: Path) -> None:
         rows_as_csv(Tables([folder]))
 
 
-def test_a_run_without_tests_has_no_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = stored_run(tmp_path, [fresh()])
+def test_a_run_without_tests_has_no_picture(cli: Any, tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "runs", [fresh()])
     for stored_lines in folder.glob("*.jsonl"):
         stored_lines.write_text("")
-    arguments = ("switchmark", "report", str(folder), "-o", str(tmp_path / "r.svg"))
-    monkeypatch.setattr("sys.argv", [*arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "error: " in capsys.readouterr().err
+    status, _, said = cli("report", folder, "-o", "r.svg")
+    assert (status, said.splitlines()[0]) == (2, "error: no test has a figure to draw")
     assert not (tmp_path / "r.svg").exists()
