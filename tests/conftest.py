@@ -198,6 +198,26 @@ def _host_is_left_as_it_was(
 # --- fixtures --------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command in `tmp_path` in this process, and returns its exit
+    code and what it printed on stdout and stderr."""
+    from switchmark.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["switchmark", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed = capsys.readouterr()
+        return int(caught.value.code or 0), printed.out, printed.err
+
+    return call
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Return the top of the source tree."""

@@ -12,7 +12,6 @@ import pytest
 
 from recorded import fresh, stored_lines_run, stored_run
 from switchmark.campaign.store import read_records
-from switchmark.cli import main
 from switchmark.errors import UsageError
 from switchmark.metrics.throughput import rates_pps
 from switchmark.model.record import Record
@@ -219,20 +218,6 @@ def test_another_file_is_refused_with_its_name(text: str, reason: str, tmp_path:
 
 
 # --- commands ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["switchmark", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        printed = capsys.readouterr()
-        return int(caught.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 def test_report_shows_the_rates_of_csit(cli: Cli, tmp_path: Path) -> None:

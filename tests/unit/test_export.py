@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 from recorded import FACTS, fresh, latency_trial, stored_lines_run, stored_run
 from switchmark import __version__
 from switchmark.campaign.store import read_records
-from switchmark.cli import main
 from switchmark.cli.running import steps_of
 from switchmark.errors import UsageError
 from switchmark.metrics.named import METRICS
@@ -525,20 +524,6 @@ def test_the_histogram_of_csit_is_in_microseconds(tmp_path: Path) -> None:
 
 
 # --- commands --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["switchmark", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        printed = capsys.readouterr()
-        return int(caught.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 def test_a_query_prints_a_table_json_or_csv(cli: Any, mixed: Path) -> None:
