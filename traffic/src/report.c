@@ -301,7 +301,8 @@ static json_t *gap_report(uint32_t flow, const struct gap *g)
  * after its last frame and the times of that frame, and its longest silence. */
 static json_t *gaps_report(const struct receiver *r)
 {
-	struct gap_of_flow *all = calloc((size_t)r->flows * GAPS_KEPT, sizeof(*all));
+	const size_t most = (size_t)r->flows * GAPS_KEPT;
+	struct gap_of_flow *all = most ? calloc(most, sizeof(*all)) : NULL;
 	json_t *list = json_array(), *ends = json_array(), *silences = json_array();
 	struct gap_of_flow earliest = { 0, NULL }, latest = { 0, NULL };
 	uint32_t count = 0;

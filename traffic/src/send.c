@@ -496,7 +496,7 @@ static void sender_pace(struct sender *s)
 	s->grace = s->clock->hz / 1000;
 	if (s->singly) {
 		/* Each phase and each step has different random numbers. */
-		s->pacing.state = mix64(s->seed + w->phase + ((uint64_t)s->step << 32));
+		s->pacing.state = mix64(s->seed + w->phase + s->step * (UINT64_C(1) << 32));
 		s->pacing.share = s->stagger;
 		pacing_begin(&s->pacing, frames, (double)ticks, (double)s->clock->hz);
 	}
