@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from recorded import fresh, gap, interrupted_trial
-from switchmark.errors import UsageError
+from switchmark.errors import TrialFailed, UsageError
+from switchmark.lab.happening import require_steps
 from switchmark.metrics.outage import outage_of, phases_of, recovery_s
-from switchmark.model.event import moments_s, parse_events, written_events
+from switchmark.model.event import load_steps, moments_s, parse_events, written_events
 from switchmark.model.plan import End, Run, Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
@@ -30,10 +31,55 @@ def test_events_have_one_spelling() -> None:
     assert [event.kind for event in parse_events("pause@1+port-down@3")] == ["pause", "port-down"]
 
 
-@pytest.mark.parametrize("text", ["", "reboot", "kill@", "kill@soon", "kill,pause", "kill@1@2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "reboot", "kill@", "kill@soon", "kill,pause", "kill@1@2", "kill:50%"),
+        *("load", "load@1", "load:50", "load:0%", "load:1001%", "load:half%"),
+    ],
+)
 def test_what_is_no_event_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_events(text)
+
+
+def test_the_load_changes_at_its_own_moments() -> None:
+    test = Test(event="load:200%@3+kill+load:50%@1.0s", rate="1000", duration=4)
+    assert test.event == "load:200%@3+kill+load:50%@1"
+    assert [event.kind for event in test.events] == ["kill"]
+    assert load_steps(test.all_events, 4) == ((1.0, 0.5), (3.0, 2.0))
+    assert load_steps(parse_events("load:50%"), 4) == ((1.0, 0.5),)
+    assert load_steps(parse_events("kill"), 4) == ()
+
+
+def stepped(offered: tuple[int, ...], unsent: int = 0) -> TrialResult:
+    """Return a trial of 0.8 s with intervals of 0.1 s, whose load falls to a half at 0.4 s."""
+    trial = interrupted_trial(())
+    series = trial.series
+    assert series is not None
+    changes = {"interval_ns": 10**8, "offered": (*offered, 0)}
+    spec = trial.spec.model_copy(update={"duration_s": 0.8, "steps": ((0.4, 0.5),)})
+    return trial.model_copy(
+        update={
+            "spec": spec,
+            "series": series.model_copy(update=changes),
+            "tx_unsent": unsent,
+        }
+    )
+
+
+def test_a_step_of_the_load_proves_itself() -> None:
+    require_steps(stepped((100,) * 4 + (50,) * 4))
+    require_steps(stepped((100,) * 4 + (47,) * 4))
+    require_steps(stepped((100,) * 8, unsent=1))
+    with pytest.raises(TrialFailed, match="the whole rate is 1000, 2000 frames/s"):
+        require_steps(stepped((100,) * 8))
+    with pytest.raises(TrialFailed, match="the whole rate is 1000, 200 frames/s"):
+        require_steps(stepped((100,) * 4 + (10,) * 4))
+    short = stepped((100,) * 4 + (50,) * 4)
+    spec = short.spec.model_copy(update={"steps": ((0.4, 0.5), (0.45, 1.0))})
+    with pytest.raises(TrialFailed, match=r"0\.05 s is too short"):
+        require_steps(short.model_copy(update={"spec": spec}))
 
 
 def test_events_without_a_moment_are_spread_over_the_trial() -> None:
@@ -60,6 +106,10 @@ def reasons(**axes: Any) -> str:
         ({"dimension": "outage", "event": "kill", "rate": "max"}, "needs a constant rate"),
         ({"dimension": "outage", "event": "kill", "touch": "none"}, "the number and the time"),
         ({"event": "kill@10"}, "has no event at 10 s"),
+        ({"event": "load:50%@10", "rate": "1000"}, "has no event at 10 s"),
+        ({"event": "load:50%"}, "is a share of a rate"),
+        ({"event": "load:50%", "rate": "1000", "search": "ndr"}, "in a trial at one rate"),
+        ({"dimension": "outage", "event": "kill+load:50%"}, "event load changes it"),
         ({"event": "kill", "search": "ndr"}, "in a trial at one rate"),
         ({"event": "pause"}, "linux-bridge has no event pause"),
         ({"event": "kill", "switch": "ovs", "switch_environment": "docker"}, "hides from the host"),

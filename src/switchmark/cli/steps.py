@@ -19,6 +19,7 @@ from switchmark.lab.host_preparation import Planned, planned, planned_for, why_o
 from switchmark.lab.prepare import PLAN_PREFIX, prepare
 from switchmark.lab.running import find_nics, lend_nics
 from switchmark.metrics.loss import frames_that_tell
+from switchmark.model.event import load_steps
 from switchmark.model.labels import label, telling
 from switchmark.model.plan import HOST, Node, Plan, Reserve, on_host
 from switchmark.model.preparation import option
@@ -180,6 +181,10 @@ def _event_lines(path: Path, home: str) -> list[str]:
         kind, at_s = planned_event.event.kind, planned_event.at_s
         lines.append(f"# event {kind}, {at_s:g} s after the start of a trial")
         lines += described[-len(describe(steps, inside)) :]
+    lines += [
+        f"# event load, {at_s:g} s after the start of a trial: {share:.0%} of the rate"
+        for at_s, share in load_steps(path.test.all_events, path.test.duration)
+    ]
     return lines
 
 

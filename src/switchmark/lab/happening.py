@@ -10,10 +10,14 @@ from switchmark.errors import SetupFailed, TrialFailed, Unavailable
 from switchmark.hosts.base import Process
 from switchmark.model.event import EventResult
 from switchmark.model.plan import End, Plan, Run, Spawn, Wait
+from switchmark.model.record import TrialResult
 from switchmark.path.assembly import PlannedEvent
 from switchmark.runs.executor import Executor
 
 _Identities = Mapping[str, Process]
+
+_NEAR = 0.1
+"""The largest error of the share of a load that counts as proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,27 @@ def _ends(before: _Identities) -> list[str]:
         f"status {process.poll()}"
         for name, process in before.items()
     ]
+
+
+def require_steps(trial: TrialResult) -> None:
+    """Raise TrialFailed if the offered frames do not show the steps of the load of a trial. Unsent
+    frames explain a lower rate, and the verdict is about them."""
+    series = trial.series
+    if not trial.spec.steps or series is None:
+        return
+    begins = [(0.0, 1.0), *trial.spec.steps]
+    ends = [*(at_s for at_s, _ in trial.spec.steps), trial.spec.duration_s]
+    length_s = series.interval_ns / 1e9
+    full = []
+    for (begin_s, share), end_s in zip(begins, ends, strict=True):
+        whole = [
+            frames / length_s
+            for start_s, frames in zip(series.starts_s, series.offered, strict=True)
+            if begin_s <= start_s and start_s + length_s <= end_s
+        ]
+        if not whole:
+            raise TrialFailed(f"event load cannot be proved: {end_s - begin_s:g} s is too short")
+        full.append(sum(whole) / len(whole) / share)
+    if max(full) > (1 + _NEAR) * min(full) and not trial.tx_unsent:
+        rates = ", ".join(f"{pps:.0f}" for pps in full)
+        raise TrialFailed(f"event load cannot be proved: the whole rate is {rates} frames/s")

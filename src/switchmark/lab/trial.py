@@ -15,6 +15,7 @@ from typing import Any
 
 from switchmark import clock
 from switchmark.errors import SetupFailed, TrialFailed
+from switchmark.lab.happening import require_steps
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.series import SeriesReader
@@ -22,7 +23,7 @@ from switchmark.lab.standstill import Standstill
 from switchmark.lab.workers import Worker, Workers
 from switchmark.model.cgroups import PERIOD_US
 from switchmark.model.counters import PathCounters
-from switchmark.model.event import REPLACING, EventResult
+from switchmark.model.event import REPLACING, EventResult, load_steps
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.series import series_interval_ns
@@ -143,6 +144,10 @@ class Trials:
 
     def _measured(self, spec: TrialSpec, window: Window, proving: bool) -> TrialResult:
         run = 2**28 + secrets.randbelow(2**32 - 2**28)  # no VXLAN header begins with these bits
+        # A shorter trial warms the path up, or tries it.
+        whole = not proving and spec.duration_s == self._path.test.duration
+        if whole and (steps := load_steps(self._path.test.all_events, spec.duration_s)):
+            spec = spec.model_copy(update={"steps": steps})
         series = None if proving else self._series(spec)
         one_way = self._path.test.dimension != "latency"
         self._workers.read_clocks(well=one_way and not proving)
@@ -177,8 +182,6 @@ class Trials:
         before = self._counted(partial(self._phase, "warmup", _PUSH_S) if full else None)
         window.ready()
         residual_s = 0.0 if proving else self._path.test.residual
-        # A shorter trial warms the path up, or tries it.
-        whole = not proving and spec.duration_s == self._path.test.duration
         events = events_of(self._path) if whole else ()
         happened: list[EventResult] = []
 
@@ -207,6 +210,8 @@ class Trials:
             *(window.used, window.stolen, cost.load),
             series=series.whole() if series else None,
         )
+        if whole:
+            require_steps(result)
         if happened:
             evidence = result.evidence.model_copy(update={"events": tuple(happened)})
             result = result.model_copy(update={"evidence": evidence})

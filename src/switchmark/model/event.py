@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from switchmark.errors import UsageError
-from switchmark.model.units import parse_duration
+from switchmark.model.units import parse_duration, parse_load_share
 from switchmark.model.written import Written
 
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -19,9 +19,13 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "pause": "stop the processes of the switch for 100 ms (SIGSTOP)",
         "port-down": "set a link of the switch down and up",
         "reconfigure": "add something harmless to the configuration and remove it",
+        "load": "offer another share of the rate from then on, such as load:50%",
     }
 )
 """The kinds of events, with their descriptions."""
+
+LOAD = "load"
+"""The kind of event that changes the traffic. All others happen to the switch."""
 
 REPLACING = frozenset({"restart", "kill"})
 """The kinds of events after which other processes are the switch."""
@@ -29,7 +33,7 @@ REPLACING = frozenset({"restart", "kill"})
 OF_PROCESSES = REPLACING | {"pause"}
 """The kinds of events that signal the processes of a switch, if it has any."""
 
-_EVENT = re.compile(r"([a-z-]+)(?:@(.+))?")
+_EVENT = re.compile(r"([a-z-]+)(?::([^@]+))?(?:@(.+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,29 @@ class Event:
     """The kind, from `KINDS`."""
     at_s: float | None = None
     """The moment from the start of the measured phase, in seconds; None for the default."""
+    share: float | None = None
+    """The share of the rate that is offered from then on; None for an event of the switch."""
 
     def __str__(self) -> str:
-        return self.kind if self.at_s is None else f"{self.kind}@{self.at_s:g}"
+        kind = self.kind if self.share is None else f"{self.kind}:{100 * self.share:g}%"
+        return kind if self.at_s is None else f"{kind}@{self.at_s:g}"
 
 
 def parse_events(text: str) -> tuple[Event, ...]:
-    """Parse events joined by `+`, such as `restart`, `kill@2s` or `pause@1+port-down@3`. Raise
-    UsageError for an unknown kind or an invalid moment."""
+    """Parse events joined by `+`, such as `restart`, `kill@2s` or `load:50%@1+load:100%@3`. Raise
+    UsageError for an unknown kind, an invalid moment or an invalid share."""
     events = []
     for word in str(text).split("+"):
         match = _EVENT.fullmatch(word.strip())
-        if match is None or match[1] not in KINDS:
+        if match is None or match[1] not in KINDS or (match[2] is None) is (match[1] == LOAD):
             raise UsageError(
                 f"'{word.strip()}' is not an event",
-                hint=f"write KIND or KIND@TIME, such as restart@2s; kinds: {', '.join(KINDS)}",
+                hint="write KIND or KIND@TIME, such as restart@2s, or load:50%@2s; kinds: "
+                + ", ".join(KINDS),
             )
-        events.append(Event(match[1], None if match[2] is None else parse_duration(match[2])))
+        at_s = None if match[3] is None else parse_duration(match[3])
+        share = None if match[2] is None else parse_load_share(match[2])
+        events.append(Event(match[1], at_s, share))
     return tuple(events)
 
 
@@ -73,6 +83,14 @@ def moments_s(events: Sequence[Event], duration_s: float) -> tuple[float, ...]:
         duration_s * (4 * number + 1) / (4 * count) if event.at_s is None else event.at_s
         for number, event in enumerate(events)
     )
+
+
+def load_steps(events: Sequence[Event], duration_s: float) -> tuple[tuple[float, float], ...]:
+    """Return the changes of the load among events of a trial, in order: the moment in seconds, and
+    the share of the rate from then on."""
+    loads = [event for event in events if event.kind == LOAD]
+    moments = zip(moments_s(loads, duration_s), loads, strict=True)
+    return tuple(sorted((at_s, event.share) for at_s, event in moments if event.share is not None))
 
 
 class EventResult(Written):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from switchmark.model.axis import Axis, Property, axes_of
-from switchmark.model.event import KINDS, Event, parse_events, written_events
+from switchmark.model.event import KINDS, LOAD, Event, parse_events, written_events
 from switchmark.model.preparation import ALL, TABLE, parse_preparations
 from switchmark.model.topology import Semantics
 from switchmark.model.units import (
@@ -552,10 +552,10 @@ class Test(BaseModel):
         str | None,
         Axis(
             "path",
-            f"what happens to the switch in a trial, as KIND or KIND@TIME: {', '.join(KINDS)}; "
-            "several are joined by +",
+            f"what happens in a trial, as KIND or KIND@TIME: {', '.join(KINDS)} (load:50%: the "
+            "traffic, all others: the switch); several are joined by +",
             parse=written_events,
-            values="`restart`, `kill@2s`, `pause@1+port-down@3`",
+            values="`restart`, `kill@2s`, `pause@1+port-down@3`, `load:50%@1+load:100%@3`",
             later=True,
             asked_as="trial",
             used=2,
@@ -858,9 +858,14 @@ class Test(BaseModel):
         return axes
 
     @property
-    def events(self) -> tuple[Event, ...]:
-        """Return the events of every trial."""
+    def all_events(self) -> tuple[Event, ...]:
+        """Return the events of every trial, those of the load too."""
         return () if self.event is None else parse_events(self.event)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Return the events of every trial that happen to the switch."""
+        return tuple(event for event in self.all_events if event.kind != LOAD)
 
     @property
     def switch_core_count(self) -> int:

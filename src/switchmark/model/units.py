@@ -258,6 +258,15 @@ def parse_share(text: str | int | float) -> float:
     return share
 
 
+def parse_load_share(text: str) -> float:
+    """Parse a share of a rate in percent, above 0 and up to 1000 %, such as `50%`."""
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*%", text.strip())
+    share = 0.0 if match is None else float(match[1]) / 100
+    if not 0 < share <= 10:
+        raise UsageError(f"'{text}' is not a share of a rate, up to 1000 %", hint="write 50%")
+    return share
+
+
 def parse_exceed_ratio(text: str | int | float) -> float:
     """Parse a share from 0 to below 1, such as `0`, `50%` or `0.5`."""
     return 0.0 if re.fullmatch(r"0*\.?0*%?", str(text).strip()) else parse_share(text)

@@ -288,20 +288,29 @@ def _event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     """Yield the refusals of events, and of outage tests without one."""
     if test.dimension == "outage":
         yield from _outage_reasons(test)
-    if not test.events:
+    if not test.all_events:
         return
+    if test.dimension == "latency" or test.search != "fixed":
+        why = "an event takes place in a trial at one rate"
+        yield Refusal(("event", "dimension", "search"), why, "--dimension outage")
+    last_s = max(moments_s(test.all_events, test.duration))
+    if last_s >= test.duration:
+        why = f"a trial of {test.duration:g} s has no event at {last_s:g} s"
+        yield Refusal(("event", "duration"), why, f"--duration {last_s + 5:g}")
+    if test.events != test.all_events and test.parsed_rate.is_max:
+        why = "event load is a share of a rate, and this test has none"
+        yield Refusal(("event", "rate"), why, "--rate 50%")
+    if test.events:
+        yield from _switch_event_reasons(test, path)
+
+
+def _switch_event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    """Yield the refusals of the events that happen to the switch."""
     (switch, *others), axes = path.switches, ("event", "switch")
     if others:
         why = "an event changes the switch on one host, and this test has a switch on two"
         yield Refusal(("event", "locality"), why, "--locality local")
         return
-    if test.dimension == "latency" or test.search != "fixed":
-        why = "an event takes place in a trial at one rate"
-        yield Refusal(("event", "dimension", "search"), why, "--dimension outage")
-    last_s = max(moments_s(test.events, test.duration))
-    if last_s >= test.duration:
-        why = f"a trial of {test.duration:g} s has no event at {last_s:g} s"
-        yield Refusal(("event", "duration"), why, f"--duration {last_s + 5:g}")
     offered = switch.driver.events(switch.wiring)
     for event in test.events:
         if event.kind not in offered:
@@ -339,6 +348,9 @@ def _outage_reasons(test: Test) -> Iterable[Refusal]:
     if len(test.events) != 1:
         why = f"dimension outage measures the effect of one event, not of {len(test.events)}"
         yield Refusal(("event", "dimension"), why, f"--event {next(iter(KINDS))}")
+    if test.events != test.all_events:
+        why = "dimension outage needs a constant rate, and event load changes it"
+        yield Refusal(("event", "dimension"), why, "--dimension throughput")
     if test.parsed_rate.is_max:
         why = "dimension outage needs a constant rate: under saturation frames are lost anyway"
         yield Refusal(("rate", "dimension"), why, "--rate 10%")
