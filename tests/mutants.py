@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "counters are not relative to those before",
         "lab/trial.py",
-        "after.since(before)",
-        "after",
+        "self._counted().since(before)",
+        "self._counted()",
         ("unit/test_trial.py",),
     ),
     Mutant(

@@ -296,6 +296,7 @@ def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
     for name in content["test"].keys() - stored["test"].keys():
         assert by_json_name[name].later
         assert content["test"].pop(name) == by_json_name[name].default
+    assert [content.pop(name) for name in LATER_OF_JSON] == [[]]
     assert content == stored
 
 
@@ -305,6 +306,9 @@ def lines_of(name: str) -> list[dict[str, Any]]:
 
 LATER = ("cables", "turns", "prepared", "start_s", "stop_s")
 """Members that records did not have at first."""
+
+LATER_OF_JSON = ("outages",)
+"""Lists that the object of a record did not have at first."""
 
 LATER_OF_TRIALS = ("round",)
 
@@ -322,6 +326,7 @@ def test_a_record_is_written_again_as_it_was_read(number: int) -> None:
             assert again["test"].pop(name) == in_json == axis.default
     for name in LATER:
         assert again.pop(name) is content.pop(name) is None
+    assert [content.pop(name) for name in LATER_OF_JSON] == [[]]
     for name in LATER_OF_TRIALS:
         assert all(trial.pop(name) is None for trial in again["trials"])
     for part in (part for trial in again["trials"] for part in (trial, *trial["per_flow"])):

@@ -20,7 +20,7 @@ from switchmark.searches.base import (
     goal_of,
     saturate,
 )
-from switchmark.searches.ndr import search_rate
+from switchmark.searches.ndr import search_rate, usual_trials
 
 _OVERLOAD, _AFTER = 1.1, 0.5
 _LONGER = 6
@@ -71,7 +71,11 @@ class Recovery(Search):
         return Estimate((trial,), summary, None, self.name, {self.name: (trial,)}, doubts)
 
     def usual_durations(self, bounds: LoadBounds) -> tuple[float, ...]:
-        return (bounds.duration_s * (_LONGER + 1),)
+        overload = (bounds.duration_s * (_LONGER + 1),)
+        if bounds.rate_pps:
+            return overload
+        # The throughput is found first, after a trial at full rate.
+        return (bounds.duration_s,) * (1 + usual_trials(bounds.precision)) + overload
 
 
 def _throughput(probe: Probe) -> float:
