@@ -399,13 +399,15 @@ def test_a_late_start_is_doubted_and_floods_nobody(
     """All parts are ordered to begin 0.05 s ago: a third of the phase is over."""
     phase = trials.Trials._phase
 
-    def late(path: trials.Trials, name: str, duration_s: float, *options: Any) -> None:
+    def late(
+        path: trials.Trials, name: str, duration_s: float, *options: Any, **named: Any
+    ) -> None:
         lead_ns = -50_000_000 - 2 * trials._LEAD_A_PROCESS_NS
         with pytest.MonkeyPatch.context() as patch:
             if name == "measured" and duration_s == 0.15:  # not that of the gate
                 patch.setattr(trials, "_LEAD_NS", lead_ns)
                 patch.setattr(path, "_away_ns", lead_ns)  # no less than that
-            phase(path, name, duration_s, *options)
+            phase(path, name, duration_s, *options, **named)
 
     monkeypatch.setattr(trials.Trials, "_phase", late)
     record = measure(switch="linux-bridge", rate="20k", duration=0.15)
