@@ -74,7 +74,7 @@ def test_no_call_of_a_run_goes_up(
     monkeypatch.setenv("SWITCHMARK_ANCHORED", "prepared")  # nothing here needs privileges
     monkeypatch.setattr("switchmark.runs.workspace.default_base", lambda: tmp_path / "base")
 
-    def first_frame(*_: Any) -> None:
+    def first_frame(*_: Any, **__: Any) -> None:
         raise _FirstFrame
 
     monkeypatch.setattr(Trials, "_phase", first_frame)

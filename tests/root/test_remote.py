@@ -182,9 +182,9 @@ def test_a_connection_that_drops_in_a_trial_names_its_host_and_leaves_nothing(
 ) -> None:
     phase, dropped = Trials._phase, ssh_hosts[1]
 
-    def cut(self: Trials, name: str, *arguments: Any) -> None:
+    def cut(self: Trials, name: str, *arguments: Any, **named: Any) -> None:
         dropped.drop_connections()
-        phase(self, name, *arguments)
+        phase(self, name, *arguments, **named)
 
     monkeypatch.setattr(Trials, "_phase", cut)
     record = attempt()
@@ -204,9 +204,9 @@ def test_a_host_that_is_lost_is_named_and_cleaned_when_it_is_back(
     phase = Trials._phase
     gone, stays = sorted(ssh_hosts, key=lambda host: host.name != lost)
 
-    def cut(self: Trials, name: str, *arguments: Any) -> None:
+    def cut(self: Trials, name: str, *arguments: Any, **named: Any) -> None:
         gone.die()
-        phase(self, name, *arguments)
+        phase(self, name, *arguments, **named)
 
     monkeypatch.setattr(Trials, "_phase", cut)
     record = attempt(undone=False)

@@ -750,13 +750,13 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
     phase = Trials._phase
     kept_off: list[str] = []
 
-    def disturbed(self: Trials, name: str, *arguments: Any) -> None:
+    def disturbed(self: Trials, name: str, *arguments: Any, **named: Any) -> None:
         (core,) = self._path.placement.pins["f0"].cpus
         if len(kept_off) == 2:
-            return phase(self, name, *arguments)
+            return phase(self, name, *arguments, **named)
         kept_off.append(name)
         with hog(core, alone=True):  # not before: its process arms itself on that core
-            return phase(self, name, *arguments)
+            return phase(self, name, *arguments, **named)
 
     monkeypatch.setattr(Trials, "_phase", disturbed)
     record = attempt(gate="refuse", switch="linux-bridge")
@@ -772,7 +772,7 @@ def test_a_sender_that_had_no_turn_is_no_fault_of_the_switch(
 def test_frames_that_nobody_here_had_sent(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
     phase = Trials._phase
 
-    def visited(self: Trials, name: str, *arguments: Any) -> None:
+    def visited(self: Trials, name: str, *arguments: Any, **named: Any) -> None:
         wiring = self._path.wiring
         ifname = self._path.endpoints["f1"].switch_ifname
         send = f"""import socket
@@ -782,7 +782,7 @@ for _ in range(3): port.send(bytes(12) + bytes.fromhex("88b5") + bytes(46))"""
         if name == "measured":  # they wait for the receiver
             there = ("ip", "netns", "exec", wiring.node.name)
             subprocess.run([*there, sys.executable, "-c", send], check=True)
-        phase(self, name, *arguments)
+        phase(self, name, *arguments, **named)
 
     monkeypatch.setattr(Trials, "_phase", visited)
     record = attempt()
