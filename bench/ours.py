@@ -19,11 +19,12 @@ from switchmark.lab.meter import Meter
 from switchmark.lab.trial import Trials
 from switchmark.lab.workers import Worker
 from switchmark.model.counters import PathCounters
+from switchmark.model.event import EventResult
 from switchmark.model.objects import Message
 from switchmark.model.plan import HOST, Node, Plan
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.observe.perf import CountableEvents
-from switchmark.path.assembly import join, settled
+from switchmark.path.assembly import PlannedEvent, join, settled
 from switchmark.path.path import Job, Part
 
 FRAME_BYTES = 64
@@ -34,11 +35,15 @@ _LEAD_MS = 5
 _OPEN_S = 20.0
 
 
+def _no_event(event: PlannedEvent, start_ns: int) -> EventResult:
+    raise RuntimeError(f"no comparison has an event, such as {event.event} at {start_ns}")
+
+
 class _Loaded(Trials):
     """Trials with options of tasks that a test does not have."""
 
     def __init__(self, more: Mapping[str, Any], *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+        super().__init__(*arguments, take_place=_no_event, **named)
         self._more = more
 
     def _load(self, part: Part, job: Job, spec: TrialSpec) -> Message:
