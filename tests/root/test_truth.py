@@ -357,12 +357,12 @@ PERIOD_S, EVENT_S = 1e-4, 0.5
 @pytest.mark.alone
 @pytest.mark.parametrize("gap_ms", [1, 10, 100, 1000])
 def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None:
-    """The frames that are due in the gap are lost. It begins 100 ms after the event."""
+    """The frames that are due in the gap are lost. It begins 5 ms after the event."""
     found = []
     for _ in range(TIMES):
         with preferred():
             record = attempt(
-                *("--gap-us", 1000 * gap_ms, "--gap-after-us", 600_000),
+                *("--gap-us", 1000 * gap_ms, "--gap-after-us", 505_000),
                 dimension="outage",
                 event=f"reconfigure@{EVENT_S}",
                 duration=2.0,
@@ -380,14 +380,14 @@ def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None
         errors_s = (
             outage.by_loss_s - gap_ms / 1e3,
             due_s - gap_ms / 1e3,
-            longest.before_due_ns / 1e9 - 0.6,
+            longest.before_due_ns / 1e9 - 0.505,
         )
         late_s = abs(outage.by_time_s - gap_ms / 1e3)
         is_right = max(map(abs, errors_s)) <= 2 * PERIOD_S and late_s <= outage.unsure_s + PERIOD_S
         found.append(is_right)
         assert event.failure is None
         assert event.began_ns >= EVENT_S * 1e9
-    assert sum(found) >= WANTED, (gap_ms, found, errors_s, late_s, outage)
+    assert sum(found) >= WANTED, (gap_ms, found, errors_s, late_s, outage, event)
 
 
 def test_a_pause_of_a_switch_is_found(attempt: Try) -> None:
