@@ -3,24 +3,30 @@ them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from signal import SIGKILL
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from recorded import fresh, gap, interrupted_trial
 from switchmark.errors import TrialFailed, UsageError
 from switchmark.lab.happening import require_steps
+from switchmark.lab.running import RunningPath
 from switchmark.metrics.outage import outage_of, phases_of, recovery_s
-from switchmark.model.event import load_steps, moments_s, parse_events, written_events
+from switchmark.model.event import KINDS, LOAD, load_steps, moments_s, parse_events, written_events
 from switchmark.model.plan import End, Run, Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
+from switchmark.model.topology import NOT_PROBED
+from switchmark.model.version import Version
 from switchmark.path.assembly import events_of
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.plots.outage import RECEIVED
-from switchmark.report.outage import sentences
+from switchmark.report.outage import _HAPPENED, sentences
 from switchmark.report.sections import sections
 from switchmark.report.table import table_lines
 
@@ -36,11 +42,20 @@ def test_events_have_one_spelling() -> None:
     [
         *("", "reboot", "kill@", "kill@soon", "kill,pause", "kill@1@2", "kill:50%"),
         *("load", "load@1", "load:50", "load:0%", "load:1001%", "load:half%"),
+        *("upgrade", "upgrade@1", "upgrade:ovs", "upgrade:ovs@2@3@4", "kill:ovs@2"),
     ],
 )
 def test_what_is_no_event_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_events(text)
+
+
+def test_an_upgrade_names_a_version_and_may_have_a_moment() -> None:
+    (late,) = parse_events("upgrade:vpp@26.10@1500ms")
+    assert (late.to, late.at_s, str(late)) == ("vpp@26.10", 1.5, "upgrade:vpp@26.10@1.5")
+    (usual,) = parse_events("upgrade:testpmd@/opt/dpdk/bin")
+    assert (usual.to, usual.at_s) == ("testpmd@/opt/dpdk/bin", None)
+    assert str(usual) == "upgrade:testpmd@/opt/dpdk/bin"
 
 
 def test_the_load_changes_at_its_own_moments() -> None:
@@ -127,6 +142,17 @@ def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: s
     assert why in reasons(**axes)
 
 
+def test_each_event_of_a_switch_has_words_for_an_answer() -> None:
+    assert {*KINDS} - {LOAD} == {*_HAPPENED}
+
+
+@pytest.mark.parametrize(("event", "again"), [(None, True), ("load:50%@1", True), ("kill", False)])
+def test_a_path_whose_switch_had_an_event_is_built_again(event: str | None, again: bool) -> None:
+    test = Test(event=event)
+    running = SimpleNamespace(path=SimpleNamespace(test=test), processes=lambda: ())
+    assert RunningPath.serves(cast(RunningPath, running), test) is again
+
+
 def test_functions_listen_where_the_switch_is_replaced() -> None:
     for event, listens in (("kill", True), ("restart", True), ("pause", False), (None, False)):
         test = Test(switch="testpmd", engine="dpdk", event=event)
@@ -144,6 +170,42 @@ def test_a_killed_process_is_started_again_as_it_was_and_under_its_limit() -> No
     (again,) = (step for step in kill.change.restore if isinstance(step, Spawn))
     assert again.argv == first.argv
     assert "in-cgroup" in again.within
+
+
+def built(folder: Path, program: str) -> str:
+    """Return the name of a folder with an executable of that name."""
+    folder.mkdir()
+    (folder / program).write_text("#!/bin/sh\n")
+    (folder / program).chmod(0o755)
+    return str(folder)
+
+
+def test_an_upgrade_ends_the_switch_and_starts_the_other_program(tmp_path: Path) -> None:
+    name = f"testpmd@{built(tmp_path / 'new', 'dpdk-testpmd')}"
+    axes = {"switch": "testpmd", "engine": "dpdk", "event": f"upgrade:{name}@1"}
+    versions = {("local", name): Version("26.03", program=str(tmp_path / "new/dpdk-testpmd"))}
+    found = replace(NOT_PROBED, programs=versions)
+    path = resolve(Test(**axes), prefix="smtest", run_dir="/run/x", found=found)
+    (upgrade,) = events_of(path)
+    (restart,) = events_of(
+        resolve(Test(**{**axes, "event": "restart@1"}), prefix="smtest", run_dir="/run/x")
+    )
+    assert upgrade.change.disturb == restart.change.disturb
+    (old,) = [step.argv for step in restart.change.restore if isinstance(step, Spawn)]
+    (new,) = [step.argv for step in upgrade.change.restore if isinstance(step, Spawn)]
+    changed = [pair for pair in zip(old, new, strict=True) if len(set(pair)) == 2]
+    assert [after for _, after in changed] == [str(tmp_path / "new/dpdk-testpmd")]
+    assert upgrade.version == "26.03"
+
+
+def test_an_upgrade_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    user_space = {"switch": "testpmd", "engine": "dpdk"}
+    assert "is not a separate program" in reasons(event="upgrade:linux-bridge@6.2")
+    other = f"ovs@{built(tmp_path / 'ovs', 'ovs-vswitchd')}"
+    assert f"another version of testpmd, not {other}" in reasons(
+        **user_space, event=f"upgrade:{other}"
+    )
+    assert "'testpmd@99'" in reasons(**user_space, event="upgrade:testpmd@99")
 
 
 def test_a_bridge_keeps_its_ports_when_it_is_removed() -> None:

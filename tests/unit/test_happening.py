@@ -76,6 +76,14 @@ def test_an_event_has_its_times_in_order_and_its_proof() -> None:
     assert executor.done == [("switch ends", 3), ("the switch", 3), ("links", 3)]
 
 
+def test_the_version_of_an_upgrade_is_part_of_its_proof() -> None:
+    event = Event("upgrade", to="ovs@3.2")
+    planned = PlannedEvent(event, 0.01, KILL, (), version="3.2.1")
+    happening = Happening(cast(Executor, Recorder()), mark=3)
+    result = happening.take_place(planned, clock.monotonic_ns())
+    assert result.proof[-1] == "ovs@3.2 was probed as 3.2.1"
+
+
 def test_a_wait_is_the_proof_of_a_link_that_went_down() -> None:
     assert happened(DOWN, Recorder(), kind="port-down").proof == ("it is seen down",)
 

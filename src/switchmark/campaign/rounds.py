@@ -77,7 +77,7 @@ def _why_not(test: Test) -> str | None:
     """Return the reason why a test cannot be measured in turn with others; None if it can."""
     if hosts_of(test):
         return "its switch is on another host"
-    if test.event is not None:
+    if test.events:
         return "its events change the switch, so each trial begins with a new one"
     if not is_independent(test):
         return "it is measured once"
@@ -140,7 +140,7 @@ class Item:
     """The number of repeats, trials or whole searches, by testbed."""
 
     apart: bool = False
-    """Whether other tests run between its repeats, each of which is then a visit."""
+    """Whether each of its repeats is a visit, so that other tests may run between them."""
 
     among: tuple[Test, ...] = ()
     """The tests that it is compared with in turn, including itself."""
@@ -275,7 +275,8 @@ class Agenda:
         for item in section:
             several = len(section) > 1 or self._spread
             item.section, item.among = len(self._sections), among
-            item.apart = several and is_independent(item.test)
+            # Each trial with an event of the switch begins with a new path, so it is a visit.
+            item.apart = (several or bool(item.test.events)) and is_independent(item.test)
             item.round, item.first_round = before, before + 1 if in_turn else 0
 
     def _first(self, items: Iterable[Item], place: str, places: Collection[str]) -> Item | None:

@@ -51,6 +51,8 @@ class Happening:
             failure = str(error)
         else:
             proof += self._starts(change.restore, before, kind)
+            if planned.event.to:
+                proof.append(f"{planned.event.to} was probed as {planned.version}")
         return EventResult(kind=kind, proof=tuple(proof), failure=failure, **times)
 
     def _disturbed(self, steps: Plan, kind: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePath
 
 from switchmark import __version__
@@ -90,6 +90,8 @@ class Location:
             ("switch", test.switch): self._ask_switch,
             ("engine", drivers.engine.name): drivers.engine.probe,
         }
+        for name, switch in drivers.next_switches.items():
+            probes["switch", name] = partial(probe_asked, switch)
         for environment in drivers.environments:
             probes["environment", environment.name] = environment.probe
         if drivers.noise is not None:
@@ -159,6 +161,12 @@ class Location:
         found = {
             (name, self.test.switch): self._probed_switch(self.hosts[name]) for name in self.hosts
         }
+        for next_name, switch in self._drivers.next_switches.items():
+            ask = partial(probe_asked, switch)
+            found |= {
+                (host_name, next_name): self._probes.probe("switch", next_name, ask, host)
+                for host_name, host in self.hosts.items()
+            }
         if not function.played:
             found |= {
                 (host_name, name): self._probes.probe("function", name, function.probe, host)

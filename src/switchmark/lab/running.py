@@ -73,9 +73,10 @@ class RunningPath:
     """The frame count of the functional trial after a rest; None before it."""
 
     def serves(self, test: Test) -> bool:
-        """Return whether the path can measure a test. A dead path cannot."""
+        """Return whether the path can measure a test. A dead path cannot, and neither can a path
+        whose switch had an event: each of its trials begins with a new one."""
         lives = all(process.poll() is None for process in self.processes())
-        return shares_path(self.path.test, test) and lives
+        return shares_path(self.path.test, test) and lives and not self.path.test.events
 
 
 def build_path(

@@ -19,21 +19,23 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "pause": "stop the processes of the switch for 100 ms (SIGSTOP)",
         "port-down": "set a link of the switch down and up",
         "reconfigure": "add something harmless to the configuration and remove it",
+        "upgrade": "stop the switch and start another version of it: upgrade:NAME@VERSION",
         "load": "offer another share of the rate from then on, such as load:50%",
     }
 )
 """The kinds of events, with their descriptions."""
 
-LOAD = "load"
-"""The kind of event that changes the traffic. All others happen to the switch."""
+RESTART, LOAD, UPGRADE = "restart", "load", "upgrade"
+"""The kind of event whose steps an upgrade shares, the kind that changes the traffic, while all
+others happen to the switch, and the kind that starts another version of the switch."""
 
-REPLACING = frozenset({"restart", "kill"})
+REPLACING = frozenset({"restart", "kill", UPGRADE})
 """The kinds of events after which other processes are the switch."""
 
 OF_PROCESSES = REPLACING | {"pause"}
 """The kinds of events that signal the processes of a switch, if it has any."""
 
-_EVENT = re.compile(r"([a-z-]+)(?::([^@]+))?(?:@(.+))?")
+_EVENT = re.compile(r"(upgrade:[^@]+@[^@]+|load:[^@]+|[a-z-]+)(?:@([^@]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +48,36 @@ class Event:
     """The moment from the start of the measured phase, in seconds; None for the default."""
     share: float | None = None
     """The share of the rate that is offered from then on; None for an event of the switch."""
+    to: str | None = None
+    """The version of the switch that is started, such as `vpp@26.10`; None for another event."""
 
     def __str__(self) -> str:
-        kind = self.kind if self.share is None else f"{self.kind}:{100 * self.share:g}%"
+        share = None if self.share is None else f"{100 * self.share:g}%"
+        kind = ":".join(filter(None, (self.kind, self.to, share)))
         return kind if self.at_s is None else f"{kind}@{self.at_s:g}"
 
 
 def parse_events(text: str) -> tuple[Event, ...]:
-    """Parse events joined by `+`, such as `restart`, `kill@2s` or `load:50%@1+load:100%@3`. Raise
-    UsageError for an unknown kind, an invalid moment or an invalid share."""
+    """Parse events joined by `+`, such as `kill@2s`, `load:50%@1+load:100%@3` or
+    `upgrade:vpp@26.10`. Raise UsageError for an unknown kind, or an invalid moment or share."""
     events = []
-    for word in str(text).split("+"):
-        match = _EVENT.fullmatch(word.strip())
-        if match is None or match[1] not in KINDS or (match[2] is None) is (match[1] == LOAD):
+    for word in map(str.strip, str(text).split("+")):
+        match = _EVENT.fullmatch(word)
+        kind, _, value = match[1].partition(":") if match else ("", "", "")
+        if match is None or kind not in KINDS or bool(value) is not (kind in (LOAD, UPGRADE)):
             raise UsageError(
-                f"'{word.strip()}' is not an event",
-                hint="write KIND or KIND@TIME, such as restart@2s, or load:50%@2s; kinds: "
-                + ", ".join(KINDS),
+                f"'{word}' is not an event",
+                hint="write KIND or KIND@TIME, such as restart@2s, load:50%@2s or "
+                f"upgrade:NAME@VERSION; kinds: {', '.join(KINDS)}",
             )
-        at_s = None if match[3] is None else parse_duration(match[3])
-        share = None if match[2] is None else parse_load_share(match[2])
-        events.append(Event(match[1], at_s, share))
+        events.append(
+            Event(
+                kind,
+                None if match[2] is None else parse_duration(match[2]),
+                parse_load_share(value) if kind == LOAD else None,
+                value if kind == UPGRADE else None,
+            )
+        )
     return tuple(events)
 
 

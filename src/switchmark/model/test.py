@@ -555,7 +555,8 @@ class Test(BaseModel):
             f"what happens in a trial, as KIND or KIND@TIME: {', '.join(KINDS)} (load:50%: the "
             "traffic, all others: the switch); several are joined by +",
             parse=written_events,
-            values="`restart`, `kill@2s`, `pause@1+port-down@3`, `load:50%@1+load:100%@3`",
+            values="`restart`, `kill@2s`, `pause@1+port-down@3`, `upgrade:NAME@26.10`, "
+            "`load:50%@1+load:100%@3`",
             later=True,
             asked_as="trial",
             used=2,

@@ -14,7 +14,7 @@ from switchmark.hosts.programs import beside_python, installation_of, tool_progr
 from switchmark.model.addresses import Addressing
 from switchmark.model.cgroups import limited_group
 from switchmark.model.cpus import cpu_mask, format_cpus
-from switchmark.model.event import Event, moments_s
+from switchmark.model.event import RESTART, Event, moments_s
 from switchmark.model.plan import (
     HOST,
     Check,
@@ -32,6 +32,7 @@ from switchmark.model.plan import (
 from switchmark.model.topology import Endpoint, Port, PortKind, guest_devices
 from switchmark.path.hosts import itself, mac_of_uplink, side_name
 from switchmark.path.path import Instance, Part, Path, awaits_switch
+from switchmark.switches.base import with_program
 from switchmark.switches.changes import Change
 from switchmark.switches.links import READ_LINKS
 
@@ -274,6 +275,8 @@ class PlannedEvent:
     """The steps that disturb the switch, and those that bring it back."""
     settled: Plan
     """The Waits until the switch has its links."""
+    version: str = ""
+    """The probed version that an upgrade starts; empty for another event."""
 
 
 def events_of(path: Path) -> tuple[PlannedEvent, ...]:
@@ -281,11 +284,26 @@ def events_of(path: Path) -> tuple[PlannedEvent, ...]:
     have; `refusals.check` refuses such a test."""
     (switch, *_), events = path.switches, path.test.events
     plans = switch.driver.events(switch.wiring) if events else {}
-    planned = [
-        PlannedEvent(event, at_s, _again(path, plans[event.kind]), switch.settled_again)
-        for event, at_s in zip(events, moments_s(events, path.test.duration), strict=True)
-    ]
+    planned = []
+    for event, at_s in zip(events, moments_s(events, path.test.duration), strict=True):
+        if event.to:
+            change, version = _upgrade(path, plans[RESTART], event.to)
+        else:
+            change, version = plans[event.kind], ""
+        planned.append(
+            PlannedEvent(event, at_s, _again(path, change), switch.settled_again, version)
+        )
     return tuple(sorted(planned, key=lambda planned_event: planned_event.at_s))
+
+
+def _upgrade(path: Path, restart: Change, name: str) -> tuple[Change, str]:
+    """Return the steps that end the switch and start a version of it, and that version as it was
+    probed; empty before a probe."""
+    (switch, *_), driver = path.switches, path.drivers.next_switches[name]
+    wiring = with_program(switch.wiring, driver, path.found.programs)
+    started = driver.events(wiring)[RESTART]
+    probed = path.found.programs.get((wiring.node.host, name))
+    return Change(restart.disturb, started.restore), probed.text if probed else ""
 
 
 def _again(path: Path, change: Change) -> Change:

@@ -4,7 +4,7 @@ nodes, ports and tasks. This module is pure and looks nothing up by name."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from switchmark.engines.base import Engine
@@ -56,6 +56,8 @@ class Drivers:
     """The function of a chain."""
     scenario: Scenario
     search: Search
+    next_switches: Mapping[str, Switch] = field(default_factory=dict)
+    """The versions that events `upgrade` start, by name."""
     noise: Noise | None = None
     """The background load; None for a test without."""
     noise_cpus: str | tuple[int, ...] = ()

@@ -10,7 +10,15 @@ from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
 from switchmark.model.axis import ranked
 from switchmark.model.cpus import Cpu
-from switchmark.model.event import KINDS, OF_PROCESSES, REPLACING, Event, moments_s
+from switchmark.model.event import (
+    KINDS,
+    OF_PROCESSES,
+    REPLACING,
+    RESTART,
+    UPGRADE,
+    Event,
+    moments_s,
+)
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
@@ -312,8 +320,13 @@ def _switch_event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
         yield Refusal(("event", "locality"), why, "--locality local")
         return
     offered = switch.driver.events(switch.wiring)
+    upgraded = {UPGRADE} if RESTART in offered and _has_processes(path) else set()
+    plain, *_ = test.switch.split("@")
     for event in test.events:
-        if event.kind not in offered:
+        if event.to and event.to.split("@")[0] != plain:
+            why = f"event upgrade starts another version of {plain}, not {event.to}"
+            yield Refusal(axes, why, f"--event upgrade:{plain}@VERSION")
+        elif event.kind not in upgraded.union(offered):
             why = f"switch {test.switch} has no event {event.kind}"
             yield Refusal(axes, why, f"--event {','.join(sorted(offered))}" if offered else None)
         elif event.kind in OF_PROCESSES and _has_processes(path):

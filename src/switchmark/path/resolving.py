@@ -89,6 +89,11 @@ def unknown_names(test: Test) -> list[Refusal]:
     """Return the refusals of unknown names. They suggest the nearest name, or say why the plug-in
     of that name is unusable."""
     refusals = []
+    for event in test.events:
+        if event.to and (missing := SWITCHES.why_not(event.to)):
+            refusals.append(Refusal(("event",), missing.message, missing.hint))
+        elif event.to and event.to not in SWITCHES:
+            refusals.append(unknown_name("switch", event.to, (*SWITCHES,), ("event",)))
     for axis in AXES.values():
         if not axis.table:
             continue
@@ -120,6 +125,7 @@ def drivers_of(test: Test) -> Drivers:
     noise, noise_cpus = ("", ()) if test.noise is None else parse_noise(test.noise)
     return Drivers(
         switch=SWITCHES[test.switch],
+        next_switches={event.to: SWITCHES[event.to] for event in test.events if event.to},
         engine=engine,
         receiver=ENGINES[engine.receiver] if engine.receiver else engine,
         environment=ENVIRONMENTS[test.environment],

@@ -17,6 +17,7 @@ _HAPPENED: Mapping[str, str] = MappingProxyType(
     {
         "restart": "it was restarted",
         "kill": "it was killed and started again",
+        "upgrade": "another version was started",
         "pause": "its processes stood still",
         "port-down": "a link went down and up again",
         "reconfigure": "its configuration changed",
