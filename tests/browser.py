@@ -28,11 +28,10 @@ _PROBE = """
 addEventListener("load", async () => {
   const told = { errors: [] };
   addEventListener("error", (event) => told.errors.push(event.message));
-  for (let tries = 0; tries < 100 && !document.querySelector(".chart.vega-embed"); tries++)
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  const drawn = () => document.querySelectorAll(".chart.vega-embed").length;
-  for (let before = -1, now; before !== (now = drawn()); before = now)
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+  const count = (name) => document.querySelectorAll(name).length;
+  const left = () => count("figure[data-chart]") - count(".chart.vega-embed");
+  for (let tries = 0; tries < 150 && left() > 0; tries++)
+    await new Promise((resolve) => setTimeout(resolve, 100));
   try { %s } catch (error) { told.errors.push(String(error)); }
   told.requests = performance.getEntriesByType("resource").map((each) => each.name)
     .filter((name) => !/^(data|blob):/.test(name));
