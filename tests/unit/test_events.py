@@ -23,6 +23,7 @@ from switchmark.model.test import Test
 from switchmark.model.topology import NOT_PROBED
 from switchmark.model.version import Version
 from switchmark.path.assembly import events_of
+from switchmark.path.cables import without_switch
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.plots.outage import RECEIVED
@@ -151,6 +152,12 @@ def test_a_path_whose_switch_had_an_event_is_built_again(event: str | None, agai
     test = Test(event=event)
     running = SimpleNamespace(path=SimpleNamespace(test=test), processes=lambda: ())
     assert RunningPath.serves(cast(RunningPath, running), test) is again
+
+
+@pytest.mark.parametrize("event", ["kill@1", "load:50%@1"])
+def test_the_baseline_of_a_test_with_an_event_has_none(event: str) -> None:
+    path = resolve(Test(event=event, rate="1000"), prefix="smtest", run_dir="/run/x")
+    assert {name: test.event for name, test in without_switch(path).items()} == {"ends": None}
 
 
 def test_functions_listen_where_the_switch_is_replaced() -> None:

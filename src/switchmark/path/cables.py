@@ -40,7 +40,7 @@ def without_switch(path: Path) -> dict[str, Test]:
 
 def on_cable(path: Path) -> Test:
     """Return the same test on a cable. Properties of the switch are dropped, including its CPU
-    limit. The method of the test is dropped too, because it does not affect a cable."""
+    limit and its events. The method of the test is dropped too: it does not affect a cable."""
     test, kind = path.test, path.wiring.kind
     cable = drivers_of(test.model_copy(update={"switch": CABLE})).switch
     return test.model_copy(
@@ -49,6 +49,7 @@ def on_cable(path: Path) -> Test:
             "switch": CABLE,
             "port": str(kind) if kind in cable.port_kinds else "auto",
             "nic": None,
+            "event": None,
             # The cable uses the CPUs of the test, whatever the test pins.
             "placement": PINNED if unpinned_only(path.placement.policy) else path.placement.policy,
             "cpu_limit": None if "switch" in test.limits else test.cpu_limit,
