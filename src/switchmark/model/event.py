@@ -26,8 +26,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """The kinds of events, with their descriptions."""
 
 RESTART, LOAD, UPGRADE = "restart", "load", "upgrade"
-"""Kinds that other modules ask for. `load` changes the traffic, and all others happen to the switch.
-An `upgrade` has the steps of a `restart`, with the program of another version."""
+"""Kinds that other modules ask for. `load` changes the traffic, and all others happen to the
+switch. An `upgrade` has the steps of a `restart`, with the program of another version."""
 
 REPLACING = frozenset({"restart", "kill", UPGRADE})
 """The kinds of events after which other processes are the switch."""
