@@ -11,11 +11,12 @@ import pytest
 
 from switchmark.environments import inside
 from switchmark.hosts.local import LocalHost
-from switchmark.lab.meter import Meter, roles_of, roles_within
+from switchmark.lab.meter import KernelCounts, Meter, roles_of, roles_within
 from switchmark.lab.prepare import place_parts
 from switchmark.model.cpus import Cpu
 from switchmark.model.test import Test
 from switchmark.observe.perf import CountableEvents
+from switchmark.observe.softirq import SoftirqTimes
 from switchmark.path.resolving import resolve
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
@@ -63,6 +64,17 @@ def test_what_kernels_count_is_read_once_before_and_once_behind(tmp_path: Path) 
     assert cost.scheduler["f0"].roles == ("sender",)
     assert cost.scheduler["switch"].context_switches == 0
     assert set(cost.softirq.cpus) == {"0"}
+
+
+@pytest.mark.parametrize(("elapsed_s", "waited"), [(0.001, 0.0), (0.1, 0.3)])
+def test_waiting_time_counts_where_ticks_resolve_it(elapsed_s: float, waited: float) -> None:
+    def counts(at_s: float) -> KernelCounts:
+        times = SoftirqTimes(at_s, {}, {}, {}, {})
+        ns = round(1e9 * at_s)
+        return KernelCounts(times, {}, {"switch": (ns // 2, 3 * ns // 10)})
+
+    used = counts(elapsed_s).used_since(counts(0.0))
+    assert used["switch"] == pytest.approx((0.5, waited))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ from switchmark.path.path import Path
 from switchmark.runs.executor import Executor
 
 _SWITCH, _FUNCTION = "switch", "function"
+_RESOLVED_NS = 50e6
+"""The shortest window in which waiting time counts. Kernels add up run time at their ticks, every
+10 ms or less, but waiting time at once, so in a burst of 1 ms one tick looks like a busy CPU."""
 _CPUS = "cpus"
 """The place for all CPUs of a test. A switch in the kernel has no threads: its work runs in
 theirs."""
@@ -269,12 +272,13 @@ class KernelCounts:
 
     def used_since(self, before: KernelCounts) -> dict[str, tuple[float, float]]:
         """Return, by place, the cores that its processes used since `before`, and the cores that
-        they waited for."""
+        they waited for: 0 in a window too short to tell."""
         elapsed_ns = 1e9 * (self.softirq.at_s - before.softirq.at_s)
         used = {}
         for place, (ran, waited) in self.ran.items():
             ran_before, waited_before = before.ran[place]
-            used[place] = (ran - ran_before) / elapsed_ns, (waited - waited_before) / elapsed_ns
+            waited_ns = waited - waited_before if elapsed_ns >= _RESOLVED_NS else 0
+            used[place] = (ran - ran_before) / elapsed_ns, waited_ns / elapsed_ns
         return used
 
 
