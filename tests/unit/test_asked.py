@@ -448,6 +448,6 @@ def test_the_options_of_a_kernel_are_those_of_the_hosts_that_measured(
     by_host = {name: {"kernel_options": ["CONFIG_VETH"]} for name in "ab"}
     facts = {"kernel_options": ["CONFIG_RPS"], "hosts": {**by_host, "c": {"kernel_options": None}}}
     tests = [Test() if name is None else Test(locality="remote", hosts=name) for name in hosts]
-    with RunFolder.create(tmp_path, Campaign("x", tuple(tests)), facts, "x") as folder:
+    with RunFolder.create(tmp_path, Campaign("x", tuple(tests) or (Test(),)), facts, "x") as folder:
         records = [fresh(number, test=test) for number, test in enumerate(tests, 1)]
     assert kernel_options_of(folder.path, records) == options
