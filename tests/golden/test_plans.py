@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from folding import FRAMES, Frame, folded, frames, unfolded
 from recorded_roots import RecordedRoot
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import inside
@@ -252,11 +253,20 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(program_variable(switch.name), switch.program)
 
 
-def on_file(plan: Plan) -> str:
-    """Return a plan as it is kept: our programs stand there by their names alone, but for
-    control groups and mounts, and the guest's files in a folder that is the same on every host."""
+def in_words(plan: Plan) -> str:
+    """Return a plan as it is printed, with our programs by their names alone (except for control
+    groups and mounts), and the guest's files in a folder that is the same on every host."""
     text = "\n".join(describe(plan, inside)) + "\n"
     return _OURS.sub(r"\1", text).replace(f"{sys.prefix}/{GUEST}", "/guest")
+
+
+def on_file(plan: Plan) -> str:
+    """Return a plan as golden files keep it. The steps that most plans share are one line each, and
+    nothing of them is lost."""
+    whole = in_words(plan)
+    short = folded(whole)
+    assert unfolded(short) == whole
+    return short
 
 
 def steps(test: Test) -> str:
@@ -345,7 +355,11 @@ def test_the_events_of_a_switch_have_plans(switch: str, golden: Golden) -> None:
 
 def test_every_file_is_the_plan_of_a_test() -> None:
     here = Path(__file__).parent
-    files = {str(file.relative_to(here).with_suffix("")) for file in here.glob("*/*.txt")}
+    files = {
+        str(file.relative_to(here).with_suffix(""))
+        for file in here.glob("*/*.txt")
+        if file.parent != FRAMES
+    }
     assert files == {
         *(name for name, _ in plans()),
         *(f"noises/{kind}" for kind in NOISES),
@@ -438,3 +452,26 @@ def test_the_kernels_datapath_has_a_plan_on_the_hosts_own_stack(golden: Golden) 
         test, prefix="smtest", run_dir=RUN_DIR, found=Findings("kernel"), placement=ON_CPU_1
     )
     golden("variants/ovs-kernel-host.txt", on_file(build(layout)))
+
+
+@pytest.mark.parametrize("frame", frames(), ids=lambda frame: frame.short)
+def test_a_shared_row_of_steps_is_in_many_plans(frame: Frame) -> None:
+    plans_with_it = [
+        file
+        for file in FRAMES.parent.glob("*/*.txt")
+        if file.parent != FRAMES
+        and any(frame.unfold(line) is not None for line in file.read_text().splitlines())
+    ]
+    assert len(plans_with_it) > 10
+
+
+def test_a_row_that_differs_in_a_word_is_written_out() -> None:
+    row = "# lo up\nip -n x link set lo up\n"
+    assert folded(row) == "= lo (x) up\n"
+    assert folded(row.replace("set lo", "set l1")) == row.replace("set lo", "set l1")
+    assert folded(row.replace(" up\n", " up # 2\n")) == row.replace(" up\n", " up # 2\n")
+
+
+def test_a_short_form_leaves_nothing_out() -> None:
+    with pytest.raises(ValueError, match="has not the fields of its row"):
+        Frame.read("= {a} up\n# {a}\nip -n {b} link set {a} up\n")
