@@ -21,11 +21,13 @@ from switchmark import clock
 from switchmark.campaign.load import from_options
 from switchmark.campaign.store import RunFolder
 from switchmark.clock import Clock
+from switchmark.lab.losses import by_interval
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.series import SeriesReader
 from switchmark.lab.workers import Worker, Workers
 from switchmark.metrics.series import columns_of, joined
-from switchmark.model.counters import PathCounters
+from switchmark.model.counters import PathCounters, PortCounters
+from switchmark.model.place import Place, PortEnd
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.series import TimeSeries
 from switchmark.model.test import Test
@@ -139,18 +141,19 @@ def test_finished_intervals_are_kept_once_and_in_order() -> None:
     processes = Counting(10)
     with clock.replaced_by(Jumping()):
         series = reader(processes, kept.append)
-        series.follow(5 * SECOND, 10 * SECOND)
+        series.follow(5 * SECOND, 10 * SECOND, PathCounters())
         whole = series.whole()
-    assert [(one["first"], len(one["offered"])) for one in kept] == [(n, 1) for n in range(8)]
+    assert [(one["first"], len(one["offered"])) for one in kept] == [(n, 1) for n in range(9)]
     assert all(one["switch_rss_kib"] == (5000,) for one in kept)
     assert len(whole.offered) == 11
-    assert whole.switch_rss_kib == (*(5000,) * 8, None, None, None)
+    assert whole.switch_rss_kib == (*(5000,) * 9, None, None)
 
 
 def test_short_intervals_are_read_once_a_second() -> None:
     kept: list[Mapping[str, Any]] = []
     with clock.replaced_by(Jumping()):
-        reader(Counting(300), kept.append, interval_ns=SECOND // 100).follow(5 * SECOND, 3 * SECOND)
+        series = reader(Counting(300), kept.append, interval_ns=SECOND // 100)
+        series.follow(5 * SECOND, 3 * SECOND, PathCounters())
     assert [(one["first"], len(one["offered"])) for one in kept] == [(0, 90), (90, 100)]
 
 
@@ -163,9 +166,59 @@ def test_a_switch_that_dies_ends_the_trial_within_a_second() -> None:
 
     with clock.replaced_by(times), pytest.raises(RuntimeError, match="died"):
         reader(Counting(10), lambda one: None, interval_ns=300 * SECOND, alive=alive).follow(
-            5 * SECOND, 3600 * SECOND
+            5 * SECOND, 3600 * SECOND, PathCounters()
         )
     assert times.now_ns <= 11 * SECOND
+
+
+F0, F1 = PortEnd("f0", at_switch=True), PortEnd("f1", at_switch=True)
+
+
+def crossed(entered: int, left: int, dropped: int = 0) -> PathCounters:
+    """Return the counters of a switch for frames from f0 to f1."""
+    counts = PortCounters(entered, 0, dropped, 0), PortCounters(0, left, 0, 0)
+    return PathCounters(dict(zip((F0, F1), counts, strict=True)))
+
+
+def test_counters_are_read_after_each_interval_and_at_the_end() -> None:
+    times = Jumping()
+    read_s: list[float] = []
+
+    def count() -> PathCounters:
+        read_s.append((times.now_ns - 5 * SECOND) / SECOND)
+        return crossed(100 * len(read_s), 99 * len(read_s))
+
+    with clock.replaced_by(times):
+        series = reader(Counting(4), lambda one: None, interval_ns=10 * SECOND, count=count)
+        series.follow(5 * SECOND, 40 * SECOND, crossed(50, 50))
+        series.whole(crossed(1000, 990))
+    assert read_s == pytest.approx([10.1, 20.1, 30.1])
+    assert series.counters == {
+        0: crossed(50, 49),
+        1: crossed(100, 99),
+        2: crossed(100, 99),
+        3: crossed(700, 693),
+    }
+
+
+def test_losses_of_an_interval_are_placed_where_counters_show_drops() -> None:
+    path = resolve(Test(), prefix="sm0000", run_dir="/run/x")
+    columns = {**COLUMNS, "offered": (100,) * 5, "lost": (0, 5, 1, 7, 0)}
+    series = TimeSeries(interval_ns=10 * SECOND, **columns)
+    trial = SyntheticSwitch()(SPEC).model_copy(update={"series": series})
+    counted = {0: crossed(100, 100), 1: crossed(97, 95, dropped=3), 2: crossed(100, 96, dropped=4)}
+    with_places = by_interval(path, trial, counted).series
+    assert with_places is not None
+    assert with_places.lost_at == (
+        {},
+        {Place.into(F0): 3},
+        {Place.into(F0): 1},
+        None,
+        None,
+    )
+    again = TimeSeries.model_validate_json(with_places.model_dump_json())
+    assert again.lost_at == with_places.lost_at
+    assert by_interval(path, trial, {}) == trial
 
 
 @pytest.mark.slow
@@ -188,7 +241,7 @@ def test_a_day_stays_small(tmp_path: Path) -> None:
             sizes.append((folder.path / "intervals.jsonl").stat().st_size)
 
         series = reader(Counting(day_s // interval_s), keep, interval_ns=interval_s * SECOND)
-        series.follow(5 * SECOND, day_s * SECOND)
+        series.follow(5 * SECOND, day_s * SECOND, PathCounters())
         every = (10**6,) * (day_s * SECOND // spec.interval_ns + 1)
         trial = SyntheticSwitch()(SPEC).model_copy(
             update={"spec": spec, "series": series.whole(), "intervals": every}

@@ -7,9 +7,12 @@ import random
 
 import pytest
 
+from recorded import fresh
 from switchmark.metrics.soak import best, first_loss_s, intervals_of, latency_drift, worst
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.series import Gap, TimeSeries, series_interval_ns
+from switchmark.report.soak import sentences
 from synthetic import SyntheticSwitch
 
 _S = 10**9
@@ -38,6 +41,16 @@ def test_the_worst_intervals_lost_most_and_then_were_slowest() -> None:
     assert [one.number for one in worst(trial, 3)] == [3, 1, 4]
     assert [one.number for one in best(trial, 1)] == [11]
     assert worst(trial, 1)[0].loss_ratio == pytest.approx(0.007)
+
+
+def test_an_answer_says_where_the_worst_interval_lost_its_frames() -> None:
+    lost = (0, 3, 0, 7, *(0,) * 9)
+    places = {Place(PlaceKind.CORRUPTED): 2, Place(PlaceKind.INSIDE_SWITCH): 5}
+    trial = soaked(lost=lost, lost_at=(None, None, None, places, *(None,) * 9))
+    record = fresh(trials=(trial,))
+    (text, *_) = sentences([record])
+    assert "worst intervals at 30 s (lost 0.7 % (inside switch), p99.9 9 us)" in text
+    assert "at 10 s (lost 0.3 %, p99.9" in text
 
 
 def test_what_comes_after_the_trial_is_no_interval() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from switchmark.errors import TrialFailed
+from switchmark.lab.losses import counted_places
 from switchmark.lab.workers import Worker
 from switchmark.metrics.latency import from_counts, lags_of, stamps_of
 from switchmark.model.counters import PathCounters
@@ -16,7 +17,7 @@ from switchmark.model.evidence import ClockEvidence, Evidence
 from switchmark.model.latency import Latency
 from switchmark.model.noise import BUSY
 from switchmark.model.objects import Message
-from switchmark.model.place import Place, PlaceKind, PortEnd
+from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import FlowCounts, PartReport, TrialResult, TrialSpec
 from switchmark.model.series import GAPS_MAX, Gap, TimeSeries
 from switchmark.model.test import Test
@@ -196,24 +197,10 @@ class Outcome:
             for (part, job), task in zip(jobs, report["tasks"], strict=True):
                 if job.role is Role.FORWARDER:
                     places[Place.function(part.id)] += sum(task["forwarded"]["dropped"])
-        for part_id, ports in counted.functions.items():
-            places[Place.function(part_id)] += sum(
-                (port.rx_dropped or 0) + (port.tx_dropped or 0) for port in ports.values()
-            )
-        guests = {port.id for part in self.path.in_vms for port in part.ports}
-        for end, counters in counted.links.items():
-            places[Place.out(end)] = counters.tx_dropped or 0
-            # Drops at a full veth end show at its peer. A guest's NIC has no such peer.
-            if end.at_switch or end.port in guests:
-                places[Place.into(end)] = counters.rx_dropped or 0
-        if self.path.test.copies > 1:  # a frame lost before the switch is missing in every copy
-            for source in {flow.source for flow in self.path.flows}:
-                for place in (
-                    Place.out(PortEnd(source)),
-                    Place.into(PortEnd(source, at_switch=True)),
-                    Place.engine(source),
-                ):
-                    places[place] *= self.path.test.copies
+        for source in {flow.source for flow in self.path.flows}:
+            places[Place.engine(source)] *= self.path.test.copies
+        for place, frames in counted_places(self.path, counted).items():
+            places[place] += frames
         places[Place(PlaceKind.CORRUPTED)] = sums["corrupted"]
         # A flooded frame arrives, and only its copy goes astray.
         places[Place(PlaceKind.STRAY)] = min(sums["stray"], max(0, lost))

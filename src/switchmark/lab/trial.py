@@ -16,6 +16,7 @@ from typing import Any
 from switchmark import clock
 from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.lab.happening import require_steps
+from switchmark.lab.losses import by_interval
 from switchmark.lab.meter import Meter, Window
 from switchmark.lab.outcome import Outcome
 from switchmark.lab.series import SeriesReader
@@ -43,6 +44,8 @@ _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
 _RAMP = 10  # the steps of a ramp, from a tenth of the rate on
 _PHASE_SLACK_S = 10.0
+_COUNTED_NS = 10_000_000_000
+"""The shortest intervals whose ends have counters: reading those of a path takes CPU time."""
 _EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
 """The least length of the intervals of a trial with an event, and the frames in an interval, which
 are enough for a 99th percentile."""
@@ -188,7 +191,7 @@ class Trials:
             happened.extend(self._take_place(event, start_ns) for event in events)
             if series and all(event.failure is None for event in happened):
                 with _after_events(happened):
-                    series.follow(start_ns, duration_ns)
+                    series.follow(start_ns, duration_ns, before)
 
         self._phase("measured", spec.duration_s, window, residual_s, during, spec.steps)
         if all(event.failure is None for event in happened):
@@ -198,7 +201,8 @@ class Trials:
         # A new process counts from 0, and a switch that did not come back does not count.
         replaced = self._path.dedicated_core and any(e.kind in REPLACING for e in happened)
         lost = replaced or any(event.failure is not None for event in happened)
-        counted = PathCounters() if lost else self._counted().since(before)
+        after = PathCounters() if lost else self._counted()
+        counted = after.since(before)
         reports = self._workers.send("report", timeout_s=30.0)
         path = self._path
         if proving:  # independent of the test's `touch`
@@ -207,8 +211,10 @@ class Trials:
         result = Outcome(path, tuple(self._workers), clocks).result(
             *(spec, spec.interval_ns, reports, counted),
             *(window.used, window.stolen, cost.load),
-            series=series.whole() if series else None,
+            series=series.whole(None if lost else after) if series else None,
         )
+        if series:
+            result = by_interval(path, result, series.counters)
         if whole:
             require_steps(result)
         if happened:
@@ -225,14 +231,16 @@ class Trials:
             interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)
         if interval_s is None:
             return None
+        replaces = any(event.kind in REPLACING for event in test.events)
         return SeriesReader(
             self._workers,
-            series_interval_ns(interval_s, spec.duration_s),
+            interval_ns := series_interval_ns(interval_s, spec.duration_s),
             copies=test.copies,
             counted=test.touch != "none",
             resident=self._resident,
             keep=self.keep,
             alive=self._alive,
+            count=self._standstill.read if interval_ns >= _COUNTED_NS and not replaces else None,
         )
 
     def _warmup_ns(self, spec: TrialSpec) -> int:

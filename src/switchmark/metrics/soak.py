@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from switchmark.metrics.growth import Slope, trend_of
+from switchmark.model.place import Place
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.series import TimeSeries
 
@@ -31,6 +32,12 @@ class Interval:
         if self.series.lost is None or not offered:
             return None
         return self.series.lost[self.number] / offered
+
+    @property
+    def lost_at(self) -> Mapping[Place, int]:
+        """Return the frames lost in it by place, as far as counters show them."""
+        places = self.series.lost_at
+        return (places[self.number] if places else None) or {}
 
     @property
     def p999_ns(self) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import ceil, floor
 
+from switchmark.model.place import WrittenPlace
 from switchmark.model.written import Written
 
 SERIES_MAX = 2000
@@ -106,6 +107,11 @@ class TimeSeries(Written):
     switch_rss_kib: tuple[int | None, ...] = ()
     """The resident memory of the switch's processes at the end of the interval, in KiB; None where
     it was not read. Empty for a switch without a process."""
+
+    lost_at: tuple[dict[WrittenPlace, int] | None, ...] = ()
+    """The lost frames of an interval by place, as far as counters of drops show them; None for
+    the time after the measured phase, and where no counter was read. Empty for intervals below
+    10 s, and if an event replaced the switch."""
 
     gaps: tuple[Gap, ...] | None = None
     """The longest gaps, at most eight of a flow and 512 in all, longest first. None if they

@@ -742,6 +742,8 @@ def _of_interval() -> Iterable[FlatColumn]:
     for name, column in _INTERVAL_COLUMNS.items():
         of = lambda row, name=name: _in_interval(row.interval, name)  # noqa: E731
         yield FlatColumn(column, "BIGINT", (TimeSeries, name), of)
+    where = lambda row: {str(k): n for k, n in row.interval.lost_at.items()}  # noqa: E731
+    yield FlatColumn("lost_at", "JSON", (TimeSeries, "lost_at"), where)
 
 
 def _in_interval(interval: Interval, name: str) -> int | None:

@@ -51,7 +51,13 @@ def _listed(intervals: Sequence[Interval]) -> str:
 
 def _text(interval: Interval) -> str:
     ratio, p999 = interval.loss_ratio, interval.p999_ns
-    lost = [] if ratio is None else [f"lost {percent(ratio)}"]
+    lost = [] if ratio is None else [f"lost {percent(ratio)}{_where(interval)}"]
     latency = [] if p999 is None else [f"p99.9 {format_ns(p999)}"]
     figures = ", ".join((*lost, *latency))
     return f"at {interval.start_s:g} s" + (f" ({figures})" if figures else "")
+
+
+def _where(interval: Interval) -> str:
+    """Return the place of most of an interval's losses; empty if no counter shows it."""
+    place = max(interval.lost_at, key=interval.lost_at.__getitem__, default=None)
+    return "" if place is None else f" ({place})"
