@@ -177,6 +177,7 @@ class Vpp(Switch):
 
     name = "vpp"
     program = "vpp"
+    companions = ("vppctl",)
     semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})
