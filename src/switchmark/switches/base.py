@@ -20,6 +20,7 @@ from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run, Spawn
 from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Image, Version
+from switchmark.switches.builds import Build
 from switchmark.switches.changes import Change, of_processes
 
 _Place = TypeVar("_Place")
@@ -100,6 +101,10 @@ class Switch(ABC):
 
     also_called: tuple[str, ...] = ()
     """Other names of the program, which a container image may have on its PATH."""
+
+    build: Build | None = None
+    """What a user who builds the program must know; None for a program that distributions
+    package."""
 
     resources: frozenset[str] = frozenset()
     """The optional axes that the driver supports: axes that are `followed_by` a driver, or that a
