@@ -215,6 +215,11 @@ def plans() -> Iterator[tuple[str, Test]]:
         )
     yield "variants/linux-bridge-lxc-image", Test(environment="lxc", image="/srv/my image")
     yield "variants/linux-bridge-podman-image", Test(environment="podman", image="mine:1")
+    yield "variants/ovs-image", Test(switch="ovs@docker:mine:1")
+    yield (
+        "variants/vpp-image",
+        Test(switch="vpp@podman:mine:1", engine="dpdk", event="kill", dimension="outage"),
+    )
     cores = {"function_cores": 2, "flows": 8}
     yield "variants/linux-bridge-function-cores-xdp", Test(engine="xdp", **cores)
     yield (

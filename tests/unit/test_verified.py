@@ -16,6 +16,7 @@ import pytest
 
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
+from switchmark.lab import verifying
 from switchmark.model.record import Record
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.path.refusals import check
@@ -132,7 +133,7 @@ def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
 ) -> None:
     switch = SWITCHES[name]
     for kind in switch.port_kinds:
-        tests = dict(tool.matrix(switch, kind))
+        tests = dict(verifying.matrix(switch, kind))
         assert all(check(test) == [] for test in tests.values())
         assert {test.switch for test in tests.values()} <= {name}
         if kind not in (PortKind.NIC_PCI, PortKind.NIC_KERNEL):
@@ -141,13 +142,13 @@ def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
 
 
 def test_each_test_has_what_a_host_that_is_slow_asks_for(tool: ModuleType) -> None:
-    there = {"hosts": "m1", **tool.EMULATED}
-    netns, _ = tool.ENDS
+    there = {"hosts": "m1", **verifying.EMULATED}
+    netns, _ = verifying.ENDS
     switch = SWITCHES["linux-bridge"]
-    tests = dict(tool.matrix(switch, PortKind.VETH, ("docker",), (netns,), there))
+    tests = dict(verifying.matrix(switch, PortKind.VETH, ("docker",), (netns,), there))
     assert {(test.hosts, test.rate) for test in tests.values()} == {("m1", "500")}
     assert {test.environment for test in tests.values()} == {"netns", "docker"}
-    taps = dict(tool.matrix(switch, PortKind.TAP, (), (netns,), there))
+    taps = dict(verifying.matrix(switch, PortKind.TAP, (), (netns,), there))
     assert not [name for name in taps if "v2v" in name]  # these take a VM
 
 
@@ -155,10 +156,10 @@ def test_what_a_vm_shows_is_kept_beside_what_a_host_showed_that_is_none(tool: Mo
     class Vm(RecordingHost):
         is_machine = True
 
-    class InVm(tool.Place):  # type: ignore[misc, name-defined]
+    class InVm(verifying.Place):
         kernel = "Linux 6.1.0"
 
-    here, there = tool.Place(), InVm("m1", Vm())
+    here, there = verifying.Place(), InVm("m1", Vm())
     content = {
         "veth": entry(version="3.1 userspace"),
         "tap": entry(version="3.1 kernel"),
@@ -225,20 +226,20 @@ def test_what_passed_since_yesterday_is_known_on_the_same_host_of_the_same_versi
 def test_a_frame_that_is_nowhere_is_a_fault(tool: ModuleType) -> None:
     stored = (Path(__file__).parent / "data/records-schema-1.jsonl").read_text()
     record = Record.model_validate_json(stored.partition('"record":')[2].strip()[:-1])
-    assert tool.fault_of(record) == "unaccounted 303, reordered 6, stray 12, foreign 9"
+    assert verifying.fault_of(record) == "unaccounted 303, reordered 6, stray 12, foreign 9"
     whole = {"lost": 0, "lost_at": {}, "reordered": 0, "stray": 0, "foreign": 0}
     trial = record.trials[0].model_copy(update=whole)
     for faults, message in (({}, None), ({"lost": 2}, "unaccounted 2"), ({"stray": 1}, "stray 1")):
         wrong = trial.model_copy(update=faults)
-        assert tool.fault_of(record.model_copy(update={"trials": (wrong,)})) == message
+        assert verifying.fault_of(record.model_copy(update={"trials": (wrong,)})) == message
     silent = trial.model_copy(update={"rx_frames": 0})
-    assert "0 received" in str(tool.fault_of(record.model_copy(update={"trials": (silent,)})))
+    assert "0 received" in str(verifying.fault_of(record.model_copy(update={"trials": (silent,)})))
     slow = record.model_copy(update={"trials": (trial,), "doubts": ("slow-path",)})
-    assert tool.fault_of(slow) == "frames took the slow path"
+    assert verifying.fault_of(slow) == "frames took the slow path"
     failed = record.model_copy(update={"status": "failed", "error": "no link\n  in b0"})
-    assert tool.fault_of(failed) == "no link"
+    assert verifying.fault_of(failed) == "no link"
 
 
 def test_a_kernel_is_named_as_everybody_names_it(tool: ModuleType) -> None:
-    assert tool.own_words("6.1.0-23-amd64") == "6.1.0"
-    assert tool.own_words("3.1.0 (DPDK 22.11.5) userspace") == "3.1.0 (DPDK 22.11.5) userspace"
+    assert verifying.own_words("6.1.0-23-amd64") == "6.1.0"
+    assert verifying.own_words("3.1.0 (DPDK 22.11.5) userspace") == "3.1.0 (DPDK 22.11.5) userspace"

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "schema": ("exporting:schema_", "Print the JSON Schema of a stored or printed object."),
     "list": ("hosts:list_", "List switches, engines and more, and whether this host has them."),
     "doctor": ("hosts:doctor", "Check this host: what works, what is missing, how to fix it."),
+    "verify": ("verifying:verify", "Test with real frames whether a switch does all it must."),
     "clean": ("hosts:clean", "Remove what crashed runs left behind."),
     "completion": ("completion:print_completion", "Print a completion script for a shell."),
     "help": ("app:print_help", "Print the help of a command."),

@@ -80,6 +80,13 @@ def standards(context: click.Context, param: click.Parameter, typed: str) -> lis
     return _beginning(names(), typed)
 
 
+def switches(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
+    """Return the names of the switches that match."""
+    from switchmark.switches import TABLE
+
+    return _beginning(list(TABLE), typed)
+
+
 def things(context: click.Context, param: click.Parameter, typed: str) -> list[str]:
     """Return the matching kinds of things for `list`."""
     from switchmark.cli.listing import Thing

@@ -16,6 +16,7 @@ from typing import IO, Any
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import SwitchmarkError
 from switchmark.hosts.base import Host
+from switchmark.hosts.images import ANY_ENGINE
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import command_path, find_program, tool_program
 from switchmark.lab.host_preparation import state_on
@@ -29,6 +30,9 @@ from switchmark.observe.noise import LONG_JITTER_MS, NEEDED_CPUS, Steal, certifi
 from switchmark.observe.perf import probe as probe_counters
 from switchmark.observe.softirq import within_threads
 from switchmark.runs.anchor import privileges
+from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.builds import builds_on
+from switchmark.switches.versions import probe_asked
 
 TOOLS = {
     "ip": ("iproute2", True),
@@ -295,4 +299,33 @@ def _drivers(host: Host) -> Iterator[Finding]:
         for entry in listed(thing, host=host):
             parts = (entry["version"], entry["mode"]) if entry["usable"] else (entry["why_not"],)
             text = ", ".join(filter(None, parts)) or "available"
+            if thing is Thing.SWITCHES and not entry["usable"]:
+                text = "\n".join((text, *_of_builds(host, entry["name"])))
             yield Finding(str(thing), entry["name"], entry["usable"], text, entry["hint"])
+
+
+def _of_builds(host: Host, name: str) -> Iterator[str]:
+    """Yield what a build of a missing switch must have, who publishes packages of it, and which
+    builds of it are in the usual folders."""
+    switch = SWITCHES.get(name)
+    if switch is None or switch.build is None:
+        return
+    yield f"a build needs {switch.build.needs}"
+    if switch.build.packages:
+        yield switch.build.packages
+    if not switch.program_file:
+        yield f"or use an image that has it: --switch {name}@{ANY_ENGINE}:IMAGE"
+    for seen in builds_on(host, switch.build):
+        if not seen.program:
+            places = " or ".join(switch.build.places)
+            yield f"{seen.tree} is not built: it has no {places}"
+            continue
+        build = f"{name}@{seen.tree if switch.program_file else seen.program}"
+        try:
+            version = probe_asked(SWITCHES[build], host)
+        except SwitchmarkError as error:
+            first, *_ = error.message.splitlines()
+            yield f"{seen.program} cannot be used: {first}"
+        else:
+            words = " ".join(filter(None, (version.text, version.mode)))
+            yield f"{seen.program} is {words}: --switch {build}"

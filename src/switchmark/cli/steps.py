@@ -30,6 +30,7 @@ from switchmark.observe.cpus import read_cpus
 from switchmark.path.assembly import build, events_of
 from switchmark.path.background import noise_of
 from switchmark.path.hosts import home_of, hosts_of
+from switchmark.path.images import engine_of
 from switchmark.path.path import Path, path_key
 from switchmark.path.placement import AUTO, Placement
 from switchmark.path.resolving import drivers_of, turned_to
@@ -139,7 +140,11 @@ def plan(test: Test, *others: Test) -> list[str]:
         host_entry(name)
     drivers = drivers_of(test)
     switch_version = _asked(partial(probe_asked, drivers.switch))
-    theirs = {environment.name: _asked(environment.probe) for environment in drivers.environments}
+    of_image = [engine_of(switch_version.image)] if switch_version and switch_version.image else []
+    theirs = {
+        environment.name: _asked(environment.probe)
+        for environment in dict.fromkeys((*drivers.environments, *of_image))
+    }
     found = Findings(
         switch_version.mode if switch_version else None,
         {name: version.mode if version else None for name, version in theirs.items()},

@@ -117,6 +117,41 @@ class OfClient(Container):
             timeout_s=30.0,
         )
 
+    @abstractmethod
+    def hold(self, node: Node, folders: Sequence[str], mode: str | None) -> Plan:
+        """Return the steps that keep the files of the node's image mounted, in a container that
+        sleeps: `/proc/${NODE-pid}/root` is their root. /dev and `folders` in it are the host's.
+        `mode` is that of the engine's Version, if it was probed."""
+
+    def holding(
+        self, node: Node, folders: Sequence[str], *, options: tuple[str, ...], undo: tuple[str, ...]
+    ) -> Plan:
+        """Return the steps that start a container for `hold`, and find its first process."""
+        assert node.image is not None
+        mounts = (
+            Mount("/usr", target=_USR),
+            Mount("/dev", writable=True),
+            *(Mount(folder, writable=True) for folder in folders),
+        )
+        return (
+            Run(
+                f"a container that sleeps, with the files of the image {node.image}",
+                (
+                    *(*self.client(node), "run", "--detach", "--name", node.name),
+                    *("--network", "none", "--ipc", "host", "--log-driver", "none"),
+                    *("--cap-drop", "ALL", *options, *_mount_arguments(mounts)),
+                    *_image_arguments(node, node.image),
+                ),
+                undo=(*self.client(node), *undo),
+                timeout_s=60.0,
+            ),
+            Run(
+                "its first process",
+                (*self.client(node), "inspect", "--format", "{{.State.Pid}}", node.name),
+                save=f"{node.name}-pid",
+            ),
+        )
+
     def inside(self, node: Node, argv: tuple[str, ...]) -> tuple[str, ...]:
         # `exec` forwards only the run's mark from the caller's environment.
         arguments = ("exec", "-i", "-e", MARK, node.name, *program_argv(node, argv))
@@ -239,7 +274,13 @@ def _run_arguments(needs: Needs) -> tuple[str, ...]:
         arguments += ["--cpu-period", str(PERIOD_US), "--cpu-quota", str(quota)]
     if needs.cpus:
         arguments += ["--cpuset-cpus", ",".join(map(str, needs.cpus))]
-    for mount in mounts(needs):
+    return (*arguments, *_mount_arguments(mounts(needs)))
+
+
+def _mount_arguments(mounts: Sequence[Mount]) -> tuple[str, ...]:
+    """Return mounts as options of `docker run` and `podman run`."""
+    arguments: list[str] = []
+    for mount in mounts:
         fields = [f"type=bind,{_field('source', mount.path)}", _field("target", mount.place)]
         arguments += ["--mount", ",".join([*fields, *([] if mount.writable else ["readonly"])])]
     return tuple(arguments)

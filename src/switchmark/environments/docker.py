@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from signal import SIGKILL
 
 from switchmark.environments.base import Needs
@@ -109,6 +110,19 @@ class Docker(OfClient):
             ),
             *_named_network(node, private),
             no_ipv6(network(node)),
+        )
+
+    def hold(self, node: Node, folders: Sequence[str], mode: str | None) -> Plan:
+        users = _USERS.match(mode or f"daemon at {_SOCKET}, cgroup ")
+        if users is None:
+            raise Unavailable(
+                f"the image {node.image} is not available: no docker daemon is running here",
+                hint="start the daemon (systemctl start docker), or name it with DOCKER_HOST",
+            )
+        return (
+            *cgroups(node),
+            *_users_daemon(node, users[1]),
+            *self.holding(node, folders, options=(), undo=("rm", "--force", node.name)),
         )
 
     def client(self, node: Node) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from switchmark.environments.base import Needs
 from switchmark.environments.containers import (
     OfClient,
@@ -41,23 +43,23 @@ class Podman(OfClient):
             *NETNS.create(network(node), needs),
             *cgroups(node),
             *((*root_of(node), _settings(node)) if needs.image is None else ()),
-            *(Folder("podman or runc creates it regardless of options", path) for path in _MADE),
+            *_folders(),
             self.run(
                 node,
                 needs,
                 ("--rootfs", root_folder(node)),
                 network=f"ns:{NETNS.netns(node)}",
                 options=(
-                    # conmon outlives its container for a moment, and would keep its control group
-                    # alive.
-                    *("--cgroups", "no-conmon", "--cgroup-parent", cgroup_parent(node)),
-                    # The defaults exceed the limits that root without CAP_SYS_RESOURCE may set.
-                    *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
+                    *_options(node),
                     *(("--security-opt", "unmask=/proc/sys") if configures_network(needs) else ()),
                 ),
-                undo=("rm", "--force", "--ignore", "--time", "0", node.name),
+                undo=_removal(node),
             ),
         )
+
+    def hold(self, node: Node, folders: Sequence[str], mode: str | None) -> Plan:
+        held = self.holding(node, folders, options=_options(node), undo=_removal(node))
+        return (*cgroups(node), *_folders(), *held)
 
     def client(self, node: Node) -> tuple[str, ...]:
         """Return the argv of podman with all state in the run's folder, or with the user's storage
@@ -74,6 +76,24 @@ class Podman(OfClient):
             *("--runtime", "runc", "--runtime-flag", f"root={home}/runc"),
             *("--cgroup-manager", "cgroupfs", "--events-backend", "file"),
         )
+
+
+def _folders() -> Plan:
+    why = "podman or runc creates it regardless of options"
+    return tuple(Folder(why, path) for path in _MADE)
+
+
+def _options(node: Node) -> tuple[str, ...]:
+    return (
+        # conmon outlives its container for a moment, and would keep its control group alive.
+        *("--cgroups", "no-conmon", "--cgroup-parent", cgroup_parent(node)),
+        # The defaults exceed the limits that root without CAP_SYS_RESOURCE may set.
+        *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"),
+    )
+
+
+def _removal(node: Node) -> tuple[str, ...]:
+    return ("rm", "--force", "--ignore", "--time", "0", node.name)
 
 
 def _home(node: Node) -> str:

@@ -13,6 +13,7 @@ from switchmark.environments.base import Environment
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host, boot_id
 from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.images import in_words
 from switchmark.lab import profile
 from switchmark.lab.prepare import followed
 from switchmark.model.plan import HOST
@@ -21,6 +22,7 @@ from switchmark.model.topology import Between, Findings, PortKind
 from switchmark.model.version import Version
 from switchmark.observe.facts import cpu_model, identity
 from switchmark.path.hosts import home_of, hosts_of
+from switchmark.path.images import engine_of
 from switchmark.path.placement import AUTO
 from switchmark.path.resolving import drivers_of
 from switchmark.runs.pci import VFIO
@@ -109,6 +111,8 @@ class Location:
                 versions[f"{kind} {name}{on}"] = " ".join(
                     filter(None, (version.text, version.mode))
                 )
+            if image := self._probed_switch(host).image:
+                versions[f"switch image{on}"] = in_words(image)
             if is_build(drivers.switch):
                 program = self._probed_switch(host).program
                 content = host.read(str(PurePath(program, drivers.switch.program_file)))
@@ -143,7 +147,9 @@ class Location:
     @property
     def findings(self) -> Findings:
         """Return the probe results that the path of the test depends on."""
-        environments = self._drivers.environments
+        images = (version.image for version in self._programs.values())
+        engines = (engine_of(image) for image in images if image)
+        environments = dict.fromkeys((*self._drivers.environments, *engines))
         return Findings(
             between=self.between,
             mode=self.switch.mode,

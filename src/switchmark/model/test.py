@@ -114,7 +114,7 @@ class Test(BaseModel):
         str,
         Axis(
             "switch",
-            "the switches under test; NAME@VERSION or NAME@/PATH picks a version of a program",
+            "the switches under test; NAME@VERSION, NAME@/PATH or NAME@image:IMAGE picks a version",
             blame_rank=1,
             table="switches",
             own_column=True,

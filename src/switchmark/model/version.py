@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal
 
 Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A container image that holds the program of a switch. Paths are paths in the image."""
+
+    engine: str
+    """The engine that has it: docker or podman."""
+    name: str
+    """Its name, as the user wrote it."""
+    id: str = ""
+    """Its id, the digest of its configuration; empty before a probe."""
+    digests: tuple[str, ...] = ()
+    """Its names in registries with the digest of its manifest; empty for an image made here."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables that it sets for its programs."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Its programs that a plan runs, by the name that the plan uses: a path, or a name that PATH
+    leads to."""
+
+    @property
+    def key(self) -> str:
+        """Return a short name for it that fits in names of files and containers."""
+        return sha256(f"{self.engine}:{self.name}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +52,5 @@ class Version:
     """The path of the probed program; empty for the kernel."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Paths of other files of its installation, by name."""
+    image: Image | None = None
+    """The container image that holds the program; None for a program of the host."""

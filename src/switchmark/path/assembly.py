@@ -31,6 +31,7 @@ from switchmark.model.plan import (
 )
 from switchmark.model.topology import Endpoint, Port, PortKind, guest_devices
 from switchmark.path.hosts import itself, mac_of_uplink, side_name
+from switchmark.path.images import image_steps
 from switchmark.path.path import Instance, Part, Path, awaits_switch
 from switchmark.switches.base import with_program
 from switchmark.switches.changes import Change
@@ -100,6 +101,7 @@ def create_nodes(path: Path) -> Plan:
     for switch in path.switches:
         node_plan = switch.environment.create(switch.wiring.node, switch_needs(path, switch))
         steps += on_host(node_plan, switch.host)
+        steps += _images(path, switch)
     for part in path.parts:
         if part.separate_kernel:
             continue
@@ -107,6 +109,16 @@ def create_nodes(path: Path) -> Plan:
         # Nodes share a daemon or a root directory. Every node lists it, but it is created once.
         steps += tuple(step for step in created if step not in steps)
     return steps
+
+
+def _images(path: Path, switch: Instance) -> Plan:
+    """Return the steps that provide the programs of container images: of the switch, and of the
+    versions that events start."""
+    drivers = (switch.driver, *path.drivers.next_switches.values())
+    wirings = (with_program(switch.wiring, driver, path.found.programs) for driver in drivers)
+    images = {wiring.version.image.key: wiring for wiring in wirings if wiring.version.image}
+    steps = (image_steps(wiring, path.found.modes) for wiring in images.values())
+    return tuple(step for plan in steps for step in on_host(plan, switch.host))
 
 
 def node_of(path: Path, part: Part) -> Plan:

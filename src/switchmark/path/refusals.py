@@ -75,6 +75,14 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
     if test.outer_ip_version == "6" and path.wiring.semantics is Semantics.ROUTED:
         why = f"switch {test.switch} has only IPv4 routes, so it drops IPv6 frames"
         refusals.append(Refusal(("encapsulation" if test.tunnel else "ip_version", "switch"), why))
+    if path.switch.image and not path.drivers.switch_environment.shares_host:
+        able = [name for name, environment in ENVIRONMENTS.items() if environment.shares_host]
+        why = (
+            f"switch {test.switch} runs with the files of its image, which environment "
+            f"{test.switch_environment} would hide"
+        )
+        use = f"--switch-environment {','.join(able)}"
+        refusals.append(Refusal(("switch", "switch_environment"), why, use))
     if refusal := path.refusal:
         refusals.append(_of_driver(refusal))
     else:

@@ -8,16 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Generic, TypeVar
 
 from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL
+from switchmark.hosts.images import ImageName
 from switchmark.hosts.programs import USUAL_FOLDERS, chosen_program, named_program
 from switchmark.model.addresses import Addressing, group_mac_address, ip_address, mac_address
 from switchmark.model.counters import PortCounters
 from switchmark.model.plan import Plan, Run, Spawn
 from switchmark.model.topology import Endpoint, Flow, Port, PortKind, Semantics, Wiring
-from switchmark.model.version import Version
+from switchmark.model.version import Image, Version
+from switchmark.switches.builds import Build
 from switchmark.switches.changes import Change, of_processes
 
 _Place = TypeVar("_Place")
@@ -88,6 +91,20 @@ class Switch(ABC):
     bound_to: str = ""
     """The program's path if the user asked for a version; set by the table
     (`switches.versions`)."""
+
+    image: ImageName | None = None
+    """The container image whose program the user asked for; set by the table
+    (`switches.versions`)."""
+
+    companions: tuple[str, ...] = ()
+    """The names of the other programs of its installation that plans run."""
+
+    also_called: tuple[str, ...] = ()
+    """Other names of the program, which a container image may have on its PATH."""
+
+    build: Build | None = None
+    """What a user who builds the program must know; None for a program that distributions
+    package."""
 
     resources: frozenset[str] = frozenset()
     """The optional axes that the driver supports: axes that are `followed_by` a driver, or that a
@@ -227,12 +244,40 @@ def with_program(
     versions by host and name. If the host was not probed, use the program that the host file names
     for that host, else the program of this host."""
     host, version = wiring.node.host, wiring.version
-    if found := probed.get((host, switch.name)):
+    found = probed.get((host, switch.name))
+    if switch.image is not None:
+        image = found.image if found and found.image else unprobed_image(switch)
+        folder = programs_folder(wiring, image)
+        starters = {name: f"{folder}/{name}" for name in image.programs}
+        program, *_ = starters.values()
+        files = {**(found.beside if found else {}), **starters}
+        mode = found.mode if found else version.mode
+        version = replace(version, program=program, beside=files, mode=mode, image=image)
+    elif found:
         version = replace(version, program=found.program, beside=found.beside, mode=found.mode)
     else:
         named = named_program(host, switch.name) if switch.program and host != LOCAL else None
         version = replace(version, program=named or switch.path, beside={})
     return replace(wiring, version=version)
+
+
+def programs_folder(wiring: Wiring, image: Image) -> str:
+    """Return the folder of the run whose files start the programs of an image."""
+    return f"{wiring.run_dir}/image-{image.key}"
+
+
+def unprobed_image(switch: Switch) -> Image:
+    """Return the image that the user asked for, as far as it is known before a probe."""
+    assert switch.image is not None
+    engine, *_ = switch.image.engines
+    return Image(engine, switch.image.name, programs=image_programs(switch, switch.program, {}))
+
+
+def image_programs(switch: Switch, program: str, beside: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the programs of a switch in an image by the names that plans use, the switch first.
+    `program` is the path of the switch; a companion with no path in `beside` is on PATH."""
+    named = {PurePath(switch.program).name: program}
+    return {**named, **{name: beside.get(name, name) for name in switch.companions}}
 
 
 def wire_refusal(wiring: Wiring, name: str) -> str | None:

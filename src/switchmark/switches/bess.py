@@ -28,6 +28,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch
+from switchmark.switches.builds import Build
 from switchmark.switches.eal_ports import eal_endpoints, functions_listen, socket_path
 
 _HINT = f"build it (https://github.com/NetSys/bess), then {how_to_name('bess', '/its/folder')}"
@@ -206,6 +207,12 @@ class Bess(Switch):
     name = "bess"
     program = "bess"
     program_file = "core/bessd"
+    build = Build(
+        needs="the daemon with its DPDK (`./build.py`), which has the drivers PMDPort for "
+        "vhost-user, memif and packet sockets, and pybess/builtin_pb for its client",
+        trees=("bess", "bess-*"),
+        places=("core/bessd",),
+    )
     semantics = (Semantics.PATCH,)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)

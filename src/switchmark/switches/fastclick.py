@@ -30,6 +30,7 @@ from switchmark.model.topology import Endpoint, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch, wire_refusal
+from switchmark.switches.builds import Build
 from switchmark.switches.eal import MBUF_BYTES, start_program
 from switchmark.switches.eal_ports import PORT_KINDS, device_ids, eal_endpoints, file_prefix
 from switchmark.switches.eal_telemetry import wait_linked
@@ -190,6 +191,12 @@ class FastClick(Switch):
 
     name = "fastclick"
     program = "click"
+    build = Build(
+        needs="the element FromDPDKDevice (--enable-dpdk), for learning EtherSwitch "
+        "(--enable-etherswitch), for the busy share the load of its threads (--enable-cpu-load)",
+        trees=("fastclick", "fastclick-*", "click"),
+        places=("userlevel/click", "bin/click"),
+    )
     program_folders = (*USUAL_FOLDERS, "userlevel")
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (*PORT_KINDS, PortKind.VETH)

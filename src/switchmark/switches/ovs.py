@@ -22,6 +22,7 @@ from switchmark.switches.links import (
     switch_ifname,
 )
 from switchmark.switches.ovs_instance import (
+    COMPANIONS,
     add_static_rules,
     bridge_name,
     configured_again,
@@ -59,6 +60,7 @@ class Ovs(KernelSwitch):
 
     name = "ovs"
     program = "ovs-vswitchd"
+    companions = COMPANIONS
     program_folders = (*USUAL_FOLDERS, "vswitchd")
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = PORT_KINDS

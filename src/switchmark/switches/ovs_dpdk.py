@@ -25,6 +25,7 @@ from switchmark.switches.changes import Change
 from switchmark.switches.eal import pci_options
 from switchmark.switches.links import add_port
 from switchmark.switches.ovs_instance import (
+    COMPANIONS,
     add_static_rules,
     appctl,
     bridge_name,
@@ -122,6 +123,8 @@ class OvsDpdk(Switch):
 
     name = "ovs-dpdk"
     program = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+    companions = COMPANIONS
+    also_called = ("ovs-vswitchd",)
     semantics = (Semantics.LEARNING, Semantics.STATIC)
     port_kinds = (PortKind.VHOST_USER, PortKind.NIC_PCI)
     counters = Counting(_counter_commands, _parse_counters)

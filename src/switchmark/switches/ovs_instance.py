@@ -27,6 +27,9 @@ _PROGRAMS = {
 them."""
 
 _DPCTL = "ovs-dpctl"
+COMPANIONS = (*_PROGRAMS, _DPCTL)
+"""The programs of an instance in addition to the switch's daemon."""
+
 _SCHEMA = "vswitch.ovsschema"
 _USUAL_SCHEMA = f"/usr/share/openvswitch/{_SCHEMA}"
 _BUILT = ("bin", "sbin", "utilities", "ovsdb", "share/openvswitch")

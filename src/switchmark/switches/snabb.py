@@ -21,6 +21,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch, wire_refusal
+from switchmark.switches.builds import Build
 
 _HINT = f"build it (https://github.com/snabbco/snabb), then {how_to_name('snabb')}"
 _VERSION = r"(?m)^snabb\S* (\d.*)$"
@@ -186,6 +187,12 @@ class Snabb(Switch):
 
     name = "snabb"
     program = "snabb"
+    build = Build(
+        needs="nothing beyond `make`: its vhost-user, raw socket and bridge apps are in every "
+        "build",
+        trees=("snabb", "snabb-*"),
+        places=("src/snabb", "bin/snabb"),
+    )
     program_folders = (*USUAL_FOLDERS, "src")
     semantics = (Semantics.PATCH, Semantics.LEARNING)
     port_kinds = (PortKind.VHOST_USER, PortKind.VETH)

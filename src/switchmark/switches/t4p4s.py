@@ -14,6 +14,7 @@ from switchmark.hosts.programs import how_to_name
 from switchmark.model.plan import Plan
 from switchmark.model.topology import PortKind, Semantics, Wiring
 from switchmark.model.version import Version
+from switchmark.switches.builds import Build
 from switchmark.switches.eal import probe_program, start_program
 from switchmark.switches.eal_ports import PORT_KINDS, SOCKET_KINDS, device_ids
 from switchmark.switches.eal_telemetry import COUNTERS
@@ -35,6 +36,12 @@ class T4p4s(PairedSwitch):
 
     name = "t4p4s"
     program = "t4p4s"
+    build = Build(
+        needs="a P4 program that is a wire between ports 2i and 2i+1, compiled with "
+        "T4P4S_VETH_MODE and T4P4S_NO_CONTROL_PLANE",
+        trees=("t4p4s", "t4p4s-*"),
+        places=("build/*/build/*",),
+    )
     semantics = (Semantics.PATCH,)
     port_kinds = PORT_KINDS
     function_kinds = frozenset(SOCKET_KINDS)  # host programs do not run in a VM

@@ -1,5 +1,5 @@
-"""Switch versions that are installed side by side: `NAME@VERSION` from the host file, or
-`NAME@/PATH` for the user's build.
+"""Switch versions that are installed side by side: `NAME@VERSION` from the host file,
+`NAME@/PATH` for the user's build, or `NAME@image:IMAGE` for the program of a container image.
 
 Drivers know nothing of versions: the table copies a driver and binds the copy to a program.
 """
@@ -14,6 +14,7 @@ from pathlib import PurePath
 from switchmark.errors import Unavailable, UsageError
 from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import LOCAL, host_entries, host_file, host_programs
+from switchmark.hosts.images import ANY_ENGINE, ImageHost, find_image, image_asked
 from switchmark.hosts.programs import (
     hint_for,
     how_to_name,
@@ -24,7 +25,7 @@ from switchmark.hosts.programs import (
 )
 from switchmark.model.version import Version
 from switchmark.plugins import Table
-from switchmark.switches.base import Switch
+from switchmark.switches.base import Switch, image_programs
 from switchmark.switches.verified import verified
 
 _SEPARATOR = "@"
@@ -43,7 +44,10 @@ class Switches(Table[Switch]):
             raise refusal
         bound = copy.copy(switch)
         bound.name = name
-        if path := _path(plain, version):
+        bound.image = image_asked(version)
+        if bound.image is not None:
+            bound.bound_to = switch.program
+        elif path := _path(plain, version):
             bound.bound_to = program_in(path, switch.program, switch.program_folders)
         return bound
 
@@ -70,6 +74,8 @@ def _plain(name: str) -> str:
 def probe_asked(switch: Switch, host: Host) -> Version:
     """Return the probed version of a switch, with its verification state. Unavailable if the
     program reports a different version than requested."""
+    if switch.image is not None:
+        return _probe_image(switch, host)
     switch = _on(host, switch)
     try:
         version = switch.probe(host)
@@ -83,6 +89,30 @@ def probe_asked(switch: Switch, host: Host) -> Version:
         )
     state, less = verified(plain, switch.port_kinds, version.mode)
     return replace(version, verified=state, verified_ports=less, program=switch.path)
+
+
+def _probe_image(switch: Switch, host: Host) -> Version:
+    """Return the probed version of the program in an image, with its verification state.
+    Unavailable if the host has no such image, or if the image lacks the program."""
+    assert switch.image is not None
+    plain, image = _plain(switch.name), find_image(host, switch.image)
+    inside, names = ImageHost(host, image), (switch.program, *switch.also_called)
+    hint = f"an image of {plain} has {' or '.join(names)}; ENV PATH of an image names its folder"
+    try:
+        program = inside.program(*names)
+        if program is None:
+            raise Unavailable(f"it has no {' and no '.join(names)}")
+        bound = copy.copy(switch)
+        bound.bound_to = program
+        version = bound.probe(inside)
+    except Unavailable as error:
+        raise Unavailable(
+            f"the image {image.name} of {image.engine}: {error.message}", hint=hint
+        ) from error
+    state, less = verified(plain, switch.port_kinds, version.mode)
+    programs = image_programs(switch, program, version.beside)
+    image = replace(image, programs=programs)
+    return replace(version, verified=state, verified_ports=less, program=program, image=image)
 
 
 def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
@@ -155,6 +185,8 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
         )
     if version.startswith("/"):
         return None
+    if image := image_asked(version):
+        return _image_refusal(switch, image.name)
     if "/" in version or not version:
         return UsageError(
             f"'{choice}' names no version: give a version from the host file, or the absolute "
@@ -177,6 +209,20 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
     return UsageError(
         why, hint=f"{entry}, or --switch {switch.name}{_SEPARATOR}/path/to/its/program"
     )
+
+
+def _image_refusal(switch: Switch, image: str) -> UsageError | None:
+    """Return why a switch cannot come from an image; None if it can."""
+    choice = f"{switch.name}{_SEPARATOR}{ANY_ENGINE}:"
+    if switch.program_file:
+        return UsageError(
+            f"'{choice}{image}': {switch.name} is a folder, and the client that controls it reads "
+            "this folder on the host",
+            hint=f"--switch {switch.name}{_SEPARATOR}/path/to/its/folder",
+        )
+    if not image or image.startswith("-"):
+        return UsageError(f"'{choice}{image}' names no image", hint=f"--switch {choice}IMAGE")
+    return None
 
 
 def _is_version(requested: str, reported: str) -> bool:

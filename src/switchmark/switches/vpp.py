@@ -24,6 +24,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wirin
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch, routed_addressing, wire_refusal
+from switchmark.switches.builds import Build
 from switchmark.switches.eal_ports import eal_endpoints
 from switchmark.switches.vpp_config import (
     BUFFERS,
@@ -177,6 +178,15 @@ class Vpp(Switch):
 
     name = "vpp"
     program = "vpp"
+    companions = ("vppctl",)
+    build = Build(
+        needs="the plugins vhost, memif and af_packet, for NICs dpdk",
+        trees=("vpp", "vpp-*"),
+        places=("build-root/install-vpp-native/vpp/bin/vpp", "build-root/install-*/*/bin/vpp"),
+        packages="FD.io publishes vpp, vpp-plugin-core and vpp-plugin-dpdk of each release for "
+        "Debian and Ubuntu at packagecloud.io/fdio/release, of release 26.10 at "
+        "packagecloud.io/fdio/2610",
+    )
     semantics = (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
     port_kinds = (PortKind.VHOST_USER, PortKind.MEMIF, PortKind.VETH, PortKind.NIC_PCI)
     function_kinds = frozenset({PortKind.MEMIF, PortKind.VETH})

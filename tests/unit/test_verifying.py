@@ -1,0 +1,131 @@
+"""These tests check the command `verify`, with a lab that measures nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from switchmark.lab import verifying
+from switchmark.lab.verifying import Outcome, Place
+from switchmark.model.record import Record
+from switchmark.model.test import Test
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def verify(cli: Callable[..., tuple[int, str, str]]) -> Cli:
+    return lambda *arguments: Ended(*cli("verify", *arguments))
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the faults by the name of the test, for the tests that fail."""
+    faults: dict[str, str] = {}
+
+    def outcomes(tests: Mapping[str, Test], place: Place) -> Iterator[Outcome]:
+        for name in tests:
+            yield Outcome(name, faults.get(name), "1", None)
+
+    monkeypatch.setattr(verifying, "outcomes", outcomes)
+    monkeypatch.setattr("switchmark.runs.anchor.anchor", lambda: None)
+    monkeypatch.setattr(Place, "has", lambda self, name: name in ("netns", "podman"))
+    return faults
+
+
+def test_a_switch_that_passes_every_test_ends_with_0(verify: Cli, wrong: dict[str, str]) -> None:
+    ended = verify("linux-bridge", "--port", "veth")
+    assert ended.status == 0
+    first, kind, *tests, blank, last = ended.out.splitlines()
+    assert first.startswith("linux-bridge ")
+    assert kind == "veth ports"
+    names = [line.removeprefix("  ✓ ") for line in tests]
+    assert {"learning p2p", "learning v2v bi", "learning v2v in podman"} <= set(names)
+    assert (blank, last) == ("", f"All {len(tests)} tests passed.")
+
+
+def test_a_fault_is_named_and_ends_with_1(verify: Cli, wrong: dict[str, str]) -> None:
+    wrong["learning v2v bi"] = "unaccounted 3"
+    ended = verify("linux-bridge", "--port", "veth")
+    assert ended.status == 1
+    assert "  ✗ learning v2v bi: unaccounted 3" in ended.out.splitlines()
+    assert ended.out.splitlines()[-1].startswith("1 of ")
+    printed = verify("linux-bridge", "--port", "veth", "--json")
+    assert printed.status == 1
+    faults = {entry["test"]: entry["fault"] for entry in json.loads(printed.out)}
+    assert {name for name, fault in faults.items() if fault} == {"learning v2v bi"}
+
+
+def test_nics_are_left_out(verify: Cli, wrong: dict[str, str]) -> None:
+    assert "nic-" not in verify("linux-bridge").out
+    assert verify("linux-bridge", "--port", "nic-kernel").status == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hub"], "there is no switch named 'hub'"),
+        (["linux-bridge", "--port", "tapp"], "linux-bridge has no ports of kind 'tapp'"),
+        (["vpp@image:"], "names no image"),
+    ],
+)
+def test_what_there_is_not_is_refused(verify: Cli, arguments: list[str], message: str) -> None:
+    ended = verify(*arguments)
+    assert ended.status == 2
+    assert message in ended.err
+
+
+def test_a_switch_that_is_missing_is_unavailable(verify: Cli, wrong: dict[str, str]) -> None:
+    ended = verify("testpmd@/no/such/program")
+    assert ended.status == 3
+    assert "there is no /no/such/program" in ended.err
+
+
+class Labs:
+    """Labs whose tests have these results in turn; they count what they ran and where."""
+
+    def __init__(self, *records: Record) -> None:
+        self.records, self.ran, self.folders = list(records), 0, set[Path]()
+
+    def __call__(self, folder: Path, **options: Any) -> Labs:
+        self.folders.add(folder)
+        return self
+
+    def __enter__(self) -> Labs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, test: Test) -> Record:
+        self.ran += 1
+        return self.records.pop(0)
+
+
+def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = (Path(__file__).parent / "data/records-schema-1.jsonl").read_text()
+    faulty = Record.model_validate_json(stored.partition('"record":')[2].strip()[:-1])
+    whole = {"lost": 0, "lost_at": {}, "reordered": 0, "stray": 0, "foreign": 0}
+    trial = faulty.trials[0].model_copy(update=whole)
+    right = faulty.model_copy(update={"trials": (trial,)})
+    refused = faulty.model_copy(update={"status": "refused", "error": "no\nway"})
+    labs = Labs(faulty, right, faulty, faulty, faulty, refused)
+    monkeypatch.setattr(verifying, "Lab", labs)
+    tests = dict.fromkeys(("a", "b", "c"), Test())
+    found = list(verifying.outcomes(tests, Place()))
+    assert [outcome.fault is None for outcome in found] == [True, False, False]
+    assert found[2].fault == "no"
+    assert labs.ran == 6, "what is refused is not tried again"
+    (folder,) = labs.folders
+    assert not folder.exists()
