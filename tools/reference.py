@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from switchmark.model.axis import Axis
+from switchmark.model.event import KINDS
 from switchmark.report.conform import reference_of
 from switchmark.report.schema import SCHEMAS, as_json, member_docstrings, schema
 from switchmark.standards.standard import names as standard_names
@@ -219,7 +220,7 @@ def rows_of(folder: str) -> Iterator[tuple[str, ...]]:
     columns = [name for name in COLUMNS if any(hasattr(entry, name) for entry in table.values())]
     extra: Mapping[str, Callable[[Any], str]] = {}
     if folder == "switches":
-        extra = {"follows": followed, "verified": verified}
+        extra = {"follows": followed, "verified": verified, "events verified": happened}
     if folder == "functions":
         extra = {"writes both MACs": written_macs}
     yield ("name", *(COLUMNS[name] for name in columns), *extra, "description")
@@ -257,6 +258,16 @@ def verified(switch: Any) -> str:
             state_text = f"{of_kind.state}{version}{failed}{why}, {of_kind.date}"
         kinds_by_state.setdefault(state_text, []).append(f"`{kind}`")
     return "; ".join(f"{', '.join(those)}: {state}" for state, those in kinds_by_state.items())
+
+
+def happened(switch: Any) -> str:
+    """List the events that were verified with a switch, with any kind of its ports."""
+    passed = {
+        name.rpartition(" ")[2]
+        for of_kind in verifications().get(switch.name, {}).values()
+        for name in of_kind.passed
+    }
+    return listed(passed & KINDS.keys())
 
 
 def listed(values: str | Iterable[object]) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from recorded import fresh, gap, interrupted_trial
 from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
 from switchmark.model.record import Record
+from switchmark.model.test import Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -139,6 +141,40 @@ def test_the_matrix_has_every_semantics_and_scenario_that_can_be(
         if kind not in (PortKind.NIC_PCI, PortKind.NIC_KERNEL):
             assert {test.split()[0] for test in tests} == set(switch.semantics)
             assert {f"{mode} v2v" for mode in switch.semantics} <= set(tests)
+
+
+def test_the_matrix_has_every_event_of_a_switch_once() -> None:
+    ends = (verifying.ENDS[0],)
+    tests = dict(verifying.matrix(SWITCHES["ovs-dpdk"], PortKind.VHOST_USER, (), ends))
+    events = [name for name, test in tests.items() if test.events]
+    assert events == [f"learning v2v {event}" for event in ("restart", "kill", "pause", "reconfigure")]
+    links = dict(verifying.matrix(SWITCHES["linux-bridge"], PortKind.VETH, (), ends))
+    assert links["learning v2v port-down"].dimension == "outage"
+    assert links["learning v2v port-down"].duration == 8
+    slow = dict(verifying.matrix(SWITCHES["ovs"], PortKind.VETH, (), ends, verifying.EMULATED))
+    assert slow["learning v2v kill"].duration == verifying.OUTAGE_EMULATED_S
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, None),
+        ({"corrupted": 2}, "corrupted 2"),
+        ({"gaps": (gap(290.0, None, 700),)}, "no frame arrived after the event"),
+        ({"failure": "no answer\nin 10 s"}, "no answer"),
+    ],
+)
+def test_frames_must_arrive_again_after_an_event(
+    changes: dict[str, Any], fault: str | None
+) -> None:
+    gaps = changes.pop("gaps", (gap(299.0, 500.0, 200),))
+    trial = interrupted_trial(gaps, gaps, lost=200)
+    (event,) = trial.evidence.events
+    failed = event.model_copy(update={"failure": changes.pop("failure", None)})
+    evidence = trial.evidence.model_copy(update={"events": (failed,)})
+    trial = trial.model_copy(update={"evidence": evidence, **changes})
+    test = Test(switch="ovs", dimension="outage", event="kill")
+    assert verifying.fault_of(fresh(test=test, trials=(trial,))) == fault
 
 
 def test_each_test_has_what_a_host_that_is_slow_asks_for(tool: ModuleType) -> None:

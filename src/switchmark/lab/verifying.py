@@ -4,8 +4,9 @@ asks?
 Every semantics of the switch is tested with a kind of port in every scenario, and in v2v also with
 both directions, long frames and round trips. The first semantics is also tested with functions in
 containers (`v2v to docker`) and with the switch in a container (`v2v in docker`), for the installed
-runtimes. A test passes if its gate passes, every frame is accounted for, and a switch that reports
-on its fast path used it. NICs by interface are veth pairs here.
+runtimes, and with each event of the switch (`v2v kill`). A test passes if its gate passes, every
+frame is accounted for, and a switch that reports on its fast path used it. A test with an event
+passes if the event is proved and frames arrive again. NICs by interface are veth pairs here.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.qemu import qemu
 from switchmark.lab.measure import Lab
+from switchmark.metrics.outage import outage_of
+from switchmark.model.event import KINDS, LOAD, UPGRADE
 from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
@@ -50,6 +53,11 @@ MORE: Mapping[str, dict[str, Any]] = {
     "v2v latency": {"scenario": "v2v", "dimension": "latency", "rate": "1000"},
 }
 """The tests in addition to every scenario in one direction with frames of 64 bytes."""
+
+OUTAGE = {"scenario": "v2v", "dimension": "outage", "rate": "1000", "duration": 8}
+OUTAGE_EMULATED_S = 60
+"""The duration of a test with an event: a switch that is started again takes seconds, and a minute
+on an emulated processor."""
 
 RUNTIMES = ("lxc", "docker", "podman")
 ENDS = ({"environment": "netns"}, {"environment": "vm"})
@@ -137,6 +145,14 @@ def contained(runtimes: Sequence[str]) -> dict[str, dict[str, Any]]:
     return tests
 
 
+def happening(emulated: bool) -> dict[str, dict[str, Any]]:
+    """Return the tests with an event. An upgrade needs another version, and a load is no event of
+    the switch."""
+    longer = {"duration": OUTAGE_EMULATED_S} if emulated else {}
+    kinds = [kind for kind in KINDS if kind not in (UPGRADE, LOAD)]
+    return {f"v2v {kind}": {**OUTAGE, **longer, "event": kind} for kind in kinds}
+
+
 def matrix(
     switch: Switch,
     kind: PortKind,
@@ -148,15 +164,16 @@ def matrix(
     scenarios = {name: {"scenario": name} for name in SCENARIOS}
     engines = ENGINES if kind in KERNEL_PORTS else ENGINES[2:]
     for number, semantics in enumerate(switch.semantics):
-        inside = {} if number else contained(runtimes)
-        for name, axes in {**scenarios, **MORE, **inside}.items():
+        first = {} if number else {**contained(runtimes), **happening("rate" in there)}
+        for name, axes in {**scenarios, **MORE, **first}.items():
             if kind is PortKind.NIC_KERNEL and name not in OF_NICS:
                 continue
             ports = {"nic": OF_NICS[name]} if kind is PortKind.NIC_KERNEL else {"port": kind}
             what = {"switch": switch.name, "semantics": semantics}
+            long = {"duration": axes["duration"]} if "event" in axes else {}
             tests = (
                 Test.model_validate(
-                    {**USUAL, **end, **axes, **ports, **what, "engine": engine, **there}
+                    {**USUAL, **end, **axes, **ports, **what, "engine": engine, **there, **long}
                 )
                 for end, engine in itertools.product(ends, engines)
             )
@@ -168,6 +185,8 @@ def fault_of(record: Record) -> str | None:
     """Return the fault that a record shows; None if every frame is accounted for."""
     if record.status != "ok":
         return (record.error or record.status).partition("\n")[0]
+    if record.test.events:
+        return _fault_of_event(record)
     nowhere = record.test.port == PortKind.NULL
     sent = sum(trial.tx_frames for trial in record.trials)
     received = sum(trial.rx_frames for trial in record.trials)
@@ -182,6 +201,19 @@ def fault_of(record: Record) -> str | None:
         for name in ("unaccounted", "duplicated", "reordered", "corrupted", "stray", "foreign")
     }
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or None
+
+
+def _fault_of_event(record: Record) -> str | None:
+    """Return the fault of a test with an event. Frames may be lost, and a switch that was started
+    again counts from 0."""
+    failures = [event.failure for trial in record.trials for event in trial.evidence.events]
+    found = [outage for trial in record.trials if (outage := outage_of(trial)) is not None]
+    if any(failures):
+        return next(filter(None, failures)).partition("\n")[0]
+    if not found or not all(outage.is_over for outage in found):
+        return "no frame arrived after the event"
+    corrupted = sum(trial.corrupted for trial in record.trials)
+    return f"corrupted {corrupted}" if corrupted else None
 
 
 @dataclass(frozen=True)
