@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -181,6 +182,25 @@ def test_one_process_serves_many_trials(program: Program) -> None:
             report = program.trial(phase_ns)
             sent, received = report["tasks"][0]["sent"], report["tasks"][1]["received"]
             assert sent["frames"] == received["frames"] > 0
+
+
+def test_the_control_thread_sleeps_while_frames_move(program: Program) -> None:
+    """It wakes ten times a second, and every millisecond at the end of a phase only."""
+    program.open_loop()
+    assert program.arm(sender={"rate_pps": 1000}, longest_ns=2 * 10**9)["ok"]
+    waits = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)", re.MULTILINE)
+    status = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/status")
+
+    def woken(phase_ns: int) -> int:
+        before = waits.search(status.read_text())
+        program.trial(phase_ns)
+        after = waits.search(status.read_text())
+        assert before is not None
+        assert after is not None
+        return int(after[1]) - int(before[1])
+
+    short, long = woken(10**8), woken(11 * 10**8)
+    assert long - short < 50
 
 
 def test_a_start_that_has_passed_is_told_and_not_made_up_for(program: Program) -> None:

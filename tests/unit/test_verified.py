@@ -147,7 +147,9 @@ def test_the_matrix_has_every_event_of_a_switch_once() -> None:
     ends = (verifying.ENDS[0],)
     tests = dict(verifying.matrix(SWITCHES["ovs-dpdk"], PortKind.VHOST_USER, (), ends))
     events = [name for name, test in tests.items() if test.events]
-    assert events == [f"learning v2v {event}" for event in ("restart", "kill", "pause", "reconfigure")]
+    assert events == [
+        f"learning v2v {event}" for event in ("restart", "kill", "pause", "reconfigure")
+    ]
     links = dict(verifying.matrix(SWITCHES["linux-bridge"], PortKind.VETH, (), ends))
     assert links["learning v2v port-down"].dimension == "outage"
     assert links["learning v2v port-down"].duration == 8

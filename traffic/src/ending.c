@@ -59,12 +59,12 @@ static bool has_ended(const struct pollfd *in)
 	return in->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
 }
 
-bool ending_wait_ms(struct ending *e)
+bool ending_wait(struct ending *e, uint32_t ms)
 {
 	struct pollfd in = { .fd = e->in, .events = POLLRDHUP };
-	const struct timespec millisecond = { .tv_nsec = 1000000 };
+	const struct timespec pause = { .tv_nsec = (long)ms * 1000000 };
 
-	if (ppoll(&in, 1, &millisecond, &e->waiting) > 0 && has_ended(&in))
+	if (ppoll(&in, 1, &pause, &e->waiting) > 0 && has_ended(&in))
 		e->closed = true;
 	return !ending_came(e);
 }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct ending {
 	int in;
@@ -26,8 +27,8 @@ void ending_end(struct ending *e);
 /* True if stdin has ended or a signal has arrived. */
 bool ending_came(const struct ending *e);
 
-/* Waits a millisecond. Returns false if the program must end. */
-bool ending_wait_ms(struct ending *e);
+/* Waits up to `ms` milliseconds, below 1000. Returns false if the program must end. */
+bool ending_wait(struct ending *e, uint32_t ms);
 
 /* Waits for input, at most `seconds` if that is not 0. Returns the result of poll. */
 int ending_wait_input(struct ending *e, unsigned seconds);

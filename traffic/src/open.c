@@ -200,7 +200,7 @@ const char *session_ready(struct session *s, uint64_t timeout_ms)
 	for (uint32_t i = 0; i < s->port_count;) {
 		if (s->ports[i].engine->ready(&s->ports[i])) {
 			i++;
-		} else if (clock_monotonic_ns() > until || !session_tick(s)) {
+		} else if (clock_monotonic_ns() > until || !session_tick(s, 1)) {
 			return session_error(s, "port %u (%s): the link is not up after %llu ms", i,
 					     s->ports[i].config.ifname,
 					     (unsigned long long)timeout_ms);

@@ -34,6 +34,22 @@ const char *session_start(struct session *s, const struct start_plan *plan)
 	return NULL;
 }
 
+#define PAUSE_MAX_MS 100 /* a failed port is noticed after this time */
+
+/* Returns how long the control thread may sleep while a task sends, so that it takes little time
+ * from the threads that move frames: until shortly before the end of the phase. A burst, or a task
+ * that is stopped, ends before. */
+static uint32_t pause_ms(const struct session *s, const struct task *t)
+{
+	const uint64_t now = clock_ticks(), ms = s->clock.hz / 1000;
+	uint64_t left;
+
+	if (t->stop || t->sender.limit || now >= s->window.end)
+		return 1;
+	left = (s->window.end - now) / ms;
+	return left > PAUSE_MAX_MS ? PAUSE_MAX_MS : left > 1 ? (uint32_t)left : 1;
+}
+
 const char *session_wait(struct session *s, uint64_t timeout_ms)
 {
 	uint64_t until = clock_monotonic_ns() + timeout_ms * 1000000;
@@ -45,7 +61,8 @@ const char *session_wait(struct session *s, uint64_t timeout_ms)
 			return why;
 		if (s->tasks[i].sent_all) {
 			i++;
-		} else if (clock_monotonic_ns() > until || !session_tick(s)) {
+		} else if (clock_monotonic_ns() > until ||
+			   !session_tick(s, pause_ms(s, &s->tasks[i]))) {
 			return session_error(s, "wait: task %u still sends after %llu ms", i,
 					     (unsigned long long)timeout_ms);
 		}
@@ -97,7 +114,7 @@ bool session_drain(struct session *s, uint64_t quiet_ms, uint64_t timeout_ms)
 	for (uint32_t i = 0; i < s->task_count; i++)
 		s->tasks[i].receiver.draining = true;
 	all_polled(s, true);
-	while (s->running && now < until && !calm && session_tick(s)) {
+	while (s->running && now < until && !calm && session_tick(s, 1)) {
 		uint64_t more = frames_seen(s);
 
 		now = clock_monotonic_ns();

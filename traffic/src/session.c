@@ -16,10 +16,10 @@ const char *session_error(struct session *s, const char *format, ...)
 	return s->error;
 }
 
-bool session_tick(struct session *s)
+bool session_tick(struct session *s, uint32_t ms)
 {
 	session_note_drops(s);
-	return ending_wait_ms(&s->ending);
+	return ending_wait(&s->ending, ms);
 }
 
 #define FLUSH_NS 10000000 /* the time for a device to take the frames in a port's ring */

@@ -38,8 +38,8 @@ struct session {
 __attribute__((format(printf, 2, 3))) const char *session_error(struct session *s,
 								const char *format, ...);
 
-/* Waits a millisecond. Returns false if the program must end. */
-bool session_tick(struct session *s);
+/* Waits up to `ms` milliseconds, below 1000. Returns false if the program must end. */
+bool session_tick(struct session *s, uint32_t ms);
 
 /* Reads the drop counters of ports if a phase is running and the last reading is NOTE_DROPS_MS old:
  * 32-bit counters do not wrap around sooner. */

@@ -123,14 +123,14 @@ static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 	port = &c->ports[c->port_count++];
 	port->engine = &engine;
 	drops_noted = 0;
-	session_tick(c);
+	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 0);
 	c->running = true;
-	session_tick(c);
-	session_tick(c);
+	session_tick(c, 1);
+	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 1);
 	c->noted_ns -= 2 * NOTE_DROPS_MS * 1000000ull;
-	session_tick(c);
+	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 2);
 	close(ends[0]);
 	close(ends[1]);
