@@ -156,6 +156,7 @@ class Window:
         self._session = attached["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.order(f"{domain}.enable")
+        self.order("Emulation.setScrollbarsHidden", hidden=True)
 
     def order(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Carry out a command of the protocol and return its result."""
@@ -216,7 +217,7 @@ def window(folder: Path) -> Iterator[Window]:
     orders_out, orders = os.pipe()
     answers, answers_in = os.pipe()
     # The browser reads orders from descriptor 3 and writes answers to descriptor 4.
-    argv = ("sh", "-c", f'exec "$@" 3<&{orders_out} 4>&{answers_in}', "sh", *_started(folder))
+    argv = ("bash", "-c", f'exec "$@" 3<&{orders_out} 4>&{answers_in}', "bash", *_started(folder))
     flags = [flag for flag in _FLAGS if "virtual-time" not in flag]
     with (
         _scratch() as env,
