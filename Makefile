@@ -174,12 +174,12 @@ pictures: setup ## measure and draw docs/pictures, those of README and guide; PI
 
 .PHONY: site
 site: setup ## build the site, for a browser without a network: build/site/html/index.html
-	@tools/site/install.sh
-	@.venv/bin/python -m tools.site
+	@tools/website/install.sh
+	@.venv/bin/python -m tools.website
 
 .PHONY: gallery
-gallery: setup ## add RUN=folder to the site's gallery as NAME=demo TITLE="The demo" CHARTS="trials,figures"
-	@.venv/bin/python -m tools.site.gallery $(RUN) "$(NAME)" "$(TITLE)" --charts "$(CHARTS)"
+gallery: setup ## add RUN=folder to the site's gallery as NAME=demo TITLE="The demo" CHARTS=figures
+	@.venv/bin/python -m tools.website.gallery "$(RUN)" "$(NAME)" "$(TITLE)" "$(CHARTS)"
 
 .PHONY: clean
 clean: ## remove what was built and .venv; run folders stay

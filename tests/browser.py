@@ -144,7 +144,7 @@ def _started(folder: Path) -> tuple[str, ...]:
 
 class Window:
     """A window of a running browser, which speaks Chrome's DevTools protocol over two pipes. Unlike
-    a window of its own, it can be narrower than 500 pixels."""
+    the windows of `run_in_page`, it can be narrower than 500 pixels."""
 
     def __init__(self, orders: int, answers: int) -> None:
         self._orders, self._answers, self._last, self._session = orders, answers, 0, ""

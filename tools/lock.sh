@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rewrites requirements.lock from the dependencies in pyproject.toml, and tools/site/requirements.lock
+# Rewrites requirements.lock from the dependencies in pyproject.toml, and tools/website/requirements.lock
 # from its list: exact versions with their hashes, and no address of any package index.
 #   tools/lock.sh [project|site]     one of them
 set -euo pipefail
@@ -18,4 +18,4 @@ lock() # TARGET ARGUMENT...
 }
 
 case ${1:-all} in all | project) lock requirements.lock --extra dev --extra lab pyproject.toml ;; esac
-case ${1:-all} in all | site) lock tools/site/requirements.lock tools/site/requirements.in ;; esac
+case ${1:-all} in all | site) lock tools/website/requirements.lock tools/website/requirements.in ;; esac

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tools.website.pages import sources
 
 from switchmark.campaign.load import from_options
 from switchmark.cli.app import COMMANDS, app
 from switchmark.model.test import AXES
 from switchmark.path.choosing import with_engines
 from switchmark.path.refusals import check
-from tools.site.pages import sources
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / path for path in ("README.md", *sources()) if path.endswith(".md")]
@@ -127,13 +127,15 @@ def test_the_guide_has_commands() -> None:
 
 def test_every_command_of_another_program_is_tested_or_marked() -> None:
     """To mark a block, write above it: *Not run by a test: the reason.*"""
-    assert [f"{c.place}: {' '.join(c.words)}" for c in ALL if needs_a_mark(c) and not c.untested] == []
+    assert [
+        f"{c.place}: {' '.join(c.words)}" for c in ALL if needs_a_mark(c) and not c.untested
+    ] == []
 
 
 def test_every_mark_stands_above_a_command_that_needs_it() -> None:
     needed = {command.block for command in ALL if needs_a_mark(command)}
     assert [c.place for c in ALL if c.untested and c.block not in needed] == []
-    marks = sum(page.read_text().count("*Not run by a test: ") for page in PAGES)
+    marks = sum(page.read_text().count("\n*Not run by a test: ") for page in PAGES)
     assert marks == len({command.block for command in ALL if command.untested})
 
 
@@ -209,7 +211,12 @@ def test_the_image_of_a_guest_is_unpacked_and_packed(tmp_path: Path) -> None:
 
 
 def test_every_block_is_a_script_that_a_shell_can_read() -> None:
-    blocks = [(page, block[3]) for page in PAGES for block in BLOCK.finditer(page.read_text()) if block[2] == "sh"]
+    blocks = [
+        (page, block[3])
+        for page in PAGES
+        for block in BLOCK.finditer(page.read_text())
+        if block[2] == "sh"
+    ]
     script = "\n".join(f"f{n}() {{\n{text}\n:\n}}" for n, (_, text) in enumerate(blocks))
     done = subprocess.run(("bash", "-n"), input=script, capture_output=True, text=True)
     assert (len(blocks) > 70, done.stderr) == (True, "")

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from bench.page import tests as lines_of_tests
-
-from tools.site import built
-from tools.site.__main__ import write
-from tools.site.gallery import GALLERY, MOST_BYTES, add, index
-from tools.site.pages import (
+from tools.website import built
+from tools.website.__main__ import write
+from tools.website.gallery import GALLERY, MOST_BYTES, add, index
+from tools.website.pages import (
     HOME,
     REPOSITORY,
     TABS,
@@ -129,7 +128,7 @@ def test_a_site_without_faults_has_none(tmp_path: Path) -> None:
         ('<script src="https://x.invalid/a.js">', "a.html fetches https://x.invalid/a.js"),
         ('<img src="//x.invalid/a.png">', "a.html fetches //x.invalid/a.png"),
         ('<link rel="stylesheet" href="http://x.invalid/">', "a.html fetches http://x.invalid/"),
-        ('<p style="background: url(\'http://x.invalid/\')">', "a.html fetches http://x.invalid/"),
+        ("<p style=\"background: url('http://x.invalid/')\">", "a.html fetches http://x.invalid/"),
         ('<a href="none.html">', "a.html links to none.html, which is nowhere"),
         ('<a href="#none">', "a.html links to #none, which is nowhere"),
         ('<a href="sub/">', "a.html links to sub/, which is nowhere"),
@@ -177,24 +176,23 @@ def stored(folder: Path, count: int) -> Path:
     """Write a run of some tests, and return its folder."""
     folder.mkdir()
     (folder / "campaign.yaml").write_text("name: some\nswitch: ovs\n")
-    lines = [json.loads(line) for line in lines_of_tests(count)]
-    for line in lines:
-        line["record"]["origin"]["host"] = HOST
-    (folder / "records.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "host.json").write_text(json.dumps(HOST))
+    lines = "".join(f"{line}\n" for line in lines_of_tests(count))
+    (folder / "records.jsonl").write_text(lines)
     return folder
 
 
-def test_a_run_is_added_with_its_charts_and_measured_anew_replaced(tmp_path: Path) -> None:
+def test_a_run_is_added_and_replaces_one_of_its_name(tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
-    run = stored(tmp_path / "some", 4)
-    page = add("some", "Some tests", run, ["trials"], gallery)
+    gallery.mkdir()
+    (gallery / "some-earlier.svg").write_text("")
+    page = add("some", "Some tests", stored(tmp_path / "some", 4), ["trials"], gallery)
     assert "![Some tests: trials](some-trials.svg)" in page.read_text()
-    add("some", "Other words", run, (), gallery)
-    assert not (gallery / "some-trials.svg").exists()
-    assert "[Other words](some.md) | 20" in (gallery / "README.md").read_text()
-    assert len(list(gallery.glob("some-*.svg"))) == 1
+    assert "a virtual machine of 2 CPUs (Some CPU), Linux 6.1.0." in page.read_text()
+    assert "[Some tests](some.md) | 20" in (gallery / "README.md").read_text()
+    assert [path.name for path in gallery.glob("*.svg")] == ["some-trials.svg"]
 
 
 def test_a_run_without_a_measurement_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="measured nothing"):
-        add("none", "None", stored(tmp_path / "none", 0), (), tmp_path / "gallery")
+        add("none", "None", stored(tmp_path / "none", 0), ["trials"], tmp_path / "gallery")

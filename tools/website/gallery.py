@@ -1,9 +1,9 @@
 """Adds a stored run to the gallery of the site.
 
-    make gallery RUN=runs/nightly NAME=nightly TITLE="A night"
+    make gallery RUN=runs/nightly NAME=nightly TITLE="A night" CHARTS=figures
 
-docs/gallery/NAME.md has the host, the date, the charts and what `switchmark report` prints, doubts
-included. docs/gallery/README.md lists all pages. A run that was measured anew replaces its page.
+docs/gallery/NAME.md has the host, the date, the charts and the output of `switchmark report` with
+its doubts. docs/gallery/README.md lists all pages. A run replaces an earlier one of its name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from switchmark.campaign.store import read_records
 from tools.pictures import where
+
+from switchmark.campaign.store import read_records
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GALLERY = REPOSITORY / "docs/gallery"
@@ -27,8 +28,8 @@ MOST_BYTES = 1_000_000
 
 HEAD = """# Gallery
 
-Runs of switchmark on real hosts, as it stored them: the charts and the output of `switchmark report`, with every doubt. `make gallery`
-adds a run. `switchmark gallery RUN...` puts the figures of [papers](../guide/papers.md) on one page.
+Runs on real hosts: charts of the stored records, and all that `switchmark report` prints, with
+every doubt. `make gallery` adds a run.
 
 | run | where and when |
 |---|---|
@@ -47,20 +48,15 @@ def add(name: str, title: str, run: Path, charts: Sequence[str], folder: Path = 
         old.unlink()
     pictures = []
     with tempfile.TemporaryDirectory() as drawn:
-        chosen = ("--chart", ",".join(charts)) if charts else ()
-        switchmark("report", str(run), "--output", f"{drawn}/", *chosen)
-        for chart in charts or first_of(drawn):
+        switchmark("report", str(run), "--output", f"{drawn}/", "--chart", ",".join(charts))
+        for chart in charts:
             picture = folder / f"{name}-{chart}.svg"
             picture.write_bytes((Path(drawn) / f"{chart}.svg").read_bytes())
             pictures.append(f"![{title}: {chart.replace('-', ' ')}]({picture.name})\n")
     report = switchmark("report", str(run)).partition("\n\n")[2].rstrip()
     page = folder / f"{name}.md"
-    page.write_text(
-        "\n".join(
-            (f"# {title}\n", f"{measured[:1].upper()}{measured[1:]}.\n", *pictures)
-            + (f"```\n{report}\n```\n",)
-        )
-    )
+    head = (f"# {title}\n", f"{measured[:1].upper()}{measured[1:]}.\n")
+    page.write_text("\n".join((*head, *pictures, f"```\n{report}\n```\n")))
     (folder / "README.md").write_text(index(folder))
     return page
 
@@ -79,17 +75,8 @@ def index(folder: Path = GALLERY) -> str:
     return HEAD + "".join(lines)
 
 
-def first_of(drawn: str) -> list[str]:
-    """Return the chart that stands for a run: rates as lines or bars, else the first by name."""
-    names = sorted(path.stem for path in Path(drawn).glob("*.svg"))
-    return sorted(names, key=lambda name: name not in PREFERRED)[:1]
-
-
-PREFERRED = ("figures", "received-against-offered", "rate-against-size")
-
-
 def switchmark(*arguments: str) -> str:
-    """Return what a command prints, in lines of 80 characters."""
+    """Return the output of a command, in lines of 80 characters."""
     command = str(Path(sys.executable).with_name("switchmark"))
     env = {**os.environ, "COLUMNS": "80"}
     done = subprocess.run((command, *arguments), capture_output=True, text=True, env=env)
@@ -103,11 +90,10 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("name", help="of its files")
     parser.add_argument("title", help="of its page")
-    parser.add_argument("--charts", default="", metavar="NAME,...", help="those of `report`")
+    parser.add_argument("charts", metavar="CHART,...", help="names as in `report --chart`")
     options = parser.parse_args()
-    charts = [chart for chart in options.charts.split(",") if chart]
     try:
-        print(add(options.name, options.title, options.run, charts))
+        print(add(options.name, options.title, options.run, options.charts.split(",")))
     except ValueError as error:
         parser.error(str(error))
     return 0

@@ -1,5 +1,4 @@
-"""Finds the faults of a built site: links that lead nowhere, and anything that a browser would
-fetch from another place."""
+"""Finds the faults of a built site: broken links, and foreign addresses that a browser would fetch."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ FETCHED = {
 """The attributes whose address a browser fetches by itself."""
 
 PASSIVE_LINKS = {"canonical", "prev", "next", "alternate"}
-"""What a `<link>` says about a page without fetching anything."""
+"""The kinds of `<link>` that a browser does not fetch."""
 
 IN_STYLES = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 
@@ -81,7 +80,7 @@ def faults(folder: Path) -> list[str]:
 
 
 def is_foreign(address: str) -> bool:
-    """Return whether an address leads out of the site."""
+    """Return whether an address is not in the site."""
     parts = urlsplit(address)
     return bool(parts.netloc) or parts.scheme not in ("", "data")
 

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 venv=build/site/venv
-lock=tools/site/requirements.lock
+lock=tools/website/requirements.lock
 stamp=$(sha256sum $lock)
 if [ "$(cat $venv/.lock 2>/dev/null)" = "$stamp" ] && $venv/bin/python -c '' 2>/dev/null; then
 	exit

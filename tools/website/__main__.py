@@ -14,15 +14,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.site.built import faults
-from tools.site.pages import REPOSITORY, moved, navigation, place, sources
+from tools.website.built import faults
+from tools.website.pages import REPOSITORY, moved, navigation, place, sources
 
 FOLDER = REPOSITORY / "build/site"
 GENERATOR = FOLDER / "venv/bin/zensical"
 HERE = Path(__file__).parent
 
 FOREIGN_SHIM = 'src="https://unpkg.com/iframe-worker/shim"'
-"""What the generator makes a page fetch, so that the search works in a page of a folder."""
+"""The script of the generator that makes the search work in a page opened from a folder."""
 
 
 def write(folder: Path, repository: Path = REPOSITORY) -> None:
@@ -35,14 +35,14 @@ def write(folder: Path, repository: Path = REPOSITORY) -> None:
             target.write_text(moved((repository / path).read_text(), path))
         else:
             shutil.copyfile(repository / path, target)
-    for name in ("site.css", "worker.js"):
+    for name in ("site.css", "site.js"):
         shutil.copyfile(HERE / name, folder / "pages" / name)
     head, project, rest = (HERE / "zensical.toml").read_text().partition("[project]\n")
     (folder / "zensical.toml").write_text(head + project + navigation(repository) + rest)
 
 
 def build(folder: Path) -> list[str]:
-    """Turn the pages of `folder` into HTML, and return what is wrong with it."""
+    """Turn the pages of `folder` into HTML, and return its faults."""
     shutil.rmtree(folder / "html", ignore_errors=True)
     argv = (GENERATOR, "build", "--clean", "--config-file", folder / "zensical.toml")
     done = subprocess.run(
@@ -58,7 +58,7 @@ def finish(html: Path) -> None:
     """Make the site complete without a network, and at any address."""
     for path in html.rglob("*.html"):
         root = "../" * (len(path.relative_to(html).parts) - 1)
-        path.write_text(path.read_text().replace(FOREIGN_SHIM, f'src="{root}worker.js"'))
+        path.write_text(path.read_text().replace(FOREIGN_SHIM, f'src="{root}site.js"'))
     # These are right only at the root of a server with a known name.
     for name in ("404.html", "sitemap.xml"):
         (html / name).unlink()

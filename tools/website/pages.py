@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -102,7 +103,7 @@ def contents(readme: str, repository: Path = REPOSITORY) -> list[Section]:
     text = (repository / readme).read_text()
     starts = [0, *(match.start() for match in HEADING.finditer(text)), len(text)]
     sections, seen = [], {readme}
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         part = text[start:end]
         here = [
             page
@@ -163,5 +164,5 @@ def resolved(target: str, path: str) -> str:
 
 
 def is_foreign(target: str) -> bool:
-    """Return whether a link leads out of the repository."""
+    """Return whether the target of a link is not in the repository."""
     return target.startswith(("http:", "https:", "mailto:"))
