@@ -156,7 +156,6 @@ class Window:
         self._session = attached["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.order(f"{domain}.enable")
-        self.order("Emulation.setScrollbarsHidden", hidden=True)
 
     def order(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Carry out a command of the protocol and return its result."""

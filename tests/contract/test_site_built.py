@@ -56,7 +56,7 @@ def test_the_first_page_fits_one_screen(
 
 WIDE = """
 [...document.querySelectorAll("article *")]
-  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+  .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .filter((each) => !each.closest(".md-typeset__scrollwrap, table, pre"))
   .map((each) => each.outerHTML.slice(0, 100))
 """
@@ -68,7 +68,8 @@ def wide(pages: Iterable[Path], browser: Window) -> dict[str, list[str]]:
     for page in pages:
         browser.show(page, 400, 800)
         parts = browser.ask(WIDE)
-        if parts or browser.ask("document.documentElement.scrollWidth") > 400:
+        scrolls = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        if parts or browser.ask(scrolls):
             found[str(page)] = parts
     return found
 

@@ -1,4 +1,4 @@
-"""Finds the faults of a built site: broken links, and foreign addresses that a browser would fetch."""
+"""Finds the faults of a built site: broken links, and foreign addresses that a browser fetches."""
 
 from __future__ import annotations
 
