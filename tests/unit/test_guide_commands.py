@@ -58,14 +58,26 @@ def commands() -> Iterator[Command]:
             first = text.count("\n", 0, block.start(3)) + 1
             lines = block[3].replace("\\\n", "  ").splitlines()
             for number, line in enumerate(lines, first):
-                if block[2] not in ("sh", "") or (not block[2] and not line.startswith("$ ")):
-                    continue
-                for words in simple(line):
+                for words in simple(command_of(line, block[2])):
                     while words and BEFORE.fullmatch(words[0]):
                         words = words[1:]
                     if words:
                         place = f"{page.relative_to(REPOSITORY)}:{number}"
                         yield Command(place, words, block[1], (page, first))
+
+
+def command_of(line: str, language: str) -> str:
+    """Return the command on a line of a block, or an empty text: every line of a script, the input
+    of a session, and the commands of a job."""
+    match language:
+        case "sh":
+            return line
+        case "":
+            return line if line.startswith("$ ") else ""
+        case "yaml":
+            found = re.fullmatch(r"\s*(?:- run: )?((?:sudo )?switchmark .*)", line)
+            return found[1] if found else ""
+    return ""
 
 
 def simple(line: str) -> Iterator[list[str]]:
@@ -91,7 +103,7 @@ def simple(line: str) -> Iterator[list[str]]:
 
 ALL = list(commands())
 KNOWN = [
-    (command.place, command.words[1:])
+    (command.place, [word.replace("$PWD", str(REPOSITORY)) for word in command.words[1:]])
     for command in ALL
     if command.words[0].removeprefix(".venv/bin/") == "switchmark"
 ]
@@ -119,6 +131,32 @@ def test_a_command_of_the_guide_is_understood(
 
 
 on_a_host_that_has_all = partial(with_engines, usable=lambda test: True)
+
+
+INLINE = re.compile(r"`(?:sudo )?(?:\.venv/bin/)?switchmark ([^`]+)`")
+NAMED = sorted(
+    {
+        " ".join(match[1].split())
+        for page in PAGES
+        for match in INLINE.finditer(re.sub(r"(?ms)^```.*?^```\n", "", page.read_text()))
+    }
+)
+"""The commands in the sentences of all pages."""
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_a_command_in_a_sentence_has_a_name_and_options_that_exist(line: str) -> None:
+    name, *words = shlex.split(line)
+    assert name in (*COMMANDS, "--help", "--version")
+    if name in COMMANDS and any(word.startswith("-") for word in words):
+        command(name).make_context(name, words)
+
+
+def test_no_block_hides_a_command_from_these_tests() -> None:
+    """A block without a language is the output of a program."""
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text()):
+            assert block[2] or not re.search(r"^switchmark ", block[3], re.MULTILINE), page
 
 
 def test_the_guide_has_commands() -> None:
