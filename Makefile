@@ -86,7 +86,7 @@ check-python:
 check-docs:
 	codespell *.md docs campaigns src tools bench traffic agent
 	codespell --ignore-words-list copyin,iif,nam,notin,repport,runn,statuss,swich,switchs tests
-	.venv/bin/python -m pytest -q tests/unit/test_guide_pages.py
+	.venv/bin/python -m pytest -q tests/unit/test_guide_pages.py tests/unit/test_site.py
 check-types:
 	mypy
 check-c:
@@ -171,6 +171,15 @@ docs: setup ## write docs/reference from the tables
 .PHONY: pictures
 pictures: setup ## measure and draw docs/pictures, those of README and guide; PICTURES="rates" some
 	.venv/bin/python tools/pictures.py $(PICTURES)
+
+.PHONY: site
+site: setup ## build the site, for a browser without a network: build/site/html/index.html
+	@tools/website/install.sh
+	@.venv/bin/python -m tools.website
+
+.PHONY: gallery
+gallery: setup ## add RUN=folder to the site's gallery as NAME=demo TITLE="The demo" CHARTS=figures
+	@.venv/bin/python -m tools.website.gallery "$(RUN)" "$(NAME)" "$(TITLE)" "$(CHARTS)"
 
 .PHONY: clean
 clean: ## remove what was built and .venv; run folders stay

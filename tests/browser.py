@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
@@ -139,3 +140,98 @@ def _scratch() -> Iterator[dict[str, str]]:
 
 def _started(folder: Path) -> tuple[str, ...]:
     return (chromium(), f"--user-data-dir={folder / 'chromium'}")
+
+
+class Window:
+    """A window of a running browser, which speaks Chrome's DevTools protocol over two pipes. Unlike
+    the windows of `run_in_page`, it can be narrower than 500 pixels."""
+
+    def __init__(self, orders: int, answers: int) -> None:
+        self._orders, self._answers, self._last, self._session = orders, answers, 0, ""
+        self._unread = b""
+        self.requests: list[str] = []
+        self.console: list[str] = []
+        target = self.order("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.order("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.order(f"{domain}.enable")
+
+    def order(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Carry out a command of the protocol and return its result."""
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._orders, json.dumps(message).encode() + b"\0")
+        while (answer := self._read()).get("id") != self._last:
+            self._note(answer)
+        assert "error" not in answer, (method, answer["error"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def show(self, path: Path, width: int, height: int, *, dark: bool = False) -> None:
+        """Open a file in a window of this size, and wait until it is loaded."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.order("Emulation.setDeviceMetricsOverride", **size)
+        self.order("Emulation.setEmulatedMedia", features=[scheme])
+        self.order("Page.navigate", url=f"file://{path}")
+        while (event := self._read()).get("method") != "Page.loadEventFired":
+            self._note(event)
+
+    def ask(self, script: str) -> Any:
+        """Return the value of an expression in the page; a promise is awaited."""
+        asked = self.order(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in asked, asked["exceptionDetails"]
+        return asked["result"].get("value")
+
+    def picture(self) -> bytes:
+        """Return what the window shows, as a PNG."""
+        return base64.b64decode(self.order("Page.captureScreenshot")["data"])
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._unread:
+            read = os.read(self._answers, 1 << 20)
+            assert read, "the browser ended"
+            self._unread += read
+        message, _, self._unread = self._unread.partition(b"\0")
+        answer: dict[str, Any] = json.loads(message)
+        return answer
+
+    def _note(self, event: dict[str, Any]) -> None:
+        told = event.get("params", {})
+        match event.get("method"):
+            case "Network.requestWillBeSent":
+                self.requests.append(told["request"]["url"])
+            case "Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded":
+                self.console.append(json.dumps(told))
+
+
+@contextmanager
+def window(folder: Path) -> Iterator[Window]:
+    """Start a browser whose profile is in `folder`, and return a window of it."""
+    orders_out, orders = os.pipe()
+    answers, answers_in = os.pipe()
+    # The browser reads orders from descriptor 3 and writes answers to descriptor 4.
+    argv = ("bash", "-c", f'exec "$@" 3<&{orders_out} 4>&{answers_in}', "bash", *_started(folder))
+    flags = [flag for flag in _FLAGS if "virtual-time" not in flag]
+    with (
+        _scratch() as env,
+        subprocess.Popen(
+            (*argv, *flags, "--remote-debugging-pipe"),
+            stderr=subprocess.DEVNULL,
+            pass_fds=(orders_out, answers_in),
+            env=env,
+        ) as process,
+    ):
+        os.close(orders_out)
+        os.close(answers_in)
+        try:
+            yield Window(orders, answers)
+        finally:
+            os.close(orders)
+            os.close(answers)
+            process.terminate()

@@ -84,7 +84,7 @@ def chart_of(name: str, records: Sequence[Record]) -> Chart:
     drawn = TABLE[picture.plot].draw(records)
     if drawn is None:
         raise ValueError(f"{name}: no record shows {picture.plot}")
-    return replace(in_handy_units(drawn), title=picture.title, note=_where(records))
+    return replace(in_handy_units(drawn), title=picture.title, note=where(records))
 
 
 def draw(name: str, records: Sequence[Record]) -> Path:
@@ -96,7 +96,7 @@ def draw(name: str, records: Sequence[Record]) -> Path:
     return path
 
 
-def _where(records: Sequence[Record]) -> str:
+def where(records: Sequence[Record]) -> str:
     """Return the host and the date of a run in words."""
     origin = next(record.origin for record in records if record.origin)
     host = origin.host

@@ -1,4 +1,4 @@
-"""Checks the pages of the guide: the glossary, and how a reader finds each page."""
+"""Checks the pages of the guide: the glossary, and the links of all pages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,6 @@ def test_the_glossary_has_each_word_once() -> None:
     terms = [cell for cell in cells if cell != "word"]  # the head of each table
     assert len(terms) > 30
     assert len(terms) == len(set(terms))
-
-
-def test_every_page_of_the_guide_is_reached_from_the_readme() -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    pages = [page.name for page in GUIDE.glob("*.md")]
-    assert [name for name in pages if f"docs/guide/{name}" not in readme] == []
 
 
 def test_no_page_names_what_its_reader_does_not_have() -> None:

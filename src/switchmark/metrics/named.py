@@ -167,7 +167,7 @@ def _rates() -> Iterable[Metric]:
                 partial(_between_trials, scaled),
                 _no_samples,
             )
-    description = "received of each copy, where a switch makes several"
+    description = "received rate per copy, if a switch makes several"
     yield _of_rates(
         "rx.mpps_per_copy", "Mpps", description, lambda pps, r: pps / 1e6 / r.test.copies
     )
@@ -291,7 +291,7 @@ def _as_its_samples(whole: Metric) -> Metric:
 
 
 def _cores() -> Iterable[Metric]:
-    description = "cores that all parts used, and the kernel beside them"
+    description = "cores used by all parts and by the kernel"
     yield _by_trials("cpu.total", "cores", description, lambda record: cores_in_all(record.trials))
     for role in _ROLES:
         description = f"cores that the parts in the role of {role} used"
@@ -358,7 +358,7 @@ def _profiled() -> Iterable[Metric]:
         "network": "the rest of the network's functions",
     }.items():
         value = partial(_share_of, group)
-        description = f"share of the time that the test's CPUs worked in: {subject}"
+        description = f"share of the busy time of the test's CPUs: {subject}"
         yield _by_trials(f"profile.{group}", "", description, value)
 
 
@@ -381,7 +381,7 @@ def _of_symbol(name: str, symbol: str) -> Metric:
         whole = _shares(record)
         return whole.symbols.get(symbol, 0.0) if whole and whole.samples else None
 
-    description = f"share of the time that the test's CPUs worked in: {symbol} (0 is below 0.1 %)"
+    description = f"share of the busy time of the test's CPUs: {symbol} (0 is below 0.1 %)"
     return _by_trials(name, "", description, of)
 
 

@@ -89,7 +89,7 @@ class Goal(Written):
     """The bursts, in frames, in order; empty in early records."""
 
     burst_step: int | None = None
-    """The smallest difference that the search tells apart at the longest burst, in frames."""
+    """The resolution of the search at the longest burst, in frames."""
 
     burst_limit: int | None = None
     """The longest burst that the search would have tried, in frames; None in early records."""
