@@ -93,7 +93,7 @@ def test_every_file_of_the_site_is_written(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     assert [path for path in sources() if not (pages / place(path)).is_file()] == []
     settings = tomllib.loads((tmp_path / "zensical.toml").read_text())
-    assert settings["project"]["nav"][0] == {"switchmark": "index.md"}
+    assert settings["project"]["nav"][0] == {"Home": "index.md"}
     assert settings["project"]["theme"]["font"] is False
     assert len(list(pages.rglob("*.md"))) > 90
 

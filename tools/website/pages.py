@@ -128,7 +128,7 @@ def unlisted(readme: str, repository: Path = REPOSITORY) -> tuple[str, ...]:
 
 def navigation(repository: Path = REPOSITORY) -> str:
     """Return the navigation as TOML: `nav = [...]`. Titles of pages are their first headings."""
-    tabs = [f'{{ "switchmark" = {json.dumps(place(HOME))} }}']
+    tabs = [f'{{ "Home" = {json.dumps(place(HOME))} }}']
     for title, roots in TABS.items():
         entries: list[str] = []
         for root in roots:
