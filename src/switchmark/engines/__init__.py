@@ -14,6 +14,7 @@ from switchmark.engines import (
     netmap,
     null,
     raw,
+    raw_gso,
     raw_mmsg,
     udp,
     udp_mmsg,
@@ -37,5 +38,6 @@ TABLE: Table[Engine] = load_plugins(
         netmap.ENGINE,
         null.ENGINE,
         xdp_live.ENGINE,
+        raw_gso.ENGINE,
     ),
 )
