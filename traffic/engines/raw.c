@@ -28,6 +28,7 @@ struct raw_port {
 	/* raw-gso: the socket that sends packets of several frames, and memory for one packet */
 	int packet_fd; /* -1: the port sends no packets */
 	uint8_t *packet;
+	struct gso_device device;
 };
 
 static const struct option_spec raw_options[] = {
@@ -159,48 +160,28 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 	return sent;
 }
 
-/* Sends `n` frames as one packet. Returns whether the kernel took them. */
+static uint32_t raw_count(const struct port *port, const struct frame *f, uint32_t n)
+{
+	(void)port;
+	return gso_count(f, n);
+}
+
+/* Sends frames as one packet. Returns whether the kernel took them. */
 static bool raw_send_packet(struct port *port, const struct frame *f, uint32_t n)
 {
-	struct raw_port *p = port->priv;
+	const struct raw_port *p = port->priv;
 	const uint32_t len = gso_write(p->packet, f, n);
 
-	if (likely(send(p->packet_fd, p->packet, len, MSG_DONTWAIT) >= 0))
+	if (likely(send(p->packet_fd, p->packet, len, MSG_DONTWAIT) >= 0) ||
+	    gso_failed(port, &p->device, "6.2"))
 		return true;
-	/* The device dropped the packet's last frame, and sent those before it: the whole packet
-	 * must not be sent again. The device counts its drops. */
-	if (errno == ENOBUFS)
-		return true;
-	if (errno == EINVAL)
-		port_fail(port, EINVAL,
-			  "the kernel does not split packets of UDP frames (EINVAL on %s): engine "
-			  "raw-gso needs Linux 6.2",
-			  port->config.ifname);
 	socket_tx_failed(port);
 	return false;
 }
 
-/* Each packet has a separate system call: if sendmmsg() stopped at a packet, it would not say
- * whether a part of that packet was sent. */
 static uint32_t raw_gso_tx(struct port *port, struct frame *f, uint32_t n)
 {
-	uint32_t done = 0;
-
-	while (done < n) {
-		uint32_t alone = 0, sent = 0, count = 1;
-
-		while (done + alone < n &&
-		       (count = gso_count(f + done + alone, n - done - alone)) == 1)
-			alone++;
-		if (alone)
-			sent = raw_send_burst(port, f + done, alone);
-		done += sent;
-		if (sent < alone || done == n || !raw_send_packet(port, f + done, count))
-			break;
-		done += count;
-	}
-	pool_give(f, done);
-	return done;
+	return gso_tx(port, f, n, raw_count, raw_send_burst, raw_send_packet);
 }
 
 /* Opens the socket that sends packets. It is separate, because received frames would carry the
@@ -208,7 +189,7 @@ static uint32_t raw_gso_tx(struct port *port, struct frame *f, uint32_t n)
 static int raw_gso_start(struct port *port)
 {
 	struct raw_port *p = port->priv;
-	int error = gso_check_device(port);
+	int error = gso_device_open(port, &p->device);
 
 	if (error)
 		return error;

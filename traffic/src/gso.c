@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -124,6 +125,17 @@ uint32_t gso_write(uint8_t *out, const struct frame *f, uint32_t n)
 	return (uint32_t)(at - out);
 }
 
+bool gso_failed(struct port *port, const struct gso_device *device, const char *release)
+{
+	if (errno == EINVAL || errno == EIO)
+		port_fail(
+			port, errno,
+			"the kernel does not split packets of several frames (%s on %s): engine %s "
+			"needs Linux %s",
+			strerror(errno), port->config.ifname, port->engine->name, release);
+	return errno == ENOBUFS && device->drops_frames;
+}
+
 /* Returns the number of a feature among those of the device; `count` is their number. -1: the
  * device does not have it, or does not list its features. */
 static int feature_find(int fd, struct ifreq *request, const char *name, uint32_t *count)
@@ -174,7 +186,41 @@ static bool feature_is_on(int fd, struct ifreq *request, uint32_t feature, uint3
 	return on;
 }
 
-int gso_check_device(struct port *port)
+/* Returns whether a device has no queue (qdisc); false: it has one, or the kernel does not say. */
+static bool is_without_queue(const char *ifname)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifinfomsg link;
+	} request = { .header = { .nlmsg_len = sizeof(request),
+				  .nlmsg_type = RTM_GETLINK,
+				  .nlmsg_flags = NLM_F_REQUEST },
+		      .link = { .ifi_index = (int)if_nametoindex(ifname) } };
+	union {
+		struct nlmsghdr header;
+		uint8_t bytes[1 << 15];
+	} answer;
+	const struct rtattr *a;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	ssize_t got = -1;
+	int left;
+
+	if (fd < 0)
+		return false;
+	if (send(fd, &request, sizeof(request), 0) > 0)
+		got = recv(fd, &answer, sizeof(answer), 0);
+	close(fd);
+	if (got < (ssize_t)NLMSG_LENGTH(sizeof(struct ifinfomsg)) ||
+	    !NLMSG_OK(&answer.header, (uint32_t)got) || answer.header.nlmsg_type != RTM_NEWLINK)
+		return false;
+	a = IFLA_RTA((struct ifinfomsg *)NLMSG_DATA(&answer.header));
+	for (left = (int)IFLA_PAYLOAD(&answer.header); RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if (a->rta_type == IFLA_QDISC)
+			return !strcmp(RTA_DATA(a), "noqueue");
+	return false;
+}
+
+int gso_device_open(struct port *port, struct gso_device *device)
 {
 	static const char name[] = "tx-udp-segmentation";
 	struct ifreq request = { 0 };
@@ -200,5 +246,6 @@ int gso_check_device(struct port *port)
 				 "ethtool -K %s %s off",
 				 port->config.ifname, port->engine->name, port->config.ifname,
 				 name);
+	device->drops_frames = is_without_queue(port->config.ifname);
 	return 0;
 }

@@ -66,7 +66,8 @@ struct choices {
 /* Chooses templates and sequence numbers of the next frames, and prefetches the templates. */
 static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 {
-	const uint32_t flows = s->flows, sizes = s->sizes, step = (1u << s->subflows.run_bits) % sizes;
+	const uint32_t flows = s->flows, sizes = s->sizes,
+		       step = (1u << s->subflows.run_bits) % sizes;
 	/* Writes to frames may alias anything, so changing values are held in local variables. */
 	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
 	uint32_t subflow = s->subflow, turn_size = s->turn_size, run_at = s->run_at;

@@ -1721,7 +1721,7 @@ static void burst_arrives(struct path *w, uint32_t *seq, uint32_t first_run, uin
 	CHECK(w->tx->engine->alloc(w->tx, f, n) == n, "no %u frames", n);
 	for (uint32_t i = 0; i < n; i++)
 		run_frame(w, &f[i], *seq + i, first_run + (i >= change));
-	for (int tries = 0; taken < n && tries < 1000; tries++)
+	while (taken < n && !w->tx->failed && seconds() - start < 1)
 		taken += w->tx->tx(w->tx, f + taken, n - taken);
 	w->tx->engine->release(w->tx, f + taken, n - taken);
 	CHECK(taken == n, "%u of %u taken: %s", taken, n, w->tx->why);
@@ -1768,6 +1768,66 @@ static void packets_arrive_as_the_frames_that_they_were_made_of(const struct eng
 	path_close(&w);
 	CHECK(e->caps & ENGINE_PAYLOAD || numbered > seq / 3,
 	      "only %u of %u frames came in packets", numbered, seq);
+}
+
+/* A full queue (qdisc) drops a packet as a whole: it is sent again, and nothing is lost. */
+static void a_full_queue_takes_no_part_of_a_packet(const struct engine *e)
+{
+	uint32_t seq = 0, come = 0, errors = 0;
+	struct frame f[BURST];
+	struct path w;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("sends no packets that a device splits");
+	if (run("tc qdisc add dev sm0 root tbf rate 400mbit burst 80kb limit 80kb"))
+		SKIP("cannot set up a slow queue with `tc`");
+	path_prepare(&w, e);
+	if (!path_open(&w)) {
+		double start = seconds();
+
+		while (seq < 20 * BURST && seconds() - start < 5 && !w.tx->failed) {
+			uint32_t n = e->alloc(w.tx, f, BURST), taken;
+
+			for (uint32_t i = 0; i < n; i++)
+				run_frame(&w, &f[i], seq + i, 1);
+			taken = w.tx->tx(w.tx, f, n);
+			e->release(w.tx, f + taken, n - taken);
+			seq += taken;
+		}
+		come = (uint32_t)receive_all(&w, 0.2);
+		errors = (uint32_t)w.tx->tx_errors;
+		path_close(&w);
+	}
+	run("tc qdisc del dev sm0 root");
+	CHECK(complaint[0] || (seq >= 20 * BURST && come == seq && errors),
+	      "%u taken, %u received, the queue was full %u times: %s", seq, come, errors,
+	      w.tx->why);
+}
+
+/* A device without a queue may have sent a part of a packet whose last frame it dropped: the packet
+ * is not sent twice. Here the peer of the device accepts no frame as long as these. */
+static void a_packet_that_a_device_dropped_is_not_sent_again(const struct engine *e)
+{
+	struct frame f[8];
+	uint32_t taken = 0;
+	struct path w;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("sends no packets that a device splits");
+	if (run("ip link set sm1 mtu 68"))
+		SKIP("cannot set an MTU with `ip`");
+	path_prepare(&w, e);
+	if (!path_open(&w)) {
+		uint32_t n = e->alloc(w.tx, f, 8);
+
+		for (uint32_t i = 0; i < n; i++)
+			run_frame(&w, &f[i], i, 1);
+		taken = w.tx->tx(w.tx, f, n);
+		e->release(w.tx, f + taken, n - taken);
+		path_close(&w);
+	}
+	run("ip link set sm1 mtu 1500");
+	CHECK(complaint[0] || taken == 8, "%u of 8 taken", taken);
 }
 
 /* A forwarder leaves frames as they are, wrong checksums included. */
@@ -1841,6 +1901,8 @@ static const struct {
 	TEST(a_queue_of_a_device_is_one_ports),
 	TEST(refuses_a_device_that_does_not_split),
 	TEST(packets_arrive_as_the_frames_that_they_were_made_of),
+	TEST(a_full_queue_takes_no_part_of_a_packet),
+	TEST(a_packet_that_a_device_dropped_is_not_sent_again),
 	TEST(a_forwarder_repairs_no_checksum),
 };
 

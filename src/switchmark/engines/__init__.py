@@ -17,6 +17,7 @@ from switchmark.engines import (
     raw_gso,
     raw_mmsg,
     udp,
+    udp_gso,
     udp_mmsg,
     xdp,
     xdp_live,
@@ -39,5 +40,6 @@ TABLE: Table[Engine] = load_plugins(
         null.ENGINE,
         xdp_live.ENGINE,
         raw_gso.ENGINE,
+        udp_gso.ENGINE,
     ),
 )

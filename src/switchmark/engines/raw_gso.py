@@ -3,10 +3,9 @@ into frames (UDP segmentation offload)."""
 
 from __future__ import annotations
 
-from switchmark.engines.base import Engine
 from switchmark.engines.gso import Gso
 
-ENGINE: Engine = Gso(
+ENGINE = Gso(
     name="raw-gso",
     summary="AF_PACKET, one packet of up to 128 frames per system call, split by the device",
     resources=frozenset({"function_cores"}),
