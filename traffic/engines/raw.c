@@ -172,7 +172,7 @@ static bool raw_send_packet(struct port *port, const struct frame *f, uint32_t n
 	const struct raw_port *p = port->priv;
 	const uint32_t len = gso_write(p->packet, f, n);
 
-	if (likely(send(p->packet_fd, p->packet, len, MSG_DONTWAIT) >= 0) ||
+	if (likely(sendto(p->packet_fd, p->packet, len, MSG_DONTWAIT, NULL, 0) >= 0) ||
 	    gso_failed(port, &p->device, "6.2"))
 		return true;
 	socket_tx_failed(port);

@@ -33,7 +33,8 @@ uint32_t gso_write(uint8_t *out, const struct frame *f, uint32_t n);
 /* The properties of a device that packets pass. */
 struct gso_device {
 	/* A queue (qdisc) in front of the device drops a packet as a whole. A device without a
-	 * queue may drop the last frame of a packet after it has sent those before it. */
+	 * queue may drop the last frame of a packet after it has sent those before it, which
+	 * kernels before about 6.17 report as an error. */
 	bool drops_frames;
 };
 
