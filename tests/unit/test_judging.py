@@ -600,6 +600,13 @@ def judged(
         ),
         ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
         (
+            "flows-in-runs",
+            {"engine": "raw-gso", "flows": 2, "burst": 2},
+            {"engine": "raw-gso", "flows": 2, "burst": 1},
+        ),
+        ("flows-in-runs", {"engine": "raw-gso", "flows": 2}, {"engine": "raw-gso"}),
+        ("flows-in-runs", {"engine": "raw-gso", "flows": 2}, {"engine": "raw-mmsg", "flows": 2}),
+        (
             "not-equivalent",
             {"trust": {"gate": FAILED}},
             {"trust": {"gate": GateResult(passed=True, tries=1, frames=100)}},
@@ -706,6 +713,7 @@ RAISED_BY = {
     "cpu-stolen": "root/test_truth.py::test_time_that_the_hypervisor_kept",
     "started-late": "netns/test_real_frames.py::test_a_late_start_is_doubted_and_floods_nobody",
     "flows-mixed": "root/test_truth.py::test_flows_that_come_to_both_cores_are_counted_exactly",
+    "flows-in-runs": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "interrupts": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "frequency-changed": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "emulated": "root/test_vm.py::test_frames_pass_from_machine_to_machine",
@@ -761,7 +769,7 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
             *("not-isolated", "interrupts", "frequency-changed", "emulated", "no-hugepages"),
             *("clock", "unstable", "captured", "not-equivalent", "past-switch", "path-unseen"),
             *("profiled", "slow-path", "flooded", "nothing-arrived", "outage-methods"),
-            "growing",
+            *("growing", "flows-in-runs"),
         ),
     }.items():
         text = (package / file).read_text()

@@ -89,3 +89,27 @@ def test_who_sends_nothing_tells_a_learning_switch_where_it_is() -> None:
     (bridge,) = loads(path_of(), PACED, Role.RECEIVER)
     (router,) = loads(path_of(switch="ip-forward"), PACED, Role.RECEIVER)
     assert set(bridge) - set(router) == {"announce", "announce_again"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "run"),
+    [
+        ({"flows": 8}, 32),
+        ({"flows": 8, "burst": 300}, 128),
+        ({"flows": 8, "burst": 127}, 64),
+        ({"flows": 8, "burst": 1}, 1),
+        ({"flows": 1}, 1),
+        ({"flows": 100_000}, 32),
+        ({"flows": 8, "flow_order": "zipf"}, 32),
+        ({"flows": 8, "engine": "raw-mmsg"}, 1),
+    ],
+)
+def test_flows_of_an_engine_of_packets_come_in_runs(axes: dict[str, Any], run: int) -> None:
+    """Both ends need the length of a run: it decides the sub-flow of a frame."""
+    path = path_of(**{"engine": "raw-gso", **axes})
+    (load,) = loads(path, PACED, Role.SENDER)
+    assert load.get("flow_run", 1) == run
+    ((part, job),) = tasks(path, Role.RECEIVER)
+    expected = expected_of(path, part, job)["expect"]
+    assert expected.get("flow_run", 1) == run
+    assert expected.get("identified", False) == (path.test.engine == "raw-gso")

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * raw and raw-mmsg: AF_PACKET sockets, one system call per frame or one per burst.
+ * raw, raw-mmsg and raw-gso: AF_PACKET sockets, one system call per frame or one per burst. With
+ * raw-gso, frames with equal headers are sent as one packet, which the sending device splits.
  */
 #include "clock.h"
 #include "engine.h"
 #include "frames.h"
+#include "gso.h"
 #include "messages.h"
 #include "socket.h"
 
@@ -23,11 +25,20 @@ struct raw_port {
 	int fd;
 	/* the sockets that share the incoming frames; NULL: a single socket */
 	struct packet_group *group;
+	/* raw-gso: the socket that sends packets of several frames, and memory for one packet */
+	int packet_fd; /* -1: the port sends no packets */
+	uint8_t *packet;
+	struct gso_device device;
 };
 
 static const struct option_spec raw_options[] = {
 	SOCKET_BUFFER_OPTION,
 	{ .name = "bypass", .type = OPTION_NUMBER, .max = 1, .help = "send past the qdisc" },
+	{ 0 },
+};
+
+static const struct option_spec raw_gso_options[] = {
+	SOCKET_BUFFER_OPTION,
 	{ 0 },
 };
 
@@ -40,16 +51,17 @@ static void raw_close(struct port *port)
 	packet_group_leave(p->group);
 	if (p->fd >= 0)
 		close(p->fd);
+	if (p->packet_fd >= 0)
+		close(p->packet_fd);
+	free(p->packet);
 	messages_close(&p->messages);
 	free(p);
 	port->priv = NULL;
 }
 
-static int raw_option(struct port *port, int name, const char *text)
+static int raw_option(struct port *port, int fd, int name, const char *text)
 {
-	const struct raw_port *p = port->priv;
-
-	if (!setsockopt(p->fd, SOL_PACKET, name, &(int){ 1 }, sizeof(int)))
+	if (!setsockopt(fd, SOL_PACKET, name, &(int){ 1 }, sizeof(int)))
 		return 0;
 	return port_fail(port, errno, "%s on %s: %s", text, port->config.ifname, strerror(errno));
 }
@@ -67,10 +79,10 @@ static int raw_start(struct port *port)
 		return p->fd;
 	socket_buffers(port, p->fd);
 	if (port_option(port, "bypass"))
-		error = raw_option(port, PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS");
+		error = raw_option(port, p->fd, PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS");
 	/* For the VLAN tags: see packet_restore_vlan. */
 	if (!error && c->receives)
-		error = raw_option(port, PACKET_AUXDATA, "PACKET_AUXDATA");
+		error = raw_option(port, p->fd, PACKET_AUXDATA, "PACKET_AUXDATA");
 	if (!error)
 		error = packet_bind(port, p->fd, c->receives);
 	if (!error && c->receives)
@@ -87,7 +99,7 @@ static int raw_open(struct port *port)
 
 	if (!p)
 		return port_fail(port, ENOMEM, "no memory for a port");
-	p->fd = -1;
+	p->fd = p->packet_fd = -1;
 	port->priv = p;
 	error = raw_start(port);
 	if (error)
@@ -123,7 +135,8 @@ static uint32_t raw_tx(struct port *port, struct frame *f, uint32_t n)
 	return i;
 }
 
-static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+/* Sends frames by one system call. Returns the number of frames that the kernel took. */
+static uint32_t raw_send_burst(struct port *port, const struct frame *f, uint32_t n)
 {
 	struct raw_port *p = port->priv;
 	struct messages *m = &p->messages;
@@ -136,8 +149,80 @@ static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 		socket_tx_failed(port);
 		return 0;
 	}
-	pool_give(f, (uint32_t)sent);
 	return (uint32_t)sent;
+}
+
+static uint32_t raw_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	const uint32_t sent = raw_send_burst(port, f, n);
+
+	pool_give(f, sent);
+	return sent;
+}
+
+static uint32_t raw_count(const struct port *port, const struct frame *f, uint32_t n)
+{
+	(void)port;
+	return gso_count(f, n);
+}
+
+/* Sends frames as one packet. Returns whether the kernel took them. */
+static bool raw_send_packet(struct port *port, const struct frame *f, uint32_t n)
+{
+	const struct raw_port *p = port->priv;
+	const uint32_t len = gso_write(p->packet, f, n);
+
+	if (likely(sendto(p->packet_fd, p->packet, len, MSG_DONTWAIT, NULL, 0) >= 0) ||
+	    gso_failed(port, &p->device, "6.2"))
+		return true;
+	socket_tx_failed(port);
+	return false;
+}
+
+static uint32_t raw_gso_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	return gso_tx(port, f, n, raw_count, raw_send_burst, raw_send_packet);
+}
+
+/* Opens the socket that sends packets. It is separate, because received frames would carry the
+ * virtio header, too. */
+static int raw_gso_start(struct port *port)
+{
+	struct raw_port *p = port->priv;
+	int error = gso_device_open(port, &p->device);
+
+	if (error)
+		return error;
+	p->packet = lines_alloc(1, GSO_BYTES_MAX);
+	if (!p->packet)
+		return port_fail(port, ENOMEM, "no memory for a packet");
+	p->packet_fd = packet_socket(port);
+	if (p->packet_fd < 0)
+		return p->packet_fd;
+	socket_buffers(port, p->packet_fd);
+	error = raw_option(port, p->packet_fd, PACKET_VNET_HDR, "PACKET_VNET_HDR");
+	if (!error)
+		error = packet_bind(port, p->packet_fd, false);
+	snprintf(port->mode, sizeof(port->mode), "qdisc, up to %u frames a packet", GSO_FRAMES_MAX);
+	return error;
+}
+
+static int raw_gso_open(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	int error = raw_open(port);
+
+	if (error)
+		return error;
+	/* A forwarder's frames must stay as they are: splitting would repair a wrong checksum. */
+	if (c->forwards || !c->sends) {
+		port->tx = raw_mmsg_tx;
+		return 0;
+	}
+	error = raw_gso_start(port);
+	if (error)
+		raw_close(port);
+	return error;
 }
 
 /* Completes a received frame; returns its length. */
@@ -233,6 +318,23 @@ const struct engine engine_raw_mmsg = {
 	.ready = raw_ready,
 	.alloc = messages_alloc,
 	.tx = raw_mmsg_tx,
+	.rx = raw_mmsg_rx,
+	.release = messages_release,
+	.note_drops = raw_note_drops,
+	.stats = raw_stats,
+	.close = raw_close,
+};
+
+const struct engine engine_raw_gso = {
+	.name = "raw-gso",
+	.caps = RAW_CAPS,
+	.options = raw_gso_options,
+	.summary =
+		"AF_PACKET, a packet of up to 128 frames a system call, split by the device (GSO)",
+	.open = raw_gso_open,
+	.ready = raw_ready,
+	.alloc = messages_alloc,
+	.tx = raw_gso_tx,
 	.rx = raw_mmsg_rx,
 	.release = messages_release,
 	.note_drops = raw_note_drops,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * udp and udp-mmsg: UDP sockets, one system call per datagram or one per burst. The kernel writes
- * and checks the headers; a frame is the UDP payload. Flows differ in their source port: one socket
- * per flow. UDP_SEGMENT is never used, because it would send one large frame instead of many.
+ * udp, udp-mmsg and udp-gso: UDP sockets, one system call per datagram or one per burst. The kernel
+ * writes and checks the headers; a frame is the UDP payload. Flows differ in their source port: one
+ * socket per flow. With udp-gso, the datagrams of a flow are sent as one packet (UDP_SEGMENT), which
+ * the sending device splits.
  */
 #include "clock.h"
 #include "engine.h"
+#include "gso.h"
 #include "messages.h"
 #include "payload.h"
 #include "socket.h"
@@ -13,6 +15,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { UDP_FLOWS_MAX = 256, UDP_EVENTS = 64 };
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103 /* Linux 4.18 */
+#endif
+
+enum {
+	UDP_FLOWS_MAX = 256,
+	UDP_EVENTS = 64,
+	UDP_BYTES_MAX = 65535 - IP_BYTES - UDP_BYTES, /* the payload of an IP packet */
+};
 
 struct udp_port {
 	struct messages messages;
@@ -32,6 +43,8 @@ struct udp_port {
 	struct epoll_event events[UDP_EVENTS];
 	uint32_t readable, turn;
 	struct sockaddr_in remote;
+	uint8_t *packet; /* udp-gso: memory for one packet; NULL: the port sends no packets */
+	struct gso_device device;
 };
 
 static const struct option_spec udp_options[] = {
@@ -52,6 +65,7 @@ static void udp_close(struct port *port)
 	messages_close(&p->messages);
 	free(p->fds);
 	free(p->dropped);
+	free(p->packet);
 	free(p);
 	port->priv = NULL;
 }
@@ -273,7 +287,9 @@ static uint32_t udp_tx(struct port *port, struct frame *f, uint32_t n)
 	return i;
 }
 
-static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+/* Sends datagrams by one system call per run of datagrams from the same socket. Returns the number
+ * of datagrams that the kernel took. */
+static uint32_t udp_send_burst(struct port *port, const struct frame *f, uint32_t n)
 {
 	struct udp_port *p = port->priv;
 	struct messages *m = &p->messages;
@@ -286,7 +302,6 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 		m->headers[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
 		m->headers[i].msg_hdr.msg_namelen = to ? sizeof(*to) : 0;
 	}
-	/* One call per run of frames from the same socket. */
 	while (done < n) {
 		int fd = udp_source(port, &f[done]), sent;
 		uint32_t run = 1;
@@ -302,8 +317,98 @@ static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
 		if ((uint32_t)sent < run)
 			break;
 	}
-	pool_give(f, done);
 	return done;
+}
+
+static uint32_t udp_mmsg_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	const uint32_t sent = udp_send_burst(port, f, n);
+
+	pool_give(f, sent);
+	return sent;
+}
+
+/* Returns how many of the first datagrams one packet has: those of one socket and one length. */
+static uint32_t udp_count(const struct port *port, const struct frame *f, uint32_t n)
+{
+	const struct sockaddr_in *to = udp_destination(port, f);
+	const int fd = udp_source(port, f);
+	uint32_t most = f->len ? UDP_BYTES_MAX / f->len : 1, count = 1;
+
+	most = most < GSO_FRAMES_MAX ? most : GSO_FRAMES_MAX;
+	most = most < n ? most : n;
+	while (count < most && f[count].len == f->len && udp_source(port, &f[count]) == fd &&
+	       udp_destination(port, &f[count]) == to)
+		count++;
+	return count;
+}
+
+/* Sends datagrams as one packet. Returns whether the kernel took them. */
+static bool udp_send_packet(struct port *port, const struct frame *f, uint32_t n)
+{
+	const struct udp_port *p = port->priv;
+	const struct sockaddr_in *to = udp_destination(port, f);
+	const uint16_t len = (uint16_t)f->len;
+	const int fd = udp_source(port, f);
+	union {
+		struct cmsghdr header; /* for the alignment */
+		uint8_t bytes[CMSG_SPACE(sizeof(len))];
+	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(len)),
+				  .cmsg_level = IPPROTO_UDP,
+				  .cmsg_type = UDP_SEGMENT } };
+	struct iovec vector = { .iov_base = p->packet, .iov_len = (size_t)n * len };
+	const struct msghdr message = { .msg_name = (void *)(uintptr_t)to,
+					.msg_namelen = to ? sizeof(*to) : 0,
+					.msg_iov = &vector,
+					.msg_iovlen = 1,
+					.msg_control = &control,
+					.msg_controllen = sizeof(control) };
+
+	memcpy(CMSG_DATA(&control.header), &len, sizeof(len));
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(p->packet + (size_t)i * len, f[i].data, len);
+	if (likely(sendmsg(fd, &message, MSG_DONTWAIT) >= 0) ||
+	    gso_failed(port, &p->device, "6.11"))
+		return true;
+	udp_tx_failed(port, fd);
+	return false;
+}
+
+static uint32_t udp_gso_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	return gso_tx(port, f, n, udp_count, udp_send_burst, udp_send_packet);
+}
+
+static int udp_gso_start(struct port *port)
+{
+	struct udp_port *p = port->priv;
+	const size_t at = strlen(port->mode);
+	int error = port->config.ifname[0] ? gso_device_open(port, &p->device) : 0;
+
+	if (error)
+		return error;
+	p->packet = lines_alloc(1, UDP_BYTES_MAX);
+	if (!p->packet)
+		return port_fail(port, ENOMEM, "no memory for a packet");
+	snprintf(port->mode + at, sizeof(port->mode) - at, ", up to %u frames a packet",
+		 GSO_FRAMES_MAX);
+	return 0;
+}
+
+static int udp_gso_open(struct port *port)
+{
+	int error = udp_open(port);
+
+	if (error)
+		return error;
+	if (port->config.forwards || !port->config.sends) {
+		port->tx = udp_mmsg_tx;
+		return 0;
+	}
+	error = udp_gso_start(port);
+	if (error)
+		udp_close(port);
+	return error;
 }
 
 /* Completes a received datagram; returns its length. */
@@ -451,6 +556,23 @@ const struct engine engine_udp_mmsg = {
 	.ready = udp_ready,
 	.alloc = messages_alloc,
 	.tx = udp_mmsg_tx,
+	.rx = udp_mmsg_rx,
+	.release = messages_release,
+	.note_drops = udp_note_drops,
+	.stats = udp_stats,
+	.close = udp_close,
+};
+
+const struct engine engine_udp_gso = {
+	.name = "udp-gso",
+	.caps = UDP_CAPS,
+	.options = udp_options,
+	.summary =
+		"UDP sockets, a packet of up to 128 datagrams a system call, split by the device",
+	.open = udp_gso_open,
+	.ready = udp_ready,
+	.alloc = messages_alloc,
+	.tx = udp_gso_tx,
 	.rx = udp_mmsg_rx,
 	.release = messages_release,
 	.note_drops = udp_note_drops,

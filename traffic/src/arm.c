@@ -332,6 +332,7 @@ static const char *receiver_arm(struct session *session, struct task *t, const s
 
 		if (why)
 			return why;
+		r->expected.identified = load->identified;
 	}
 	if (!r->frames || (port->notes_arrivals && !r->arrivals) || !r->sequences || !r->windows ||
 	    !r->intervals ||

@@ -172,9 +172,14 @@ static bool addresses_plan_read(struct reader *r, const char *where, json_t *obj
 	json_t *address = json_object_get(object, "address");
 	json_t *vary = json_object_get(object, "vary");
 	json_t *subflows = json_object_get(object, "subflows");
+	json_t *run = json_object_get(object, "flow_run");
+	uint32_t frames = 1;
 
 	if (subflows && !subflows_read(r, subflows, &plan->subflows))
 		return false;
+	if (run && (!number_read(run, 1, BURST_MAX, &frames) || (frames & (frames - 1))))
+		return refuse(r, "%s: flow_run is no power of two up to %d", where, BURST_MAX);
+	plan->subflows.run_bits = (uint32_t)__builtin_ctz(frames);
 	if (address && !addresses_read(r, where, address, ADDRESSES_MAX, plan->list, &plan->count))
 		return false;
 	if (plan->count && flows % plan->count)
@@ -189,6 +194,8 @@ static bool expect_read(struct reader *r, json_t *object, struct task_load *load
 		{ "address", OTHER, .required = true },
 		{ "vary", OTHER },
 		{ "subflows", OTHER },
+		{ "flow_run", OTHER },
+		{ "identified", BOOL, INTO(task_load, identified) },
 		{ 0 },
 	};
 
@@ -217,6 +224,7 @@ static bool load_read(struct reader *r, json_t *object, struct task_load *load)
 		{ "address", OTHER },
 		{ "vary", OTHER },
 		{ "subflows", OTHER },
+		{ "flow_run", OTHER },
 		{ "announce", OTHER },
 		{ "announce_again", OTHER },
 		{ "rewrite", OTHER },

@@ -38,6 +38,7 @@ struct task_load {
 	uint32_t first_flow, flows, burst;
 	struct address_plan sent;
 	struct address_plan expected; /* compared with the received headers */
+	bool identified; /* the sender's kernel numbers the IPv4 identifications */
 	double rate_pps;
 	double stagger; /* delay of the first burst after the start, in periods */
 	enum arrivals arrivals;

@@ -9,8 +9,10 @@
 extern const struct engine engine_null;
 extern const struct engine engine_udp;
 extern const struct engine engine_udp_mmsg;
+extern const struct engine engine_udp_gso;
 extern const struct engine engine_raw;
 extern const struct engine engine_raw_mmsg;
+extern const struct engine engine_raw_gso;
 extern const struct engine engine_mmap;
 #ifdef HAVE_XDP
 extern const struct engine engine_xdp;
@@ -24,8 +26,8 @@ extern const struct engine engine_netmap;
 #endif
 
 const struct engine *const engines[] = {
-	&engine_null,	&engine_udp,	  &engine_udp_mmsg,
-	&engine_raw,	&engine_raw_mmsg, &engine_mmap,
+	&engine_null,	&engine_udp,	  &engine_udp_mmsg, &engine_udp_gso,
+	&engine_raw,	&engine_raw_mmsg, &engine_raw_gso,  &engine_mmap,
 #ifdef HAVE_XDP
 	&engine_xdp,	&engine_xdp_live,
 #endif

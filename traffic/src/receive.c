@@ -462,6 +462,8 @@ static uint32_t count_headers(struct receiver *r, uint32_t n, uint64_t now)
 		} else if (r->touch == TOUCH_NONE || receiver_add(r, flow, p.seq, f->len)) {
 			fresh++;
 			r->bytes += f->len;
+			if (r->expected.identified)
+				frame_clear_identification(f->data);
 			expected_headers_check(&r->expected, f, flow, p.seq);
 		}
 	}

@@ -66,10 +66,12 @@ struct choices {
 /* Chooses templates and sequence numbers of the next frames, and prefetches the templates. */
 static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 {
-	const uint32_t flows = s->flows, sizes = s->sizes;
+	const uint32_t flows = s->flows, sizes = s->sizes,
+		       step = (1u << s->subflows.run_bits) % sizes;
 	/* Writes to frames may alias anything, so changing values are held in local variables. */
 	uint32_t flow = s->flow, seq = s->seq, size = s->size, round_size = s->round_size;
-	uint32_t subflow = s->subflow, turn_size = s->turn_size;
+	uint32_t subflow = s->subflow, turn_size = s->turn_size, run_at = s->run_at;
+	const uint32_t run = 1u << s->subflows.run_bits;
 	const uint32_t turn = s->subflows.order == ORDER_SEQUENTIAL ? s->subflows.count : 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -81,18 +83,26 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 		c->seqs[i] = seq;
 		if (++size == sizes)
 			size = 0;
+		if (++run_at < run) {
+			seq++;
+			continue;
+		}
+		run_at = 0;
+		seq -= run - 1;
 		/* In each round every flow uses the size after its previous one, so each flow gets
 		 * the whole mix. */
 		if (++flow == flows) {
 			flow = 0;
-			seq++;
-			if (++round_size == sizes)
-				round_size = 0;
+			seq += run;
+			round_size += step;
+			if (round_size >= sizes)
+				round_size -= sizes;
 			/* The same for the sub-flows after all of them have had their turn. */
 			if (turn && ++subflow == turn) {
 				subflow = 0;
-				if (++turn_size == sizes)
-					turn_size = 0;
+				turn_size += step;
+				if (turn_size >= sizes)
+					turn_size -= sizes;
 				round_size = turn_size;
 			}
 			size = round_size;
@@ -104,6 +114,7 @@ static void choose_templates(struct sender *s, struct choices *c, uint32_t n)
 	s->round_size = round_size;
 	s->subflow = subflow;
 	s->turn_size = turn_size;
+	s->run_at = run_at;
 }
 
 /* Fast path for sequential sub-flows by ports, of one flow and one size: just counting. */
@@ -201,7 +212,7 @@ static void sender_choose(struct sender *s, struct choices *c, uint32_t n, uint3
 		c->sums[i] = time_sum(c->times[i]);
 	}
 	if (one && subflows->count && subflows->by == SUBFLOW_PORT &&
-	    subflows->order == ORDER_SEQUENTIAL) {
+	    subflows->order == ORDER_SEQUENTIAL && !subflows->run_bits) {
 		choose_ports(s, c, n);
 		return;
 	}
@@ -618,6 +629,7 @@ void sender_begin(struct sender *s)
 	}
 	s->built = s->sent = 0;
 	s->flow = s->seq = s->size = s->round_size = s->turn_size = s->first = s->held = 0;
+	s->run_at = 0;
 	s->owed = s->burst;
 	s->polls = s->empty = s->blocked = s->lag_max = 0;
 	s->due = (unsigned __int128)w->start << 32;

@@ -2,7 +2,8 @@
 /*
  * Sub-flows: frames of one flow number with different headers, possibly millions of them. The
  * sub-flow of a frame depends only on its sequence number, so both ends know it, and the only table
- * is that of a Zipf distribution.
+ * is that of a Zipf distribution. For engines that send several frames of a flow as one packet, runs
+ * of consecutive frames have the same sub-flow.
  */
 #ifndef SWITCHMARK_SUBFLOWS_H
 #define SWITCHMARK_SUBFLOWS_H
@@ -25,6 +26,8 @@ struct subflows {
 	enum subflow_order order;
 	bool answered; /* source and destination of the varied field were swapped */
 	uint64_t seed;
+	/* 2^run_bits consecutive frames have the same flow number and the same sub-flow. */
+	uint32_t run_bits;
 	/* ORDER_ZIPF: the inverse of the distribution at multiples of 2^-QUANTILE_BITS, with eight
 	 * fractional bits, interpolated linearly. Else NULL. */
 	uint32_t *quantiles;
@@ -48,6 +51,7 @@ always_inline uint32_t subflow_of(const struct subflows *s, uint32_t seq)
 	uint64_t drawn;
 	uint32_t at, from, to;
 
+	seq >>= s->run_bits;
 	if (s->order == ORDER_SEQUENTIAL)
 		return s->first + seq % s->count;
 	drawn = mix64(s->seed + (uint64_t)seq * 0x9e3779b97f4a7c15u);

@@ -88,6 +88,7 @@ struct sender {
 	/* position */
 	uint64_t built, sent;
 	uint32_t flow, seq, size;
+	uint32_t run_at; /* the number of frames that the current run of a flow has so far */
 	uint32_t round_size; /* the size index at the start of this round of flows */
 	uint32_t turn_size; /* the size index of the first sub-flow of a sequential turn */
 	struct subflows subflows; /* the sub-flows of each flow */
@@ -121,6 +122,8 @@ enum timing { TIMING_NONE, TIMING_LATENCY, TIMING_IPDV, TIMING_HEADERS };
 struct expected_headers {
 	struct frame_template *templates; /* one per flow; NULL: not requested */
 	struct subflows subflows; /* the sub-flows of each flow */
+	/* The sender's kernel numbers the IPv4 identifications: they are not compared. */
+	bool identified;
 	struct header_tap *tap; /* for an engine without access to headers; else NULL */
 	uint64_t compared, broken;
 	uint64_t unkept; /* frames that the tap dropped for lack of room */

@@ -716,16 +716,18 @@ static void every_flow_gets_the_whole_mix(void)
 	static const uint32_t lens[] = { 60, 60, 590, 1514 };
 	uint32_t counts[4][3];
 
-	for (uint32_t flows = 1; flows <= 4; flows++) {
+	for (uint32_t i = 0; i < 16; i++) {
+		const uint32_t flows = 1 + i % 4;
 		struct bench *b = bench_make(960000, 32, 1000000, 0); /* 960 frames */
 		struct sender *s = &b->tasks[0].sender;
 
 		s->templates = aligned_alloc(CACHE_LINE, 16 * sizeof(*s->templates));
-		for (uint32_t i = 0; i < 4 * flows; i++)
-			template_make(&s->templates[i], &address, lens[i % 4], 9, (uint16_t)(i / 4),
+		for (uint32_t t = 0; t < 4 * flows; t++)
+			template_make(&s->templates[t], &address, lens[t % 4], 9, (uint16_t)(t / 4),
 				      PHASE_MEASURED, false);
 		s->flows = flows;
 		s->sizes = 4;
+		s->subflows.run_bits = i / 4;
 		task_begin(&b->tasks[0]);
 		memset(counts, 0, sizeof(counts));
 		EXPECT_EQ(drive(b, counts, NULL, NULL), 960);
@@ -739,14 +741,48 @@ static void every_flow_gets_the_whole_mix(void)
 	}
 }
 
+/* For packets of several frames: a flow has a run of frames, and each flow has as many. */
+static void flows_come_in_runs(void)
+{
+	struct bench *b = bench_make(0, 32, 1000000, 0);
+	struct sender *s = &b->tasks[0].sender;
+	uint32_t sent = 0;
+	struct frame f[64];
+
+	s->templates = aligned_alloc(CACHE_LINE, 3 * sizeof(*s->templates));
+	for (uint32_t t = 0; t < 3; t++)
+		template_make(&s->templates[t], &address, 60, 9, (uint16_t)t, PHASE_MEASURED,
+			      false);
+	s->flows = 3;
+	s->subflows.run_bits = 4;
+	task_begin(&b->tasks[0]);
+	while (sent < 3000) {
+		uint32_t n = b->tasks[0].step(&b->tasks[0], b->window.start + sent);
+
+		EXPECT_EQ(b->port.rx(&b->port, f, NULL, 64), n);
+		for (uint32_t i = 0; i < n; i++, sent++) {
+			struct payload p;
+
+			EXPECT_EQ(frame_parse(f[i].data, f[i].len, 9, &p, TOUCH_HEADER, false),
+				  FRAME_OURS);
+			EXPECT_EQ(p.flow, sent / 16 % 3);
+			EXPECT_EQ(p.seq, sent / 48 * 16 + sent % 16);
+		}
+		b->port.engine->release(&b->port, f, n);
+	}
+	free(s->templates);
+	bench_free(b);
+}
+
 /* Sequential sub-flows also get all sizes 0 to 3 in equal shares, whatever their number. */
 static void every_sub_flow_gets_the_whole_mix(void)
 {
 	enum { SIZES = 4, COUNT_MAX = 8, FLOWS_MAX = 3, TURNS = 12 };
 
-	for (uint32_t i = 0; i < COUNT_MAX * FLOWS_MAX; i++) {
+	for (uint32_t i = 0; i < COUNT_MAX * FLOWS_MAX * 4; i++) {
 		struct bench *b = bench_make(0, 1, 1000000, 0);
-		const uint32_t count = 1 + i % COUNT_MAX, flows = 1 + i / COUNT_MAX;
+		const uint32_t count = 1 + i % COUNT_MAX, flows = 1 + i / COUNT_MAX % FLOWS_MAX;
+		const uint32_t bits = i / COUNT_MAX / FLOWS_MAX, turns = TURNS << bits;
 		uint32_t seen[FLOWS_MAX][COUNT_MAX][SIZES] = { 0 };
 		struct sender *s = &b->tasks[0].sender;
 
@@ -757,9 +793,9 @@ static void every_sub_flow_gets_the_whole_mix(void)
 				      (uint16_t)(t / SIZES), PHASE_MEASURED, false);
 		s->flows = flows;
 		s->sizes = SIZES;
-		s->subflows = (struct subflows){ .count = count, .step = count };
+		s->subflows = (struct subflows){ .count = count, .step = count, .run_bits = bits };
 		task_begin(&b->tasks[0]);
-		for (uint32_t sent = 0; sent < TURNS * count * flows; sent++) {
+		for (uint32_t sent = 0; sent < turns * count * flows; sent++) {
 			struct payload p;
 			struct frame f;
 
@@ -767,12 +803,12 @@ static void every_sub_flow_gets_the_whole_mix(void)
 			EXPECT_EQ(b->port.rx(&b->port, &f, NULL, 1), 1);
 			EXPECT_EQ(frame_parse(f.data, f.len, 9, &p, TOUCH_HEADER, false),
 				  FRAME_OURS);
-			seen[p.flow][p.seq % count][(f.len - 60) / 100]++;
+			seen[p.flow][(p.seq >> bits) % count][(f.len - 60) / 100]++;
 			b->port.engine->release(&b->port, &f, 1);
 		}
 		for (uint32_t t = 0; t < flows * count * SIZES; t++)
 			EXPECT_EQ(seen[t / SIZES / count][t / SIZES % count][t % SIZES],
-				  TURNS / SIZES);
+				  turns / SIZES);
 		free(s->templates);
 		bench_free(b);
 	}
@@ -1096,6 +1132,7 @@ int main(void)
 	TEST(a_port_that_takes_part_of_a_burst_loses_nothing);
 	TEST(latency_counts_from_when_a_frame_should_have_left);
 	TEST(every_flow_gets_the_whole_mix);
+	TEST(flows_come_in_runs);
 	TEST(every_sub_flow_gets_the_whole_mix);
 	TEST(a_pool_smaller_than_a_burst_keeps_the_rate);
 	TEST(all_is_sent_when_nothing_waits_in_a_ring);

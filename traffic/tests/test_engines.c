@@ -705,17 +705,23 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 	}
 }
 
-static bool device_full;
+static bool device_full, device_reports_drops;
 static uint32_t kicks;
 
 /* Replaces the C library's sendto: intercepts every call that makes the kernel send a ring's
- * frames, and simulates a device that takes none while it is full. */
+ * frames, and simulates a device that takes none while it is full. It also simulates a device that
+ * reports a drop after it has sent a packet in part. */
 ssize_t sendto(int fd, const void *buffer, size_t n, int flags, __CONST_SOCKADDR_ARG to,
 	       socklen_t size)
 {
 	kicks += !n;
 	if (!n && device_full) {
 		errno = EAGAIN;
+		return -1;
+	}
+	if (device_reports_drops) {
+		if (syscall(SYS_sendto, fd, buffer, n, flags, to.__sockaddr__, size) >= 0)
+			errno = ENOBUFS;
 		return -1;
 	}
 	return syscall(SYS_sendto, fd, buffer, n, flags, to.__sockaddr__, size);
@@ -1644,6 +1650,220 @@ static void a_queue_of_a_device_is_one_ports(const struct engine *e)
 	e->close(&third);
 }
 
+/* ---- packets that the device splits ---------------------------------------------------- */
+
+static bool is_gso(const struct engine *e)
+{
+	return strstr(e->name, "-gso");
+}
+
+/* Sets whether devices split packets. They then compute no checksums either, as test ports do: a
+ * veth would leave the checksums out. */
+static bool devices_split(bool split)
+{
+	static const char features[] = "tx-udp-segmentation %s tx-checksum-ip-generic %s";
+	const char *how = split ? "off" : "on";
+	char set[128], command[320];
+
+	snprintf(set, sizeof(set), features, how, how);
+	snprintf(command, sizeof(command), "(ethtool -K sm0 %s && ethtool -K sm1 %s) >/dev/null",
+		 set, set);
+	return !run(command);
+}
+
+static void refuses_a_device_that_does_not_split(const struct engine *e)
+{
+	int before = count_fds(), error;
+	struct path w;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("sends no packets that a device splits");
+	if (!devices_split(false))
+		SKIP("cannot set features with `ethtool`");
+	path_prepare(&w, e);
+	error = port_open(w.tx);
+	devices_split(true);
+	CHECK(error == -EOPNOTSUPP && strstr(w.tx->why, "ethtool -K sm0 tx-udp-segmentation off"),
+	      "%d %s", error, w.tx->why);
+	CHECK(!w.tx->priv && count_fds() == before, "%d descriptors, %d before", count_fds(),
+	      before);
+}
+
+/* Writes frame `seq` as the core does. Frames of one run have equal headers. */
+static void run_frame(const struct path *w, struct frame *f, uint32_t seq, uint32_t run)
+{
+	const struct address address = { .src_mac = { 2, 0, 0, 0, 0, 1 },
+					 .dst_mac = { 2, 0, 0, 0, 0, 2 },
+					 .src_ip = 0xc6120001,
+					 .dst_ip = 0xc6120002,
+					 .src_ip6 = { 0xfd, [15] = 1 },
+					 .dst_ip6 = { 0xfd, [15] = 2 },
+					 .inner_src_ip = 0xc6120001,
+					 .inner_dst_ip = 0xc6120002,
+					 .v6 = run % 4 == 3,
+					 .vxlan = run % 8 == 6,
+					 .vlan = run % 8 == 6 || run % 3 ? 0 : 7,
+					 .src_port = (uint16_t)(20000 + run),
+					 .dst_port = 20000 };
+	const bool headless = w->tx->engine->caps & ENGINE_PAYLOAD;
+	const uint32_t least = headless ? PAYLOAD_BYTES : frame_least(&address);
+	struct frame_template t;
+
+	template_make(&t, &address, least + hash(run) % 1300, 7, 3, PHASE_MEASURED, headless);
+	frame_build(f->data, &t, seq, 0, 0, TOUCH_FULL, headless, false);
+	f->len = t.len;
+}
+
+/* Frames of several runs in a burst arrive as they were written, in order and once. Only IPv4
+ * identifications differ: the kernel counts them up within a packet. Adds the number of frames with
+ * such an identification. */
+static void burst_arrives(struct path *w, uint32_t *seq, uint32_t first_run, uint32_t *numbered)
+{
+	const uint32_t n = 1 + random_below(BURST), change = random_below(2 * BURST);
+	uint32_t come = 0, taken = 0;
+	struct frame f[BURST], got;
+	double start = seconds();
+
+	CHECK(w->tx->engine->alloc(w->tx, f, n) == n, "no %u frames", n);
+	for (uint32_t i = 0; i < n; i++)
+		run_frame(w, &f[i], *seq + i, first_run + (i >= change));
+	while (taken < n && !w->tx->failed && seconds() - start < 1)
+		taken += w->tx->tx(w->tx, f + taken, n - taken);
+	w->tx->engine->release(w->tx, f + taken, n - taken);
+	CHECK(taken == n, "%u of %u taken: %s", taken, n, w->tx->why);
+	while (come < n && seconds() - start < 1) {
+		static uint8_t memory[FRAME_BYTES_MAX];
+		struct frame want = { .data = memory };
+		bool same;
+
+		if (!w->rx->rx(w->rx, &got, NULL, 1))
+			continue;
+		memset(memory, 0, sizeof(memory));
+		run_frame(w, &want, *seq + come, first_run + (come >= change));
+		if (!(w->rx->engine->caps & ENGINE_PAYLOAD)) {
+			const uint32_t type = net16(load16((uint8_t *)got.data + 12));
+			const uint32_t id = ETH_BYTES + 4 + (type == 0x8100 ? VLAN_BYTES : 0);
+
+			*numbered += type != 0x86dd && load16((uint8_t *)got.data + id);
+			frame_clear_identification(got.data);
+		}
+		same = got.len == want.len && !memcmp(got.data, want.data, want.len);
+		w->rx->engine->release(w->rx, &got, 1);
+		CHECK(same, "frame %u, run %u, is another one: %u bytes for %u", *seq + come,
+		      first_run + (come >= change), got.len, want.len);
+		come++;
+	}
+	CHECK(come == n, "%u of %u arrived", come, n);
+	*seq += n;
+}
+
+static void packets_arrive_as_the_frames_that_they_were_made_of(const struct engine *e)
+{
+	uint32_t seq = 0, numbered = 0;
+	struct path w;
+
+	if (!is_gso(e))
+		SKIP("sends frame by frame");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	for (uint32_t run = 0; run < 600 && !complaint[0]; run++)
+		burst_arrives(&w, &seq, run, &numbered);
+	if (!complaint[0] && (receive_all(&w, 0.05) || tx_drops(&w) || rx_drops(&w)))
+		snprintf(complaint, sizeof(complaint), "more frames than were sent, or drops");
+	path_close(&w);
+	CHECK(e->caps & ENGINE_PAYLOAD || numbered > seq / 3,
+	      "only %u of %u frames came in packets", numbered, seq);
+}
+
+/* A full queue (qdisc) drops a packet as a whole: it is sent again, and nothing is lost. */
+static void a_full_queue_takes_no_part_of_a_packet(const struct engine *e)
+{
+	uint32_t seq = 0, come = 0, errors = 0;
+	struct frame f[BURST];
+	struct path w;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("sends no packets that a device splits");
+	if (run("tc qdisc add dev sm0 root tbf rate 400mbit burst 80kb limit 80kb"))
+		SKIP("cannot set up a slow queue with `tc`");
+	path_prepare(&w, e);
+	if (!path_open(&w)) {
+		double start = seconds();
+
+		while (seq < 20 * BURST && seconds() - start < 5 && !w.tx->failed) {
+			uint32_t n = e->alloc(w.tx, f, BURST), taken;
+
+			for (uint32_t i = 0; i < n; i++)
+				run_frame(&w, &f[i], seq + i, 1);
+			taken = w.tx->tx(w.tx, f, n);
+			e->release(w.tx, f + taken, n - taken);
+			seq += taken;
+		}
+		come = (uint32_t)receive_all(&w, 0.2);
+		errors = (uint32_t)w.tx->tx_errors;
+		path_close(&w);
+	}
+	run("tc qdisc del dev sm0 root");
+	CHECK(complaint[0] || (seq >= 20 * BURST && come == seq && errors),
+	      "%u taken, %u received, the queue was full %u times: %s", seq, come, errors,
+	      w.tx->why);
+}
+
+/* A device without a queue may report that it dropped the last frame of a packet, after it has sent
+ * the others: the packet is not sent again. */
+static void a_packet_that_was_sent_in_part_is_not_sent_again(const struct engine *e)
+{
+	uint32_t seq = 0, numbered = 0;
+	struct path w;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("sends no packets that a device splits");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	device_reports_drops = true;
+	for (uint32_t run = 0; run < 20 && !complaint[0]; run++)
+		burst_arrives(&w, &seq, run, &numbered);
+	device_reports_drops = false;
+	if (!complaint[0] && receive_all(&w, 0.05))
+		snprintf(complaint, sizeof(complaint), "frames arrived twice");
+	path_close(&w);
+}
+
+/* A forwarder leaves frames as they are, wrong checksums included. */
+static void a_forwarder_repairs_no_checksum(const struct engine *e)
+{
+	struct frame f[2];
+	struct path w;
+	uint32_t come = 0;
+	bool same = true;
+
+	if (!is_gso(e) || e->caps & ENGINE_PAYLOAD)
+		SKIP("writes no checksums");
+	path_prepare(&w, e);
+	w.a.config.receives = w.a.config.forwards = true;
+	if (path_open(&w))
+		return;
+	CHECK(e->alloc(w.tx, f, 2) == 2, "no frames");
+	for (uint32_t i = 0; i < 2; i++) {
+		run_frame(&w, &f[i], i, 1);
+		((uint8_t *)f[i].data)[FRAME_MIN - 1] ^= 1;
+	}
+	CHECK(w.tx->tx(w.tx, f, 2) == 2, "not taken: %s", w.tx->why);
+	for (double start = seconds(); come < 2 && seconds() - start < 1;) {
+		struct payload p;
+
+		if (!w.rx->rx(w.rx, f, NULL, 1))
+			continue;
+		come++;
+		same &= frame_parse(f->data, f->len, 7, &p, TOUCH_FULL, false) == FRAME_CORRUPT;
+		w.rx->engine->release(w.rx, f, 1);
+	}
+	path_close(&w);
+	CHECK(come == 2 && same, "%u arrived", come);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(const struct engine *);
@@ -1680,6 +1900,11 @@ static const struct {
 	TEST(a_pci_device_is_looked_for_after_others),
 	TEST(counters_of_a_device_are_told_once),
 	TEST(a_queue_of_a_device_is_one_ports),
+	TEST(refuses_a_device_that_does_not_split),
+	TEST(packets_arrive_as_the_frames_that_they_were_made_of),
+	TEST(a_full_queue_takes_no_part_of_a_packet),
+	TEST(a_packet_that_was_sent_in_part_is_not_sent_again),
+	TEST(a_forwarder_repairs_no_checksum),
 };
 
 int main(int argc, char **argv)
@@ -1699,6 +1924,8 @@ int main(int argc, char **argv)
 		/* Only engines that need NAPI on every veth get it: without NAPI raw sockets see
 		 * more variety. */
 		set_feature("sm1", ETHTOOL_SGRO, (*e)->caps & ENGINE_NEEDS_ROOT);
+		if (is_gso(*e))
+			devices_split(true);
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
 			if (argc > 2 && strcmp(argv[2], tests[i].name))
 				continue;
@@ -1711,6 +1938,8 @@ int main(int argc, char **argv)
 				failures++;
 			}
 		}
+		if (is_gso(*e))
+			devices_split(false);
 	}
 	printf("1..%u\n", test_number);
 	return failures ? 1 : 0;

@@ -166,12 +166,15 @@ static void an_hour_is_skipped_at_once(void)
 static void sub_flows_come_in_turn(void)
 {
 	struct subflows s = { .count = 1000000, .first = 7 };
+	struct subflows runs = { .count = 1000, .first = 7, .run_bits = 5 };
 
 	EXPECT(subflows_make(&s));
 	for (uint32_t i = 0; i < 3; i++) {
 		EXPECT_EQ(subflow_of(&s, i * 1000000), 7);
 		EXPECT_EQ(subflow_of(&s, i * 1000000 + 999999), 1000006);
 	}
+	for (uint32_t i = 0; i < 100000; i++)
+		EXPECT_EQ(subflow_of(&runs, i), 7 + i / 32 % 1000);
 }
 
 static void drawn_sub_flows_are_as_frequent_as_their_distribution_says(void)

@@ -419,6 +419,7 @@ static void every_frame_is_what_its_template_says(void)
 		const uint32_t flows = (uint32_t[]){ 1, 2, 33, 64 }[i / 6];
 		struct subflows none = { 0 }, some = { .count = 70000, .step = 70000, .seed = i };
 
+		none.run_bits = some.run_bits = i % 4 * 2;
 		send_any(drawn(4), flows, 1, none, touch, receives);
 		send_any(drawn(4), flows, SIZES, none, touch, receives);
 		for (uint32_t kind = 0; kind < 9; kind++) {

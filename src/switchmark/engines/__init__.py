@@ -14,8 +14,10 @@ from switchmark.engines import (
     netmap,
     null,
     raw,
+    raw_gso,
     raw_mmsg,
     udp,
+    udp_gso,
     udp_mmsg,
     xdp,
     xdp_live,
@@ -37,5 +39,7 @@ TABLE: Table[Engine] = load_plugins(
         netmap.ENGINE,
         null.ENGINE,
         xdp_live.ENGINE,
+        raw_gso.ENGINE,
+        udp_gso.ENGINE,
     ),
 )

@@ -71,6 +71,10 @@ class Engine:
     """The Linux capabilities, without `CAP_`, that it needs in a container."""
     devices: tuple[str, ...] = ()
     """The device files that it needs in a container."""
+    packet_frames: int = 1
+    """The largest number of frames that it passes to the kernel as one packet, which the sending
+    device splits. Above 1, these frames have one flow, and the kernel numbers their IPv4
+    identifications."""
     chosen_for: frozenset[PortKind] | None = None
     """The kinds of ports for which `--engine auto` may choose it; None for all that it opens."""
     sees_tags: bool = True

@@ -28,6 +28,7 @@ from switchmark.observe.noise import Snapshot, snapshot_files
 from switchmark.observe.taken import taken_at_once
 from switchmark.observe.threads import thread_time_files, thread_times
 from switchmark.path.path import Path
+from switchmark.path.subflows import flow_run
 from switchmark.path.ways import between_hosts, feeds_of, uncounted_ports, ways_of
 
 _LOST_CPU = 0.05
@@ -137,6 +138,7 @@ class JudgedTrials:
             "outage-methods": _methods(trial),
             "growing": growing(trial),
             "captured": self.capture and {"frames": self.capture},
+            "flows-in-runs": self._flow_run(),
             "not-equivalent": list(self.gate.wrong) if self.gate else None,
             "nothing-arrived": {}
             if trial.distinct or not trial.tx_frames
@@ -188,6 +190,10 @@ class JudgedTrials:
 
     def _interrupts(self, window: HostActivity) -> dict[str, float]:
         return {cpu: rate for cpu, rate in window.interrupts_per_s.items() if rate > _INTERRUPTS}
+
+    def _flow_run(self) -> dict[str, int] | None:
+        run = flow_run(self.path.test, self.path.engine)
+        return {"frames": run} if run > 1 else None
 
     def _emulated(self) -> str | None:
         mode = self.path.found.modes.get(self.path.test.environment) or ""

@@ -158,6 +158,14 @@ _DOUBTS = (
         "spreads them over its queues",
     ),
     Doubt(
+        "flows-in-runs",
+        "an engine that sends packets of several frames (raw-gso, udp-gso) sends more than one "
+        "flow",
+        "a flow sends up to a burst of frames before the next flow, so a switch looks up fewer "
+        "flows, and `fairness` and `per_flow` count whole runs",
+        "use --engine raw-mmsg or mmap, whose flows change from frame to frame",
+    ),
+    Doubt(
         "interrupts",
         "devices interrupted a CPU of the test more than 1000 times per second",
         "device drivers ran on the CPUs of the test",

@@ -14,7 +14,7 @@ from switchmark.model.topology import Endpoint, Port, PortKind, Role, Semantics
 from switchmark.model.units import LAYER_2_BYTES
 from switchmark.path.path import RX_BURST, AddressedFlow, Job, Part, Path, Player
 from switchmark.path.resolving import UDP_PORT, distinct, frame_sizes
-from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
+from switchmark.path.subflows import first_subflow, flow_run, has_subflows, subflows_of
 
 _BROADCAST_MAC, _BROADCAST_IP = "ff:ff:ff:ff:ff:ff", "255.255.255.255"
 _VNI = 100  # the VNI of a VXLAN tunnel
@@ -203,15 +203,22 @@ def expected_of(path: Path, part: Part, job: Job) -> Message:
     expect: Message = {"address": [_seen(path, flow, answers) for flow in originals]}
     if path.test.flows_by != "mac" or not originals[0].addressing.rewritten:
         expect |= _flows_of(path, job, answers=answers)
+    if path.engine.packet_frames > 1:
+        expect["identified"] = True
     return {"latency": False, "ipdv": False, "expect": expect}
 
 
 def _flows_of(path: Path, job: Job, *, answers: bool = False) -> Message:
     """Return how the headers of a task's frames vary. Answers vary at their destination."""
     test = path.test
+    if test.flows == 1:
+        return {}
+    run = flow_run(test, path.engine)
+    runs = {"flow_run": run} if run > 1 else {}
     if has_subflows(test):
-        return {"subflows": subflows_of(test, job.first, several=job.flows, answers=answers)}
-    return {"vary": [f"{'dst' if answers else 'src'}_{test.flows_by}"]} if test.flows > 1 else {}
+        subflows = subflows_of(test, job.first, several=job.flows, answers=answers)
+        return {"subflows": subflows, **runs}
+    return {"vary": [f"{'dst' if answers else 'src'}_{test.flows_by}"], **runs}
 
 
 def _seen(path: Path, flow: AddressedFlow, answered: bool) -> Message:
