@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -193,7 +194,7 @@ static void vhost_wake(void)
 		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
 		comm = fopen(path, "re");
 		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "vhost-events\n"))
-			tgkill(getpid(), atoi(e->d_name), SIGURG);
+			syscall(SYS_tgkill, getpid(), atoi(e->d_name), SIGURG);
 		if (comm)
 			fclose(comm);
 	}
