@@ -4,9 +4,8 @@
 #   tools/dist.sh [x86_64] [aarch64] [--no-tests]     by default both
 # Zig compiles the C programs against the symbols of that glibc. jansson, libbpf, libxdp, libelf and
 # zlib are linked statically, from the Debian packages of the release below. DPDK's engine is built as
-# a module for each Debian release in `dpdks` (traffic/src/modules.h). The tools are those of
-# tools/dist.lock, in build/dist. Nothing is installed, but qemu-user-static if it is missing, which
-# runs the programs of another processor.
+# a module for each Debian release in `dpdks` (traffic/src/modules.h). QEMU runs the programs of another
+# processor. All of these, and the tools of tools/dist.lock, are unpacked into build/dist; nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/messages.sh
@@ -48,21 +47,6 @@ get_tools()
 	done
 }
 
-emulator() # ARCH: the command that runs its programs here; empty for this processor
-{
-	[ "$1" != "$(uname -m)" ] || return 0
-	if ! command -v "qemu-$1-static" >/dev/null; then
-		say "installing qemu-user-static" >&2
-		if [ "$(id -u)" -eq 0 ]; then
-			DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install \
-				qemu-user-static >"$work/qemu.log" 2>&1 || true
-		fi
-		command -v "qemu-$1-static" >/dev/null ||
-			die "there is no qemu-$1-static to run the programs with" "apt-get install qemu-user-static" 3
-	fi
-	command -v "qemu-$1-static"
-}
-
 # --- packages of Debian ----------------------------------------------------------------------
 
 unpack() # ARCH RELEASE FOLDER PACKAGE...: of a release and a processor, whatever this host has
@@ -97,6 +81,13 @@ unpack() # ARCH RELEASE FOLDER PACKAGE...: of a release and a processor, whateve
 	printf '%s' "$*" >"$folder/.packages"
 }
 
+emulator() # ARCH: the command that runs its programs here; empty for this processor
+{
+	[ "$1" != "$(uname -m)" ] || return 0
+	unpack "$(dpkg --print-architecture)" "$libraries" "$work/qemu" qemu-user-static >&2
+	printf '%s\n' "$work/qemu/root/usr/bin/qemu-$1-static"
+}
+
 # --- compilers -------------------------------------------------------------------------------
 
 write_cross() # FILE ARCH ROOT CPU STATIC: what Meson needs to know
@@ -118,7 +109,7 @@ write_cross() # FILE ARCH ROOT CPU STATIC: what Meson needs to know
 		c = ['$zig', 'cc', '-target', '$arch-linux-gnu.$glibc', '-mcpu=$cpu']
 		ar = '$work/zig-ar'
 		pkg-config = 'pkg-config'
-		${wrapper:+exe_wrapper = ['$wrapper', '-L', '$root']}
+		${wrapper:+exe_wrapper = ['$wrapper', '-L', '$work/$arch/libraries/root']}
 		[host_machine]
 		system = 'linux'
 		cpu_family = '$arch'
@@ -172,17 +163,19 @@ wheel() # ARCH
 	done
 	say "wheel for $arch"
 	write_cross "$folder/cross.ini" "$arch" "$folder/libraries/root" "${cpu[$arch]}" true
-	rm -rf "$folder"/{build,wheel}
+	rm -rf "$folder"/{build,wheel} dist/switchmark-*"_$arch.whl"
 	_PYTHON_HOST_PLATFORM=linux-$arch python -m build --wheel --no-isolation --outdir "$folder/wheel" \
 		-Cbuild-dir="$folder/build" -Csetup-args=--cross-file="$folder/cross.ini" \
 		-Csetup-args=-Ddpdk=disabled -Csetup-args=-Dpcap=disabled -Csetup-args=-Dxdp=enabled \
 		-Csetup-args=-Dnetmap=disabled -Csetup-args=-Dagent_target="$arch-linux-musl" \
 		-Csetup-args=-Dmodules="$(IFS=,; echo "${modules[*]}")" . >"$log" 2>&1 ||
 		{ tail -n 30 "$log" >&2; die "the wheel for $arch cannot be built: $log"; }
-	# It refuses a program that needs more than the tag promises; DPDK's libraries are the host's.
-	auditwheel repair --plat "manylinux_${glibc/./_}_$arch" --exclude 'librte_*' --only-plat --wheel-dir dist \
+	# Its tag is of the newest glibc whose symbols a program asks for; DPDK's libraries are the host's.
+	auditwheel repair --plat auto --exclude 'librte_*' --only-plat --wheel-dir dist \
 		"$folder"/wheel/*.whl >"$folder/auditwheel.log" 2>&1 ||
 		{ tail -n 20 "$folder/auditwheel.log" >&2; die "auditwheel refuses the wheel for $arch"; }
+	[ -e dist/switchmark-*-"py3-none-manylinux_${glibc/./_}_$arch.whl" ] ||
+		die "auditwheel tags the wheel for $arch otherwise than for glibc $glibc: $(cd dist && ls *"_$arch.whl")"
 }
 
 try_programs() # ARCH: the programs in the wheel start, and the C unit tests pass
@@ -213,7 +206,6 @@ for word in "$@"; do
 done
 [ ${#architectures[@]} -gt 0 ] || architectures=(x86_64 aarch64)
 mkdir -p "$work" dist
-rm -f dist/switchmark-* dist/SHA256SUMS
 get_tools
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH ZIG_GLOBAL_CACHE_DIR=$work/zig-cache ZIG_LOCAL_CACHE_DIR=$work/zig-cache
@@ -222,6 +214,7 @@ for arch in "${architectures[@]}"; do
 	[ -z "$tests" ] || try_programs "$arch"
 done
 say "source distribution"
+rm -f dist/*.tar.gz dist/*.cdx.json dist/SHA256SUMS
 python -m build --sdist --no-isolation --outdir dist . >"$work/sdist.log" 2>&1 ||
 	{ tail -n 20 "$work/sdist.log" >&2; die "the source distribution cannot be made: $work/sdist.log"; }
 say "bill of materials"

@@ -1,8 +1,8 @@
-"""Writes the bill of materials of a release, in the form of CycloneDX: dist/switchmark-VERSION.cdx.json.
+"""Writes the bill of materials of a release as CycloneDX: dist/switchmark-VERSION.cdx.json.
 
-It has the Python packages that the wheel installs, as cyclonedx-py finds them in a new environment,
-and the Debian packages whose static libraries the programs contain. Usage, by tools/dist.sh:
-`python tools/sbom.py FOLDER PROCESSOR...`.
+It names the Python packages that the wheel installs, as cyclonedx-py finds them in a new
+environment, and the Debian packages whose static libraries are in the programs. tools/dist.sh calls
+it: `python tools/sbom.py FOLDER PROCESSOR...`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("Package", "Version")
 
 
 def linked(folder: Path, processors: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the components that are linked into the programs, by the packages that were unpacked."""
+    """Yield the components that are linked into the programs, from the unpacked packages."""
     for processor in processors:
         words = (folder / processor / "libraries/versions").read_text().split()
         fields = [word for word in words if word.rstrip(":") not in _FIELDS]
@@ -55,11 +55,9 @@ def installed(folder: Path, wheel: Path) -> dict[str, Any]:
     subprocess.run((sys.executable, "-m", "venv", "--clear", "--without-pip", place), check=True)
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     subprocess.run((*pip, "--python", python, "install", wheel), check=True)
-    bill = subprocess.run(
-        ("cyclonedx-py", "environment", "--output-reproducible", "--pyproject", "pyproject.toml", python),
-        check=True,
-        stdout=subprocess.PIPE,
-    )
+    options = ("--output-reproducible", "--pyproject", "pyproject.toml")
+    command = ("cyclonedx-py", "environment", *options, python)
+    bill = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     content: dict[str, Any] = json.loads(bill.stdout)
     return content
 
@@ -67,10 +65,10 @@ def installed(folder: Path, wheel: Path) -> dict[str, Any]:
 def main() -> None:
     """Write the bill for the wheels in dist."""
     folder, processors = Path(sys.argv[1]), sys.argv[2:]
-    version = next(Path("dist").glob("switchmark-*.tar.gz")).name.split("-")[1].removesuffix(".tar.gz")
     wheel = next(iter(Path("dist").glob(f"*_{os.uname().machine}.whl")), None)
     if wheel is None:
         raise SystemExit("there is no wheel for this processor to install")
+    version = wheel.name.split("-")[1]
     bill = installed(folder, wheel)
     itself = bill["metadata"]["component"]
     itself["version"] = version
@@ -78,7 +76,8 @@ def main() -> None:
     bill["components"] += added
     for entry in bill["dependencies"]:
         if entry["ref"] == itself["bom-ref"]:
-            entry["dependsOn"] = sorted([*entry.get("dependsOn", ()), *(c["bom-ref"] for c in added)])
+            named = (component["bom-ref"] for component in added)
+            entry["dependsOn"] = sorted([*entry.get("dependsOn", ()), *named])
     bill["dependencies"] += [{"ref": component["bom-ref"]} for component in added]
     path = Path(f"dist/switchmark-{version}.cdx.json")
     path.write_text(json.dumps(bill, indent=2) + "\n")
