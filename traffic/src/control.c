@@ -237,12 +237,11 @@ static json_t *options_list(const struct engine *e)
 
 static void engine_list(json_t *list, const struct engine *e)
 {
-	json_array_append_new(list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", e->name,
-					      "summary", e->summary, "sends",
-					      !!(e->caps & ENGINE_SENDS), "receives",
-					      !!(e->caps & ENGINE_RECEIVES), "payload",
-					      !!(e->caps & ENGINE_PAYLOAD), "options",
-					      options_list(e)));
+	json_array_append_new(list,
+			      json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", e->name, "summary",
+					e->summary, "sends", !!(e->caps & ENGINE_SENDS), "receives",
+					!!(e->caps & ENGINE_RECEIVES), "payload",
+					!!(e->caps & ENGINE_PAYLOAD), "options", options_list(e)));
 }
 
 void control_list_engines(FILE *out)
@@ -261,9 +260,8 @@ void control_list_engines(FILE *out)
 		if (m->engine)
 			engine_list(list, m->engine);
 		else if (m->why[0])
-			json_array_append_new(unloaded,
-					      json_pack("{s:s,s:s,s:s}", "name", m->name, "file",
-							m->file, "why", m->why));
+			json_array_append_new(unloaded, json_pack("{s:s,s:s,s:s}", "name", m->name,
+								  "file", m->file, "why", m->why));
 	}
 	object = json_pack("{s:s,s:o,s:o}", "version", SWITCHMARK_VERSION, "engines", list,
 			   "unloaded", unloaded);

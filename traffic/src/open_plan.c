@@ -88,7 +88,8 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 		return refuse(r, "open: port: engine is not a text");
 	port->engine = engine_find(engine);
 	if (!port->engine && module_why(engine))
-		return refuse(r, "open: engine %s cannot be loaded: %s", engine, module_why(engine));
+		return refuse(r, "open: engine %s cannot be loaded: %s", engine,
+			      module_why(engine));
 	if (!port->engine)
 		return refuse(r, "open: this build has no engine '%.*s'",
 			      (int)text_cut(engine, NAME_SHOWN), engine);

@@ -1,6 +1,6 @@
 """Programs that switchmark copies to hosts that do not have them: into the user's cache there,
-named by their hash. Their libraries and loader go along if they do not run without them. The modules
-of engines go along always; a module uses the libraries of the host (traffic/src/modules.h)."""
+named by their hash. Their libraries and loader go along if they do not run without them. The
+modules of engines always go along, and use the libraries of the host (traffic/src/modules.h)."""
 
 from __future__ import annotations
 
