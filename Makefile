@@ -28,6 +28,10 @@ setup-all: ## install lxc, docker, podman, vm, noises, counters, ssh, check, pee
 demo: setup ## first measurements: campaigns/demo.yaml, and bypass.yaml where DPDK and hugepages are
 	@.venv/bin/python tools/demo.py
 
+.PHONY: dist
+dist: ## a release, into dist/: wheels for x86-64 and aarch64 (or ARCH="x86_64"), source, SBOM, checksums
+	@tools/dist.sh $(ARCH)
+
 .PHONY: bare
 bare: ## as root: make demo and make test, or BARE_RUN="make check", on a bare Debian or Ubuntu
 	@tools/bare.sh $(if $(BARE_ROOT),--root "$(BARE_ROOT)") $(if $(BARE_RUN),'$(BARE_RUN)')

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* After DPDK's headers, which use an attribute with the same name as our macro always_inline. */
@@ -193,7 +194,7 @@ static void vhost_wake(void)
 		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
 		comm = fopen(path, "re");
 		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "vhost-events\n"))
-			tgkill(getpid(), atoi(e->d_name), SIGURG);
+			syscall(SYS_tgkill, getpid(), atoi(e->d_name), SIGURG);
 		if (comm)
 			fclose(comm);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control.h"
+#include "modules.h"
 
 #include "privileges.h"
 #include "text.h"
@@ -212,35 +213,58 @@ int control_serve(int in, FILE *out)
 
 /* ---- engines ---------------------------------------------------------------------- */
 
+static json_t *options_list(const struct engine *e)
+{
+	json_t *options = json_array();
+
+	for (const struct option_spec *s = e->options; s && s->name; s++) {
+		json_t *o = json_pack("{s:s,s:s}", "name", s->name, "help", s->help);
+
+		if (s->type == OPTION_NUMBER) {
+			json_object_set_new(o, "preset", json_integer(COUNT(s->preset)));
+			json_object_set_new(o, "max", json_integer(COUNT(s->max)));
+		} else if (s->choices) {
+			json_t *choices = json_array();
+
+			for (const char *const *v = s->choices; *v; v++)
+				json_array_append_new(choices, json_string(*v));
+			json_object_set_new(o, "choices", choices);
+		}
+		json_array_append_new(options, o);
+	}
+	return options;
+}
+
+static void engine_list(json_t *list, const struct engine *e)
+{
+	json_array_append_new(list,
+			      json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", e->name, "summary",
+					e->summary, "sends", !!(e->caps & ENGINE_SENDS), "receives",
+					!!(e->caps & ENGINE_RECEIVES), "payload",
+					!!(e->caps & ENGINE_PAYLOAD), "options", options_list(e)));
+}
+
 void control_list_engines(FILE *out)
 {
-	json_t *list = json_array(), *object;
+	json_t *list = json_array(), *unloaded = json_array(), *object;
+	const struct loaded_module *modules;
+	size_t count;
 
-	for (const struct engine *const *e = engines; *e; e++) {
-		json_t *options = json_array();
+	for (const struct engine *const *e = engines; *e; e++)
+		engine_list(list, *e);
+	modules_load(NULL);
+	modules = modules_found(&count);
+	for (size_t i = 0; i < count; i++) {
+		const struct loaded_module *m = &modules[i];
 
-		for (const struct option_spec *s = (*e)->options; s && s->name; s++) {
-			json_t *o = json_pack("{s:s,s:s}", "name", s->name, "help", s->help);
-
-			if (s->type == OPTION_NUMBER) {
-				json_object_set_new(o, "preset", json_integer(COUNT(s->preset)));
-				json_object_set_new(o, "max", json_integer(COUNT(s->max)));
-			} else if (s->choices) {
-				json_t *choices = json_array();
-
-				for (const char *const *v = s->choices; *v; v++)
-					json_array_append_new(choices, json_string(*v));
-				json_object_set_new(o, "choices", choices);
-			}
-			json_array_append_new(options, o);
-		}
-		json_array_append_new(
-			list, json_pack("{s:s,s:s,s:b,s:b,s:b,s:o}", "name", (*e)->name, "summary",
-					(*e)->summary, "sends", !!((*e)->caps & ENGINE_SENDS),
-					"receives", !!((*e)->caps & ENGINE_RECEIVES), "payload",
-					!!((*e)->caps & ENGINE_PAYLOAD), "options", options));
+		if (m->engine)
+			engine_list(list, m->engine);
+		else if (m->why[0])
+			json_array_append_new(unloaded, json_pack("{s:s,s:s,s:s}", "name", m->name,
+								  "file", m->file, "why", m->why));
 	}
-	object = json_pack("{s:s,s:o}", "version", SWITCHMARK_VERSION, "engines", list);
+	object = json_pack("{s:s,s:o,s:o}", "version", SWITCHMARK_VERSION, "engines", list,
+			   "unloaded", unloaded);
 	json_dumpf(object, out, JSON_COMPACT);
 	fputc('\n', out);
 	json_decref(object);

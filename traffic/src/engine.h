@@ -165,9 +165,10 @@ struct engine {
 	void (*close)(struct port *);
 };
 
-/* All engines of this build; ends with NULL. */
+/* The engines that the program is linked with; ends with NULL. */
 extern const struct engine *const engines[];
 
+/* Returns an engine by its name, from the table or from a module (modules.h); NULL: unknown. */
 const struct engine *engine_find(const char *name);
 
 /* Returns the defect of an engine's table entry; NULL: no defect. */

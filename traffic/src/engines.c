@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of engines: to add one, add its file to meson.build and two lines here. */
 #include "engine.h"
+#include "modules.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ const struct engine *engine_find(const char *name)
 	for (const struct engine *const *e = engines; *e; e++)
 		if (!strcmp((*e)->name, name))
 			return *e;
-	return NULL;
+	return modules_load(name);
 }
 
 const char *engine_fault(const struct engine *e)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "open_plan.h"
+#include "modules.h"
 
 #include "text.h"
 
@@ -86,6 +87,9 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 	if (!engine)
 		return refuse(r, "open: port: engine is not a text");
 	port->engine = engine_find(engine);
+	if (!port->engine && module_why(engine))
+		return refuse(r, "open: engine %s cannot be loaded: %s", engine,
+			      module_why(engine));
 	if (!port->engine)
 		return refuse(r, "open: this build has no engine '%.*s'",
 			      (int)text_cut(engine, NAME_SHOWN), engine);

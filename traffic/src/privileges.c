@@ -78,7 +78,8 @@ static bool thread_keeps(const char *thread)
 	return permitted && !(blocked >> (DROP_SIGNAL - 1) & 1);
 }
 
-/* Signals all threads that still have privileges; returns false if there are none. */
+/* Signals all threads that still have privileges; returns false if there are none. glibc has gettid
+ * and tgkill since 2.30 only. */
 static bool others_signal(void)
 {
 	DIR *threads = opendir("/proc/self/task");
@@ -87,8 +88,8 @@ static bool others_signal(void)
 	for (struct dirent *e; threads && (e = readdir(threads));) {
 		const pid_t thread = atoi(e->d_name);
 
-		if (thread > 0 && thread != gettid() && thread_keeps(e->d_name))
-			any |= !tgkill(getpid(), thread, DROP_SIGNAL);
+		if (thread > 0 && thread != (pid_t)syscall(SYS_gettid) && thread_keeps(e->d_name))
+			any |= !syscall(SYS_tgkill, getpid(), thread, DROP_SIGNAL);
 	}
 	if (threads)
 		closedir(threads);

@@ -563,7 +563,7 @@ static void an_open_that_cannot_be_interrupted_ends_with_its_process(void)
 
 static void *wait_for_ever(void *argument)
 {
-	*(atomic_int *)argument = gettid();
+	*(atomic_int *)argument = (pid_t)syscall(SYS_gettid);
 	for (;;)
 		pause();
 	return NULL;
@@ -606,7 +606,7 @@ static int others_dropped(void)
 	for (int i = 0; i < 3; i++)
 		if (permitted_to(threads[i]))
 			return 1;
-	return permitted_to(gettid()) ? 0 : 2;
+	return permitted_to((pid_t)syscall(SYS_gettid)) ? 0 : 2;
 }
 
 static int others_dropped_apart(void)

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from switchmark.cli.listing import Thing, listed
 from switchmark.errors import SwitchmarkError
+from switchmark.extras import EXTRAS
 from switchmark.hosts.base import Host
 from switchmark.hosts.images import ANY_ENGINE
 from switchmark.hosts.local import LocalHost
@@ -91,7 +92,7 @@ def examine(host: Host = _HOST) -> list[Finding]:
     """Run all checks on a host and return the findings, the most basic first."""
     findings: list[Finding] = []
     for area in (
-        *(_privileges, _tools, _kernel, _cores, _preparations, _noise, _memory),
+        *(_privileges, _tools, _extras, _kernel, _cores, _preparations, _noise, _memory),
         _drivers,
     ):
         findings += area(host)
@@ -149,6 +150,14 @@ def _tools(host: Host) -> Iterator[Finding]:
         path = find_program(tool) if host is _HOST else _found(host, tool)
         mend = None if path else f"apt-get install {package}"
         yield Finding("tools", tool, path is not None, path or "not installed", mend, needed)
+
+
+def _extras(host: Host) -> Iterator[Finding]:
+    if host is _HOST:
+        for extra in EXTRAS:
+            yes = extra.installed
+            text = extra.purpose if yes else f"not installed: {extra.purpose}"
+            yield Finding("extras", extra.name, yes, text, None if yes else extra.install)
 
 
 def _kernel(host: Host) -> Iterator[Finding]:

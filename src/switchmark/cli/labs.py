@@ -5,7 +5,6 @@ The functions import their dependencies at run time: Dask is an optional extra, 
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 import tempfile
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from switchmark.cli.running import Bench, HostBench, Shown
-from switchmark.errors import Unavailable, UsageError
+from switchmark.errors import UsageError
+from switchmark.extras import LAB
 
 if TYPE_CHECKING:
     from switchmark.campaign.load import Campaign
@@ -38,11 +38,8 @@ def check_cluster(
     options = {"--keep": keep, "--capture": capture is not None, "--tune": tune is not None}
     for option in (name for name, is_given in options.items() if is_given):
         raise UsageError(f"{option} is of one host, and --cluster has many: leave one of them out")
-    if importlib.util.find_spec("distributed") is None:
-        raise Unavailable(
-            "--cluster needs Dask's distributed scheduler, which is not installed",
-            hint="make setup, or pip install '.[lab]', in a checkout of switchmark",
-        )
+    if not LAB.installed:
+        raise LAB.missing("--cluster needs Dask's distributed scheduler")
 
 
 def check_same_lab(folder: Path, cluster: str | None) -> None:

@@ -82,6 +82,8 @@ class Engine:
     the skb. `auto` chooses no other engines for tagged frames."""
     options: dict[str, Any] = field(default_factory=dict)
     """Its options for every port."""
+    loads_with: str = "make setup"
+    """The command that installs its libraries, where it is a module (traffic/src/modules.h)."""
 
     def prepare(self, wiring: Wiring, node: Node, endpoints: Sequence[Endpoint]) -> Plan:
         """Return the steps to run before a process with these ports starts."""
@@ -117,6 +119,16 @@ class Engine:
             raise Unavailable("switchmark-traffic does not list its engines", hint="make setup")
         built = json.loads(completed.stdout)
         if self.name not in {engine["name"] for engine in built["engines"]}:
+            reasons = [
+                f"{module['file']}: {module['why']}"
+                for module in built.get("unloaded", ())
+                if module["name"] == self.name
+            ]
+            if reasons:
+                raise Unavailable(
+                    "\n  ".join((f"engine {self.name} cannot be loaded", *reasons)),
+                    hint=self.loads_with,
+                )
             raise Unavailable(
                 f"this build of switchmark-traffic has no engine {self.name}: a library was "
                 "missing when it was built",

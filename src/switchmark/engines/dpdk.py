@@ -164,4 +164,7 @@ ENGINE = Dpdk(
     # With a NUMA library EAL sets a memory policy; the seccomp filters of docker and podman allow
     # that only with SYS_NICE.
     capabilities=frozenset({"SYS_NICE"}),
+    # The modules of a release are for DPDK of Debian 12 and 13.
+    loads_with="apt-get install librte-meta-all, or pip install the source distribution where "
+    "libdpdk-dev and a compiler are",
 )

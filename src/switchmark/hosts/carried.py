@@ -1,5 +1,6 @@
 """Programs that switchmark copies to hosts that do not have them: into the user's cache there,
-named by their hash. Their libraries and loader go along if they do not run without them."""
+named by their hash. Their libraries and loader go along if they do not run without them. The
+modules of engines always go along, and use the libraries of the host (traffic/src/modules.h)."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ d=${0%/*}
 exec "$d/lib/LOADER" --library-path "$d/lib" "$d/lib/NAME" "$@"
 """
 _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_MODULES = "switchmark-engine-*.so"
 _UPLOAD_S = 120.0
 
 
@@ -49,19 +51,20 @@ class Carried:
 
     def __init__(self, *paths: str) -> None:
         self.paths = paths
+        self._modules = _modules_beside(paths)
 
     def to(self, host: CopyTarget) -> dict[str, str]:
         """Return the path of each program on a host, and copy the programs there if necessary.
         Raise SetupFailed if the host cannot store them or cannot run them."""
-        contents = {path: Path(path).read_bytes() for path in self.paths}
+        contents = {path: Path(path).read_bytes() for path in (*self.paths, *self._modules)}
         cache = self._cache(host)
         folder = f"{cache}/{_digest(b''.join(contents.values()))}"
         there = {path: f"{folder}/{Path(path).name}" for path in self.paths}
         for path, content in contents.items():
-            self._put(host, there[path], content)
+            self._put(host, f"{folder}/{Path(path).name}", content)
         if all(host.run((plain, *_CHECK)).status == 0 for plain in there.values()):
             return there
-        packed = _with_libraries(self.paths)
+        packed = _with_libraries(self.paths, self._modules)
         folder = f"{cache}/{_digest(packed)}"
         self._put(host, f"{folder}/all.tar", packed)
         self._call(host, ("tar", "-xf", f"{folder}/all.tar", "-C", folder))
@@ -117,10 +120,17 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _with_libraries(paths: Sequence[str]) -> bytes:
+def _modules_beside(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the modules of engines in the folders of programs."""
+    folders = dict.fromkeys(Path(path).parent for path in paths)
+    return tuple(str(path) for folder in folders for path in sorted(folder.glob(_MODULES)))
+
+
+def _with_libraries(paths: Sequence[str], modules: Sequence[str] = ()) -> bytes:
     """Return an archive with programs, the libraries that they are linked with, and their loader.
-    For each program, a script with its name starts it with that loader."""
-    contents: dict[str, bytes] = {}
+    For each program, a script with its name starts it with that loader. Modules lie next to the
+    loader, where a program that it started looks for them."""
+    contents = {f"lib/{Path(path).name}": Path(path).read_bytes() for path in modules}
     for path in paths:
         name = Path(path).name
         completed = LocalHost().run(("ldd", path))

@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from switchmark.errors import SetupFailed, Unavailable
+from switchmark.errors import SetupFailed
+from switchmark.extras import PLOTS
 from switchmark.model.printable import printable
 
 _VERSION = "6.4"
@@ -99,9 +100,6 @@ def _convert(name: str) -> Callable[..., Any]:
     try:
         import vl_convert
     except ImportError as error:
-        raise Unavailable(
-            "pictures take the Python package vl-convert-python, which is not installed",
-            hint="pip install vl-convert-python, or -o FILE.csv",
-        ) from error
+        raise PLOTS.missing("charts and pages need Vega", "-o FILE.md or FILE.csv") from error
     convert: Callable[..., Any] = getattr(vl_convert, name)
     return convert

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from switchmark.errors import SetupFailed, UsageError
+from switchmark.extras import QUERY
 from switchmark.report.rows import TABLES, FlatColumn, Tables, Unreadable
 from switchmark.report.schema import as_json
 
@@ -34,8 +35,11 @@ class QueryResult:
 @contextmanager
 def opened(runs: Tables) -> Iterator[DuckDBPyConnection]:
     """Open the records of runs as the tables of `TABLES`. Raise Unreadable for an unreadable
-    line."""
-    import duckdb
+    line, and Unavailable without DuckDB."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise QUERY.missing("SQL queries and Parquet files need DuckDB") from error
 
     failed: list[Unreadable] = []
 
