@@ -482,6 +482,9 @@ class Record(BaseModel):
     doubts: tuple[str, ...] = ()
     """Reasons not to trust the result."""
 
+    refused: tuple[str, ...] = ()
+    """The undos of the set-up that a program refused and that left nothing, in words."""
+
     noise: HostNoise | None = None
     """The noise of the host before and after the test."""
 
