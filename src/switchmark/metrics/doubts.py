@@ -85,9 +85,9 @@ _DOUBTS = (
     Doubt(
         UNDO_REFUSED,
         "a program of the switch refused to undo its part of the set-up",
-        "the program may have set up something else than it reports; the node that it worked in was "
-        "removed, so the host is as before",
-        "look at `refused` in the record, and run the program by hand",
+        "the program may have set up something else than it reports; nothing is left, because the "
+        "node was removed",
+        "read `refused` in the record, and run the program by hand",
     ),
     Doubt(
         "outage-methods",

@@ -60,8 +60,8 @@ class Executor:
 
     `logs_dir` gets the stderr of each Spawn as `NAME.stderr`, and `steps.sh`, a script of the
     executed steps. `saved` holds the outputs of `Run(save=...)` and the pid of each Spawn;
-    `lifetimes` holds their start and stop times. `refused` holds the undos that programs refused and
-    that left nothing, in words. `home` is the host of steps that name none.
+    `lifetimes` holds their start and stop times. `refused` holds, in words, the undos that programs
+    refused and that left nothing. `home` is the host of steps that name none.
     """
 
     def __init__(

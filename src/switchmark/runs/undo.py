@@ -25,7 +25,6 @@ _GONE = re.compile(
 """The messages of `ip`, coreutils, lxc, docker and podman about an object that does not exist."""
 
 
-
 class Refused(SetupFailed):
     """A program refused an undo, and nothing is left, because its node is removed anyway."""
 

@@ -279,10 +279,7 @@ class Cni(Switch):
         ends = (master, far)
         return (
             *links.add_veth(wiring, *ends, *macs),
-            *(
-                Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.node)
-                for end in ends
-            ),
+            *(Run(f"{end} up", ("ip", "link", "set", end, "up"), at=wiring.node) for end in ends),
             Run(
                 f"plugins find {master} by the default route",
                 ("ip", "route", "append", "default", "dev", master),

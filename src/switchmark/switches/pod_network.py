@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv4Network, ip_interface
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 ADDRESSES = ("ip", "-j", "address", "show")
@@ -31,6 +31,11 @@ class Link:
     master: str
     """The bridge that it is a port of; empty if there is none."""
     addresses: tuple[IPv4Interface, ...]
+
+    @property
+    def ips(self) -> tuple[IPv4Address, ...]:
+        """Return the addresses without their networks."""
+        return tuple(address.ip for address in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Pod:
     def gateway_to(self, ip: str) -> str:
         """Return the router to an address; empty if the address is on the link. Raise ValueError
         without a route."""
-        there = ip_interface(ip).ip
+        there = IPv4Address(ip)
         fitting = [route for route in self.routes if there in route.to]
         if not fitting:
             raise ValueError(f"the pod with {self.address} has no route to {ip}")
@@ -91,7 +96,7 @@ class PodNetwork:
         gateway = pod.gateway_to(other.ip)
         if not gateway:
             return Hop(other.ip, other.link.mac, routed=False)
-        return Hop(gateway, self._router(pod, gateway).mac, routed=True)
+        return Hop(gateway, self._router(source, gateway).mac, routed=True)
 
     def near(self, port: str) -> Link | None:
         """Return the interface of the node at the other end of a pod's interface, or below it; None
@@ -107,15 +112,17 @@ class PodNetwork:
             return near
         return next((link for link in self.links if link.name == near.master), None)
 
-    def _router(self, pod: Pod, gateway: str) -> Link:
-        for link in self.links:
-            if any(str(address.ip) == gateway for address in link.addresses):
-                return link
-        # A router may answer for an address that it does not have (proxy ARP).
-        port = next(port for port, other in self.pods.items() if other is pod)
-        if (link := self.towards(port)) is None:
-            raise ValueError(f"no interface here can be the router {gateway} of {pod.address}")
-        return link
+    def _router(self, port: str, gateway: str) -> Link:
+        """Return the interface that answers for the gateway of a pod: one that has this address,
+        or, with proxy ARP, the interface towards the pod. Several interfaces may have it."""
+        towards = self.towards(port)
+        having = [link for link in self.links if gateway in map(str, link.ips)]
+        if towards is not None and (towards in having or not having):
+            return towards
+        if not having:
+            pod = self.pods[port].address
+            raise ValueError(f"no interface here can be the router {gateway} of {pod}")
+        return having[0]
 
 
 def read_pods(ports: Sequence[str], node: bytes, pods: Sequence[bytes]) -> PodNetwork:

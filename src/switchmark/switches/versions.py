@@ -62,7 +62,9 @@ class Switches(Table[Switch]):
         return bound
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.why_not(name) is None and plain_name(name) in set(self)
+        if not isinstance(name, str) or plain_name(name) not in set(self):
+            return False
+        return self.why_not(name) is None
 
     def why_not(self, name: str) -> UsageError | Unavailable | None:
         plain, separator, version = name_parts(name)
