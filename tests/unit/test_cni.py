@@ -4,6 +4,7 @@ addresses that it finds, and its refusals."""
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from switchmark.path.path import Path as Resolved
 from switchmark.path.refusals import check
 from switchmark.path.resolving import answered, resolve
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.cni import _CALL
 from switchmark.switches.conflists import parse_conflist
 
 DATA = Path(__file__).parent / "data" / "cni"
@@ -219,6 +221,71 @@ def test_plugins_find_the_interface_that_they_build_on() -> None:
     assert ("ip", "route", "append", "default", "dev", "eth1") in steps
     first_call = next(i for i, argv in enumerate(steps) if argv[0] == "unshare")
     assert steps.index(made[0]) < first_call
+
+
+class Plugin:
+    """A plugin that writes what it gets to a file, and prints a result with its name."""
+
+    def __init__(self, folder: Path, name: str, status: int = 0) -> None:
+        self.program, self.got, self.folder = folder / name, folder / f"{name}.got", folder
+        printed = json.dumps({"by": name} if not status else {"code": 7, "msg": "I will not"})
+        lines = (
+            f"{{ cat; echo; env | grep ^CNI_ | sort; }} >{self.got}",
+            f"[ $CNI_COMMAND = DEL ] || echo '{printed}'" if not status else f"echo '{printed}'",
+            f"exit {status}",
+        )
+        self.program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+        self.program.chmod(0o755)
+        (folder / "call.sh").write_text(_CALL)
+
+    def call(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (
+                *("sh", f"{self.folder}/call.sh", command, "sm0000-f0", self.program),
+                *("/run/netns/x", self.folder),
+            ),
+            input='{"name":"n"}',
+            capture_output=True,
+            text=True,
+        )
+
+    @property
+    def config(self) -> Any:
+        return json.loads(self.got.read_text().partition("\n")[0])
+
+    @property
+    def variables(self) -> dict[str, str]:
+        lines = self.got.read_text().splitlines()[1:]
+        return dict(line.split("=", 1) for line in lines)
+
+
+def test_later_plugins_and_the_end_get_the_last_result(tmp_path: Path) -> None:
+    first, second = Plugin(tmp_path, "first"), Plugin(tmp_path, "second")
+    assert first.call("ADD").returncode == 0
+    assert first.config == {"name": "n"}
+    assert second.call("ADD").returncode == 0
+    assert second.config == {"name": "n", "prevResult": {"by": "first"}}
+    for plugin in (second, first):
+        assert plugin.call("DEL").returncode == 0
+        assert plugin.config == {"name": "n", "prevResult": {"by": "second"}}
+    assert first.variables == {
+        "CNI_COMMAND": "DEL",
+        "CNI_CONTAINERID": "sm0000-f0",
+        "CNI_NETNS": "/run/netns/x",
+        "CNI_IFNAME": "eth0",
+        "CNI_PATH": str(tmp_path),
+        "CNI_ARGS": "IgnoreUnknown=1",
+    }
+
+
+def test_a_plugin_that_fails_is_quoted_and_gives_no_result(tmp_path: Path) -> None:
+    first, second = Plugin(tmp_path, "first"), Plugin(tmp_path, "second", status=1)
+    first.call("ADD")
+    failed = second.call("ADD")
+    assert failed.returncode == 1
+    assert json.loads(failed.stderr) == {"code": 7, "msg": "I will not"}
+    first.call("DEL")
+    assert first.config["prevResult"] == {"by": "first"}
 
 
 # --- addresses -------------------------------------------------------------------------------
