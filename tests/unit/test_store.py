@@ -304,7 +304,7 @@ def lines_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
 
-LATER = ("cables", "turns", "prepared", "start_s", "stop_s")
+LATER = ("cables", "turns", "prepared", "refused", "start_s", "stop_s")
 """Members that records did not have at first."""
 
 LATER_OF_JSON = ("outages",)

@@ -266,7 +266,7 @@ class Lab:
         return result.model_copy(
             update={
                 "doubts": (*result.doubts, *([UNDO_REFUSED] if refused else [])),
-                "refused": refused,
+                "refused": refused or None,
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,

@@ -482,9 +482,6 @@ class Record(BaseModel):
     doubts: tuple[str, ...] = ()
     """Reasons not to trust the result."""
 
-    refused: tuple[str, ...] = ()
-    """The undos of the set-up that a program refused and that left nothing, in words."""
-
     noise: HostNoise | None = None
     """The noise of the host before and after the test."""
 
@@ -508,6 +505,10 @@ class Record(BaseModel):
 
     prepared: tuple[PreparedValue, ...] | None = None
     """The values of the hosts that `--prepare` set; None without it."""
+
+    refused: tuple[str, ...] | None = None
+    """The undos of the set-up that a program refused and that left nothing, in words. None if there
+    are none."""
 
     trials: tuple[TrialResult, ...] = ()
     """The trials behind the result, in order."""
