@@ -299,6 +299,7 @@ def test_pods_on_a_bridge_send_to_each_others_macs() -> None:
     assert (there.gateway, there.routed, there.rewritten) == (None, 0, False)
     assert (back.source_ip, back.sink_ip) == ("10.10.0.3", "10.10.0.2")
     assert [end.mac for end in path.endpoints.values()] == [POD_0, POD_1]
+    assert [end.switch_ifname for end in path.endpoints.values()] == ["veth0", "veth1"]
 
 
 def test_pods_behind_routers_send_to_the_near_end_of_their_cable() -> None:
@@ -400,6 +401,7 @@ def test_children_of_one_interface_have_no_counters() -> None:
     pods = pods_of(("10.20.0.50/24", "10.20.0.51/24"), routes, below=(5, 5))
     path = answered(path_of(switch("macvlan")), (node, *pods))
     assert path.switches[0].parse((counted("eth1"),)).ports == {}
+    assert not any(end.switch_ifname for end in path.endpoints.values())
 
 
 # --- refusals and the probe ------------------------------------------------------------------

@@ -297,6 +297,7 @@ def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
         assert by_json_name[name].later
         assert content["test"].pop(name) == by_json_name[name].default
     assert [content.pop(name) for name in LATER_OF_JSON] == [[]]
+    assert content.pop("refused") is None
     assert content == stored
 
 

@@ -31,7 +31,7 @@ from switchmark.switches.base import Counters, Counting, Switch
 from switchmark.switches.conflists import Conflist, parse_conflist
 from switchmark.switches.kernel_options import require_options
 from switchmark.switches.kernel_probes import CABLE, probe_kernel
-from switchmark.switches.pod_network import ADDRESSES, ROUTES, PodNetwork, read_pods
+from switchmark.switches.pod_addresses import ADDRESSES, ROUTES, PodNetwork, read_pods
 
 _USUAL = {
     "cniVersion": "1.0.0",
@@ -115,9 +115,7 @@ def _parse_counters(wiring: Wiring, outputs: tuple[bytes, ...]) -> Counters:
     if not wiring.answers:
         return Counters()
     network = _network(wiring)
-    near = {port.id: link for port in wiring.ports if (link := network.near(port.id))}
-    if len({link.index for link in near.values()}) < len(wiring.ports):
-        return Counters()
+    near = network.cables
     try:
         # The kernel counts a drop at a full end at the other end, too.
         return Counters(
@@ -190,12 +188,14 @@ class Cni(Switch):
         return None
 
     def endpoints(self, wiring: Wiring) -> Mapping[str, Endpoint]:
-        pods = _network(wiring).pods if wiring.answers else {}
+        network = _network(wiring) if wiring.answers else PodNetwork({}, ())
+        pods, near = network.pods, network.cables
         return {
             port.id: Endpoint(
                 kind=self.network.kind,
                 mac=pods[port.id].link.mac if pods else mac_address(port.index),
                 ifname=_IFNAME,
+                switch_ifname=near[port.id].name if near else "",
                 staged=_IFNAME,
                 in_place=True,
                 addressed=True,

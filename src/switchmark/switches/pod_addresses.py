@@ -104,6 +104,14 @@ class PodNetwork:
         index = self.pods[port].link.below
         return next((link for link in self.links if link.index == index), None)
 
+    @property
+    def cables(self) -> Mapping[str, Link]:
+        """Return the near ends of the pods' cables, by port; empty if pods have none, because they
+        share an interface below theirs."""
+        near = {port: link for port in self.pods if (link := self.near(port))}
+        apart = len({link.index for link in near.values()}) == len(self.pods)
+        return near if apart else {}
+
     def towards(self, port: str) -> Link | None:
         """Return the interface by which the node reaches a pod: the near one, or the bridge that
         this is a port of; None if the node has none."""
