@@ -42,6 +42,7 @@ from switchmark.switches.base import Switch
 
 Golden = Callable[[str, str], None]
 
+CONFLISTS = Path(__file__).parents[1] / "unit" / "data" / "cni"
 RUN_DIR = "/run/switchmark/smtest"
 ON_CPU_1 = Placement("pinned", {"switch": Pin((1,))}, None, ())
 PROGRAMS, GUEST = "/opt/switch mark/bin", "share/switchmark/guest"
@@ -226,6 +227,11 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/testpmd-function-cores",
         Test(switch="testpmd", engine="dpdk", scenario="p2v", **cores),
     )
+    for network, engine in (("macvlan", "raw-mmsg"), ("ptp", "udp-mmsg")):
+        yield (
+            f"variants/cni-{network}",
+            Test(switch=f"cni:{CONFLISTS}/{network}.conflist", scenario="v2v", engine=engine),
+        )
     yield "variants/macvlan-pairs", Test(switch="macvlan", scenario="p2v", pairs=2)
     for switch, engine, function in (
         ("testpmd", "dpdk", "testpmd"),

@@ -49,6 +49,8 @@ ALLOWED = (
     rf"{PODMAN}rm --force --ignore --time 0 {NAME}",
     rf"docker -H unix://{FILE} (?:rm|rmi) --force {NAME}",
     rf"nft delete table ip {NAME}",
+    rf"unshare --mount sh {FILE} DEL {NAME} /usr/lib/cni/[\w-]+ /run/netns/{NAME} {FILE}"
+    r" /var/lib/cni /run/cni <\{.*\}",
     rf"vale-ctl -d vale{RUN}\w*:{NAME}",
     r"tee /sys/bus/pci/drivers_probe <0000:03:00\.0",
     rf"tee {DEVICE}/driver_override <",

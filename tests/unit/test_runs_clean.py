@@ -277,6 +277,23 @@ def test_an_undo_that_fails_is_told_and_tried_again(base: Path) -> None:
     assert ("undo", "a") not in host.ran
 
 
+def test_an_undo_that_a_program_refuses_is_told_once(base: Path) -> None:
+    """Nothing is left of it: the node that it works in goes as well."""
+    run = Workspace(base)
+    run.journal.intend(Command(host="local", argv=("undo", "a")))
+    run.journal.intend(Command(host="local", argv=("undo", "b"), refusable=True))
+    run.journal.close()
+    host = RecordingHost({("undo", "b"): Completed(1, b"", b"no such")})
+    assert clean(base, dry_run=True, hosts={"local": host})[0].state == "dead"
+    host = RecordingHost({("undo", "b"): Completed(1, b"", b"I will not")})
+    (cleaned,) = clean(base, hosts={"local": host})
+    assert (cleaned.state, cleaned.failures) == ("cleaned", ())
+    assert "refused, and nothing is left: an undo ended with status 1: undo b" in cleaned.actions[2]
+    assert "I will not" in cleaned.actions[2]
+    assert ("undo", "a") in host.ran
+    assert clean(base, hosts={"local": host}) == []
+
+
 def spoilt_entries(base: Path) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what may lie where a run's journal should be, with what puts it there."""
 

@@ -443,6 +443,18 @@ def test_undos_run_in_reverse_and_go_on_behind_a_failure(workspace: Workspace) -
     workspace.journal.done(1)
 
 
+def test_what_a_program_refuses_to_undo_is_told_and_done(workspace: Workspace) -> None:
+    """The node that the program works in is removed anyway."""
+    host = RecordingHost({("refuse",): Completed(3, b"", b"never")})
+    executor = recorded(host, workspace)
+    step = Run("a node", ("create",), undo=("remove",))
+    executor.execute((step, Run("joined", ("join",), undo=("refuse",), undo_refusable=True)))
+    assert executor.unwind() == ()
+    assert executor.refused == ["refused (refuse): an undo ended with status 3: refuse\n  never"]
+    assert host.ran[2:4] == [("refuse",), ("remove",)]
+    assert not workspace.journal.pending
+
+
 @pytest.mark.parametrize(
     "message",
     [

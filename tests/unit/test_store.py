@@ -297,6 +297,7 @@ def test_the_json_of_a_record_keeps_its_names_and_values() -> None:
         assert by_json_name[name].later
         assert content["test"].pop(name) == by_json_name[name].default
     assert [content.pop(name) for name in LATER_OF_JSON] == [[]]
+    assert content.pop("refused") is None
     assert content == stored
 
 
@@ -304,7 +305,7 @@ def lines_of(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
 
-LATER = ("cables", "turns", "prepared", "start_s", "stop_s")
+LATER = ("cables", "turns", "prepared", "refused", "start_s", "stop_s")
 """Members that records did not have at first."""
 
 LATER_OF_JSON = ("outages",)

@@ -304,7 +304,8 @@ KERNEL = sorted(set(SWITCHES) - set(PROGRAMS))
 def test_what_is_no_program_has_no_versions(plain: str) -> None:
     (refusal, *_) = check(Test(switch=f"{plain}@6.1"))
     assert refusal.why.startswith(f"'{plain}@6.1': {plain} is not a separate program")
-    assert refusal.hint == f"--switch {plain}"
+    file = ":/PATH" * bool(SWITCHES[plain].described_by)
+    assert refusal.hint == f"--switch {plain}{file}"
 
 
 def test_a_version_that_is_nowhere_is_refused_with_those_that_are(host_file: Path) -> None:

@@ -31,6 +31,7 @@ from switchmark.lab.probes import Location, Probes
 from switchmark.lab.running import RunningPath, build_path, entrances
 from switchmark.lab.searching import Paused, bounds_of, next_stored, recorded, repeat_search
 from switchmark.lab.trial import Trials
+from switchmark.metrics.doubts import UNDO_REFUSED
 from switchmark.model.cable import CableLatency, Calibration, NoCableLatency, NoCalibration
 from switchmark.model.noise import HostNoise, NoiseCertificate
 from switchmark.model.plan import HOST, Plan, Spawn
@@ -185,6 +186,7 @@ class Lab:
                 failures = self._executor.unwind()
                 clean = f"what is left is undone by: switchmark clean {self._workspace.run}"
                 self.left = (*failures, clean) if failures else ()
+                self.left += tuple(self._executor.refused)
             if self._beside is None:
                 self.left += self.instruments.preparation.restore()
 
@@ -259,8 +261,12 @@ class Lab:
             return None
         version, lifetimes = location.switch, self._executor.lifetimes
         result = recorded(record, estimate or Estimate((), None), running, judged)
+        refused = tuple(self._executor.refused)
+        self._executor.refused.clear()
         return result.model_copy(
             update={
+                "doubts": (*result.doubts, *([UNDO_REFUSED] if refused else [])),
+                "refused": refused or None,
                 "status": "failed" if self._not_undone else "ok",
                 "error": "\n".join(self._not_undone) or None,
                 "switch_version": version.text,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from switchmark.environments import inside, netns_of, network_stack
-from switchmark.errors import TrialFailed
+from switchmark.errors import SetupFailed, TrialFailed
 from switchmark.functions.traffic import TrafficProcess, process_name
 from switchmark.hosts.base import Host, Process
 from switchmark.lab.happening import Happening
@@ -26,6 +26,7 @@ from switchmark.observe.perf import CountableEvents
 from switchmark.observe.threads import in_network, of_machine, resident_kib, stopped
 from switchmark.path.assembly import construct, join, part_counters, settled, vm_of
 from switchmark.path.path import Path, shares_path
+from switchmark.path.resolving import answered
 from switchmark.path.ways import handed_ends, named_ends, sees_uplinks
 from switchmark.runs.executor import Executor
 from switchmark.runs.nics import lend, spread
@@ -88,6 +89,7 @@ def build_path(
     nics = find_nics(executor.host, path)
     executor.execute(lend_nics(executor.host, path, nics))
     executor.execute(construct(path))
+    path = _with_answers(executor, path)
     programs = {
         player.name: (player.node, executor.process(process_name(player.node)))
         for player in path.processes
@@ -205,6 +207,19 @@ def build_path(
         alive=alive,
         works=bool(others or vms),
     )
+
+
+def _with_answers(executor: Executor, path: Path) -> Path:
+    """Return a path with the addresses that its switch has chosen; the same path for a switch that
+    takes the addresses of the test. Raise SetupFailed if the addresses cannot be read."""
+    asks = [step for switch in path.switches for step in switch.asks]
+    if not asks:
+        return path
+    try:
+        return answered(path, executor.run(*asks))
+    except ValueError as garbled:
+        name = path.switch.name
+        raise SetupFailed(f"the addresses of switch {name} cannot be read: {garbled}") from garbled
 
 
 def lend_nics(

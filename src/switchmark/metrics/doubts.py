@@ -79,7 +79,16 @@ class Doubt:
         return "caution" if self.spoils else "information"
 
 
+UNDO_REFUSED = "undo-refused"
+
 _DOUBTS = (
+    Doubt(
+        UNDO_REFUSED,
+        "a program of the switch refused to undo its part of the set-up",
+        "the program may have set up something else than it reports; nothing is left, because the "
+        "node was removed",
+        "read `refused` in the record, and run the program by hand",
+    ),
     Doubt(
         "outage-methods",
         "the outages by lost frames and by arrival times differ by more than their errors",

@@ -67,6 +67,9 @@ class Run:
     """The time limit, in seconds."""
     undo_stdin: bytes | None = None
     """The input of `undo`; None for no input."""
+    undo_refusable: bool = False
+    """Whether a program that refuses `undo` leaves nothing, because the node that it works in is
+    removed anyway. The refusal is then a doubt about the program."""
     subject: str = ""
     """Its subject: consecutive commands with different subjects are independent and may run in
     parallel, and so may their undo commands. Empty for a command that runs alone."""

@@ -506,6 +506,10 @@ class Record(BaseModel):
     prepared: tuple[PreparedValue, ...] | None = None
     """The values of the hosts that `--prepare` set; None without it."""
 
+    refused: tuple[str, ...] | None = None
+    """The undos of the set-up that a program refused and that left nothing, in words. None if there
+    are none."""
+
     trials: tuple[TrialResult, ...] = ()
     """The trials behind the result, in order."""
 

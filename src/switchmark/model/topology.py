@@ -245,6 +245,8 @@ class Endpoint:
     function's node; empty if it stays."""
     in_place: bool = False
     """Whether the switch creates the interface in the function's node, so that it need not move."""
+    addressed: bool = False
+    """Whether the switch gives the interface its IP address, its routes and its neighbours."""
     path: str = ""
     """The socket of a vhost-user port or memif."""
     server: bool = False
@@ -351,6 +353,8 @@ class Wiring:
     """Settings of the program of the switch."""
     functions: Functions = Functions()
     """The properties of the functions at their ends of the ports."""
+    answers: tuple[bytes, ...] = ()
+    """The outputs of the commands that the switch `asks` after its start; empty before that."""
 
     @property
     def program(self) -> str:
@@ -463,6 +467,8 @@ class Findings:
     """The versions of the switch and of a function that is a separate program, by host and name."""
     between: Between = NOTHING
     """The connection between two hosts."""
+    answers: tuple[bytes, ...] = ()
+    """The outputs of the commands that the switch `asks` after its start; empty before that."""
 
 
 NOT_PROBED = Findings()

@@ -1,13 +1,31 @@
-"""The result of a probe of a switch, an environment or an engine on a host."""
+"""The result of a probe of a switch, an environment or an engine on a host, and the parts of a
+switch's name on the command line: `NAME`, `NAME@VERSION` or `NAME:/FILE`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
 Verified = Literal["not verified", "plan-only", "verified in a VM", "verified"]
+
+VERSION_SEPARATOR, FILE_SEPARATOR = "@", ":"
+_NAME = re.compile(rf"([^{VERSION_SEPARATOR}{FILE_SEPARATOR}]*)(.?)(.*)", re.DOTALL)
+
+
+def name_parts(name: str) -> tuple[str, str, str]:
+    """Return the name of a switch's driver, the separator, and the requested version or file. The
+    last two are empty for a plain name."""
+    match = _NAME.fullmatch(name)
+    assert match  # any part may be empty
+    return match[1], match[2], match[3]
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a switch's driver, without the requested version or file."""
+    return name_parts(name)[0]
 
 
 @dataclass(frozen=True, slots=True)

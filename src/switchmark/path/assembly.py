@@ -355,7 +355,7 @@ def attachments_of(path: Path, part: Part) -> list[Attachment]:
 
 def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment:
     address, neighbours = None, []
-    if path.engine.needs_ip:
+    if path.engine.needs_ip and not end.addressed:
         for flow in path.flows:
             a = flow.addressing
             if flow.source == port.id:

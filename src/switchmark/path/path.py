@@ -114,6 +114,12 @@ class Instance:
         return self.at_host(self.driver.start(self.wiring))
 
     @property
+    def asks(self) -> tuple[Run, ...]:
+        """Return the commands whose outputs decide the addresses."""
+        steps = self.at_host(self.driver.asks(self.wiring))
+        return tuple(step for step in steps if isinstance(step, Run))
+
+    @property
     def join(self) -> Plan:
         return self.at_host(self.driver.join(self.wiring))
 

@@ -26,6 +26,7 @@ from switchmark.model.refusal import Refusal
 from switchmark.model.series import STEPPED_S, has_interval, series_interval_ns
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
+from switchmark.model.version import plain_name
 from switchmark.path.assembly import start_switches
 from switchmark.path.combinations import listed, reasons_of_axes
 from switchmark.path.path import Path
@@ -347,9 +348,9 @@ def _switch_event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
         return
     offered = switch.driver.events(switch.wiring)
     upgraded = {UPGRADE} if RESTART in offered and _has_processes(path) else set()
-    plain, *_ = test.switch.split("@")
+    plain = plain_name(test.switch)
     for event in test.events:
-        if event.to and event.to.split("@")[0] != plain:
+        if event.to and plain_name(event.to) != plain:
             why = f"event upgrade starts another version of {plain}, not {event.to}"
             yield Refusal(axes, why, f"--event upgrade:{plain}@VERSION")
         elif event.kind not in upgraded.union(offered):

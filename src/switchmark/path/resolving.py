@@ -216,6 +216,7 @@ def resolve(
             burst=test.burst,
             offload=test.offload,
         ),
+        answers=found.answers,
     )
     wiring = with_program(wiring, switch, found.programs)
     uplinks: tuple[Uplink, ...] = ()
@@ -323,6 +324,20 @@ def _functions_listen(test: Test, switch: Switch) -> bool:
 def turned_to(path: Path, test: Test) -> Path:
     """Return the path for another test that shares it."""
     return replace(path, test=test, drivers=drivers_of(test))
+
+
+def answered(path: Path, answers: Sequence[bytes]) -> Path:
+    """Return a path with the addresses that its switch has chosen. `answers` are the outputs of the
+    commands that the switch asks. Raise ValueError if they are garbled."""
+    return resolve(
+        path.test,
+        prefix=path.wiring.prefix,
+        run_dir=path.wiring.run_dir,
+        placement=path.placement,
+        found=replace(path.found, answers=tuple(answers)),
+        memory=path.wiring.memory.kind,
+        cgroups=path.cgroups,
+    )
 
 
 def _offered(switch: Instance) -> Mapping[str, Endpoint]:

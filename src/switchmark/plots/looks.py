@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from switchmark.model.version import plain_name
 from switchmark.plots.chart import Chart
 from switchmark.plugins import names_in
 
@@ -89,7 +90,7 @@ def _switches(chart: Chart, names: Sequence[str]) -> Mapping[str, str]:
     found: dict[str, set[str]] = {}
     for mark in (*chart.marks, *chart.second):
         if mark.series:
-            found.setdefault(mark.series, set()).add(mark.switch.partition("@")[0])
+            found.setdefault(mark.series, set()).add(plain_name(mark.switch))
     if any(len(of_series) != 1 or "" in of_series for of_series in found.values()):
         return {}
     return {name: min(found[name]) for name in names}
@@ -104,7 +105,7 @@ def _place(switch: str) -> int:
 
 def look_of_switch(switch: str, variant: int = 0) -> Look:
     """Return the look of a switch: the first one, or that of a further series of the switch."""
-    place = _place(switch.partition("@")[0]) % len(_OF_SWITCHES)
+    place = _place(plain_name(switch)) % len(_OF_SWITCHES)
     shape = _SHAPES_OF_SWITCHES[place]
     if variant:
         others = [other for other in SHAPES if other != shape]

@@ -13,6 +13,7 @@ from switchmark.metrics.difference import Difference
 from switchmark.metrics.repeats import Repeats
 from switchmark.model.labels import label, telling
 from switchmark.model.record import Record
+from switchmark.model.version import plain_name
 from switchmark.report.compare import Comparison, Pair
 from switchmark.report.figures import BOUND_MARK, BOUND_NOTE, doubt_mark, repeated_figure
 from switchmark.report.host_differences import HostDifference
@@ -232,7 +233,7 @@ def _of_pair(pair: Pair, axes: Names) -> Iterator[str]:
     if pair.base and pair.other:
         before, after = (version_text(records[0]) for records in pair.sides)
         switches = pair.base[0].test.switch, pair.other[0].test.switch
-        alike = len({switch.partition("@")[0] for switch in switches}) == 1
+        alike = len({plain_name(switch) for switch in switches}) == 1
         if before != after and before and after and alike:
             yield f"versions: {switches[0]} {before} before, {switches[1]} {after} after"
 

@@ -200,6 +200,7 @@ _AS_IN_RECORD = (
     *(
         "placement",
         "prepared",
+        "refused",
         "switch_version",
         "switch_mode",
         "cables",
@@ -216,7 +217,7 @@ def _member(text: str) -> Any:
     return Field(..., description=text)
 
 
-_LATER = {"cables", "turns", "prepared", "outages", "start_s", "stop_s"}
+_LATER = {"cables", "turns", "prepared", "refused", "outages", "start_s", "stop_s"}
 """Members that older printed objects lack."""
 
 

@@ -24,7 +24,7 @@ from switchmark.model.cgroups import V2
 from switchmark.runs.freezer import thaw_all
 from switchmark.runs.journal import Command, Journal, Lease, Undo
 from switchmark.runs.leases import Leases
-from switchmark.runs.undo import carry_out, in_words
+from switchmark.runs.undo import Refused, carry_out, in_words
 from switchmark.runs.workspace import (
     RUN,
     claims,
@@ -208,11 +208,14 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
     unreachable = [undo for undo in pending if undo[1].host not in hosts]
     actions: list[str] = [in_words(undo) for _, undo in undos]
     failures: dict[int, str] = {}
+    refused: dict[int, str] = {}
     for _ in range(_ROUNDS):
         failures = {}
         for number, undo in undos:
             try:
                 carry_out(undo, run=run, hosts=hosts, leases=leases)
+            except Refused as refusal:
+                refused[number] = f"refused, and nothing is left: {refusal}"
             except (SwitchmarkError, OSError) as error:
                 failures[number] = f"could not undo ({in_words(undo)}): {error}"
         # A command in progress when its run died may have finished since.
@@ -220,6 +223,7 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
         actions += ended
         if not ended and not failures:
             break
+    actions += refused.values()
     failures |= _of_unknown(unreachable, hosts)
     for number in [number for number in journal.pending if number not in failures]:
         journal.done(number)

@@ -47,7 +47,7 @@ from switchmark.runs.journal import Command, Far, Lease, Restore, Stop, Undo
 from switchmark.runs.lifetimes import Lifetimes
 from switchmark.runs.script import Inside, command, describe, fill, is_host
 from switchmark.runs.together import place_of_step, steps_beside, steps_together
-from switchmark.runs.undo import carry_out, in_words, undone_together
+from switchmark.runs.undo import Refused, carry_out, in_words, undone_together
 from switchmark.runs.workspace import Workspace
 
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
@@ -60,13 +60,15 @@ class Executor:
 
     `logs_dir` gets the stderr of each Spawn as `NAME.stderr`, and `steps.sh`, a script of the
     executed steps. `saved` holds the outputs of `Run(save=...)` and the pid of each Spawn;
-    `lifetimes` holds their start and stop times. `home` is the host of steps that name none.
+    `lifetimes` holds their start and stop times. `refused` holds, in words, the undos that programs
+    refused and that left nothing. `home` is the host of steps that name none.
     """
 
     def __init__(
         self, hosts: Mapping[str, Host], workspace: Workspace, *, inside: Inside, logs_dir: Path
     ) -> None:
         self.saved: dict[str, str] = {}
+        self.refused: list[str] = []
         self.lifetimes = Lifetimes()
         self.home = HOST.host
         self._hosts = hosts
@@ -140,6 +142,9 @@ class Executor:
                         if not is_gone:
                             with ending_what_hangs():
                                 self._undo(number, undo)
+                        self._journal.done(number)
+                    except Refused as refusal:
+                        self.refused.append(f"refused ({in_words(undo)}): {refusal}")
                         self._journal.done(number)
                     except (SwitchmarkError, OSError) as error:
                         failures.append(f"could not undo ({in_words(undo)}): {error}")
@@ -262,6 +267,7 @@ class Executor:
                     about=step.subject,
                     stdin=step.undo_stdin,
                     timeout_s=max(10.0, step.timeout_s),
+                    refusable=step.undo_refusable,
                 )
             )
         stdin = None if step.stdin is None else self._filled_bytes(step.stdin, step.why)

@@ -42,6 +42,8 @@ class Command(Entry):
     """The standard input; None for an empty one."""
     timeout_s: _Seconds = 10.0
     """The time after which the command is killed."""
+    refusable: bool = False
+    """Whether nothing is left if the command fails, because its node is removed anyway."""
     about: str = ""
     """The subject. Consecutive commands with different subjects are independent of each other."""
 

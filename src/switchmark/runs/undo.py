@@ -24,6 +24,11 @@ _GONE = re.compile(
 )
 """The messages of `ip`, coreutils, lxc, docker and podman about an object that does not exist."""
 
+
+class Refused(SetupFailed):
+    """A program refused an undo, and nothing is left, because its node is removed anyway."""
+
+
 _BUSY = re.compile(rb"resource busy$", re.MULTILINE)
 _BUSY_S = 3.0
 """A killed process takes a moment to release what it held."""
@@ -104,7 +109,8 @@ def _run(undo: Command, host: Host) -> None:
             break
         clock.sleep(0.05)
     if completed.status != 0 and not _GONE.search(completed.stderr):
-        raise SetupFailed(
+        kind = Refused if undo.refusable else SetupFailed
+        raise kind(
             f"an undo ended with status {completed.status}: {shlex.join(undo.argv)}"
             f"\n  {last_lines(completed.stderr)}"
         )

@@ -10,6 +10,7 @@ from switchmark.plugins import load_plugins
 from switchmark.switches import (
     basicfwd,
     bess,
+    cni,
     direct,
     fastclick,
     ip_forward,
@@ -61,6 +62,7 @@ _MEMBERS = load_plugins(
         testpmd.SWITCH,
         basicfwd.SWITCH,
         l2fwd.SWITCH,
+        cni.SWITCH,
         null.SWITCH,
     ),
 )

@@ -92,6 +92,7 @@ class Switch(ABC):
     """The program's path if the user asked for a version; set by the table
     (`switches.versions`)."""
 
+<<<<<<< HEAD
     image: ImageName | None = None
     """The container image whose program the user asked for; set by the table
     (`switches.versions`)."""
@@ -105,6 +106,11 @@ class Switch(ABC):
     build: Build | None = None
     """What a user who builds the program must know; None for a program that distributions
     package."""
+=======
+    described_by: str = ""
+    """The kind of file that describes the switch, in words. The user names the file as
+    `NAME:/PATH`. Empty if no file describes it."""
+>>>>>>> h/pods
 
     resources: frozenset[str] = frozenset()
     """The optional axes that the driver supports: axes that are `followed_by` a driver, or that a
@@ -199,6 +205,18 @@ class Switch(ABC):
             for source, sink in ((wiring.port(flow.source), wiring.port(flow.sink)),)
             for destination in (_destination(wiring, flow, sink),)
         }
+
+    def described(self, content: bytes) -> Switch:
+        """Return the switch that a file with this content describes (`described_by`). Raise
+        ValueError, with the reason, if the content is wrong."""
+        return self
+
+    def asks(self, wiring: Wiring) -> tuple[Run, ...]:
+        """Return the commands whose outputs decide the addresses, for a switch that chooses the
+        addresses of its ports itself. They run once the switch has started. From then on, `wiring`
+        has their outputs as `answers`, and `endpoints` and `addressing` raise ValueError if these
+        are garbled."""
+        return ()
 
     def join(self, wiring: Wiring) -> Plan:
         """Return the steps that add ports and forwarding rules, once the interfaces are in their

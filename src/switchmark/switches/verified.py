@@ -12,7 +12,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from switchmark.model.version import Verified
+from switchmark.model.version import Verified, plain_name
 
 FILE = Path(__file__).with_name("verified.toml")
 
@@ -70,7 +70,7 @@ def verified(
 ) -> tuple[Verified, Mapping[str, Verified]]:
     """Return the best verification state of a switch, and the kinds of ports with a lower state;
     for the given mode if that was tested separately."""
-    recorded = verifications().get(name.partition("@")[0], {})
+    recorded = verifications().get(plain_name(name), {})
     apart = {kind: recorded.get(key_of(kind, mode)) for kind in map(str, kinds)}
     entries = apart if any(apart.values()) else {kind: recorded.get(kind) for kind in apart}
     states = {kind: entry.state if entry else _LEAST for kind, entry in entries.items()}

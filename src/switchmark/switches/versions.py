@@ -1,7 +1,13 @@
+<<<<<<< HEAD
 """Switch versions that are installed side by side: `NAME@VERSION` from the host file,
 `NAME@/PATH` for the user's build, or `NAME@image:IMAGE` for the program of a container image.
+=======
+"""Switch versions that are installed side by side: `NAME@VERSION` from the host file, or
+`NAME@/PATH` for the user's build. `NAME:/PATH` is a switch that a file of the user describes.
+>>>>>>> h/pods
 
-Drivers know nothing of versions: the table copies a driver and binds the copy to a program.
+Drivers know nothing of versions: the table copies a driver and binds the copy to a program. A
+driver gets the content of a file and knows no path.
 """
 
 from __future__ import annotations
@@ -23,12 +29,25 @@ from switchmark.hosts.programs import (
     program_in,
     program_on,
 )
-from switchmark.model.version import Version
+from switchmark.model.version import (
+    FILE_SEPARATOR,
+    VERSION_SEPARATOR,
+    Version,
+    name_parts,
+    plain_name,
+)
 from switchmark.plugins import Table
+<<<<<<< HEAD
 from switchmark.switches.base import Switch, image_programs
+=======
+from switchmark.regular_file import MIB, read_regular
+from switchmark.switches.base import Switch
+>>>>>>> h/pods
 from switchmark.switches.verified import verified
 
-_SEPARATOR = "@"
+_SEPARATOR, _FILE = VERSION_SEPARATOR, FILE_SEPARATOR
+_LARGEST = MIB
+"""Larger than any description of a switch."""
 
 
 class Switches(Table[Switch]):
@@ -36,10 +55,14 @@ class Switches(Table[Switch]):
     of that version. UsageError for a version that is missing on this host."""
 
     def __getitem__(self, name: str) -> Switch:
-        plain, separator, version = name.partition(_SEPARATOR)
+        plain, separator, version = name_parts(name)
         switch = super().__getitem__(plain)
         if not separator:
             return switch
+        if separator == _FILE:
+            bound = copy.copy(_described(switch, version))
+            bound.name = name
+            return bound
         if refusal := _refusal(switch, version):
             raise refusal
         bound = copy.copy(switch)
@@ -52,13 +75,21 @@ class Switches(Table[Switch]):
         return bound
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.why_not(name) is None and _plain(name) in set(self)
+        if not isinstance(name, str) or plain_name(name) not in set(self):
+            return False
+        return self.why_not(name) is None
 
     def why_not(self, name: str) -> UsageError | Unavailable | None:
-        plain, separator, version = name.partition(_SEPARATOR)
-        if separator and plain in self:
+        plain, separator, version = name_parts(name)
+        if not separator or plain not in self:
+            return super().why_not(name)
+        if separator == _SEPARATOR:
             return _refusal(self[plain], version)
-        return super().why_not(name)
+        try:
+            _described(self[plain], version)
+        except UsageError as refusal:
+            return refusal
+        return None
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -66,9 +97,29 @@ class Switches(Table[Switch]):
         return tuple(name for name in host_programs() if _SEPARATOR in name and name in self)
 
 
-def _plain(name: str) -> str:
-    """Return the name of a switch without the requested version."""
-    return name.partition(_SEPARATOR)[0]
+def _version(name: str) -> str:
+    """Return the requested version or build of a switch; empty if there is none."""
+    _, separator, version = name_parts(name)
+    return version if separator == _SEPARATOR else ""
+
+
+def _described(switch: Switch, path: str) -> Switch:
+    """Return the switch that the file at a path describes. Raise UsageError if no file describes
+    this switch, or if the file cannot be read."""
+    name, choice = switch.name, switch.name + _FILE + path
+    if not switch.described_by:
+        raise UsageError(f"'{choice}': no file describes switch {name}", hint=f"--switch {name}")
+    if not path.startswith("/"):
+        raise UsageError(
+            f"'{choice}' names no {switch.described_by}: give its absolute path",
+            hint=f"--switch {name}{_FILE}{f'$PWD/{path}' if path else '/PATH'}",
+        )
+    try:
+        return switch.described(read_regular(path, _LARGEST))
+    except OSError as error:
+        raise UsageError(f"'{choice}': {path} cannot be read: {error.strerror}") from error
+    except ValueError as wrong:
+        raise UsageError(f"'{choice}': {path} is no {switch.described_by}: {wrong}") from wrong
 
 
 def probe_asked(switch: Switch, host: Host) -> Version:
@@ -81,7 +132,7 @@ def probe_asked(switch: Switch, host: Host) -> Version:
         version = switch.probe(host)
     except Unavailable as error:
         raise _misnamed(host, switch) or error from error
-    plain, _, requested = switch.name.partition(_SEPARATOR)
+    plain, requested = plain_name(switch.name), _version(switch.name)
     if requested and "/" not in requested and not _is_version(requested, version.text):
         raise Unavailable(
             f"{switch.path} is {plain} {version.text}, not {switch.name}",
@@ -122,7 +173,7 @@ def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
     if "/" not in switch.path or switch.path == switch.program:
         return None
     if not host.exists(switch.path):
-        path, setting = f"/path/to/{PurePath(switch.program).name}", _plain(switch.name)
+        path, setting = f"/path/to/{PurePath(switch.program).name}", plain_name(switch.name)
         if is_build(switch):
             hint = f"--switch {setting}{_SEPARATOR}{path}"
         elif switch.bound_to:
@@ -136,7 +187,7 @@ def _misnamed(host: Host, switch: Switch) -> Unavailable | None:
     if host.run(("test", "-d", switch.path)).status:
         return None
     *some, last = (str(PurePath(folder, PurePath(switch.program).name)) for folder in folders)
-    hint = f"build it there, or name the program: {how_to_name(_plain(switch.name))}"
+    hint = f"build it there, or name the program: {how_to_name(plain_name(switch.name))}"
     return Unavailable(
         f"{switch.path}{on_other(host)} is a folder without {', '.join(some)} or {last}",
         hint=hint_for(host, hint),
@@ -147,7 +198,7 @@ def _on(host: Host, switch: Switch) -> Switch:
     """Return a switch bound to its program on a host: the path that the host file names for that
     host, or the path in the switch's name, searched on that host. Without either, use the program's
     path on this host. Unavailable for a version that only another host has."""
-    _, _, requested = switch.name.partition(_SEPARATOR)
+    requested = _version(switch.name)
     named = requested if requested.startswith("/") else named_program(host.name, switch.name)
     if switch.program and named and host.name != LOCAL:
         bound = copy.copy(switch)
@@ -164,7 +215,7 @@ def _on(host: Host, switch: Switch) -> Switch:
 def is_build(switch: Switch) -> bool:
     """Return whether a switch is a build of the user, which its version cannot distinguish from
     other builds."""
-    return _SEPARATOR + "/" in switch.name
+    return _version(switch.name).startswith("/")
 
 
 def _path(plain: str, version: str) -> str:
@@ -181,7 +232,7 @@ def _refusal(switch: Switch, version: str) -> UsageError | None:
         return UsageError(
             f"'{choice}': {switch.name} is not a separate program, so a host has only one "
             "version of it: see 'switchmark list switches'",
-            hint=f"--switch {switch.name}",
+            hint=f"--switch {switch.name}" + (f"{_FILE}/PATH" if switch.described_by else ""),
         )
     if version.startswith("/"):
         return None
