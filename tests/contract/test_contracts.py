@@ -320,11 +320,7 @@ def test_a_switch_that_derives_from_nothing_is_told_where_defaults_are() -> None
     bare = SimpleNamespace(**{name: getattr(Mine(), name) for name in ("name", "probe", "start")})
     with pytest.raises(UsageError) as refused:
         check_contract(bare, Switch, "the plug-in x")
-<<<<<<< HEAD
-    message = "it has no 'accepts', 'addressing', 'also_called', 'bound_to',"
-=======
-    message = "it has no 'accepts', 'addressing', 'asks', 'bound_to', 'capabilities',"
->>>>>>> h/pods
+    message = "it has no 'accepts', 'addressing', 'also_called', 'asks', 'bound_to',"
     assert message in refused.value.message
     assert "derives from switchmark.switches.base.Switch has defaults" in refused.value.message
 

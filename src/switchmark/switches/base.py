@@ -92,7 +92,6 @@ class Switch(ABC):
     """The program's path if the user asked for a version; set by the table
     (`switches.versions`)."""
 
-<<<<<<< HEAD
     image: ImageName | None = None
     """The container image whose program the user asked for; set by the table
     (`switches.versions`)."""
@@ -106,11 +105,10 @@ class Switch(ABC):
     build: Build | None = None
     """What a user who builds the program must know; None for a program that distributions
     package."""
-=======
+
     described_by: str = ""
     """The kind of file that describes the switch, in words. The user names the file as
     `NAME:/PATH`. Empty if no file describes it."""
->>>>>>> h/pods
 
     resources: frozenset[str] = frozenset()
     """The optional axes that the driver supports: axes that are `followed_by` a driver, or that a

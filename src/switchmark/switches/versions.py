@@ -1,10 +1,6 @@
-<<<<<<< HEAD
 """Switch versions that are installed side by side: `NAME@VERSION` from the host file,
 `NAME@/PATH` for the user's build, or `NAME@image:IMAGE` for the program of a container image.
-=======
-"""Switch versions that are installed side by side: `NAME@VERSION` from the host file, or
-`NAME@/PATH` for the user's build. `NAME:/PATH` is a switch that a file of the user describes.
->>>>>>> h/pods
+`NAME:/PATH` is a switch that a file of the user describes.
 
 Drivers know nothing of versions: the table copies a driver and binds the copy to a program. A
 driver gets the content of a file and knows no path.
@@ -37,12 +33,8 @@ from switchmark.model.version import (
     plain_name,
 )
 from switchmark.plugins import Table
-<<<<<<< HEAD
-from switchmark.switches.base import Switch, image_programs
-=======
 from switchmark.regular_file import MIB, read_regular
-from switchmark.switches.base import Switch
->>>>>>> h/pods
+from switchmark.switches.base import Switch, image_programs
 from switchmark.switches.verified import verified
 
 _SEPARATOR, _FILE = VERSION_SEPARATOR, FILE_SEPARATOR
@@ -146,7 +138,7 @@ def _probe_image(switch: Switch, host: Host) -> Version:
     """Return the probed version of the program in an image, with its verification state.
     Unavailable if the host has no such image, or if the image lacks the program."""
     assert switch.image is not None
-    plain, image = _plain(switch.name), find_image(host, switch.image)
+    plain, image = plain_name(switch.name), find_image(host, switch.image)
     inside, names = ImageHost(host, image), (switch.program, *switch.also_called)
     hint = f"an image of {plain} has {' or '.join(names)}; ENV PATH of an image names its folder"
     try:
