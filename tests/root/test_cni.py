@@ -81,6 +81,7 @@ def test_a_failing_add_is_quoted_and_undone(
     with Lab(tmp_path / "run") as lab:
         record = lab.run(Test(switch=name, scenario="v2v", engine="raw-mmsg", rate="5k"))
     assert record.status == "failed"
+    assert record.error is not None
     assert "bridge of network small joins pod f1: the command ended with status 1" in record.error
     assert '"msg": "failed to allocate' in record.error
     assert lab.left == ()
