@@ -9,6 +9,6 @@ from switchmark.hosts.ssh import SshHost
 class PipedHost(SshHost):
     """This host's session is a shell of this machine."""
 
-    def _ssh(self) -> tuple[str, ...]:
+    def _session(self) -> tuple[str, ...]:
         # Of a session of sshd the client's death does not end the agent, which undoes what is left.
         return ("setsid", "--fork", "--wait", "sh", "-c")

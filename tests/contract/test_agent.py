@@ -446,7 +446,7 @@ def test_errors_of_ssh_are_kept_up_to_a_bound(tmp_path: Path) -> None:
 
 def test_a_login_that_never_ends_is_given_up(tmp_path: Path) -> None:
     class Talker(PipedHost):
-        def _ssh(self) -> tuple[str, ...]:
+        def _session(self) -> tuple[str, ...]:
             return ("sh", "-c", 'yes; exec sh -c "$0"')
 
     with pytest.raises(Unavailable, match="host a cannot be reached"):

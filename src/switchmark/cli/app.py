@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "query": ("exporting:query", "Query the records of runs with SQL."),
     "bundle": ("exporting:bundle", "Write an archive of a run for reviewers."),
     "schema": ("exporting:schema_", "Print the JSON Schema of a stored or printed object."),
+    "pods": ("pods:pods", "Measure the network between pods of a Kubernetes cluster."),
     "list": ("hosts:list_", "List switches, engines and more, and whether this host has them."),
     "doctor": ("hosts:doctor", "Check this host: what works, what is missing, how to fix it."),
     "verify": ("verifying:verify", "Test with real frames whether a switch does all it must."),

@@ -119,7 +119,7 @@ class Agent:
         assert self._child.stdin is not None and self._child.stdout is not None
         self._stdin, self._stdout = self._child.stdin, self._child.stdout
         try:
-            self._begin(nonce, content)
+            self._begin(nonce, content, ssh)
         except BaseException:
             self.close()
             raise
@@ -241,7 +241,7 @@ class Agent:
         with suppress(OSError, AttributeError):
             os.close(self._log)
 
-    def _begin(self, nonce: str, content: bytes) -> None:
+    def _begin(self, nonce: str, content: bytes, ssh: Sequence[str]) -> None:
         """Copy the agent there if necessary, and wait for its greeting."""
         unread = bytearray()
         deadline = time.monotonic() + _ANSWER_S * self.patience
@@ -254,7 +254,7 @@ class Agent:
             raise Unavailable(
                 f"host {self.host} cannot be reached"
                 + "".join(f"\n  {line}" for line in output.splitlines()),
-                hint=_cure(output, self.host),
+                hint=_cure(output, self.host, ssh),
             ) from error
         try:
             answer = self._until(b"\n", unread, deadline)
@@ -397,7 +397,8 @@ def _session(argv: Sequence[str], log: int) -> subprocess.Popen[bytes]:
         )
     except FileNotFoundError as error:
         raise Unavailable(
-            "the program 'ssh' is not installed", hint="apt-get install openssh-client"
+            f"the program '{argv[0]}' is not installed",
+            hint="apt-get install openssh-client" if argv[0] == "ssh" else None,
         ) from error
 
 
@@ -425,8 +426,10 @@ def _not_run(host: str, path: str, output: str, answer: bytes) -> Unavailable | 
     )
 
 
-def _cure(output: str, host: str) -> str:
-    """Return a hint that fits ssh's error message."""
+def _cure(output: str, host: str, session: Sequence[str]) -> str:
+    """Return a hint that fits the error message of ssh, or of another program for sessions."""
+    if session[0] != "ssh":
+        return f"try it by hand: {shlex.join(session)} true"
     if "HOST IDENTIFICATION HAS CHANGED" in output or "Host key verification failed" in output:
         return (
             f"find out why; if the key of {host} is right, put it into known_hosts "

@@ -164,6 +164,12 @@ class Host(ABC):
     patience: float = 1.0
     """How many times as long as usual everything may take there."""
 
+    joined_by: str = ""
+    """The name of a network that joins the host with others, where no cable does."""
+
+    owner: str = ""
+    """The run on this computer that removes the host at its end; empty for a host that stays."""
+
     # --- commands and processes ---------------------------------------------------------------
 
     @abstractmethod

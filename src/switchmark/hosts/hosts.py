@@ -26,6 +26,9 @@ from switchmark.hosts.socket_folders import new_folder
 from switchmark.hosts.ssh import SshHost
 from switchmark.model.topology import NOTHING, Between, HandedNic
 
+NO_NICS = ("", "")
+"""The ends of a network that joins two hosts and of which a run uses no NIC."""
+
 
 class Hosts(Mapping[str, Host]):
     """A mapping from names to hosts: the local host, the hosts of the host file, and the `given`
@@ -87,7 +90,9 @@ class Hosts(Mapping[str, Host]):
         if not names:
             return NOTHING
         planned = planned_between(names, switch)
-        cables = planned.cables
+        networks = {self[name].joined_by for name in names}
+        joined = len(names) > 1 and len(networks) == 1 and networks != {""}
+        cables = (NO_NICS,) if joined else planned.cables
         self.begin(names)
         boots = [boot_id(self[name]) for name in names]
         here = boot_id(self[LOCAL])

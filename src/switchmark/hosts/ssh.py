@@ -232,7 +232,11 @@ class SshHost(Host):
         places = [str(PurePath(named, folder, AGENT)) for folder in USUAL_FOLDERS] if named else []
         try:
             self._connection = Agent(
-                self.name, self._ssh(), program, [*places, named] if named else [], self.patience
+                self.name,
+                self._session(),
+                program,
+                [*places, named] if named else [],
+                self.patience,
             )
         except SwitchmarkError as error:
             # A host that was connected before is lost, not refused.
@@ -243,7 +247,7 @@ class SshHost(Host):
         self._there[program] = self._connection.path
         return self._connection
 
-    def _ssh(self) -> tuple[str, ...]:
+    def _session(self) -> tuple[str, ...]:
         """Return the command that opens a session. These options come first, because OpenSSH takes
         the first value of an option."""
         waits = (f"ConnectTimeout={10 * self.patience:.0f}", "ServerAliveInterval=5")

@@ -245,6 +245,9 @@ class Endpoint:
     function's node; empty if it stays."""
     in_place: bool = False
     """Whether the switch creates the interface in the function's node, so that it need not move."""
+    found: bool = False
+    """Whether the interface was in the function's node before, so that the run leaves it as it
+    is."""
     addressed: bool = False
     """Whether the switch gives the interface its IP address, its routes and its neighbours."""
     path: str = ""

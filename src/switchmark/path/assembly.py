@@ -350,7 +350,7 @@ def vm_megabytes(path: Path) -> int:
 
 def attachments_of(path: Path, part: Part) -> list[Attachment]:
     """Return the endpoints to bring into the node of a part."""
-    return [_attachment(path, part, port, end) for port, end in part.ends]
+    return [_attachment(path, part, port, end) for port, end in part.ends if not end.found]
 
 
 def _attachment(path: Path, part: Part, port: Port, end: Endpoint) -> Attachment:

@@ -223,7 +223,7 @@ def _place_reasons(test: Test, drivers: Drivers) -> Iterable[Refusal]:
             f"switch {switch.name} does not run in environment {test.switch_environment}",
             f"--switch-environment {','.join(able)}",
         )
-    if engine.needs_ip and not drivers.environment.isolated:
+    if engine.needs_ip and not drivers.environment.isolated and test.locality == "local":
         yield Refusal(
             ("environment", "engine"),
             f"engine {engine.name} goes through the IP stack: in environment "

@@ -22,7 +22,7 @@ from switchmark.hosts.signals import shielded
 from switchmark.hosts.socket_folders import sweep
 from switchmark.model.cgroups import V2
 from switchmark.runs.freezer import thaw_all
-from switchmark.runs.journal import Command, Journal, Lease, Undo
+from switchmark.runs.journal import Command, Far, Journal, Lease, Undo
 from switchmark.runs.leases import Leases
 from switchmark.runs.undo import Refused, carry_out, in_words
 from switchmark.runs.workspace import (
@@ -205,8 +205,10 @@ def _undo_all(base: Path, journal: Journal, hosts: Mapping[str, Host]) -> Cleane
     leases = Leases(base)
     pending = _pending(journal)
     undos = [undo for undo in pending if undo[1].host in hosts]
-    unreachable = [undo for undo in pending if undo[1].host not in hosts]
+    owned = {undo.host for _, undo in pending if isinstance(undo, Far) and undo.owner}
+    unreachable = [undo for undo in pending if undo[1].host not in {*hosts, *owned}]
     actions: list[str] = [in_words(undo) for _, undo in undos]
+    actions += [f"leave host {host} to the run that removes it" for host in sorted(owned)]
     failures: dict[int, str] = {}
     refused: dict[int, str] = {}
     for _ in range(_ROUNDS):

@@ -96,6 +96,8 @@ class Far(Entry):
     kind: Literal["far"] = "far"
     host: str
     folder: NulFree
+    owner: str = ""
+    """The run on this host that removes the far host at its end; empty for a host that stays."""
 
 
 Undo = Command | Restore | Stop | Lease | Far

@@ -70,7 +70,8 @@ class Workspace:
         if not host.is_far:
             return
         if host.name not in self._far:
-            self.journal.intend(Far(host=host.name, folder=str(self.folder)))
+            far = Far(host=host.name, folder=str(self.folder), owner=host.owner)
+            self.journal.intend(far)
             self._far[host.name] = FarRun(host, self.run, str(self.folder))
             self.journal.mirrors.append(self._far[host.name].note)
         self._far[host.name].hold()

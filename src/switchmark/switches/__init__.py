@@ -23,6 +23,7 @@ from switchmark.switches import (
     null,
     ovs,
     ovs_dpdk,
+    pod_network,
     snabb,
     sriov,
     t4p4s,
@@ -63,6 +64,7 @@ _MEMBERS = load_plugins(
         basicfwd.SWITCH,
         l2fwd.SWITCH,
         cni.SWITCH,
+        pod_network.SWITCH,
         null.SWITCH,
     ),
 )

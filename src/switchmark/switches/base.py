@@ -140,6 +140,10 @@ class Switch(ABC):
     """Whether the switch, as a network function, can write its own source MAC and a configured
     destination MAC for each port (`Port.next_mac`)."""
 
+    joins: str = ""
+    """The network that exists between hosts (`Host.joined_by`) and that the switch stands for;
+    empty for a switch that a run sets up."""
+
     @property
     def path(self) -> str:
         """Return the path of the program: the requested version, else the program that the user
