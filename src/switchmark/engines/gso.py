@@ -1,5 +1,5 @@
-"""Engines that pass a burst to the kernel as one packet, which the sending device splits into frames
-(UDP segmentation offload, GSO)."""
+"""Engines that pass a burst to the kernel as one packet, which the sending device splits into
+frames (UDP segmentation offload, GSO)."""
 
 from __future__ import annotations
 
