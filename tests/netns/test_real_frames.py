@@ -89,6 +89,7 @@ def assert_the_kernel_counted_it(trial: TrialResult) -> None:
         ),
         # The addresses of a router, by sockets, by rings and past the kernel; and a cable.
         *((name, "ip-forward") for name in ("udp", "raw-mmsg", "mmap", "xdp", "dpdk")),
+        *((name, "ip-forward") for name in ("raw-gso", "udp-gso")),
         *((name, "direct") for name in ("udp-mmsg", "xdp-live")),
     ],
 )
@@ -167,6 +168,42 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
     assert len(trial.per_flow) == 500
     assert sum(flow.tx for flow in trial.per_flow) == trial.tx_frames
     assert sum(flow.rx for flow in trial.per_flow) == trial.rx_frames
+
+
+@pytest.mark.parametrize(
+    ("engine", "axes"),
+    [
+        *((engine, {"switch": switch}) for engine in ("raw-gso", "udp-gso") for switch in REAL),
+        *(
+            (engine, {"frame_size": size})
+            for engine in ("raw-gso", "udp-gso")
+            for size in (1518, 9600)
+        ),
+        *((engine, {"frame_size": "imix"}) for engine in ("raw-gso", "udp-gso")),
+        *((engine, {"flows": 7}) for engine in ("raw-gso", "udp-gso")),
+        ("raw-gso", {"flows": 7, "function_cores": 2}),
+        ("raw-gso", {"flows": 100_000, "flows_by": "ip"}),
+        ("raw-gso", {"flows": 1000, "flow_order": "zipf", "frame_size": "imix"}),
+        ("raw-gso", {"vlan": 42, "frame_size": 68}),
+        ("raw-gso", {"ip_version": "6", "frame_size": 128}),
+        ("raw-gso", {"encapsulation": "vxlan", "frame_size": 128}),
+        ("raw-gso", {"scenario": "loopback", "chain": 1}),
+        ("udp-gso", {"touch": "full", "frame_size": 512}),
+        ("raw-gso", {"touch": "full", "frame_size": 512, "burst": 128}),
+    ],
+    ids=str,
+)
+def test_a_packet_is_split_before_the_switch(
+    measure: Measure, engine: str, axes: dict[str, Any]
+) -> None:
+    """The gate checks sizes, headers and the counters of every port."""
+    asked = {"engine": engine, "rate": "20k", **axes}
+    skip_refused(**asked)
+    record = measure(**asked)
+    trial = assert_every_frame_is_accounted_for(record)
+    assert record.gate is not None
+    assert record.gate.passed
+    assert ("flows-in-runs" in trial.doubts) == ("flows" in axes)
 
 
 def test_flows_of_udp_sockets(measure: Measure) -> None:

@@ -40,9 +40,9 @@ def subflows_of(test: Test, first: int, *, several: int, answers: bool) -> Messa
 
 
 def flow_run(test: Test, engine: Engine) -> int:
-    """Return the number of consecutive frames that a sender sends of a flow before the next flow:
-    1, or a power of 2 for an engine whose packets have frames of one flow only. It is at most a
-    burst, because a packet has no frames of two bursts."""
+    """Return the number of consecutive frames that a sender sends of a flow before the next flow.
+    It is 1, or a power of 2 for an engine whose packets have frames of one flow only. It is at most
+    a burst, because a packet has no frames of two bursts."""
     most = min(engine.packet_frames, test.burst)
     return 1 << most.bit_length() - 1 if test.flows > 1 else 1
 
