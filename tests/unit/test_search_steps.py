@@ -538,6 +538,16 @@ def test_a_burst_that_was_not_sent_in_full_does_not_count() -> None:
     assert goal.burst_low <= 2000 <= (goal.burst_high or 0)
 
 
+def test_the_trials_of_the_longest_bursts_are_those_without_loss() -> None:
+    """Also where a burst of the same length loses frames in a later repeat."""
+    switch = SyntheticSwitch(noise=0.2, buffer=3000, seed=5)
+    estimate, (goal,) = estimated("back-to-back", switch, finals=10, precision=0.25)
+    assert len(set(goal["burst_each"])) > 1
+    assert [one.spec.frames for one in estimate.trials] == list(goal["burst_each"])
+    assert [one.lost for one in estimate.trials] == [0] * 10
+    assert goal["loss_ratio"] == 0
+
+
 def test_bursts_that_took_all_trials_are_bounded_by_those() -> None:
     lossy = trial(lost=1)
     unsent = trial(tx_unsent=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from statistics import mean, stdev
 
@@ -38,6 +39,24 @@ load, not a burst."""
 
 class _BurstEnded(Exception):
     """The burst has used up its trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Burst:
+    """The result of one search for the longest burst."""
+
+    frames: int
+    """The longest burst without loss; 0 without one."""
+    beyond: int | None
+    """The shortest longer burst that lost frames; None without one."""
+    held: TrialResult | None
+    """The trial of the burst without loss."""
+    lost: TrialResult | None
+    """The trial of the burst that lost frames."""
+
+    @classmethod
+    def of(cls, low: int, high: int | None, trials: Mapping[int, TrialResult]) -> _Burst:
+        return cls(low, high, trials.get(low), None if high is None else trials.get(high))
 
 
 class BackToBack(Search):
@@ -71,10 +90,11 @@ class BackToBack(Search):
             trials[length] = decided(burst, 0.0, bounds.verification)[-1]
             return loss_ratio([trials[length]], unsent=True) == 0
 
-        bursts: list[tuple[int, int | None]] = []
+        bursts: list[_Burst] = []
         with suppress(_BurstEnded):
             for _ in range(bounds.finals):
                 most = len(probe.trials) + MAX_TRIALS // 2
+                trials.clear()
                 low, high = bracket(
                     passes,
                     lambda frames: True,
@@ -85,16 +105,18 @@ class BackToBack(Search):
                     least=1,
                     step=1.0,
                 )
-                bursts.append((round(low or 0), None if high is None else round(high)))
-        bursts = bursts or [_bounds(trials)]
+                longer = None if high is None else round(high)
+                bursts.append(_Burst.of(round(low or 0), longer, trials))
+        bursts = bursts or [_Burst.of(*_bounds(trials), trials)]
         # This search comes last: on a host where no rate passes, it uses up all its trials.
         paced = Probe(measure, bounds)
         throughput = search_rate(paced, start, 0.0, finals=1).low_pps
-        frames = mean(low for low, _ in bursts)
-        beyond = [high for _, high in bursts if high is not None]
+        lengths = [burst.frames for burst in bursts]
+        frames = mean(lengths)
+        beyond = {burst.beyond: burst.lost for burst in bursts if burst.beyond and burst.lost}
         held_s = frames / start.sent_pps
-        verdict = limit_of(trials[min(beyond)], start, bounds) if beyond else "sender"
-        figure = tuple(trials[low] for low, _ in bursts if low in trials) or (start.trial,)
+        verdict = limit_of(beyond[min(beyond)], start, bounds) if beyond else "sender"
+        figure = tuple(burst.held for burst in bursts if burst.held is not None) or (start.trial,)
         goal = goal_of(
             self.name,
             figure,
@@ -102,12 +124,12 @@ class BackToBack(Search):
             verdict=verdict,
             burst_frames=frames,
             bursts=len(bursts),
-            burst_low=min(low for low, _ in bursts),
+            burst_low=min(lengths),
             burst_high=max(beyond, default=None),
-            burst_max=max(low for low, _ in bursts),
-            burst_stdev=stdev(low for low, _ in bursts) if len(bursts) > 1 else None,
-            burst_each=tuple(low for low, _ in bursts),
-            burst_step=max(1, round(bounds.precision * max(low for low, _ in bursts))),
+            burst_max=max(lengths),
+            burst_stdev=stdev(lengths) if len(bursts) > 1 else None,
+            burst_each=tuple(lengths),
+            burst_step=max(1, round(bounds.precision * max(lengths))),
             burst_limit=longest,
             buffer_s=held_s,
             throughput_pps=throughput,
