@@ -98,9 +98,7 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("name", help="of its files")
     parser.add_argument("title", help="of its page")
-    parser.add_argument(
-        "charts", metavar="CHART,...", help="names as in `report` or `paper`"
-    )
+    parser.add_argument("charts", metavar="CHART,...", help="names as in `report` or `paper`")
     options = parser.parse_args()
     try:
         print(add(options.name, options.title, options.run, options.charts.split(",")))
