@@ -82,6 +82,7 @@ def test_a_page_is_no_wider_than_400_pixels(site: Path, browser: Window) -> None
 
 
 @pytest.mark.further
+@pytest.mark.timeout(600)
 def test_no_page_is_wider_than_400_pixels(site: Path, browser: Window) -> None:
     assert wide(site.rglob("*.html"), browser) == {}
 

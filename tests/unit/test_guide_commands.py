@@ -101,11 +101,16 @@ def simple(line: str) -> Iterator[list[str]]:
     yield words
 
 
+def is_switchmark(program: str) -> bool:
+    """Return whether a program is switchmark, wherever it is installed."""
+    return program == "switchmark" or program.endswith("/bin/switchmark")
+
+
 ALL = list(commands())
 KNOWN = [
     (command.place, [word.replace("$PWD", str(REPOSITORY)) for word in command.words[1:]])
     for command in ALL
-    if command.words[0].removeprefix(".venv/bin/") == "switchmark"
+    if is_switchmark(command.words[0])
 ]
 
 
@@ -181,7 +186,7 @@ def needs_a_mark(command: Command) -> bool:
     """Return whether no test runs a command, or sees that the program would understand it."""
     program, *rest = command.words
     return not (
-        program.removeprefix(".venv/bin/") == "switchmark"  # the test above
+        is_switchmark(program)  # the test above
         or program in SHELL
         or re.fullmatch(r"\d|\*", program)  # a case of a shell
         or (program == "make" and makes(rest))
