@@ -124,7 +124,9 @@ def test_the_search_finds_a_page_without_a_server(site: Path, browser: Window) -
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("page", ["index", "guide/ci", "guide/labs", "reference/axes", "gallery/demo"])
+@pytest.mark.parametrize(
+    "page", ["index", "guide/ci", "guide/labs", "reference/axes", "gallery/demo"]
+)
 def test_nothing_stands_in_the_way_of_who_cannot_see_a_page(
     page: str, dark: bool, site: Path, browser: Window
 ) -> None:
