@@ -157,6 +157,14 @@ def test_a_command_in_a_sentence_has_a_name_and_options_that_exist(line: str) ->
         command(name).make_context(name, words)
 
 
+def test_a_target_of_make_in_a_sentence_exists() -> None:
+    named = {
+        match[1] for page in PAGES for match in re.finditer(r"`make ([^`\n]+)`", page.read_text())
+    }
+    assert len(named) > 20
+    assert [words for words in named if not makes(shlex.split(words))] == []
+
+
 def test_no_block_hides_a_command_from_these_tests() -> None:
     """A block without a language is the output of a program."""
     for page in PAGES:
