@@ -40,6 +40,10 @@ BY_OTHER_TESTS = {
 """The first words of a command, and the test that runs it."""
 
 
+STAND_INS = {"$PWD": "."}
+"""The files of a user that a page names, and the files of this repository that stand for them."""
+
+
 class Command(NamedTuple):
     """A command of a page: its place, its words, the reason of the mark above its block, and the
     number of the block."""
@@ -106,9 +110,16 @@ def is_switchmark(program: str) -> bool:
     return program == "switchmark" or program.endswith("/bin/switchmark")
 
 
+def stood_in(word: str) -> str:
+    """Return a word with files of this repository in place of those of the user."""
+    for path, file in STAND_INS.items():
+        word = word.replace(path, str(REPOSITORY / file))
+    return word
+
+
 ALL = list(commands())
 KNOWN = [
-    (command.place, [word.replace("$PWD", str(REPOSITORY)) for word in command.words[1:]])
+    (command.place, [stood_in(word) for word in command.words[1:]])
     for command in ALL
     if is_switchmark(command.words[0])
 ]
