@@ -90,7 +90,7 @@ check-python:
 check-docs:
 	codespell *.md docs campaigns src tools bench traffic agent
 	codespell --ignore-words-list copyin,iif,nam,notin,repport,runn,statuss,swich,switchs tests
-	.venv/bin/python -m pytest -q tests/unit/test_guide_pages.py tests/unit/test_site.py
+	.venv/bin/python -m pytest -q -m "not slow" tests/unit/test_guide_pages.py tests/unit/test_site.py
 check-types:
 	mypy
 check-c:

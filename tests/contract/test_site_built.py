@@ -82,6 +82,7 @@ def test_a_page_is_no_wider_than_400_pixels(site: Path, browser: Window) -> None
 
 
 @pytest.mark.further
+@pytest.mark.timeout(600)
 def test_no_page_is_wider_than_400_pixels(site: Path, browser: Window) -> None:
     assert wide(site.rglob("*.html"), browser) == {}
 
@@ -123,7 +124,9 @@ def test_the_search_finds_a_page_without_a_server(site: Path, browser: Window) -
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("page", ["index", "guide/trust", "reference/axes", "gallery/demo"])
+@pytest.mark.parametrize(
+    "page", ["index", "guide/ci", "guide/labs", "reference/axes", "gallery/demo"]
+)
 def test_nothing_stands_in_the_way_of_who_cannot_see_a_page(
     page: str, dark: bool, site: Path, browser: Window
 ) -> None:

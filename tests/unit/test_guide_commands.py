@@ -40,6 +40,10 @@ BY_OTHER_TESTS = {
 """The first words of a command, and the test that runs it."""
 
 
+STAND_INS = {"$PWD": "."}
+"""The files of a user that a page names, and the files of this repository that stand for them."""
+
+
 class Command(NamedTuple):
     """A command of a page: its place, its words, the reason of the mark above its block, and the
     number of the block."""
@@ -101,11 +105,23 @@ def simple(line: str) -> Iterator[list[str]]:
     yield words
 
 
+def is_switchmark(program: str) -> bool:
+    """Return whether a program is switchmark, wherever it is installed."""
+    return program == "switchmark" or program.endswith("/bin/switchmark")
+
+
+def stood_in(word: str) -> str:
+    """Return a word with files of this repository in place of those of the user."""
+    for path, file in STAND_INS.items():
+        word = word.replace(path, str(REPOSITORY / file))
+    return word
+
+
 ALL = list(commands())
 KNOWN = [
-    (command.place, [word.replace("$PWD", str(REPOSITORY)) for word in command.words[1:]])
+    (command.place, [stood_in(word) for word in command.words[1:]])
     for command in ALL
-    if command.words[0].removeprefix(".venv/bin/") == "switchmark"
+    if is_switchmark(command.words[0])
 ]
 
 
@@ -152,6 +168,14 @@ def test_a_command_in_a_sentence_has_a_name_and_options_that_exist(line: str) ->
         command(name).make_context(name, words)
 
 
+def test_a_target_of_make_in_a_sentence_exists() -> None:
+    named = {
+        match[1] for page in PAGES for match in re.finditer(r"`make ([^`\n]+)`", page.read_text())
+    }
+    assert len(named) > 20
+    assert [words for words in named if not makes(shlex.split(words))] == []
+
+
 def test_no_block_hides_a_command_from_these_tests() -> None:
     """A block without a language is the output of a program."""
     for page in PAGES:
@@ -181,7 +205,7 @@ def needs_a_mark(command: Command) -> bool:
     """Return whether no test runs a command, or sees that the program would understand it."""
     program, *rest = command.words
     return not (
-        program.removeprefix(".venv/bin/") == "switchmark"  # the test above
+        is_switchmark(program)  # the test above
         or program in SHELL
         or re.fullmatch(r"\d|\*", program)  # a case of a shell
         or (program == "make" and makes(rest))

@@ -13,7 +13,7 @@ import pytest
 from bench.page import tests as lines_of_tests
 from tools.website import built
 from tools.website.__main__ import write
-from tools.website.gallery import GALLERY, MOST_BYTES, add, index
+from tools.website.gallery import GALLERY, MOST_BYTES, PICTURE, add, index
 from tools.website.pages import (
     HOME,
     REPOSITORY,
@@ -26,6 +26,8 @@ from tools.website.pages import (
     sources,
     unlisted,
 )
+
+from unit.test_asked import made_run
 
 CONTENTS = [page for pages in TABS.values() for page in pages if page.endswith("/README.md")]
 
@@ -162,7 +164,7 @@ def test_every_run_of_the_gallery_has_its_host_its_date_and_a_chart() -> None:
     for page in pages:
         text = page.read_text()
         assert re.search(r"^Measured 20\d\d-\d\d-\d\d on .* CPUs .*Linux \d", text, re.MULTILINE)
-        pictures = re.findall(r"^!\[.+\]\((.+\.svg)\)$", text, re.MULTILINE)
+        pictures = PICTURE.findall(text)
         assert pictures
         assert all((GALLERY / picture).is_file() for picture in pictures)
     shown = "".join(page.read_text() for page in pages)
@@ -182,15 +184,29 @@ def stored(folder: Path, count: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_is_added_and_replaces_one_of_its_name(tmp_path: Path) -> None:
     gallery = tmp_path / "gallery"
     gallery.mkdir()
-    (gallery / "some-earlier.svg").write_text("")
+    (gallery / "some.md").write_text("![Some](some-earlier.svg)\n")
+    for name in ("some-earlier.svg", "some-other-run.svg"):
+        (gallery / name).write_text("")
     page = add("some", "Some tests", stored(tmp_path / "some", 4), ["trials"], gallery)
     assert "![Some tests: trials](some-trials.svg)" in page.read_text()
     assert "a virtual machine of 2 CPUs (Some CPU), Linux 6.1.0." in page.read_text()
     assert "[Some tests](some.md) | 20" in (gallery / "README.md").read_text()
-    assert [path.name for path in gallery.glob("*.svg")] == ["some-trials.svg"]
+    pictures = {path.name for path in gallery.glob("*.svg")}
+    assert pictures == {"some-trials.svg", "some-other-run.svg"}
+
+
+@pytest.mark.slow
+def test_a_run_of_a_paper_is_added_with_the_figures_of_the_paper(tmp_path: Path) -> None:
+    run = made_run(tmp_path, facts=HOST)
+    page = add("table", "A table", run, ["ara-2021-table2-0"], tmp_path / "gallery")
+    assert "batched system calls help UDP sockets" in page.read_text()
+    with pytest.raises(ValueError, match="no chart none: ara-2021-table2-0"):
+        add("table", "A table", run, ["none"], tmp_path / "gallery")
+    assert (tmp_path / "gallery/table-ara-2021-table2-0.svg").is_file()
 
 
 def test_a_run_without_a_measurement_is_refused(tmp_path: Path) -> None:

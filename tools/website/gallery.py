@@ -3,7 +3,8 @@
     make gallery RUN=runs/nightly NAME=nightly TITLE="A night" CHARTS=figures
 
 docs/gallery/NAME.md has the host, the date, the charts and the output of `switchmark report` with
-its doubts. docs/gallery/README.md lists all pages. A run replaces an earlier one of its name.
+its doubts. The charts of a run of `paper` are the figures of its paper. docs/gallery/README.md
+lists all pages. A run replaces an earlier one of its name.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ GALLERY = REPOSITORY / "docs/gallery"
 MOST_BYTES = 1_000_000
 """All files of the gallery together."""
 
+PICTURE = re.compile(r"^!\[.+\]\((.+\.svg)\)$", re.MULTILINE)
 HEAD = """# Gallery
 
 Runs on real hosts: charts of the stored records, and all that `switchmark report` prints, with
@@ -44,17 +46,23 @@ def add(name: str, title: str, run: Path, charts: Sequence[str], folder: Path = 
         raise ValueError(f"{run} measured nothing")
     measured = where(records)
     folder.mkdir(exist_ok=True)
-    for old in folder.glob(f"{name}-*.svg"):
-        old.unlink()
+    page = folder / f"{name}.md"
     pictures = []
     with tempfile.TemporaryDirectory() as drawn:
-        switchmark("report", str(run), "--output", f"{drawn}/", "--chart", ",".join(charts))
+        if (run / "experiment.json").exists():  # of a paper: its figures, as the paper drew them
+            switchmark("paper", "--from", str(run), "--output", f"{drawn}/")
+        else:
+            switchmark("report", str(run), "--output", f"{drawn}/", "--chart", ",".join(charts))
+        found = {path.stem: path for path in sorted(Path(drawn).glob("*.svg"))}
+        if missing := [chart for chart in charts if chart not in found]:
+            raise ValueError(f"{run} has no chart {', '.join(missing)}: {', '.join(found)}")
+        for old in PICTURE.findall(page.read_text()) if page.exists() else ():
+            (folder / old).unlink(missing_ok=True)
         for chart in charts:
             picture = folder / f"{name}-{chart}.svg"
-            picture.write_bytes((Path(drawn) / f"{chart}.svg").read_bytes())
+            picture.write_bytes(found[chart].read_bytes())
             pictures.append(f"![{title}: {chart.replace('-', ' ')}]({picture.name})\n")
     report = switchmark("report", str(run)).partition("\n\n")[2].rstrip()
-    page = folder / f"{name}.md"
     head = (f"# {title}\n", f"{measured[:1].upper()}{measured[1:]}.\n")
     page.write_text("\n".join((*head, *pictures, f"```\n{report}\n```\n")))
     (folder / "README.md").write_text(index(folder))
@@ -90,7 +98,7 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("name", help="of its files")
     parser.add_argument("title", help="of its page")
-    parser.add_argument("charts", metavar="CHART,...", help="names as in `report --chart`")
+    parser.add_argument("charts", metavar="CHART,...", help="names as in `report` or `paper`")
     options = parser.parse_args()
     try:
         print(add(options.name, options.title, options.run, options.charts.split(",")))
