@@ -390,6 +390,11 @@ static int udp_gso_start(struct port *port)
 	p->packet = lines_alloc(1, UDP_BYTES_MAX);
 	if (!p->packet)
 		return port_fail(port, ENOMEM, "no memory for a packet");
+	/* Otherwise the kernel sets "don't fragment" only in packets that fit the MTU unsplit. */
+	for (uint32_t i = 0; i < p->count; i++)
+		if (setsockopt(p->fds[i], IPPROTO_IP, IP_MTU_DISCOVER, &(int){ IP_PMTUDISC_DO },
+			       sizeof(int)))
+			return port_fail(port, errno, "IP_MTU_DISCOVER: %s", strerror(errno));
 	snprintf(port->mode + at, sizeof(port->mode) - at, ", up to %u frames a packet",
 		 GSO_FRAMES_MAX);
 	return 0;

@@ -242,9 +242,9 @@ int gso_device_open(struct port *port, struct gso_device *device)
 				 port->config.ifname, name, port->engine->name);
 	if (on)
 		return port_fail(port, EOPNOTSUPP,
-				 "%s sends packets of several frames on whole: engine %s needs "
-				 "ethtool -K %s %s off",
-				 port->config.ifname, port->engine->name, port->config.ifname,
+				 "%s sends packets of several frames on whole, so engine %s cannot "
+				 "use it: %s is on (ethtool -K %s %s off, if the driver allows it)",
+				 port->config.ifname, port->engine->name, name, port->config.ifname,
 				 name);
 	device->drops_frames = is_without_queue(port->config.ifname);
 	return 0;

@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from switchmark.engines.base import Engine
+from switchmark.engines.base import KERNEL_PORTS, Engine
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
+from switchmark.model.topology import PortKind
 from switchmark.model.version import Version
 
 _RELEASE = "/proc/sys/kernel/osrelease"
@@ -18,6 +19,9 @@ _RELEASE = "/proc/sys/kernel/osrelease"
 class Gso(Engine):
     """The engine needs a kernel that splits its packets."""
 
+    port_kinds: frozenset[PortKind] = KERNEL_PORTS - {PortKind.MACVLAN, PortKind.IPVLAN}
+    """The children of macvlan and ipvlan pass packets on whole: their drivers keep segmentation
+    on."""
     since: tuple[int, int] = (0, 0)
     """The first release of Linux that splits them at a port whose offloads are off."""
 
