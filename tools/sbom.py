@@ -1,8 +1,8 @@
-"""Writes the bill of materials of a release as CycloneDX: dist/switchmark-VERSION.cdx.json.
+"""Writes the bill of materials of a release as CycloneDX: switchmark-VERSION.cdx.json.
 
 It names the Python packages that the wheel installs, as cyclonedx-py finds them in a new
 environment, and the Debian packages whose static libraries are in the programs. tools/dist.sh calls
-it: `python tools/sbom.py FOLDER PROCESSOR...`.
+it: `python tools/sbom.py WORK OUT PROCESSOR...`, where OUT has the wheels.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def installed(folder: Path, wheel: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the bill for the wheels in dist."""
-    folder, processors = Path(sys.argv[1]), sys.argv[2:]
-    wheel = next(iter(Path("dist").glob(f"*_{os.uname().machine}.whl")), None)
+    """Write the bill for the wheels of a release."""
+    folder, out, processors = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    wheel = next(iter(out.glob(f"*_{os.uname().machine}.whl")), None)
     if wheel is None:
         raise SystemExit("there is no wheel for this processor to install")
     version = wheel.name.split("-")[1]
@@ -79,7 +79,7 @@ def main() -> None:
             named = (component["bom-ref"] for component in added)
             entry["dependsOn"] = sorted([*entry.get("dependsOn", ()), *named])
     bill["dependencies"] += [{"ref": component["bom-ref"]} for component in added]
-    path = Path(f"dist/switchmark-{version}.cdx.json")
+    path = out / f"switchmark-{version}.cdx.json"
     path.write_text(json.dumps(bill, indent=2) + "\n")
     _check(path)
 

@@ -24,7 +24,7 @@ class Extra:
     requirements: tuple[str, ...]
     """The packages, as pip installs them."""
     purpose: str
-    """What it adds, for `switchmark doctor`."""
+    """The features that it adds, for `switchmark doctor`."""
 
     @property
     def installed(self) -> bool:
@@ -43,6 +43,10 @@ class Extra:
             f"{request}: the extra `{self.name}` is not installed\n  it is {packages}",
             hint=f"{self.install}{f', or {instead}' if instead else ''}",
         )
+
+    def left_out(self, part: str) -> str:
+        """Return the line for a part of the output that is left out without it."""
+        return f"no {part}: it needs the extra `{self.name}` ({self.install})"
 
 
 QUERY = Extra("query", "duckdb", ("duckdb>=1.1",), "SQL queries and Parquet files")

@@ -877,7 +877,7 @@ def test_the_help_of_no_command_loads_what_is_heavy() -> None:
     modules = loaded("".join(HELP.format(words=f"'{command}', '--help'") for command in COMMANDS))
     assert not top_of(modules) & HEAVY
     folders = {name.split(".")[1] for name in modules if name.startswith("switchmark.")}
-    assert folders == {"cli", "errors", "hosts", "model", "regular_file"}
+    assert folders == {"cli", "errors", "extras", "hosts", "model", "regular_file"}
     assert not {name for name in modules if name.startswith("switchmark.hosts.")} - {
         "switchmark.hosts.signals"
     }

@@ -82,11 +82,8 @@ def test_the_core_names_no_package_of_an_extra() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("list",),
         ("list", "engines"),
         ("plan", "--switch", "direct,linux-bridge", "--search", "mlr"),
-        ("plan", "--switch", "linux-bridge", "--dimension", "latency", "--rate", "1000"),
-        ("doctor",),
     ],
 )
 def test_the_core_commands_work_without_the_extras(arguments: tuple[str, ...]) -> None:
@@ -148,6 +145,20 @@ def test_runs_are_compared_without_the_extras(run_folder: Path) -> None:
     ended = without_extras("compare", str(run_folder), str(run_folder))
     assert "Traceback" not in ended.stderr
     assert ended.stdout
+
+
+def test_the_end_of_a_run_names_the_extra_that_its_page_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_folder: Path
+) -> None:
+    from switchmark.campaign.store import RunFolder
+    from switchmark.cli.running import _write_report
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    folder = RunFolder(run_folder)
+    assert folder.latest
+    _write_report(folder)
+    assert capsys.readouterr().err == f"no report: it needs the extra `plots` ({PLOTS.install})\n"
+    assert not (run_folder / "report.html").exists()
 
 
 REPLAYED = """

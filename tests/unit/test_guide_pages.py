@@ -22,6 +22,16 @@ def test_no_page_names_what_its_reader_does_not_have() -> None:
     assert [page.name for page in pages if re.search(r"\bDESIGN\b", page.read_text())] == []
 
 
+def test_no_page_installs_by_a_name_that_is_not_published() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    sources = (REPOSITORY / "src").rglob("*.py")
+    by_name = re.compile(r"pip install (?:-\S+ )*['\"]?switchmark(?:[\[=<>'\"`\s]|$)")
+    named = [path.name for path in (*pages, *sources) if by_name.search(path.read_text())]
+    assert named == []
+    assert by_name.search("pip install 'switchmark[lab]'")
+    assert not by_name.search("pip install ./switchmark-0.1.0.tar.gz")
+
+
 def test_every_link_of_the_pages_leads_to_a_file_and_a_heading() -> None:
     pages = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     assert sum(len(links(page)) for page in pages) > 200

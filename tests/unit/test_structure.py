@@ -21,7 +21,7 @@ from switchmark.model.test import AXES
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 
-BASE = {"", "clock", "errors", "model", "regular_file"}
+BASE = {"", "clock", "errors", "extras", "model", "regular_file"}
 DRIVERS = {
     *("engines", "environments", "functions", "noises", "scenarios", "searches", "switches"),
 }
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": set(),
     "clock": set(),
     "errors": set(),
+    "extras": {"errors"},
     "plugins": {"errors"},
     "regular_file": set(),
     "model": {"errors"},

@@ -21,6 +21,7 @@ from switchmark.cli.judging import judged_run
 from switchmark.cli.progress import clock
 from switchmark.cli.running import Shown, status_of
 from switchmark.errors import Exit, UsageError
+from switchmark.extras import PLOTS
 from switchmark.hosts.hosts import Hosts
 from switchmark.model.record import Record
 from switchmark.model.test import AXES
@@ -120,8 +121,11 @@ def run_papers(
             for result in made:
                 _print(result, show)
             if folder is not None and not (show.as_json or show.quiet):
-                write_file(folder / "report.html", paper_page(made))
-                print(f"report: {folder / 'report.html'}", file=sys.stderr)
+                if PLOTS.installed:
+                    write_file(folder / "report.html", paper_page(made))
+                    print(f"report: {folder / 'report.html'}", file=sys.stderr)
+                else:
+                    print(PLOTS.left_out("report"), file=sys.stderr)
             results += made
     return _finish(results, show, strict, output, mode)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from switchmark.errors import Exit
+from switchmark.extras import PLOTS
 from switchmark.regular_file import read_within
 
 if TYPE_CHECKING:
@@ -354,6 +355,9 @@ def _write_report(folder: RunFolder) -> None:
     if not folder.latest:
         return
     path = folder.path / "report.html"
+    if not PLOTS.installed:
+        print(PLOTS.left_out("report"), file=sys.stderr)
+        return
     try:
         from switchmark.report.page import page
 
