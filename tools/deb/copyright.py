@@ -7,7 +7,7 @@ packages in its virtual environment, with their texts.
 from __future__ import annotations
 
 import sys
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
@@ -31,17 +31,14 @@ def indented(text: str) -> str:
     return "\n".join(f" {line}" if line.strip() else " ." for line in lines)
 
 
-def stanza(package: Distribution) -> str:
+def stanza(folder: Path) -> str:
     """Return what the metadata and the licence files of a Python package say."""
+    package = Distribution.at(folder)
     data, name = package.metadata.json, package.metadata["Name"]
     licence = str(data.get("license_expression") or data.get("license") or "").strip()
     first = licence.splitlines()[0].strip() if licence else "as-below"
-    files = [
-        Path(str(package.locate_file(file)))
-        for file in package.files or ()
-        if _is_licence(Path(str(file)))
-    ]
-    text = "\n\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+    files = [file for file in sorted(folder.rglob("*")) if _is_licence(file)]
+    text = "\n\n".join(file.read_text(errors="replace") for file in files)
     author = str(data.get("author") or data.get("author_email") or f"the authors of {name}")
     return (
         f"Files: usr/lib/switchmark/lib/*/{name}*\n"
@@ -52,18 +49,16 @@ def stanza(package: Distribution) -> str:
 
 
 def _is_licence(file: Path) -> bool:
-    inside = any(part.endswith(".dist-info") for part in file.parts)
-    return inside and file.name.upper().startswith(("LICEN", "COPYING", "NOTICE"))
+    return file.is_file() and file.name.upper().startswith(("LICEN", "COPYING", "NOTICE"))
 
 
 def main() -> None:
     """Print the file for the tree that the command names."""
     (site,) = Path(sys.argv[1]).glob("lib/python*/site-packages")
-    packages = sorted(distributions(path=[str(site)]), key=lambda it: it.metadata["Name"].lower())
     print(HEAD.format(notice=indented((TOP / "NOTICE").read_text())))
-    for package in packages:
-        if package.metadata["Name"] != "switchmark":
-            print(stanza(package))
+    for folder in sorted(site.glob("*.dist-info")):
+        if not folder.name.startswith("switchmark-"):
+            print(stanza(folder))
 
 
 if __name__ == "__main__":
