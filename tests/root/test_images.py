@@ -123,7 +123,9 @@ def test_frames_pass_a_program_of_an_image(
 ) -> None:
     record = measure_there(switch=f"{switch}@{engine}:{NAME}", **QUICK, **axes)
     assert_every_frame_is_accounted_for(record)
-    assert measure_there._lab.versions(record.test)["switch image"] == f"{engine} {images[engine]}"
+    assert measure_there._lab.versions(record.test)["switch image"].startswith(
+        f"{engine} {images[engine]}"
+    )
     busy = [part.cores or 0 for part in record.trials[0].parts if part.part == "switch"]
     assert sum(busy) > 0, "the process of the switch was observed"
 
