@@ -3,7 +3,7 @@
 #   tools/image.sh [small|full]...     by default both
 # small: for the switches of the kernel, at most 250 MB. full: also Open vSwitch, DPDK and testpmd.
 # Writes build/image/switchmark-VERSION[-full].tar, which `podman load -i` and `docker load -i` read.
-# The package of tools/deb.sh is installed in a new root; no container engine is needed.
+# The package of tools/deb.sh, or DEB=FILE, is installed in a new root; no container engine is needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ depends() # PACKAGE.deb: the names of what it depends on
 	dpkg-deb --field "$1" Depends | tr ',' '\n' | sed 's/(.*)//; s/|.*//; s/ //g'
 }
 
-package=$(tools/deb.sh build/image/deb)
+package=${DEB:-$(tools/deb.sh build/image/deb)}
 version=$(dpkg-deb --field "$package" Version)
 export SOURCE_DATE_EPOCH; SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 mkdir -p $out

@@ -41,13 +41,21 @@ def libraries_of(program: Path) -> list[Path]:
 
 def copied(source: Path, root: Path, target: str = "") -> None:
     """Copy a file of the host, with its libraries, into a root file system."""
-    for path in [] if source.suffix == ".ovsschema" else libraries_of(source):
-        place = root / str(path).lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path.resolve(), place)
-    place = root / (target or str(source)).lstrip("/")
+    libraries = [] if source.suffix == ".ovsschema" else libraries_of(source)
+    for path in (*libraries, *([] if target else [source])):
+        _put(path.resolve(), root, str(path.resolve()))
+        link = root / str(path).lstrip("/")
+        if not os.path.lexists(link):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path.resolve())  # one library of two names is loaded once
+    if target:
+        _put(source.resolve(), root, target)
+
+
+def _put(source: Path, root: Path, target: str) -> None:
+    place = root / target.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source.resolve(), place)
+    shutil.copy(source, place)
 
 
 @pytest.fixture(scope="module")

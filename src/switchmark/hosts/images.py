@@ -37,7 +37,8 @@ _MOUNTED = """\
 image=$1; shift
 chroot=$(command -v chroot) && root=$(podman image mount "$image") || exit 125
 trap 'umount -R "$root"; podman image unmount "$image" >/dev/null' EXIT
-mount --bind -o ro "$root" "$root" && mount -t proc proc "$root/proc" || exit 125
+mount --bind -o ro "$root" "$root" && mount --rbind /dev "$root/dev" &&
+  mount -t proc proc "$root/proc" || exit 125
 env {variables} "$chroot" "$root" "$@"
 """
 """Runs a command with the files of an image and without a container, because `podman run` leaves
