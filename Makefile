@@ -36,6 +36,14 @@ dist: ## a release, into dist/: wheels for x86-64 and aarch64 (or ARCH="x86_64")
 bare: ## as root: make demo and make test, or BARE_RUN="make check", on a bare Debian or Ubuntu
 	@tools/bare.sh $(if $(BARE_ROOT),--root "$(BARE_ROOT)") $(if $(BARE_RUN),'$(BARE_RUN)')
 
+.PHONY: deb
+deb: setup ## a Debian package for this release, without root, into build/deb
+	@tools/deb.sh
+
+.PHONY: image
+image: setup ## as root: container images for podman and docker, into build/image; IMAGES=small one of them
+	@tools/image.sh $(IMAGES)
+
 .PHONY: lab-image
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)

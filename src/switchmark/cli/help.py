@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-_GROUPS = {
+GROUPS = {
     "what": "What is measured",
     "where": "Environments, ports and resources",
     "load": "Load",
@@ -39,11 +39,11 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {"Options": []}
-        groups |= {heading: [] for heading in _GROUPS.values()}
+        groups |= {heading: [] for heading in GROUPS.values()}
         for param in self.get_params(ctx):
             line = param.get_help_record(ctx)
             if isinstance(param, click.Option) and line is not None:
-                heading = _GROUPS[param.group] if isinstance(param, AxisOption) else "Options"
+                heading = GROUPS[param.group] if isinstance(param, AxisOption) else "Options"
                 groups[heading].append(line)
         for heading, lines in groups.items():
             if lines:
@@ -51,11 +51,16 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(lines)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        example_lines = _EXAMPLES.read_text().splitlines()
-        if lines := [line for line in example_lines if line.startswith(f"switchmark {self.name} ")]:
+        if lines := examples_of(self.name or ""):
             with formatter.section("Examples"):
                 indent = " " * formatter.current_indent
                 formatter.write("".join(f"{indent}{line}\n" for line in lines))
+
+
+def examples_of(command: str) -> list[str]:
+    """Return the examples of a command."""
+    lines = _EXAMPLES.read_text().splitlines()
+    return [line for line in lines if line.startswith(f"switchmark {command} ")]
 
 
 def _record_of(argument: click.Argument, ctx: click.Context) -> tuple[str, str]:

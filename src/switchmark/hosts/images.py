@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -25,18 +26,24 @@ ANY_ENGINE = "image"
 """The word for an image of whichever engine has it."""
 
 _ASKED = re.compile(rf"({'|'.join((ANY_ENGINE, *ENGINES))}):(.*)", re.DOTALL)
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The PATH in an image that sets none."""
+
 _OF_HOST = ("/dev/", "/proc/", "/sys/")
 _NO_PROGRAM = (126, 127)
 _START_S = 30.0  # a busy engine takes seconds to start a container
 
-_CLIENTS: Mapping[str, tuple[str, ...]] = {
-    "docker": ("docker",),
-    # crun, podman's default on some distributions, does not support hybrid control groups.
-    "podman": (
-        *("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs"),
-        *("--events-backend", "file"),
-    ),
-}
+_MOUNTED = """\
+image=$1; shift
+chroot=$(command -v chroot) && root=$(podman image mount "$image") || exit 125
+trap 'umount -R "$root"; podman image unmount "$image" >/dev/null' EXIT
+mount --bind -o ro "$root" "$root" && mount --rbind /dev "$root/dev" &&
+  mount -t proc proc "$root/proc" || exit 125
+env {variables} "$chroot" "$root" "$@"
+"""
+"""Runs a command with the files of an image and without a container, because `podman run` leaves
+control groups and folders behind. With some storage drivers, the root is the image itself, so it is
+mounted read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +117,8 @@ def in_words(image: Image) -> str:
 
 
 class ImageHost(Host):
-    """A host whose programs and files are those of an image, for probes: a command runs in a
-    container that ends with it, without a network. A command that names a file in /dev, /proc or
+    """A host whose programs and files are those of an image, for probes: nothing is left of a
+    command when it ends. A command that names a file in /dev, /proc or
     /sys asks about the host's kernel, and runs on the host."""
 
     def __init__(self, host: Host, image: Image) -> None:
@@ -128,19 +135,32 @@ class ImageHost(Host):
     ) -> Completed:
         if any(word.startswith(_OF_HOST) for word in argv):
             return self._host.run(argv, stdin=stdin, env=env, timeout_s=timeout_s)
-        variables = (word for pair in env.items() for word in ("--env", "=".join(pair)))
-        completed = self._host.run(
-            (
-                *(*_CLIENTS[self._image.engine], "run", "--rm", "--pull", "never"),
-                *("--network", "none", "--log-driver", "none", *("-i",) * (stdin is not None)),
-                *(*variables, "--user", "0", "--entrypoint", argv[0], self._image.id, *argv[1:]),
-            ),
-            stdin=stdin,
-            timeout_s=timeout_s + _START_S,
-        )
+        start = self._mounted if self._image.engine == "podman" else self._contained
+        whole = start(argv, env, reads=stdin is not None)
+        completed = self._host.run(whole, stdin=stdin, timeout_s=timeout_s + _START_S)
         if completed.status in _NO_PROGRAM and not completed.stdout:
             raise Unavailable(f"it has no {argv[0]}")
         return completed
+
+    def _contained(
+        self, argv: tuple[str, ...], env: Mapping[str, str], *, reads: bool
+    ) -> tuple[str, ...]:
+        """Return the command that runs another in a container of docker."""
+        variables = (word for pair in env.items() for word in ("--env", "=".join(pair)))
+        return (
+            *("docker", "run", "--rm", "--pull", "never", "--network", "none"),
+            *("--log-driver", "none", *("-i",) * reads, *variables, "--user", "0"),
+            *("--entrypoint", argv[0], self._image.id, *argv[1:]),
+        )
+
+    def _mounted(
+        self, argv: tuple[str, ...], env: Mapping[str, str], *, reads: bool
+    ) -> tuple[str, ...]:
+        """Return the command that runs another with the files of an image of podman."""
+        variables = {"PATH": USUAL_PATH, **self._image.env, **env}
+        words = " ".join(shlex.quote(f"{name}={value}") for name, value in variables.items())
+        script = _MOUNTED.format(variables=words)
+        return ("unshare", "--mount", "sh", "-c", script, "sh", self._image.id, *argv)
 
     def program(self, *names: str) -> str | None:
         """Return the path in the image of the first program that it has; None if it has none."""

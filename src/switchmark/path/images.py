@@ -16,12 +16,12 @@ from pathlib import PurePath
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.environments.base import Environment
 from switchmark.environments.containers import OfClient
+from switchmark.hosts.images import USUAL_PATH
 from switchmark.model.plan import HOST, Node, Plan, Run, Write
 from switchmark.model.topology import Wiring
 from switchmark.model.version import Image
 from switchmark.switches.base import programs_folder
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _STARTER = """\
 #!/bin/sh
 chroot=$(command -v chroot) || exit
@@ -92,7 +92,7 @@ def _starter(image: Image, program: str, process: str) -> str:
     of an image. Programs in the folder of the switch come first on its PATH."""
     switch, *_ = image.programs.values()
     own = [str(PurePath(switch).parent)] if PurePath(switch).is_absolute() else []
-    search = ":".join([*own, image.env.get("PATH", _PATH)])
+    search = ":".join([*own, image.env.get("PATH", USUAL_PATH)])
     variables = {**image.env, "PATH": search}
     return _STARTER.format(
         program=_literal(program),
