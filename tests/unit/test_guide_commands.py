@@ -19,13 +19,15 @@ from switchmark.path.refusals import check
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs/guide").glob("*.md"))]
+CONFLIST = REPOSITORY / "tests/unit/data/cni/bridge.conflist"
+"""Stands for the file that the guide names."""
 BEFORE = ("sudo", "$", "SWITCHMARK_", "time")
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield every command of a shell block or of a shell session, with its place."""
     for page in PAGES:
-        text = page.read_text()
+        text = page.read_text().replace("/etc/cni/net.d/10-x.conflist", str(CONFLIST))
         for block in re.finditer(r"^```(sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             first = text.count("\n", 0, block.start(2)) + 1
             lines = block[2].replace("\\\n", "  ").splitlines()
