@@ -301,7 +301,7 @@ class Cni(Switch):
         )
 
     def join(self, wiring: Wiring) -> Plan:
-        """Return the steps that keep ARP, and the IP stacks of pods, out of a trial. The
+        """Return the steps that keep ARP and the IP stacks of pods from affecting a trial. The
         neighbours are known once the plugins have chosen the addresses."""
         steps: Plan = ()
         if wiring.answers:
