@@ -21,7 +21,7 @@ setup: ## install what make demo needs, build both commands; PARTS="docker lxc" 
 	@tools/setup.sh $(PARTS)
 
 .PHONY: setup-all
-setup-all: ## install lxc, docker, podman, vm, noises, counters, ssh, check, peers, labs; not page
+setup-all: ## install lxc, docker, podman, cni, vm, noises, counters, ssh, check, peers, labs; not page
 	@tools/setup.sh all
 
 .PHONY: demo

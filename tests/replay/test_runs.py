@@ -55,6 +55,7 @@ NOT_RECORDED: Mapping[str, str] = {
     "ipvlan": "needs a kernel with ipvlan",
     "cni": "its addresses differ from run to run; tests/root/test_cni.py has frames on it",
     "undo-refused": "of cni",
+    "pod-network": "needs pods of a cluster; tests/root/test_pods.py has frames between two",
     "nft-flowtable": "needs a kernel with nf_flow_table",
     "mlr:csit": "mlr with more trials, which take minutes",
     "slow-path": "of nft-flowtable",

@@ -232,7 +232,10 @@ class Cni(Switch):
 
     def start(self, wiring: Wiring) -> Plan:
         folders = (*_STATE_FOLDERS, *self.network.folders)
+        # A bridge that snoops joins the group of all snoopers and reports it for seconds.
+        quiet = {"net.ipv4.igmp_link_local_mcast_reports": "0"}
         steps: Plan = (
+            *links.set_sysctls(wiring, "no IGMP reports: nothing but test frames", quiet),
             *(
                 Folder(f"a mount point for what plugins keep in {folder}", folder)
                 for folder in folders
@@ -298,7 +301,7 @@ class Cni(Switch):
         )
 
     def join(self, wiring: Wiring) -> Plan:
-        """Return the steps that keep ARP, and the IP stacks of pods, out of a trial. The
+        """Return the steps that keep ARP and the IP stacks of pods from affecting a trial. The
         neighbours are known once the plugins have chosen the addresses."""
         steps: Plan = ()
         if wiring.answers:

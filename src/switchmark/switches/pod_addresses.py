@@ -150,7 +150,8 @@ def read_pods(ports: Sequence[str], node: bytes, pods: Sequence[bytes]) -> PodNe
 
 
 def _objects(output: bytes) -> list[Mapping[str, Any]]:
-    """Return what a command of iproute2 printed; it prints empty objects for what it leaves out."""
+    """Return the objects that a command of iproute2 printed. It prints empty objects, too, in place
+    of interfaces that were not asked for."""
     printed = json.loads(output)
     if not isinstance(printed, list) or not all(isinstance(each, dict) for each in printed):
         raise ValueError("ip printed no list of objects")
