@@ -21,8 +21,9 @@ from switchmark.path.choosing import with_engines
 from switchmark.path.refusals import check
 
 REPOSITORY = Path(__file__).parents[2]
-<<<<<<< HEAD
 PAGES = [REPOSITORY / path for path in ("README.md", *sources()) if path.endswith(".md")]
+CONFLIST = REPOSITORY / "tests/unit/data/cni/bridge.conflist"
+"""Stands for the file that the guide names."""
 BEFORE = re.compile(r"sudo|\$|time|[A-Z_]+=.*")
 """What may stand before a command."""
 
@@ -39,12 +40,6 @@ BY_OTHER_TESTS = {
     "tc qdisc": "tests/unit/test_contributing.py",
 }
 """The first words of a command, and the test that runs it."""
-=======
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs/guide").glob("*.md"))]
-CONFLIST = REPOSITORY / "tests/unit/data/cni/bridge.conflist"
-"""Stands for the file that the guide names."""
-BEFORE = ("sudo", "$", "SWITCHMARK_", "time")
->>>>>>> h/pods
 
 
 STAND_INS = {"$PWD": "."}
@@ -64,17 +59,10 @@ class Command(NamedTuple):
 def commands() -> Iterator[Command]:
     """Yield every command of a shell block or of a shell session."""
     for page in PAGES:
-<<<<<<< HEAD
-        text = page.read_text()
+        text = page.read_text().replace("/etc/cni/net.d/10-x.conflist", str(CONFLIST))
         for block in BLOCK.finditer(text):
             first = text.count("\n", 0, block.start(3)) + 1
             lines = block[3].replace("\\\n", "  ").splitlines()
-=======
-        text = page.read_text().replace("/etc/cni/net.d/10-x.conflist", str(CONFLIST))
-        for block in re.finditer(r"^```(sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            first = text.count("\n", 0, block.start(2)) + 1
-            lines = block[2].replace("\\\n", "  ").splitlines()
->>>>>>> h/pods
             for number, line in enumerate(lines, first):
                 for words in simple(command_of(line, block[2])):
                     while words and BEFORE.fullmatch(words[0]):
