@@ -22,8 +22,6 @@ from switchmark.path.refusals import check
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / path for path in ("README.md", *sources()) if path.endswith(".md")]
-CONFLIST = REPOSITORY / "tests/unit/data/cni/bridge.conflist"
-"""Stands for the file that the guide names."""
 BEFORE = re.compile(r"sudo|\$|time|[A-Z_]+=.*")
 """What may stand before a command."""
 
@@ -42,7 +40,10 @@ BY_OTHER_TESTS = {
 """The first words of a command, and the test that runs it."""
 
 
-STAND_INS = {"$PWD": "."}
+STAND_INS = {
+    "$PWD": ".",
+    "/etc/cni/net.d/10-x.conflist": "tests/unit/data/cni/bridge.conflist",
+}
 """The files of a user that a page names, and the files of this repository that stand for them."""
 
 
@@ -59,7 +60,7 @@ class Command(NamedTuple):
 def commands() -> Iterator[Command]:
     """Yield every command of a shell block or of a shell session."""
     for page in PAGES:
-        text = page.read_text().replace("/etc/cni/net.d/10-x.conflist", str(CONFLIST))
+        text = page.read_text()
         for block in BLOCK.finditer(text):
             first = text.count("\n", 0, block.start(3)) + 1
             lines = block[3].replace("\\\n", "  ").splitlines()
