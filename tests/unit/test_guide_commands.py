@@ -167,8 +167,14 @@ NAMED = sorted(
 def test_a_command_in_a_sentence_has_a_name_and_options_that_exist(line: str) -> None:
     name, *words = shlex.split(line)
     assert name in (*COMMANDS, "--help", "--version")
-    if name in COMMANDS and any(word.startswith("-") for word in words):
-        command(name).make_context(name, words)
+    options = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert not options or options <= options_of(name)
+
+
+def options_of(name: str) -> set[str]:
+    """Return the options of a command, long and short."""
+    parameters = command(name).params
+    return {"-h", "--help", *(each for parameter in parameters for each in parameter.opts)}
 
 
 def test_a_target_of_make_in_a_sentence_exists() -> None:

@@ -48,13 +48,13 @@ class Section:
 
 def sources(repository: Path = REPOSITORY) -> list[str]:
     """Return the paths in the repository of all files of the site: the pages of docs and of `TABS`,
-    and every file that one of them links to."""
+    and every file that one of them links to. A broken link is a fault of the built site."""
     wanted = [str(page.relative_to(repository)) for page in (repository / "docs").rglob("*.md")]
     wanted += [page for tab in TABS.values() for page in tab]
     found: dict[str, None] = {}
     while wanted:
         path = wanted.pop()
-        if path not in found:
+        if path not in found and (repository / path).is_file():
             found[path] = None
             if path.endswith(".md"):
                 wanted += targets((repository / path).read_text(), path)
