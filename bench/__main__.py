@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.ancestor import BEST, RAW_MMSG
+from bench.ancestor import BEST, RAW_GSO, RAW_MMSG, UDP_GSO
 from bench.bed import Bed
 from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
@@ -31,6 +31,8 @@ from switchmark.runs.workspace import Workspace
 INTERRUPTED = 130
 COMPARISONS = (
     RAW_MMSG,
+    RAW_GSO,
+    UDP_GSO,
     BEST,
     *GENERATORS,
     ORDER,

@@ -1,5 +1,5 @@
-"""The comparisons `raw-mmsg` and `best` are with the application of nfv-testperf, from namespace to
-namespace through a linux-bridge. Both count what their receiver's program got; neither sees the
+"""The comparisons `raw-mmsg`, `raw-gso`, `udp-gso` and `best` are with the application of
+nfv-testperf, from namespace to namespace through a linux-bridge. Both count what their receiver's program got; neither sees the
 other."""
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from switchmark.errors import SwitchmarkError
 from switchmark.metrics.throughput import steady_pps
 
 _BURST = 32
+_PACKET = 128  # frames of the longest packet
 _RATE = 100_000_000  # more than it can: it has no other word for "as fast as it goes"
 _SENDERS = ("raw-mmsg", "mmap", "xdp", "xdp-live")
 _RECEIVERS = ("raw-mmsg", "mmap", "xdp")
@@ -71,37 +72,67 @@ def _ancestor(session: Session, track: Track, program: str, mode: str) -> float:
     return sum(counted) / len(counted)
 
 
-def _ours(session: Session, track: Track, sender: str, receiver: str, seconds: float) -> float:
+def _ours(
+    session: Session,
+    track: Track,
+    sender: str,
+    receiver: str,
+    seconds: float,
+    burst: int = _BURST,
+) -> float:
     result = trial(
-        session.bed, track, sender=sender, receiver=receiver, burst=_BURST, seconds=seconds
+        session.bed, track, sender=sender, receiver=receiver, burst=burst, seconds=seconds
     )
     return steady_pps(result)
 
 
 def _raw_mmsg(session: Session) -> list[Row]:
+    return [_sockets(session, "raw-mmsg", "raw-mmsg", Limit("at least", 1.3))]
+
+
+def _raw_gso(session: Session) -> list[Row]:
+    return [
+        _sockets(session, "raw-gso", "raw-mmsg", Limit("at least", 1.5), burst=burst)
+        for burst in (_BURST, _PACKET)
+    ]
+
+
+def _udp_gso(session: Session) -> list[Row]:
+    return [
+        _sockets(session, "udp-gso", "udp-mmsg", Limit("at least", 1.8), burst=burst)
+        for burst in (_BURST, _PACKET)
+    ]
+
+
+def _sockets(
+    session: Session, engine: str, mode: str, limit: Limit, *, burst: int = _BURST
+) -> Row:
+    """Compare an engine with a mode of the ancestor, which sends bursts of its usual length."""
     program = find(NFV_TESTPERF)
-    track = session.bed.track("linux-bridge", "raw-mmsg")
-    ours = partial(_ours, session, track, "raw-mmsg", "raw-mmsg", session.seconds)
+    track = session.bed.track("linux-bridge", engine)
+    ours = partial(_ours, session, track, engine, engine, session.seconds, burst)
     slots: dict[str, Measure] = {
         "A": ours,
-        "B": partial(_ancestor, session, track, program, "raw-mmsg"),
+        "B": partial(_ancestor, session, track, program, mode),
         "A again": ours,
     }
     samples = interleaved(session.pairs, slots, session.say)
-    return [
-        compared(
-            "raw-mmsg",
-            "raw-mmsg",
-            "nfv-testperf -R -m",
-            "Mpps",
-            _in_millions(samples),
-            Limit("at least", 1.3),
-            (
-                f"64 B, linux-bridge, v2v, received; bursts of {_BURST} in both; B is a build whose"
-                " raw frames are addressed to its receiver",
-            ),
-        )
-    ]
+    bursts = (
+        f"bursts of {_BURST} in both"
+        if burst == _BURST
+        else f"bursts of {burst} in A and of {_BURST} in B"
+    )
+    # Only raw frames carry addresses that the ancestor writes.
+    addressed = "; B is a build whose raw frames are addressed to its receiver"
+    return compared(
+        engine if burst == _BURST else f"{engine}, bursts of {burst}",
+        engine,
+        f"{NFV_TESTPERF.name} {_FLAGS[mode]}",
+        "Mpps",
+        _in_millions(samples),
+        limit,
+        (f"64 B, linux-bridge, v2v, received; {bursts}{addressed * mode.startswith('raw')}",),
+    )
 
 
 def _best(session: Session) -> list[Row]:
@@ -195,6 +226,12 @@ def _in_millions(samples: dict[str, list[float]]) -> dict[str, list[float]]:
 
 RAW_MMSG = Comparison(
     "raw-mmsg", "engine raw-mmsg through a linux-bridge against nfv-testperf -R -m", _raw_mmsg
+)
+RAW_GSO = Comparison(
+    "raw-gso", "engine raw-gso through a linux-bridge against nfv-testperf -R -m", _raw_gso
+)
+UDP_GSO = Comparison(
+    "udp-gso", "engine udp-gso through a linux-bridge against nfv-testperf -m", _udp_gso
 )
 BEST = Comparison(
     "best", "our best engine through a linux-bridge against the best mode of nfv-testperf", _best
