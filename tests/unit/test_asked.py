@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from recorded import FACTS, fresh
 from switchmark import papers
-from switchmark.campaign.asked import keep, read_asked
+from switchmark.campaign.asked import keep, kernel_options_of, read_asked
 from switchmark.campaign.experiments import PlannedPoint, planned
 from switchmark.campaign.load import Campaign
 from switchmark.campaign.store import RunFolder, read_records
@@ -430,3 +430,24 @@ def test_a_test_on_another_host_has_the_facts_of_that_host(tmp_path: Path) -> No
     assert [origin and origin.host["cores_usable"] for origin in origins] == [
         case["cores_usable"] for case in cases.values()
     ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options"),
+    [
+        ([None], {"CONFIG_RPS"}),
+        (["a,b"], {"CONFIG_VETH"}),
+        (["a,b", None], None),
+        (["a,c"], None),
+        ([], {"CONFIG_RPS"}),
+    ],
+)
+def test_the_options_of_a_kernel_are_those_of_the_hosts_that_measured(
+    hosts: Sequence[str | None], options: set[str] | None, tmp_path: Path
+) -> None:
+    by_host = {name: {"kernel_options": ["CONFIG_VETH"]} for name in "ab"}
+    facts = {"kernel_options": ["CONFIG_RPS"], "hosts": {**by_host, "c": {"kernel_options": None}}}
+    tests = [Test() if name is None else Test(locality="remote", hosts=name) for name in hosts]
+    with RunFolder.create(tmp_path, Campaign("x", tuple(tests) or (Test(),)), facts, "x") as folder:
+        records = [fresh(number, test=test) for number, test in enumerate(tests, 1)]
+    assert kernel_options_of(folder.path, records) == options

@@ -124,6 +124,9 @@ def reasons(**axes: Any) -> str:
         ({"event": "kill@10"}, "has no event at 10 s"),
         ({"event": "load:50%@10", "rate": "1000"}, "has no event at 10 s"),
         ({"event": "load:50%"}, "is a share of a rate"),
+        ({"event": "load:50%@1.05+load:80%@1.19", "rate": "1000"}, "between 1.05 and 1.19 s"),
+        ({"event": "load:50%@9.95", "rate": "1000"}, "between 9.95 and 10 s"),
+        ({"event": "load:50%@1", "rate": "1000", "interval": 4}, "between 0 and 1 s"),
         ({"event": "load:50%", "rate": "1000", "search": "ndr"}, "in a trial at one rate"),
         ({"dimension": "outage", "event": "kill+load:50%"}, "event load changes it"),
         ({"event": "kill", "search": "ndr"}, "in a trial at one rate"),
@@ -141,6 +144,11 @@ def reasons(**axes: Any) -> str:
 )
 def test_an_event_that_cannot_take_place_is_refused(axes: dict[str, Any], why: str) -> None:
     assert why in reasons(**axes)
+
+
+def test_a_load_that_lasts_for_an_interval_is_not_refused() -> None:
+    assert reasons(event="load:50%@1+load:80%@1.1", rate="1000") == ""
+    assert reasons(event="load:50%@1.05+load:80%@1.19", rate="1000", interval=0.05) == ""
 
 
 def test_each_event_of_a_switch_has_words_for_an_answer() -> None:

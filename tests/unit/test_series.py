@@ -4,6 +4,9 @@ what a run folder keeps of a trial that died."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from recorded import fresh
 from reported import SECOND, received, report, sent
 from switchmark import clock
 from switchmark.campaign.load import from_options
@@ -166,7 +170,7 @@ def test_a_switch_that_dies_ends_the_trial_within_a_second() -> None:
 
 @pytest.mark.slow
 def test_a_day_stays_small(tmp_path: Path) -> None:
-    """All of a day but the traffic: every look, the files and the record."""
+    """All of a day but the traffic: every look, the files, the record and its report."""
     day_s, interval_s = 86_400, 300
     campaign = from_options(
         {"duration": f"{day_s}s", "interval": f"{interval_s}s"}, lambda test: []
@@ -190,6 +194,8 @@ def test_a_day_stays_small(tmp_path: Path) -> None:
             update={"spec": spec, "series": series.whole(), "intervals": every}
         )
         folder.append_trial("k1", 1, trial)
+        record = fresh(test=campaign.tests[0], trials=(trial,))
+        folder.append_record(record, {})
         files = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -198,6 +204,14 @@ def test_a_day_stays_small(tmp_path: Path) -> None:
     assert files < 10 * 10**6
     assert peak < 200 * 2**20
     assert not (folder.path / "intervals.jsonl").exists()
+    page = tmp_path / "day.html"
+    argv = (sys.executable, "-m", "switchmark", "report", str(folder.path), "-o", str(page))
+    reporting = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(reporting.pid, 0)
+    reporting.returncode = os.waitstatus_to_exitcode(status)
+    assert reporting.returncode == 0
+    assert "over time: latency" in page.read_text()
+    assert usage.ru_maxrss < 200 * 2**10  # KiB, at the peak
 
 
 # --- a run that died -------------------------------------------------------------------------

@@ -255,9 +255,15 @@ static void a_flow_of_more_than_32_bits_adds_up(void)
 	bench_free(b, report);
 }
 
-/* The load changes three times; the sender stands still for some seconds before the first change:
- * what was due then is not sent later. */
-static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s)
+static uint32_t alloc_nothing(struct port *port, struct frame *frames, uint32_t n)
+{
+	(void)port, (void)frames, (void)n;
+	return 0;
+}
+
+/* The load changes three times. For some seconds before the first change the sender does not run,
+ * or its port is full: what was due then is not sent later. */
+static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s, bool full)
 {
 	static struct start_plan start = {
 		.at_ns = START,
@@ -271,13 +277,20 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s)
 	json_t *report, *series;
 	const json_t *sent;
 
+	const struct engine *engine = b->s.ports[0].engine;
+	struct engine blocked = *engine;
+
+	blocked.alloc = alloc_nothing;
 	b->tasks[0].sender.pacing.arrivals = arrivals;
 	EXPECT(!session_start(&b->s, &start));
 	for (uint64_t now = START; now <= START + HOUR; now += SECOND / 2000) {
 		const uint64_t since_s = (now - START) / SECOND;
 
-		if (since_s >= 600 - stopped_s && since_s < 600)
+		const bool stopped = since_s >= 600 - stopped_s && since_s < 600;
+
+		if (stopped && !full)
 			continue;
+		b->s.ports[0].engine = stopped ? &blocked : engine;
 		while (b->tasks[0].step(&b->tasks[0], now))
 			frames++;
 	}
@@ -306,14 +319,16 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s)
 
 static void steps_change_the_load_of_bursts(void)
 {
-	steps_change_the_load(ARRIVALS_BURST, 0);
-	steps_change_the_load(ARRIVALS_BURST, 5);
+	steps_change_the_load(ARRIVALS_BURST, 0, false);
+	steps_change_the_load(ARRIVALS_BURST, 5, false);
+	steps_change_the_load(ARRIVALS_BURST, 5, true);
 }
 
 static void steps_change_the_load_of_single_frames(void)
 {
-	steps_change_the_load(ARRIVALS_EVEN, 0);
-	steps_change_the_load(ARRIVALS_EVEN, 5);
+	steps_change_the_load(ARRIVALS_EVEN, 0, false);
+	steps_change_the_load(ARRIVALS_EVEN, 5, false);
+	steps_change_the_load(ARRIVALS_EVEN, 5, true);
 }
 
 int main(void)

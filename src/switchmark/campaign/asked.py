@@ -24,6 +24,7 @@ from switchmark.model.test import AXES, Test
 from switchmark.papers.asked import Asked, digest, experiments_of
 from switchmark.papers.experiment import Experiment, files_of
 from switchmark.papers.points import LEFT_OUT, Point
+from switchmark.path.hosts import hosts_of
 from switchmark.regular_file import read_object, read_regular, read_within
 
 _FILE, _FOLDER = "experiment.json", "experiment"
@@ -156,11 +157,16 @@ def read_asked(folder: Path) -> AskedRun | None:
         raise UsageError(f"{folder / _FILE}: not readable: {where}: {first['msg']}") from error
 
 
-def kernel_options_of(folder: Path) -> frozenset[str] | None:
-    """Return the known build options of the kernel of a run's host, or of all its testbeds; None if
-    they are unknown or differ."""
+def kernel_options_of(folder: Path, records: Sequence[Record]) -> frozenset[str] | None:
+    """Return the known build options of the kernels that some records of a run were measured on:
+    those of this host, of the hosts that tests name, or of all testbeds. Return None if they are
+    unknown or differ."""
+    here = read_host(folder)
     testbeds = read_lab(folder).get("testbeds", {}).values()
-    every = [testbed.get("facts", {}) for testbed in testbeds] or [read_host(folder)]
+    every = [testbed.get("facts", {}) for testbed in testbeds]
+    if not every:
+        names = {name for record in records for name in hosts_of(record.test) or (None,)}
+        every = [here.get("hosts", {}).get(name, here) for name in names or {None}]
     options = [facts.get("kernel_options") for facts in every]
     if None in options or any(entry != options[0] for entry in options):
         return None

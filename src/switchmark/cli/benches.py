@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from switchmark.model.test import Test
 from switchmark.observe.facts import kernel_options
 from switchmark.papers.judging import Facts
 from switchmark.papers.points import WAITING
+from switchmark.path.hosts import hosts_of
 from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
@@ -67,13 +67,8 @@ class ThisHost:
             self.cpus,
             bool(tests) and all(test.line_rate for test in tests),
             frozenset(self.find(test).mode for test in tests),
-            self.kernel_options,
+            self._known_options(tests),
         )
-
-    @cached_property
-    def kernel_options(self) -> frozenset[str]:
-        """Return the options that the kernel is known to have."""
-        return self._known_options()
 
     def new_run(self, campaign: Campaign, out: Path) -> RunFolder:
         """Return a new run folder for a campaign."""
@@ -90,8 +85,12 @@ class ThisHost:
     def _ask(self, tests: Sequence[Test]) -> list[Ability]:
         return [ability(test, self._probes) for test in tests]
 
-    def _known_options(self) -> frozenset[str]:
-        return kernel_options(self._hosts[HOST.host])
+    def _known_options(self, tests: Sequence[Test]) -> frozenset[str]:
+        """Return the options that the kernels of the hosts of some tests are known to have; empty
+        if they differ."""
+        hosts = {name for test in tests for name in hosts_of(test) or (HOST.host,)}
+        known = {kernel_options(self._hosts[host]) for host in hosts}
+        return known.pop() if len(known) == 1 else frozenset()
 
     def _seen(self, planned_point: PlannedPoint) -> PlannedPoint:
         test = planned_point.test
@@ -119,7 +118,7 @@ class Testbeds(ThisHost):
             for ability in self._lab.ask(request)["abilities"]
         ]
 
-    def _known_options(self) -> frozenset[str]:
+    def _known_options(self, tests: Sequence[Test]) -> frozenset[str]:
         return self._options
 
 

@@ -169,7 +169,10 @@ def _judged(experiment: Experiment, runs: _Runs) -> Judged:
     from switchmark.report.judged import judged
 
     every = runs.by_run[:1] if runs.repeated else runs.by_run
-    options = [kernel_options_of(folder) for folder in runs.folders]
+    options = [
+        kernel_options_of(folder, of_run)
+        for folder, of_run in zip(runs.folders, runs.by_run, strict=True)
+    ]
     kernel = options[0] if options and all(other == options[0] for other in options) else None
     asked = (read_asked(folder) for folder in runs.folders)
     own_options = next(

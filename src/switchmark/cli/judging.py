@@ -26,7 +26,7 @@ def judged_run(
     from switchmark.report.judged import judged
 
     asked = read_asked(folder)
-    options = kernel_options_of(folder)
+    options = kernel_options_of(folder, records)
     results = []
     for experiment in experiments:
         is_own = asked is not None and experiment.name in asked.asked.experiments

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from switchmark.campaign.asked import keep, with_records
+from switchmark.campaign.asked import keep, kernel_options_of, with_records
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.campaign.store import read_records
@@ -111,7 +111,7 @@ def run_papers(
                 judged(
                     entry,
                     with_records(of_entry, records),
-                    there.kernel_options or None,
+                    kernel_options_of(folder, records) if folder is not None else None,
                     [records] if records else [],
                     left_out=missing.get(entry.name, ()),
                     asked=asked,

@@ -26,7 +26,7 @@ from switchmark.model.counters import PathCounters
 from switchmark.model.event import REPLACING, EventResult, load_steps
 from switchmark.model.objects import Message
 from switchmark.model.record import TrialResult, TrialSpec
-from switchmark.model.series import series_interval_ns
+from switchmark.model.series import STEPPED_S, series_interval_ns
 from switchmark.path.assembly import PlannedEvent, events_of
 from switchmark.path.orders import expected_of, load_of, opening_of
 from switchmark.path.path import Job, Part, Path, awaits_switch
@@ -41,7 +41,6 @@ _QUIET_MAX_MS = 1000
 _PUSH_S = 0.0002  # short, so that its frames fit in the queues
 _ANNOUNCE_S = 10.0  # the default ageing time of MACs in switches is 60 to 300 s
 _OPEN_S = 20.0
-_STEPPED_S = 0.1  # the interval of a trial whose load changes
 _RAMP = 10  # the steps of a ramp, from a tenth of the rate on
 _PHASE_SLACK_S = 10.0
 _EVENT_INTERVAL_S, _EVENT_FRAMES = 0.01, 1200
@@ -220,7 +219,7 @@ class Trials:
     def _series(self, spec: TrialSpec) -> SeriesReader | None:
         """Return the reader of a trial's series; None for a test without one."""
         test = self._path.test
-        interval_s = test.interval or (_STEPPED_S if spec.steps else None)
+        interval_s = test.interval or (STEPPED_S if spec.steps else None)
         if interval_s is None and test.events:
             pps = (spec.rate_pps or 0.0) * self._path.streams
             interval_s = max(_EVENT_INTERVAL_S, _EVENT_FRAMES / pps if pps else 0.0)

@@ -7,10 +7,15 @@ the receiver's clock, and so does its latency.
 
 from __future__ import annotations
 
+from math import ceil, floor
+
 from switchmark.model.written import Written
 
 SERIES_MAX = 2000
 """The most intervals of a trial. Longer intervals, by powers of two, keep within it."""
+
+STEPPED_S = 0.1
+"""The length of the intervals of a trial whose load changes, if no length is asked for."""
 
 GAPS_MAX = 512
 """The most gaps of a trial in its record: the longest ones."""
@@ -130,3 +135,8 @@ def series_interval_ns(interval_s: float, duration_s: float) -> int:
     while duration_s * 1e9 > interval_ns * SERIES_MAX:
         interval_ns *= 2
     return interval_ns
+
+
+def has_interval(begin_s: float, end_s: float, interval_ns: int) -> bool:
+    """Return whether a whole interval of a trial lies between two moments of it."""
+    return floor(1e9 * end_s / interval_ns) > ceil(1e9 * begin_s / interval_ns)

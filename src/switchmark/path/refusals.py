@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
@@ -17,10 +18,12 @@ from switchmark.model.event import (
     RESTART,
     UPGRADE,
     Event,
+    load_steps,
     moments_s,
 )
 from switchmark.model.plan import Spawn
 from switchmark.model.refusal import Refusal
+from switchmark.model.series import STEPPED_S, has_interval, series_interval_ns
 from switchmark.model.test import AXES, Test
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.path.assembly import start_switches
@@ -308,8 +311,23 @@ def _event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     if test.events != test.all_events and test.parsed_rate.is_max:
         why = "event load is a share of a rate, and this test has none"
         yield Refusal(("event", "rate"), why, "--rate 50%")
+    yield from _load_reasons(test)
     if test.events:
         yield from _switch_event_reasons(test, path)
+
+
+def _load_reasons(test: Test) -> Iterable[Refusal]:
+    """Yield the refusal of a share of the load that lasts for less than an interval, so that no
+    interval would prove it."""
+    interval_ns = series_interval_ns(test.interval or STEPPED_S, test.duration)
+    moments = [at_s for at_s, _ in load_steps(test.all_events, test.duration)]
+    for begin_s, end_s in pairwise([0.0, *moments, test.duration] if moments else []):
+        if begin_s < end_s and not has_interval(begin_s, end_s, interval_ns):
+            why = (
+                f"no interval of {interval_ns / 1e9:g} s lies whole between {begin_s:g} and "
+                f"{end_s:g} s, so that none proves the load of that time"
+            )
+            yield Refusal(("event", "interval"), why, f"--interval {(end_s - begin_s) / 2:g}")
 
 
 def _switch_event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
