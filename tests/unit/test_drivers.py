@@ -126,6 +126,26 @@ def test_an_engine_that_was_not_built_is_unavailable_with_what_builds_it() -> No
     assert refused.value.hint == "make setup"
 
 
+def test_an_engine_whose_module_cannot_be_loaded_is_unavailable_with_the_reason() -> None:
+    files = {"switchmark-engine-dpdk.25.so": "no librte_eal.so.25", "switchmark-engine-a.so": "no"}
+    unloaded = [
+        {"name": name, "file": file, "why": why}
+        for name, (file, why) in zip(("dpdk", "a"), files.items(), strict=True)
+    ]
+
+    class Built(RecordingHost):
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+            listed = {"version": "1", "engines": [], "unloaded": unloaded}
+            return Completed(0, json.dumps(listed).encode(), b"")
+
+    with pytest.raises(Unavailable) as refused:
+        ENGINES["dpdk"].probe(Built())
+    assert refused.value.message == (
+        "engine dpdk cannot be loaded\n  switchmark-engine-dpdk.25.so: no librte_eal.so.25"
+    )
+    assert (refused.value.hint or "").startswith("apt-get install librte-meta-all")
+
+
 def nic_host(link: dict[str, Any], routes: bytes = b"[]") -> RecordingHost:
     return RecordingHost(
         {

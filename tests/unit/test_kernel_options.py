@@ -138,3 +138,10 @@ def test_what_a_user_may_not_do_is_not_missing_in_the_kernel(
     with pytest.raises(Unavailable, match=message) as refused:
         probe_kernel(kernel({}, unshare=Completed(2, b"", stderr)), ("ip", "link"))
     assert str(refused.value.hint).startswith(hint)
+
+
+def test_a_program_that_is_not_installed_is_not_missing_in_the_kernel() -> None:
+    host = kernel({}, unshare=Completed(127, b"", b"sh: 1: ip: not found"), sh=b"ip\n")
+    with pytest.raises(Unavailable, match="^ip is not installed") as refused:
+        probe_kernel(host, ("ip", "link"), ("tc", "qdisc"))
+    assert refused.value.hint == "apt-get install iproute2"

@@ -9,11 +9,18 @@ import shlex
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Host
+from switchmark.hosts.programs import require_programs
 from switchmark.model.printable import last_lines
 from switchmark.observe.facts import kernel_release
 
 _REFUSED = re.compile(f"{os.strerror(errno.EPERM)}|{os.strerror(errno.EACCES)}")
 """Error messages of a kernel that supports the operation but refuses it to this user."""
+
+_NOT_FOUND = 127
+"""The status of a shell that does not find a program."""
+
+_PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}
+"""Debian packages of the programs in probe commands."""
 
 CABLE = ("ip", "link", "add", "sm-a", "type", "veth", "peer", "name", "sm-b")
 """The probe command of switches whose ports are veth pairs."""
@@ -33,6 +40,8 @@ def probe_kernel(host: Host, *commands: tuple[str, ...]) -> str:
         for program, *arguments in commands
     )
     completed = host.run(("unshare", *user, "--net", "sh", "-c", text, "sh", *programs))
+    if completed.status == _NOT_FOUND:
+        require_programs(host, {name: _PACKAGES.get(name, name) for name in programs})
     if completed.status:
         reason = last_lines(completed.stderr, 1)
         if user and _REFUSED.search(reason):
