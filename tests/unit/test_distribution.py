@@ -109,3 +109,12 @@ def test_equal_roots_give_equal_archives(
     again = tmp_path / "again.tar"
     tool("oci", monkeypatch).pack(tmp_path / "root", again, "it:1.0")
     assert again.read_bytes() == archive.read_bytes()
+
+
+def test_an_installation_has_what_switchmark_requires_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: dict[str, Any] = {}
+    tool("tree", monkeypatch).required("switchmark", found)
+    assert {"switchmark", "click", "pydantic", "pydantic-core", "rich"} <= set(found)
+    assert not {"pytest", "mypy", "scapy", "dask", "distributed"} & set(found)
