@@ -1,0 +1,128 @@
+"""These tests run the container images of `make image` with real engines, and the Debian package of
+`make deb` in a bare root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from real_frames import Measure
+from root.test_containers import measure_there, users_docker  # noqa: F401  fixtures
+
+pytestmark = pytest.mark.further
+
+CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "SYS_NICE", "SYS_RESOURCE", "SYS_PTRACE", "IPC_LOCK")
+RIGHTS = [
+    *(word for name in CAPABILITIES for word in ("--cap-add", name)),
+    *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
+    *("--device", "/dev/net/tun", "--network", "none"),
+]
+PATHS = {"docker": "systempaths=unconfined", "podman": "unmask=ALL"}
+"""What an engine calls a /proc/sys that the container may write to."""
+
+OF_PODMAN = ("--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file")
+QUICK = (
+    "--duration",
+    "0.3",
+    "--warmup",
+    "0.1",
+    "--rate",
+    "10k",
+    "--repeat",
+    "1",
+    "--calibrate",
+    "never",
+)
+
+
+def newest(repository: Path, pattern: str, target: str) -> Path:
+    """Return the newest result of a target of the Makefile."""
+    found = sorted(repository.glob(pattern), key=lambda path: path.stat().st_mtime)
+    if not found:
+        pytest.skip(f"{target} builds what these tests install")
+    return found[-1]
+
+
+@pytest.mark.parametrize("kind", ["", "-full"])
+@pytest.mark.parametrize("engine", PATHS)
+def test_an_image_runs_and_leaves_its_report_in_a_volume(
+    measure_there: Measure,  # noqa: F811
+    repository: Path,
+    tmp_path: Path,
+    engine: str,
+    kind: str,
+) -> None:
+    archive = newest(repository, f"build/image/switchmark-*[0-9]{kind}.tar", "make image")
+    client = (engine, *OF_PODMAN) if engine == "podman" else (engine,)
+    limits = ("--ulimit", "nofile=1024:1024") if engine == "podman" else ()
+    loaded = subprocess.run(
+        (*client, "load", "--input", archive), capture_output=True, text=True, check=True
+    )
+    image = loaded.stdout.strip().splitlines()[-1].rpartition(" ")[2]
+    assert image.endswith(f"switchmark:{archive.stem.removeprefix('switchmark-')}")
+    work = tmp_path / "work"
+    work.mkdir()
+    rights = (
+        ("--privileged", "--network", "none")
+        if kind
+        else (*RIGHTS, "--security-opt", PATHS[engine])
+    )
+
+    def inside(*arguments: str) -> subprocess.CompletedProcess[str]:
+        mounted = ("--volume", f"{work}:/work")
+        return subprocess.run(
+            (*client, "run", "--rm", *limits, *rights, *mounted, image, *arguments),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+
+    doctor = inside("doctor", "--json")
+    found = {(entry["area"], entry["name"]): entry for entry in json.loads(doctor.stdout)}
+    assert doctor.returncode == 0, doctor.stderr
+    assert found["switches", "linux-bridge"]["ok"]
+    switches = ["linux-bridge", *(("ovs", "testpmd") if kind else ())]
+    for switch in switches:
+        past = ("--engine", "dpdk", "--memory", "no-huge") if switch == "testpmd" else ()
+        ran = inside("run", "--switch", switch, *QUICK, *past, "--json", "--name", switch)
+        assert ran.returncode == 0, ran.stderr
+        record = json.loads(ran.stdout)
+        assert record["status"] == "ok"
+        assert record["rx"]["frames"] > 0
+        assert record["unaccounted"] == 0
+        assert (work / "runs" / switch / "trials.jsonl").exists()
+    page = inside("report", "runs/linux-bridge", "-o", "page.html")
+    assert page.returncode == 0, page.stderr
+    assert (work / "page.html").stat().st_size > 10_000
+
+
+def test_the_package_has_the_command_its_pages_and_completions(
+    repository: Path, tmp_path: Path
+) -> None:
+    package = newest(repository, "build/deb/*.deb", "make deb")
+    subprocess.run(("dpkg-deb", "--extract", package, tmp_path), check=True)
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert {
+        "usr/bin/switchmark",
+        "usr/lib/switchmark/bin/switchmark-traffic",
+        "usr/share/man/man1/switchmark-run.1.gz",
+        "usr/share/bash-completion/completions/switchmark",
+        "usr/share/zsh/vendor-completions/_switchmark",
+        "usr/share/fish/vendor_completions.d/switchmark.fish",
+        "usr/share/doc/switchmark/copyright",
+    } <= names
+    assert os.access(tmp_path / "usr/lib/switchmark/bin/switchmark", os.X_OK)
+
+
+def test_the_package_is_clean_for_lintian(repository: Path) -> None:
+    if shutil.which("lintian") is None:
+        pytest.skip("lintian is not installed: make deb builds what it looks at")
+    package = newest(repository, "build/deb/*.deb", "make deb")
+    argv = ("lintian", "--fail-on", "error,warning", package)
+    completed = subprocess.run(argv, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stdout
