@@ -26,6 +26,7 @@ from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.plan import Folder, Node, Plan, Run, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Wiring
 from switchmark.model.version import Version
+from switchmark.runs.anchor import privileges
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch
 from switchmark.switches.conflists import Conflist, parse_conflist
@@ -146,6 +147,10 @@ class Cni(Switch):
         return described
 
     def probe(self, host: Host) -> Version:
+        if host.is_local and privileges() != "root":
+            raise Unavailable(
+                "CNI plugins need real root, not root in a user namespace", hint="run it with sudo"
+            )
         folder = _plugin_folder(host, self.network.programs)
         if self.network.kind is PortKind.IPVLAN:
             require_options(host, "CONFIG_IPVLAN")
