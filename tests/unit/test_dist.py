@@ -154,7 +154,7 @@ def test_the_source_distribution_knows_its_commit(release: Path) -> None:
 
 
 def test_the_wheel_is_installed_and_started(wheel: Path, tmp_path: Path) -> None:
-    """With the Python packages of this environment."""
+    """As by `python3 -m venv`, with the Python packages of this environment."""
     place = tmp_path / "env"
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", place), check=True)
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")

@@ -36,6 +36,11 @@ BY_OTHER_TESTS = {
     "git bisect": "tests/unit/test_ci.py",
     "tc filter": "tests/unit/test_contributing.py",
     "tc qdisc": "tests/unit/test_contributing.py",
+    "python3 -m": "tests/unit/test_dist.py",
+    "switchmark/bin/pip install": "tests/unit/test_dist.py",
+    "podman load": "tests/root/test_distribution.py",
+    "docker run": "tests/root/test_distribution.py",
+    "apt install": "tests/root/test_distribution.py",
 }
 """The first words of a command, and the test that runs it."""
 
