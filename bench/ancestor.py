@@ -1,6 +1,6 @@
 """The comparisons `raw-mmsg`, `raw-gso`, `udp-gso` and `best` are with the application of
-nfv-testperf, from namespace to namespace through a linux-bridge. Both count what their receiver's program got; neither sees the
-other."""
+nfv-testperf, from namespace to namespace through a linux-bridge. Both count what their receiver's
+program got; neither sees the other."""
 
 from __future__ import annotations
 
@@ -104,9 +104,7 @@ def _udp_gso(session: Session) -> list[Row]:
     ]
 
 
-def _sockets(
-    session: Session, engine: str, mode: str, limit: Limit, *, burst: int = _BURST
-) -> Row:
+def _sockets(session: Session, engine: str, mode: str, limit: Limit, *, burst: int = _BURST) -> Row:
     """Compare an engine with a mode of the ancestor, which sends bursts of its usual length."""
     program = find(NFV_TESTPERF)
     track = session.bed.track("linux-bridge", engine)

@@ -114,6 +114,12 @@ PLAIN = (
     plain("xdp-redirect-xdp", switch="xdp-redirect", engine="xdp"),
     plain("bridge-xdp-live", engine="xdp-live"),
     plain("ovs-udp-flows", switch="ovs", engine="udp-mmsg", flows="8"),
+    plain("bridge-udp-gso", engine="udp-gso"),
+    Case(
+        name="bridge-raw-gso-flows",
+        axes={"engine": "raw-gso", "flows": "8"},
+        shows=doubted("flows-in-runs"),
+    ),
     plain(
         "ovs-static-bridges",
         switch="ovs",

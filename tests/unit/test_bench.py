@@ -282,6 +282,8 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == [
         "raw-mmsg",
+        "raw-gso",
+        "udp-gso",
         "best",
         "trafgen-mmap",
         "trafgen-xdp",
