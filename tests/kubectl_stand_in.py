@@ -90,6 +90,15 @@ def create(arguments: list[str]) -> None:
     print(f"pod/{name} created")
 
 
+def auth(arguments: list[str]) -> None:
+    if arguments != ["can-i", "create", "pods"]:
+        fail(f"unknown arguments of auth: {arguments}")
+    if os.environ.get("KUBECTL_FORBIDS"):
+        print("no")
+        sys.exit(1)
+    print("yes")
+
+
 def wait(arguments: list[str]) -> None:
     condition, pod, limit = arguments
     if condition != "--for=condition=Ready" or not limit.startswith("--timeout="):
@@ -145,7 +154,8 @@ def main(arguments: list[str]) -> None:
         calls.write(json.dumps(arguments) + "\n")
     while arguments and arguments[0] in ("--kubeconfig", "--context", "--namespace"):
         arguments = arguments[2:]
-    commands = {"create": create, "wait": wait, "get": get, "exec": execute, "delete": delete}
+    commands = {"auth": auth, "create": create, "wait": wait, "get": get, "exec": execute}
+    commands["delete"] = delete
     command, *rest = arguments
     if command not in commands:
         fail(f'unknown command "{command}"')

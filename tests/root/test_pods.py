@@ -111,3 +111,20 @@ def test_a_pod_that_cannot_be_made_is_told_and_all_go(
     assert completed.returncode == 4
     assert 'error: node "node-9" not found' in completed.stderr
     assert pods_left(cluster) == []
+
+
+def test_a_cluster_that_forbids_pods_leaves_nothing_to_clean(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    completed = subprocess.run(
+        [*COMMAND, "pods", "--share-machine"],
+        env={**cluster, "KUBECTL_FORBIDS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert completed.returncode == 4
+    assert "the cluster lets this user make pods: the command ended with status 1" in (
+        completed.stderr
+    )
+    assert [each for each in clean(dry_run=True) if "kubectl" in str(each.actions)] == []

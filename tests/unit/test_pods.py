@@ -80,7 +80,9 @@ def test_the_sender_comes_first_and_each_pod_is_deleted() -> None:
     assert [step.undo[:10] for step in created if step.undo] == [
         (*kubectl, "delete", "pod", name) for name in names
     ]
-    assert [step.save for step in steps[:3]] == [None, None, "sm0000-node"]
+    assert [step.save for step in steps[:4]] == [None, None, None, "sm0000-node"]
+    assert steps[0].argv[7:] == ("auth", "can-i", "create", "pods")
+    assert steps[0].undo is None
 
 
 def test_receivers_are_on_the_senders_node_and_on_another() -> None:

@@ -113,8 +113,10 @@ def manifest(cluster: Cluster, run: str, host: str) -> Mapping[str, Any]:
 def pods_plan(cluster: Cluster, run: str) -> Plan:
     """Return the steps that make the pods and wait until they run: the sender, then the receivers,
     which depend on its node."""
-    steps: Plan = ()
     kubectl = cluster.kubectl
+    # Without this step, an undo would be left that needs a cluster out of reach.
+    may = (*kubectl, "auth", "can-i", "create", "pods")
+    steps: Plan = (Run("the cluster lets this user make pods", may, timeout_s=_READY_S),)
     for host in cluster.names:
         name = pod_name(run, host)
         delete = (*kubectl, "delete", "pod", name, "--ignore-not-found", "--grace-period=1")
