@@ -140,9 +140,9 @@ bool gso_failed(struct port *port, const struct gso_device *device, const char *
  * device does not have it, or does not list its features. */
 static int feature_find(int fd, struct ifreq *request, const char *name, uint32_t *count)
 {
-	struct {
+	union {
 		struct ethtool_sset_info info;
-		uint32_t count;
+		uint32_t words[sizeof(struct ethtool_sset_info) / sizeof(uint32_t) + 1];
 	} set = { .info = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_FEATURES } };
 	struct ethtool_gstrings *names;
 	int found = -1;
@@ -150,20 +150,20 @@ static int feature_find(int fd, struct ifreq *request, const char *name, uint32_
 	request->ifr_data = (void *)&set;
 	if (ioctl(fd, SIOCETHTOOL, request) || !set.info.sset_mask)
 		return -1;
-	names = calloc(1, sizeof(*names) + (size_t)set.count * ETH_GSTRING_LEN);
+	*count = set.info.data[0];
+	names = calloc(1, sizeof(*names) + (size_t)*count * ETH_GSTRING_LEN);
 	if (!names)
 		return -1;
 	*names = (struct ethtool_gstrings){ .cmd = ETHTOOL_GSTRINGS,
 					    .string_set = ETH_SS_FEATURES,
-					    .len = set.count };
+					    .len = *count };
 	request->ifr_data = (void *)names;
 	if (!ioctl(fd, SIOCETHTOOL, request))
-		for (uint32_t i = 0; i < set.count; i++)
+		for (uint32_t i = 0; i < *count; i++)
 			if (!strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name,
 				     ETH_GSTRING_LEN))
 				found = (int)i;
 	free(names);
-	*count = set.count;
 	return found;
 }
 
