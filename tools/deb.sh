@@ -30,7 +30,8 @@ umask 022
 
 $python tools/tree.py "$root" $folder
 ln -s ../lib/$name/bin/$name "$root/usr/bin/$name"
-find "$root$folder" -type f \( -name '*.so*' -o -path '*/bin/switchmark-*' \) -exec strip --strip-unneeded {} +
+# The libraries of wheels stay as they are: strip would break those that were patched for their wheel.
+strip --strip-unneeded "$root$folder"/bin/switchmark-*
 find "$root$folder" -type d -empty -delete
 
 # --- manual pages, completions, documents -------------------------------------------------------

@@ -83,8 +83,8 @@ def test_an_image_runs_and_leaves_its_report_in_a_volume(
         )
 
     doctor = inside("doctor", "--json")
-    found = {(entry["area"], entry["name"]): entry for entry in json.loads(doctor.stdout)}
     assert doctor.returncode == 0, doctor.stderr
+    found = {(entry["area"], entry["name"]): entry for entry in json.loads(doctor.stdout)}
     assert found["switches", "linux-bridge"]["ok"]
     switches = ["linux-bridge", *(("ovs", "testpmd") if kind else ())]
     for switch in switches:
