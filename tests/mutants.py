@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "counters are not relative to those before",
         "lab/trial.py",
-        "self._counted().since(before)",
-        "self._counted()",
+        "after.since(before)",
+        "after",
         ("unit/test_trial.py",),
     ),
     Mutant(

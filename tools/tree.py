@@ -10,17 +10,20 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 PYTHON = "/usr/bin/python3"
 PROGRAMS = ("agent", "pcap-bridge", "tool", "traffic")
+EXTRAS = ("plots", "query")
+"""The extras of switchmark that an installation has."""
 _REQUIRED = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([a-z]+)['"]""")
 
 
-def required(name: str, found: dict[str, Distribution]) -> None:
-    """Collect a distribution and what it requires, without extras."""
+def required(name: str, found: dict[str, Distribution], extras: Collection[str] = ()) -> None:
+    """Collect a distribution and the distributions that it requires, with these extras."""
     key = re.sub(r"[-_.]+", "-", name).lower()
     if key in found:
         return
@@ -30,8 +33,8 @@ def required(name: str, found: dict[str, Distribution]) -> None:
         return  # of another platform, or an older Python
     for requirement in found[key].requires or ():
         words, _, marker = requirement.partition(";")
-        match = _REQUIRED.match(words.strip())
-        if match and "extra" not in marker:
+        match, extra = _REQUIRED.match(words.strip()), _EXTRA.search(marker)
+        if match and (extra is None or extra[1] in extras):
             required(match[0], found)
 
 
@@ -45,7 +48,7 @@ def files_of(package: Distribution) -> Iterator[Path]:
 def copy_packages(target: Path) -> None:
     """Copy switchmark and the distributions that it requires."""
     found: dict[str, Distribution] = {}
-    required("switchmark", found)
+    required("switchmark", found, EXTRAS)
     for package in found.values():
         for file in files_of(package):
             source = Path(str(package.locate_file(file)))

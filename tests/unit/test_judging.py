@@ -736,6 +736,7 @@ RAISED_BY = {
     "path-unseen": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "slow-path": "unit/test_judging.py::test_a_doubt_is_raised_beyond_its_threshold",
     "profiled": "root/test_axes.py::test_what_cpus_do_is_sampled_where_that_is_asked_for",
+    "undo-refused": "root/test_cni.py::test_a_failing_del_is_a_doubt_and_the_pod_goes",
     "shared-machine": "root/test_measuring.py::test_a_run_beside_another_one_is_doubted",
     "captured": "root/test_command.py::test_captures_hold_valid_frames",
 }

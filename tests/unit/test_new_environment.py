@@ -20,6 +20,7 @@ from switchmark.path.resolving import resolve
 from switchmark.plugins import Table, check_contract
 from switchmark.runs.script import describe
 from switchmark.switches import TABLE as SWITCHES
+from switchmark.switches.base import Switch
 
 
 class Cell(Environment):
@@ -63,7 +64,13 @@ def added() -> Iterator[None]:
 
 
 def kernels_switches() -> list[str]:
-    return sorted(name for name, one in SWITCHES.items() if PortKind.VETH in one.port_kinds)
+    """Return the switches whose ports are cables, except networks that exist already and those
+    whose programs must enter network namespaces that they know."""
+    return sorted(
+        name
+        for name, one in SWITCHES.items()
+        if PortKind.VETH in one.port_kinds and type(one).asks is Switch.asks
+    )
 
 
 def engine_of(switch: str) -> str:

@@ -32,6 +32,7 @@ _OF_SWITCHES = (
     *("#444444", "#332288", "#CC6677", "#8A8A1E", "#2F9C8C", "#4FA3C7", "#882255", "#117733"),
     *("#AA4499", "#B8860B", "#5E81B5", "#D55E00", "#A0522D", "#0072B2", "#009E73", "#CC79A7"),
     *("#8B6F00", "#E69F00", "#56B4E9", "#666666", "#7A3E9D", "#661100", "#999999"),
+    *("#B5487A", "#1F4E5F"),
 )
 """The colours of switches in the order of their table."""
 
@@ -41,7 +42,7 @@ _SHAPES_OF_SWITCHES = (
     *("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right"),
     *("triangle-left", "circle", "square", "triangle-up", "diamond", "triangle-down"),
     *("square", "circle", "square", "triangle-up", "triangle-left", "diamond", "triangle-right"),
-    *(_HOURGLASS, "triangle-right", "triangle-up", "diamond"),
+    *(_HOURGLASS, "triangle-right", "triangle-up", "diamond", "triangle-left", "circle"),
 )
 """The shapes of switches in the order of their table."""
 
