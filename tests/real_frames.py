@@ -19,6 +19,9 @@ from switchmark.model.test import Test
 from switchmark.path.refusals import check
 from switchmark.switches import TABLE as SWITCHES
 
+SINGLE_HOST = [name for name, switch in SWITCHES.items() if name != "null" and not switch.joins]
+"""The switches that carry frames on one host."""
+
 
 class Measure:
     """Runs tests in a lab, short and slow by default. Afterwards, the host has the same interfaces

@@ -20,6 +20,7 @@ from combinations import measured
 from host_snapshot import hugepages
 from host_state import COMMAND, marked, of_run, records, start, wait_for
 from real_frames import (
+    SINGLE_HOST,
     Measure,
     assert_every_frame_is_accounted_for,
     assert_nearly_all_arrive,
@@ -136,7 +137,7 @@ def port_of(switch: str) -> str:
 @pytest.mark.parametrize(
     ("environment", "switch"),
     measured(
-        [(runtime, name) for name in SWITCHES if name != "null" for runtime in RUNTIMES],
+        [(runtime, name) for name in SINGLE_HOST for runtime in RUNTIMES],
         lambda combination: {combination[1], (combination[0], port_of(combination[1]))},
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from host_state import of_run, start, wait_for
+from real_frames import SINGLE_HOST
 from switchmark.engines import TABLE as ENGINES
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Unavailable
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.whole_host
 
 SETTINGS = [
     *(("environment", name) for name in ENVIRONMENTS),
-    *(("switch", name) for name in SWITCHES if name != "null"),
+    *(("switch", name) for name in SINGLE_HOST),
     *(("noise", name) for name in NOISES),
 ]
 FAILING = ("linux-bridge", "vxlan", "ovs", "testpmd", "cpu", "web")
