@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from switchmark.campaign.duration import expected_s
 from switchmark.campaign.load import from_options
+from switchmark.campaign.run import LONGEST_REFERENCE_S, saturated
 from switchmark.model.test import Test
 from switchmark.searches import TABLE as SEARCHES
 from switchmark.searches.base import LoadBounds
@@ -56,6 +57,14 @@ def test_r_plus_is_found_once_for_all_its_shares() -> None:
     one, three = (expected_s(parsed_tests(rate=rate, **axes)) for rate in ("10%", "10%,50%,90%"))
     assert one > 2 * 10
     assert 2 * 10 < three - one < 3 * 10
+
+
+def test_r_plus_of_a_long_run_is_found_in_seconds() -> None:
+    (test,) = parsed_tests(rate="90%", duration="24h", interval="5min")
+    reference = saturated(test)
+    assert reference is not None
+    assert (reference.duration, reference.interval) == (LONGEST_REFERENCE_S, None)
+    assert expected_s((test,)) < 24 * 3600 + 60
 
 
 def test_repeats_in_turn_with_others_need_their_path_each_time() -> None:

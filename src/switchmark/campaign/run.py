@@ -28,6 +28,9 @@ from switchmark.searches.max import r_plus
 _LOSSES = 3
 """The number of lost testbeds after which a test is given up, because it may cause the losses."""
 
+LONGEST_REFERENCE_S = 10.0
+"""The longest trial for an R+ whose share is a rate: a run of hours does not measure it for hours."""
+
 _ON_A_LAB = "the testbeds of a lab measure a test at a time"
 
 
@@ -378,7 +381,8 @@ def saturated(test: Test) -> Test | None:
     """Return the test that finds the R+ of a rate that is a share; None if it is not."""
     if test.parsed_rate.share is None:
         return None
-    axes = test.model_dump() | {"rate": "max", "search": "max", "event": None}
+    axes = test.model_dump() | {"rate": "max", "search": "max", "event": None, "interval": None}
+    axes["duration"] = min(test.duration, LONGEST_REFERENCE_S)
     if test.dimension != "throughput":
         del axes["burst"]  # the default of throughput applies
         axes["dimension"] = "throughput"
