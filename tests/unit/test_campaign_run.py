@@ -267,6 +267,11 @@ def test_the_time_left_is_judged_by_searches_of_the_same_kind() -> None:
     assert time_left(spent, []) == 0
 
 
+def test_the_set_up_of_a_short_trial_does_not_stretch_a_long_one() -> None:
+    short, long = Test(duration=10, warmup=0), Test(duration=1800, warmup=0)
+    assert time_left([(short, 16.0)], [long]) == 1806
+
+
 def test_a_lab_is_told_which_test_is_next(tmp_path: Path) -> None:
     with new(tmp_path, burst="1,2,3") as folder:
         lab = FakeLab()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Protocol
 
 from switchmark.campaign.expand import run_order
@@ -364,17 +365,34 @@ def repeats_of_trials(test: Test, trials: Iterable[TrialResult]) -> Counter[str]
 
 
 def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> float | None:
-    """Return the seconds that `rest` will take if the tests exceed their requested time by the same
-    ratio as the tests before them. Tests with the same search determine the ratio; if there are
-    none, all tests do."""
+    """Return the seconds that `rest` will take, judged by the tests before it; None if there are
+    none.
+
+    A test of independent trials takes its requested time and what such tests took in addition, so
+    that a long trial is not stretched by the set-up of a short one. The trials of another search
+    are a multiple of the requested time. A search that has not run yet takes the multiple of all.
+    """
+    extra_s: list[float] = []
     by_search: dict[str, list[float]] = {}
     for test, seconds in spent:
         by_search.setdefault(test.search, []).append(seconds / _asked_s(test))
+        if _has_own_trials(test):
+            extra_s.append(seconds - _asked_s(test))
     if not by_search:
         return None
-    ratios = {search: sum(values) / len(values) for search, values in by_search.items()}
-    usual = sum(ratios.values()) / len(ratios)
-    return sum(_asked_s(test) * ratios.get(test.search, usual) for test in rest)
+    ratios = {search: fmean(values) for search, values in by_search.items()}
+    usual = fmean(ratios.values())
+    return sum(
+        _asked_s(test) + max(0.0, fmean(extra_s))
+        if extra_s and _has_own_trials(test)
+        else _asked_s(test) * ratios.get(test.search, usual)
+        for test in rest
+    )
+
+
+def _has_own_trials(test: Test) -> bool:
+    search = SEARCHES.get(test.search)
+    return search is not None and search.independent
 
 
 def saturated(test: Test) -> Test | None:
