@@ -358,7 +358,7 @@ PERIOD_S, EVENT_S = 1e-4, 0.5
 @pytest.mark.parametrize("gap_ms", [1, 10, 100, 1000])
 def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None:
     """The frames that are due in the gap are lost. It begins 5 ms after the event."""
-    found = []
+    missed = []
     for _ in range(TIMES):
         with preferred():
             record = attempt(
@@ -383,11 +383,11 @@ def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None
             longest.before_due_ns / 1e9 - 0.505,
         )
         late_s = abs(outage.by_time_s - gap_ms / 1e3)
-        is_right = max(map(abs, errors_s)) <= 2 * PERIOD_S and late_s <= outage.unsure_s + PERIOD_S
-        found.append(is_right)
+        if max(map(abs, errors_s)) > 2 * PERIOD_S or late_s > outage.unsure_s + PERIOD_S:
+            missed.append((errors_s, late_s, outage.unsure_s))
         assert event.failure is None
         assert event.began_ns >= EVENT_S * 1e9
-    assert sum(found) >= WANTED, (gap_ms, found, errors_s, late_s, outage, event)
+    assert TIMES - len(missed) >= WANTED, missed
 
 
 def test_a_pause_of_a_switch_is_found(attempt: Try) -> None:

@@ -119,8 +119,17 @@ def test_without_an_overload_there_is_a_doubt_and_no_number(switch: Overloaded) 
     assert recovery_text(goal) == "none"
 
 
-def test_losses_to_the_end_are_no_recovery() -> None:
-    assert found(Overloaded(recovers_s=5.0)).doubts == ("not-recovered",)
+@pytest.mark.parametrize("recovers_s", [5.0, 0.95])
+def test_losses_to_the_end_are_no_recovery(recovers_s: float) -> None:
+    """A switch that loses frames at half of the load, too, has its last loss just before the end."""
+    estimate = found(Overloaded(recovers_s=recovers_s))
+    assert estimate.doubts == ("not-recovered",)
+    assert estimate.summary is not None
+    assert estimate.summary.goals[0].recovery_s is None
+
+
+def test_a_calm_tenth_at_the_end_is_a_recovery() -> None:
+    assert found(Overloaded(recovers_s=0.85)).doubts == ()
 
 
 def test_flows_whose_frames_are_not_numbered_are_refused() -> None:

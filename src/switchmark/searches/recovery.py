@@ -29,6 +29,10 @@ _LONGER = 6
 _OFFERED = 0.99
 """The share of the overload that senders must have sent."""
 
+_CALM = 0.1
+"""The share of the time after the step that must end without a loss. A switch that also loses frames
+at half of the load loses its last one somewhere before the end."""
+
 NO_OVERLOAD, NOT_RECOVERED = "no-overload", "not-recovered"
 
 
@@ -108,7 +112,11 @@ def _recovery_s(
     latest = series.latest_gap
     if latest is None or latest.after_due_ns is None:
         return None, (NOT_RECOVERED,)
-    return max(0.0, latest.after_due_ns / 1e9 - step_s), ()
+    recovery_s = max(0.0, latest.after_due_ns / 1e9 - step_s)
+    after_s = trial.spec.duration_s - step_s
+    if recovery_s > (1 - _CALM) * after_s:
+        return None, (NOT_RECOVERED,)
+    return recovery_s, ()
 
 
 SEARCH = Recovery()
