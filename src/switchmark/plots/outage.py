@@ -46,9 +46,10 @@ class _OutageOverTime:
                 for x, y in points
             ]
             heights = [y for _, y in points]
+            lowest = min(heights) if self.y.log else 0.0
             marks += [
                 Mark(0.0, height, _EVENT, panel, switch=record.test.switch, key=record.key[:16])
-                for height in (min(heights), max(heights))
+                for height in (lowest, max(heights))
             ]
         says = (
             f"{self.summary}: {self.y.title} against the time from the event, {len(chosen)} tests."
