@@ -151,9 +151,9 @@ mutants: setup ## break important lines one at a time; the fast tests are to not
 	@.venv/bin/python tests/mutants.py
 
 .PHONY: mutate
-mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some, FRESH=1 forgets
+mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some; TESTS_OF="golden"
 	@.venv/bin/python -m tools.mutate $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh)
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh) $(if $(TESTS_OF),--tests $(TESTS_OF))
 
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md

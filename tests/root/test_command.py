@@ -171,7 +171,8 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
     assert run.returncode == 1, errors
     first, second = [json.loads(line) for line in output.splitlines()]
     assert first["status"] == "failed"
-    assert "was killed by signal 11" in first["error"]
+    # While it waits for its turn, nobody asks it for an answer.
+    assert re.search("was killed by signal 11|died between two rounds", first["error"])
     assert second["status"] == "ok"
 
 
