@@ -75,10 +75,6 @@ test: setup-all build/sanitize ## unit, contract, golden, replay, netns, root: a
 test-all: setup-all build/sanitize ## every test, in every combination
 	$(call HALVES,)
 
-.PHONY: test-again
-test-again: setup-all build/sanitize ## the tests that failed last, one at a time
-	$(PYTEST_ALONE) -v --last-failed --last-failed-no-failures none tests $(PYTEST)
-
 .PHONY: soak
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
@@ -155,9 +151,9 @@ mutants: setup ## break important lines one at a time; the fast tests are to not
 	@.venv/bin/python tests/mutants.py
 
 .PHONY: mutate
-mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some, FRESH=1 forgets
+mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some; TESTS_OF="golden"
 	@.venv/bin/python -m tools.mutate $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh)
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh) $(if $(TESTS_OF),--tests $(TESTS_OF))
 
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md

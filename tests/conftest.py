@@ -218,6 +218,13 @@ def cli(
     return call
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the pictures of pages: Vega takes a quarter of a second for each.
+    tests/unit/test_plots.py, test_report.py and test_paper_charts.py draw them."""
+    monkeypatch.setattr("switchmark.report.page.svg", lambda specification: "<svg></svg>")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Return the top of the source tree."""

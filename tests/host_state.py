@@ -49,6 +49,17 @@ def wait_for(condition: Callable[[], Any], description: str, limit_s: float = 60
     raise AssertionError(f"{description}: not in {limit_s} s")
 
 
+def wait_for_trials(folder: Path, number: int = 1) -> None:
+    """Wait until runs below a folder have stored trials, so that their paths are up and frames
+    flow."""
+
+    def stored() -> bool:
+        files = folder.rglob("trials.jsonl")
+        return sum(file.read_bytes().count(b"\n") for file in files) >= number
+
+    wait_for(stored, f"{number} trials", 100)
+
+
 def marked(name: str, run: subprocess.Popen[str] | None = None) -> list[int]:
     """Return the processes of any run, or those that this one started, whose name is this: the
     oldest first, unless the numbers have begun anew."""

@@ -7,9 +7,9 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from real_frames import Measure, assert_every_frame_is_accounted_for, only
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
+from switchmark.lab.trial import Trials
 from switchmark.model.addresses import Addressing
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
@@ -27,6 +28,7 @@ from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
 from switchmark.switches import TABLE as SWITCHES
 from switchmark.switches.linux_bridge import LinuxBridge
+from truths import measured_phases
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "rate": "2k"}
 NAMESPACE = "smtest-chains"
@@ -226,27 +228,20 @@ def test_what_dies_or_is_stopped_fails_the_test_with_its_name(
     if os.geteuid() != 0:
         pytest.skip("namespaces are made as root here")
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
-    test = Test(duration=1.5, warmup=0, **axes)
 
-    def strike(lab: Lab) -> None:
-        found: list[int] = []
-        until = time.monotonic() + 10
-        while not found and time.monotonic() < until:
-            run = lab._workspace.run
-            found = [
-                int(process.name)
-                for process in Path("/proc").glob("[0-9]*")
-                if run.encode() in _argv(process) and options.encode() in _argv(process)
-            ]
-            time.sleep(0.05)
-        time.sleep(1.0)
+    def strike(trials: Trials) -> AbstractContextManager[None]:
+        run = Path(trials._path.wiring.run_dir).name.encode()
+        found = [
+            int(process.name)
+            for process in Path("/proc").glob("[0-9]*")
+            if run in (argv := _argv(process)) and options.encode() in argv
+        ]
         os.kill(found[0], number)
+        return nullcontext()
 
-    with Lab(tmp_path) as lab:
-        striker = threading.Thread(target=strike, args=(lab,))
-        striker.start()
-        record = lab.run(test)
-        striker.join()
+    measured_phases(strike)(monkeypatch)
+    with Lab(tmp_path, gate="off") as lab:
+        record = lab.run(Test(duration=0.2, warmup=0, **axes))
     assert record.status == "failed"
     assert record.error is not None
     assert record.error.startswith(message)
@@ -299,7 +294,7 @@ def test_the_bridge_ends_when_told_and_leaves_its_counts(cable: list[str], tmp_p
         while time.monotonic() < until and not (counts.exists() and counts.read_text()):
             time.sleep(0.01)
         bridge.terminate()
-        assert bridge.wait(timeout=5) == 0
+        assert bridge.wait(timeout=60) == 0
     assert set(json.loads(counts.read_text())) == {"in", "out", "missed", "failed"}
 
 

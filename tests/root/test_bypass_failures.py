@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ from host_state import (
     start,
     traffic_processes,
     wait_for,
+    wait_for_trials,
 )
 from real_frames import skip_unpackaged
 from switchmark.hosts.base import Completed
@@ -41,7 +41,8 @@ from traffic_program import ADDRESS, Program
 
 QUICK = ["--engine", "dpdk", "--duration", "0.15", "--warmup", "0.05", "--rate", "5k", "--json"]
 LONG = [
-    *("--engine", "dpdk", "--duration", "2", "--warmup", "0", "--rate", "5k", "--json"),
+    *("--engine", "dpdk", "--duration", "0.5", "--repeat", "100", "--warmup", "0", "--rate", "5k"),
+    "--json",
     *("--placement", "pinned"),  # each part is a process of its own, on few cores too
 ]
 DAEMONS = {
@@ -84,19 +85,6 @@ def run_in(lab: Lab, **axes: Any) -> Record:
     usual = {"engine": "dpdk", "duration": 0.2, "warmup": 0.0, "rate": "5k", "placement": "pinned"}
     test = Test(**{**usual, **axes})
     return lab.run(test)
-
-
-def wait_for_a_trial(run: subprocess.Popen[str], folder: Path) -> None:
-    """Wait until frames flow, in a run without warm-up: its last step is behind it, which asks for
-    the link of the last port, or it has none but the traffic programs'."""
-
-    def up() -> bool:
-        steps = "".join(log.read_text() for log in folder.glob("runs/*/logs/steps.sh"))
-        linked = re.search("link of (port 1|every port)", steps) or "# the switch" not in steps
-        return bool(linked) and len(traffic_processes(run)) == 2
-
-    wait_for(up, "two traffic processes and their links")
-    time.sleep(0.7)  # ports become ready, and the gate is passed
 
 
 def path_without(folder: Path, *missing: str) -> str:
@@ -285,10 +273,10 @@ def test_a_switch_that_is_killed_fails_its_test(
 ) -> None:
     skip_unpackaged(switch)
     run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
-    wait_for_a_trial(run, tmp_path)
+    wait_for_trials(tmp_path)
     (daemon,) = marked(DAEMONS[switch], run)
     os.kill(daemon, signal.SIGKILL)
-    output, errors = run.communicate(timeout=30)
+    output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
     record = json.loads(output)
     assert record["status"] == "failed"
@@ -301,10 +289,10 @@ def test_a_switch_that_is_killed_in_the_warm_up_fails_its_test_alone(
     environment["TMPDIR"] = str(tmp_path)  # a bug's traceback goes there
     arguments = ["--warmup", "2", "--duration", "0.2"]
     run = start(environment, tmp_path, "run", "--switch", "testpmd", *LONG, *arguments)
-    wait_for_a_trial(run, tmp_path)
+    wait_for_trials(tmp_path)
     (daemon,) = marked(DAEMONS["testpmd"], run)
     os.kill(daemon, signal.SIGKILL)
-    output, errors = run.communicate(timeout=30)
+    output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
     record = json.loads(output)
     assert record["status"] == "failed"
@@ -325,9 +313,9 @@ def test_a_traffic_process_that_is_killed_fails_its_test(
     environment: dict[str, str], tmp_path: Path, part: str, message: str
 ) -> None:
     run = start(environment, tmp_path, "run", *message.split(), *LONG)
-    wait_for_a_trial(run, tmp_path)
+    wait_for_trials(tmp_path)
     os.kill(traffic_processes(run)[int(part[1])], signal.SIGKILL)
-    output, errors = run.communicate(timeout=30)
+    output, errors = run.communicate(timeout=60)
     assert run.returncode == 1, errors
     record = json.loads(output)
     assert record["status"] == "failed"
@@ -341,11 +329,11 @@ def test_a_killed_run_is_cleaned_up(
     skip_unpackaged(switch)
     before, left = hugepages(), left_behind()
     run = start(environment, tmp_path, "run", "--switch", switch, *LONG)
-    wait_for_a_trial(run, tmp_path)
+    wait_for_trials(tmp_path)
     (daemon,) = marked(DAEMONS[switch], run)
     functions = traffic_processes(run)
     run.kill()
-    run.communicate(timeout=10)
+    run.communicate(timeout=60)
     assert Path(f"/proc/{daemon}").exists()
     completed = switchmark("clean")
     assert completed.returncode == 0, completed.stderr
@@ -561,7 +549,7 @@ def test_a_memif_server_counts_on_or_is_seen_to_die(ends: Ends) -> None:
     try:
         assert finish(sender)["sent"]["frames"] > 0
     except (BrokenPipeError, ValueError):  # no answer, as there is nobody
-        assert sender.process.wait(timeout=5) == -signal.SIGSEGV
+        assert sender.process.wait(timeout=60) == -signal.SIGSEGV
         ends.socket.unlink(missing_ok=True)
         sender = ends.open("sender", server=True)
     assert_frames_flow(sender, ends.open("receiver", server=False))

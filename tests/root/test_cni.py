@@ -6,14 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host_state import clean
+from host_state import clean, wait_for_trials
 from real_frames import Measure, assert_every_frame_is_accounted_for
 from switchmark.lab.measure import Lab
 from switchmark.model.test import Test
@@ -118,14 +117,11 @@ def test_a_failing_del_is_a_doubt_and_the_pod_goes(
 
 def test_a_killed_run_is_cleaned_up(tmp_path: Path) -> None:
     before = state(), rules(), interfaces()
-    program = (sys.executable, "-m", "switchmark", "run", "--scenario", "v2v", "--duration", "60")
+    program = (sys.executable, "-m", "switchmark", "run", "--scenario", "v2v", "--repeat", "100")
     switch = ("--switch", f"cni:{DATA}/bridge.conflist", "--rate", "1k", "--out", f"{tmp_path}/r")
     run = subprocess.Popen((*program, *switch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + 60
-        while not any(Path("/run/netns").glob("sm*-f1")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(3.0)  # the plugins join both pods meanwhile
+        wait_for_trials(tmp_path)
     finally:
         run.send_signal(signal.SIGKILL)
         output = run.communicate()[0].decode()

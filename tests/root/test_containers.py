@@ -18,7 +18,7 @@ from scapy.utils import rdpcap
 
 from combinations import measured
 from host_snapshot import hugepages
-from host_state import COMMAND, marked, of_run, records, start, wait_for
+from host_state import COMMAND, marked, of_run, records, start, wait_for, wait_for_trials
 from real_frames import (
     SINGLE_HOST,
     Measure,
@@ -422,7 +422,9 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
         "--environment",
         "docker",
         "--duration",
-        "2",
+        "0.5",
+        "--repeat",
+        "100",
         "--warmup",
         "0",
         "--rate",
@@ -431,11 +433,10 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
         "off",
     )
     run = start(environment, tmp_path, "run", *arguments, "--json")
-    wait_for(lambda: len(of_run("switchmark-traf", run)) == 2, "two traffic programs", 20)
-    time.sleep(0.5)
+    wait_for_trials(tmp_path)
     (daemon,) = of_run("dockerd", run)
     os.kill(daemon, signal.SIGKILL)
-    out, err = run.communicate(timeout=30)
+    out, err = run.communicate(timeout=60)
     (record,) = records(subprocess.CompletedProcess((), run.returncode, out, err))
     assert record["status"] == "failed"
     assert "the traffic program of f" in record["error"]

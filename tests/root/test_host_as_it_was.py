@@ -145,7 +145,7 @@ def test_a_run_that_is_killed_leaves_the_host_as_it_was(
         wait_for(lambda: serving(run), "a traffic program", 30)
     finally:
         run.send_signal(signal.SIGKILL)
-        run.communicate(timeout=10)
+        run.communicate(timeout=60)
     assert [result.failures for result in clean() if result.state == "incomplete"] == []
 
 
@@ -162,7 +162,7 @@ def test_a_run_that_is_killed_during_an_event_leaves_the_host_as_it_was(
         wait_for(lambda: command in steps_below(tmp_path), f"event {event}", 60)
     finally:
         run.send_signal(signal.SIGKILL)
-        run.communicate(timeout=10)
+        run.communicate(timeout=60)
     assert [result.failures for result in clean() if result.state == "incomplete"] == []
 
 

@@ -31,8 +31,8 @@ def test_a_run_waits_until_the_other_one_has_ended(
     assert second.stderr.readline().startswith("waiting: another run measures on this machine (pid")
     assert not (tmp_path / "runs/second/records.jsonl").read_text()
     first.terminate()
-    first.communicate(timeout=20)
-    output, errors = second.communicate(timeout=20)
+    first.communicate(timeout=60)
+    output, errors = second.communicate(timeout=60)
     assert second.returncode == 0, errors
     assert '"shared-machine"' not in output
 
@@ -41,9 +41,9 @@ def test_a_run_beside_another_one_is_doubted(environment: dict[str, str], tmp_pa
     first = start(environment, tmp_path, *LONG)
     wait_for(lambda: marked("switchmark-traf", first), "traffic")
     second = start(environment, tmp_path, *SHORT, "--share-machine")
-    output, errors = second.communicate(timeout=20)
+    output, errors = second.communicate(timeout=60)
     assert first.poll() is None
     first.terminate()
-    first.communicate(timeout=20)
+    first.communicate(timeout=60)
     assert second.returncode == 0, errors
     assert '"shared-machine"' in output

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND, clean, records
+from host_state import COMMAND, clean, records, wait_for_trials
 
 STAND_IN = Path(__file__).parents[1] / "kubectl_stand_in.py"
 
@@ -73,7 +72,7 @@ def test_the_network_between_pods_is_measured_and_the_pods_go(
 
 
 def test_pods_of_a_killed_run_are_deleted_by_clean(cluster: dict[str, str], tmp_path: Path) -> None:
-    axes = ("--rate", "1k", "--duration", "60", "--receiver", "other-node", "--share-machine")
+    axes = ("--rate", "1k", "--repeat", "100", "--receiver", "other-node", "--share-machine")
     run = subprocess.Popen(
         [*COMMAND, "pods", *axes],
         env=cluster,
@@ -82,11 +81,9 @@ def test_pods_of_a_killed_run_are_deleted_by_clean(cluster: dict[str, str], tmp_
         stderr=subprocess.STDOUT,
     )
     try:
-        deadline = time.monotonic() + 60
-        while len(pods_left(cluster)) < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(5.0)  # it measures meanwhile
+        wait_for_trials(tmp_path)
         assert run.poll() is None
+        assert len(pods_left(cluster)) == 4
     finally:
         run.send_signal(signal.SIGKILL)
         output = run.communicate()[0].decode()

@@ -116,24 +116,14 @@ def only(record: Record) -> TrialResult:
     return trial
 
 
-TRIES = 3
-
-
-def named_by(run: Callable[[], Record], verdict: str, *doubts: str) -> Record:
-    """Return a try that says what it should, or one that does not though nobody else took CPU time
-    from it: where somebody did, it may be the host that was the limit, as the record itself says by
-    a doubt. Skipped, by name, if all of many attempts were disturbed."""
-    failures = []
-    for _ in range(TRIES):
-        with preferred():
-            record = run()
-        assert record.status == "ok", record.error
-        found = {*record.doubts}
-        if (record.verdict == verdict and found >= {*doubts}) or not found & DISTURBED:
-            return record
-        of_doubts = record.trials[0].evidence.doubts
-        failures.append((record.verdict, {doubt: of_doubts.get(doubt) for doubt in DISTURBED}))
-    pytest.skip(f"others took CPU time from each of {TRIES} tries: {failures}")
+def names(record: Record, verdict: str, *doubts: str) -> bool:
+    """Return whether a record names what limited it. If other programs took CPU time, it has to say
+    that instead, by a doubt. `make soak` needs a quiet host, and accepts the verdict alone.
+    `tests/replay` has recordings of these verdicts."""
+    assert record.status == "ok", record.error
+    found = {*record.doubts}
+    excused = TIMES == 1 and bool(found & DISTURBED)
+    return excused or (record.verdict == verdict and found >= {*doubts})
 
 
 def core_of(record: Record, part: str) -> int:
@@ -160,11 +150,12 @@ def test_nothing_is_found_where_nothing_is_wrong(attempt: Try) -> None:
 
 @pytest.mark.alone
 def test_every_tenth_frame_dropped(attempt: Try) -> None:
-    record = named_by(lambda: attempt("--drop", 10), "switch")
+    with preferred():
+        record = attempt("--drop", 10)
     trial = only(record)
     assert trial.lost == trial.tx_frames // 10 > 0
     assert trial.lost_at == {INSIDE: trial.lost}
-    assert record.verdict == "switch"
+    assert names(record, "switch"), record.verdict
 
 
 def test_every_tenth_frame_sent_twice(attempt: Try) -> None:
@@ -484,11 +475,12 @@ def test_a_known_delay(attempt: Try) -> None:
 
 @pytest.mark.alone
 def test_a_known_cap(attempt: Try) -> None:
-    record = named_by(lambda: attempt("--cap", 4000, duration=0.5), "switch")
+    with preferred():
+        record = attempt("--cap", 4000, duration=0.5)
     trial = only(record)
     assert 1900 < trial.distinct < 2100
     assert trial.lost_at == {INSIDE: trial.lost}
-    assert record.verdict == "switch"
+    assert names(record, "switch"), record.verdict
 
 
 @pytest.mark.parametrize(
@@ -560,9 +552,9 @@ def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
     """Return the unexpected verdicts of all attempts."""
     other = []
     for _ in range(TIMES):
-        record = run() if verdict == "host" else named_by(run, verdict, *doubts)
-        assert record.status == "ok", record.error
-        if record.verdict != verdict or not set(doubts) <= set(record.doubts):
+        with nullcontext() if verdict == "host" else preferred():
+            record = run()
+        if not names(record, verdict, *doubts):
             other.append(f"{record.verdict} {record.doubts} {record.trials[0].evidence.verdict}")
     return other if len(other) > TIMES - WANTED else []
 
@@ -664,12 +656,13 @@ def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: 
 
 
 def test_what_a_limit_takes_is_not_taken_by_the_host(attempt: Try) -> None:
-    for _ in range(3):
+    """The limit takes four fifths of the time: far more than other programs can take from a run
+    that is preferred."""
+    with preferred():
         record = attempt(**SATURATED, cpu_limit="function:20")
-        if "cpu-stolen" not in record.doubts:  # what a hypervisor takes is the host's indeed
-            break
-    assert "host-busy" not in record.doubts
-    assert record.verdict != "host"
+    doubt = record.trials[0].evidence.doubts.get("host-busy", {"taken": {}})
+    assert all(share < 0.5 for share in doubt["taken"].values())
+    assert record.verdict != "host" or DISTURBED & {*record.doubts}
 
 
 @pytest.mark.alone

@@ -106,10 +106,10 @@ def test_what_is_frozen_is_thawed_before_it_is_ended(hierarchy: Hierarchy, tmp_p
     with workspace:
         freezer = Freezer(executor, HOST, workspace.run, [hierarchy])
         executor.execute((BUSY,))
+        process = executor.process("spin")
         freezer.freeze()
-        begun_s = time.monotonic()
         assert executor.unwind() == ()
-        assert time.monotonic() - begun_s < 4, "it did not hear of its end"
+        assert process.poll() == -signal.SIGTERM, "it did not hear of its end"
 
 
 @pytest.mark.parametrize("journal", [True, False], ids=["with its journal", "without it"])
@@ -395,7 +395,7 @@ def test_an_interrupted_run_leaves_nothing_frozen(
 def test_a_killed_run_is_cleaned_up_after(environment: dict[str, str], tmp_path: Path) -> None:
     process = begun_run(environment, tmp_path)
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert frozen_groups()
     cleaned = subprocess.run(
         [*COMMAND, "clean"], capture_output=True, text=True, env=environment, timeout=60

@@ -426,7 +426,7 @@ rates = st.lists(st.integers(1_000, 2_000_000), min_size=1, max_size=6)
 verdicts = st.sampled_from(["switch", "sender", "receiver", "offered-load", "host", "unknown"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(rates, verdicts), min_size=2, max_size=4))
 def test_no_sentence_claims_more_than_the_differences_say(
     found: list[tuple[list[int], str]],
@@ -445,7 +445,7 @@ def test_no_sentence_claims_more_than_the_differences_say(
             assert ("at least" in claims) >= difference.is_at_least
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(rates, verdicts), min_size=2, max_size=4))
 def test_no_other_is_shown_to_be_better_than_the_first(
     found: list[tuple[list[int], str]],
@@ -465,7 +465,7 @@ def test_no_other_is_shown_to_be_better_than_the_first(
             assert relation.high is None or relation.low is None or relation.low <= relation.high
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(10, 1000), min_size=1, max_size=5), min_size=2, max_size=4))
 def test_no_delay_is_said_to_be_longer_that_is_not_shown_to_be(found: list[list[int]]) -> None:
     records = {f"s{n}": of_delays(delays, switch=f"s{n}") for n, delays in enumerate(found)}

@@ -32,6 +32,8 @@ from switchmark.report.paper import as_object
 from switchmark.report.schema import schema
 from synthetic import SyntheticSwitch
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 TABLE2 = "ara-2021/table2"
 
 

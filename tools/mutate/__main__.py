@@ -2,6 +2,10 @@
 notice.
 
     make mutate [ROOM="metrics lab/gate.py"] [SAMPLE=300] [SEED=1] [JOBS=2] [FRESH=1]
+                [TESTS_OF="unit/test_gate.py golden"]
+
+With TESTS_OF, only these files or folders of tests are tried. The share is then a lower bound:
+other tests may notice more.
 
 The mutants are those of mutmut's operators, everywhere in a file. Each is tried in a process of its
 own, with the tests that execute its lines. Results stay in build/mutate. A mutant is tried again
@@ -26,7 +30,7 @@ from itertools import chain
 
 import pytest
 from tools.mutate import cold
-from tools.mutate.covered import Covered, digest_of, functions_behind
+from tools.mutate.covered import TESTS, Covered, digest_of, functions_behind
 from tools.mutate.generate import BUILD, PACKAGE, REPOSITORY, Mutant, mutants_of
 from tools.mutate.slots import Answer, Job, Slots
 from tools.mutate.warm import OPTIONS, Steady, Warm, folders
@@ -185,7 +189,7 @@ def limits(seconds: float) -> tuple[float, float]:
     return 5 + 3 * seconds, 15 + 6 * seconds
 
 
-def in_warm(mutants: list[Mutant], jobs: int, fresh: bool) -> None:
+def in_warm(mutants: list[Mutant], jobs: int, fresh: bool, tests: Sequence[str]) -> None:
     """Try mutants of functions."""
 
     def work(warm: Warm) -> None:
@@ -200,7 +204,7 @@ def in_warm(mutants: list[Mutant], jobs: int, fresh: bool) -> None:
     sys.path[:0] = [str(REPOSITORY / "src")]
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
-    pytest.main([*OPTIONS, *folders()], [Steady(), Warm(work)])
+    pytest.main([*OPTIONS, *tests], [Steady(), Warm(work)])
 
 
 def _in_warm(warm: Warm, slots: Slots, mutants: list[Mutant], fresh: bool) -> None:
@@ -254,7 +258,7 @@ def _in_warm(warm: Warm, slots: Slots, mutants: list[Mutant], fresh: bool) -> No
             note(f"{number} of at most {len(todo)} tried, {time.monotonic() - started:.0f} s")
 
 
-def in_cold(mutants: list[Mutant], jobs: int) -> None:
+def in_cold(mutants: list[Mutant], jobs: int, tried_by: Sequence[str]) -> None:
     """Try mutants of what is executed at import."""
     results = Results(False)
     todo = [
@@ -268,7 +272,8 @@ def in_cold(mutants: list[Mutant], jobs: int) -> None:
     by_file = {}
     for file in (REPOSITORY / "tests").rglob("test_*.py"):
         name = str(file.relative_to(REPOSITORY))
-        if covered := Covered.load(name):
+        chosen = any(file.is_relative_to(path) for path in tried_by)
+        if chosen and (covered := Covered.load(name)):
             by_file[name] = covered
     tests = Tests(by_file)
     known_tests = {
@@ -412,7 +417,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--fresh", action="store_true", help="forget all results")
     parser.add_argument("--show", action="store_true", help="only print what is known")
+    parser.add_argument("--tests", nargs="*", help="files or folders below tests, instead of all")
     options = parser.parse_args()
+    tests = [str(TESTS / name) for name in options.tests] if options.tests else folders()
     if os.geteuid() != 0:
         sys.exit("make mutate needs root: it tries each mutant as a user who owns nothing")
     generated = chosen_mutants(options.rooms)
@@ -428,10 +435,10 @@ def main() -> None:
     if not options.show:
         pid = os.fork()
         if pid == 0:
-            in_warm(mutants, options.jobs, options.fresh)
+            in_warm(mutants, options.jobs, options.fresh, tests)
             os._exit(0)
         os.waitpid(pid, 0)
-        in_cold(mutants, options.jobs)
+        in_cold(mutants, options.jobs, tests)
     summary(generated, tried)
 
 

@@ -24,6 +24,10 @@ FIRST_USER = 59800
 """The user of the first slot; Debian leaves the numbers up to 59999 to the administrator."""
 
 _PR_SET_PDEATHSIG = 1
+_STOPPED_S = 5.0
+"""Longer between two looks at the processes means that all of this was stopped in between, such as
+by a debugger or a freezer. That time counts for no limit."""
+
 _PROCESSES = 300
 _FILE_BYTES = 2**30
 _MEMORY_BYTES = 6 * 2**30
@@ -60,6 +64,7 @@ class Slots:
         self._folder = Path(tempfile.mkdtemp(prefix="sm-mutate-"))
         self._folder.chmod(0o711)
         self._running: dict[int, _Process] = {}
+        self._looked = 0.0
 
     def close(self) -> None:
         """Remove what the processes wrote."""
@@ -102,6 +107,10 @@ class Slots:
             if not part:
                 yield self._end(process)
         now = time.monotonic()
+        if (gap := now - self._looked) > _STOPPED_S:
+            for process in self._running.values():
+                process.started = min(process.started + gap, now)
+        self._looked = now
         for process in list(self._running.values()):
             if now - process.started > process.job.wall_s:
                 yield self._end(process)
