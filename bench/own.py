@@ -86,6 +86,8 @@ def _cost(session: Session, name: str, program: str = "") -> float:
         program=program,
     )
     frames = report["tasks"][0]["sent"]["frames"]
+    if not frames:
+        raise RuntimeError(f"engine null sent nothing within {session.seconds:g} s")
     if "receiver" in roles and report["tasks"][1]["received"]["frames"] != frames:
         raise RuntimeError("engine null lost frames")
     return float(report["threads"][0]["cpu_ns"] / frames)
