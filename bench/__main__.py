@@ -16,7 +16,7 @@ from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
 from bench.labs import LABS
 from bench.order import ORDER, contradicted
-from bench.own import NULL, PACING, SETUP, SETUP_SWITCHES
+from bench.own import BUILDS, NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.page import PAGE
 from bench.peers import MissingPeer
 from bench.placed import PLACED
@@ -40,6 +40,7 @@ COMPARISONS = (
     *BYPASS,
     *PLACED,
     NULL,
+    BUILDS,
     THREADS,
     PACING,
     SETUP,

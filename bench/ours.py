@@ -169,10 +169,10 @@ class Sender:
 
 
 @contextmanager
-def sender(bed: Bed, node: Node) -> Iterator[Sender]:
-    """Keep a traffic process running during the block."""
+def sender(bed: Bed, node: Node, program: str = "") -> Iterator[Sender]:
+    """Keep a traffic process running during the block, of another program if it is named."""
     with bed.block():
-        process = bed.start("ours", (traffic_program(), "serve"), node)
+        process = bed.start("ours", (program or traffic_program(), "serve"), node)
         yield Sender(TrafficProcess("the sender", process))
 
 
@@ -188,12 +188,13 @@ def run_alone(
     interval_s: float = 0.1,
     load: Mapping[str, Any] = MappingProxyType({}),
     series_s: float | None = None,
+    program: str = "",
 ) -> tuple[dict[str, Any], float]:
     """Run engine null, without a network, and return the report, and the true frequency of the
     counter over what the program took it for, by CLOCK_MONOTONIC before and after. `load` has what
     is else said of each task's."""
     whole = {"burst": burst, "frame_bytes": [FRAME_BYTES], "rate_pps": rate_pps, **load}
-    with sender(bed, HOST) as ours:
+    with sender(bed, HOST, program) as ours:
         first = ours.clock()
         port = {"engine": "null", "burst": max(burst, 64), "options": options}
         ours.open(port, roles, cpu)

@@ -14,7 +14,7 @@ from bench.bed import require_root
 from bench.comparison import Comparison, Session
 from bench.ours import run_alone
 from bench.pairs import Limit, interleaved
-from bench.report import Row, absolute
+from bench.report import Row, absolute, compared
 from switchmark.errors import Unavailable
 from switchmark.hosts.local import LocalHost
 from switchmark.lab.measure import Lab
@@ -50,6 +50,9 @@ _SCALE = "SWITCHMARK_BENCH_SCALE"
 """How much slower than that of the limits a machine is: there the first took 5.7 ns when they were
 set, at commit dbc92fc."""
 
+_OTHER = "SWITCHMARK_BENCH_OTHER"
+"""The path of another build of the traffic program."""
+
 _PACING_SECONDS = 5  # so many times the length of another measurement
 _WARMUP_S, _DURATION_S = 0.1, 0.2
 _BEYOND_S = 1.5
@@ -67,32 +70,32 @@ def _scale() -> float:
     return float(os.environ.get(_SCALE, "1"))
 
 
+def _cost(session: Session, name: str, program: str = "") -> float:
+    """Return the CPU time per frame of one kind of work, in nanoseconds."""
+    roles, load, _ = _WORK[name]
+    report, _ = run_alone(
+        session.bed,
+        options={"loop": 1} if "receiver" in roles else {},
+        roles=roles,
+        burst=_BURST,
+        rate_pps=0.0,
+        seconds=session.seconds,
+        cpu=_cpu(),
+        load=load,
+        series_s=0.01 if name == _OVER_TIME else None,
+        program=program,
+    )
+    frames = report["tasks"][0]["sent"]["frames"]
+    if not frames:
+        raise RuntimeError(f"engine null sent nothing within {session.seconds:g} s")
+    if "receiver" in roles and report["tasks"][1]["received"]["frames"] != frames:
+        raise RuntimeError("engine null lost frames")
+    return float(report["threads"][0]["cpu_ns"] / frames)
+
+
 def _null(session: Session) -> list[Row]:
     """Measure the CPU time per frame of each kind of work, in turn."""
-
-    def cost(
-        roles: tuple[str, ...], load: Mapping[str, Any], series_s: float | None = None
-    ) -> float:
-        report, _ = run_alone(
-            session.bed,
-            options={"loop": 1} if "receiver" in roles else {},
-            roles=roles,
-            burst=_BURST,
-            rate_pps=0.0,
-            seconds=session.seconds,
-            cpu=_cpu(),
-            load=load,
-            series_s=series_s,
-        )
-        frames = report["tasks"][0]["sent"]["frames"]
-        if "receiver" in roles and report["tasks"][1]["received"]["frames"] != frames:
-            raise RuntimeError("engine null lost frames")
-        return float(report["threads"][0]["cpu_ns"] / frames)
-
-    slots = {
-        name: partial(cost, roles, load, 0.01 if name == _OVER_TIME else None)
-        for name, (roles, load, _) in _WORK.items()
-    }
+    slots = {name: partial(_cost, session, name) for name in _WORK}
     samples = interleaved(session.pairs, slots, session.say)
     scale = _scale()
     note = f"CPU time, sequence, time and checksum in each frame, bursts of {_BURST}"
@@ -108,6 +111,30 @@ def _null(session: Session) -> list[Row]:
             (note,) if number == 0 else (),
         )
         for number, (name, (_, _, limit)) in enumerate(_WORK.items())
+    ]
+
+
+def _builds(session: Session) -> list[Row]:
+    """Measure each kind of work with another build of the traffic program and with this one."""
+    other = os.environ.get(_OTHER)
+    if not other:
+        raise Unavailable(f"{_OTHER} names no program", hint=f"{_OTHER}=/path/switchmark-traffic")
+    slots = {
+        f"{name} {slot}": partial(_cost, session, name, program)
+        for name in _WORK
+        for slot, program in (("A", other), ("B", ""), ("A again", other))
+    }
+    samples = interleaved(session.pairs, slots, session.say)
+    return [
+        compared(
+            f"builds, {name}",
+            "the other build",
+            "this build",
+            "ns a frame",
+            {slot: samples[f"{name} {slot}"] for slot in ("A", "B", "A again")},
+            Limit("at most", 1.02),
+        )
+        for name in _WORK
     ]
 
 
@@ -239,6 +266,7 @@ def _beyond_its_own(session: Session, test: Test) -> Row:
 
 
 NULL = Comparison("null", "what a frame of each kind of work costs, on engine null", _null)
+BUILDS = Comparison("builds", "what a frame costs in another build of the traffic program", _builds)
 PACING = Comparison("pacing", "how well a rate is kept, on engine null", _pacing)
 SETUP_SWITCHES = Comparison(
     "setup-switches",

@@ -3,7 +3,7 @@
 #   tools/deb.sh [FOLDER]        by default build/deb; prints the path of the package
 # /usr/lib/switchmark is a virtual environment for the Python of the system (tools/tree.py), because
 # the releases have older versions of some Python packages. Manual pages and completions come from
-# the command itself. `make setup` must have run.
+# the command itself. `make setup` must have run. DEBFULLNAME and DEBEMAIL name the maintainer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +18,7 @@ date=$(git log -1 --format=%cD)
 export SOURCE_DATE_EPOCH; SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 root=$out/root doc=$out/root/usr/share/doc/$name
 folder=/usr/lib/$name
+maintainer="${DEBFULLNAME:-The switchmark authors} <${DEBEMAIL:-switchmark@localhost.localdomain}>"
 for tool in dpkg-deb dpkg-shlibdeps strip; do
 	command -v $tool >/dev/null || die "$tool is missing: apt-get install dpkg-dev binutils"
 done
@@ -57,7 +58,7 @@ compressed <<-END >"$doc/changelog.gz"
 
 	  * The changes are in NEWS.gz.
 
-	 -- The switchmark authors <switchmark@localhost.localdomain>  $date
+	 -- $maintainer  $date
 END
 $python tools/deb/copyright.py "$root$folder" >"$doc/copyright"
 install -D -m644 tools/deb/lintian-overrides "$root/usr/share/lintian/overrides/$name"
@@ -75,7 +76,7 @@ cat >"$root/DEBIAN/control" <<-END
 	Package: $name
 	Version: $version
 	Architecture: $architecture
-	Maintainer: The switchmark authors <switchmark@localhost.localdomain>
+	Maintainer: $maintainer
 	Section: net
 	Priority: optional
 	Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)

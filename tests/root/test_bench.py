@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench.__main__ import main
+from bench.own import _WORK
 
 
 @pytest.mark.parametrize("name", ["vhost", "memif"])
@@ -21,3 +22,27 @@ def test_a_comparison_in_user_space_counts_frames(
     assert rows
     for row in rows:
         assert all(rate > 0.1 for rates in row["samples"].values() for rate in rates), row
+
+
+def test_another_build_is_compared_with_this_one_for_each_kind_of_work(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.json"
+    other = tmp_path / "other"
+    started = tmp_path / "started"
+    other.write_text(f'#!/bin/sh\necho >>{started}\nexec {traffic_program} "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("SWITCHMARK_BENCH_OTHER", str(other))
+    assert main(["builds", "--pairs", "1", "--seconds", "0.2", "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["name"] for row in rows] == [f"builds, {work}" for work in _WORK]
+    assert all(sorted(row["samples"]) == ["A", "A again", "B"] for row in rows)
+    assert len(started.read_text()) == 2 * len(_WORK)
+
+
+def test_builds_without_another_build_are_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SWITCHMARK_BENCH_OTHER", raising=False)
+    assert main(["builds", "--pairs", "1"]) == 0
+    assert "SWITCHMARK_BENCH_OTHER names no program" in capsys.readouterr().out

@@ -300,6 +300,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "container",
         "start-function",
         "null",
+        "builds",
         "threads",
         "pacing",
         "setup",

@@ -103,6 +103,27 @@ def test_an_archive_is_an_oci_layout_and_an_archive_of_docker(archive: Path) -> 
             assert "./proc/1" not in files.getnames()
 
 
+@pytest.mark.skipif(not Path("/usr/share/common-licenses").exists(), reason="not a Debian system")
+@pytest.mark.parametrize("name", ["Apache-2.0", "GPL-3"])
+def test_the_copyright_file_points_to_a_common_licence(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Copies differ in margins and in the last line."""
+    monkeypatch.syspath_prepend(str(TOOLS / "deb"))
+    copyright_file = importlib.import_module("copyright")
+    place = f"/usr/share/common-licenses/{name}"
+    terms, _, appendix = Path(place).read_text().partition("END OF TERMS AND CONDITIONS")
+    start = terms.index("TERMS AND CONDITIONS")
+    copy = "\n".join(line.strip() for line in terms[start:].splitlines())
+    expected = f"Copyright somebody.\n(the text is in {place})"
+    for text in (terms[start:] + "END OF TERMS AND CONDITIONS" + appendix, copy):
+        shortened = copyright_file.shortened(f"Copyright somebody.\n{text}")
+        assert shortened.startswith(expected)
+        assert len(shortened) < len(appendix) + 200
+    changed = copy.replace("License", "Licence")
+    assert copyright_file.shortened(changed) == changed
+
+
 def test_equal_roots_give_equal_archives(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,11 +6,14 @@ packages in its virtual environment, with their texts.
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import Distribution
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
+COMMON = Path("/usr/share/common-licenses")
+"""The licences that every Debian system has. A package points to them."""
 HEAD = """\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: switchmark
@@ -31,6 +34,17 @@ def indented(text: str) -> str:
     return "\n".join(f" {line}" if line.strip() else " ." for line in lines)
 
 
+def shortened(text: str) -> str:
+    """Return a text with the whole texts of common licences replaced by their paths."""
+    for name in ("Apache-2.0", "GPL-3"):
+        # Copies differ in margins, before the title, and from the last line on.
+        words = (COMMON / name).read_text().split()
+        pattern = r"\s+".join(map(re.escape, words[words.index("TERMS") : words.index("END")]))
+        pattern += r"(\s+END\s+OF\s+TERMS\s+AND\s+CONDITIONS)?"
+        text = re.sub(pattern, f"(the text is in {COMMON / name})", text)
+    return text
+
+
 def stanza(folder: Path) -> str:
     """Return what the metadata and the licence files of a Python package say."""
     package = Distribution.at(folder)
@@ -38,7 +52,7 @@ def stanza(folder: Path) -> str:
     licence = str(data.get("license_expression") or data.get("license") or "").strip()
     first = licence.splitlines()[0].strip() if licence else "as-below"
     files = [file for file in sorted(folder.rglob("*")) if _is_licence(file)]
-    text = "\n\n".join(file.read_text(errors="replace") for file in files)
+    text = shortened("\n\n".join(file.read_text(errors="replace") for file in files))
     author = str(data.get("author") or data.get("author_email") or f"the authors of {name}")
     return (
         f"Files: usr/lib/switchmark/lib/*/{name}*\n"
