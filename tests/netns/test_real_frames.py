@@ -38,7 +38,10 @@ from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES
 
-_STAMPED_BY = {"mmap": "kernel", "xdp-live": "kernel", "raw": "call", "udp": "call"}
+_STAMPED_BY = {
+    **dict.fromkeys(("mmap", "mmap-gso", "xdp-live"), "kernel"),
+    **dict.fromkeys(("raw", "udp"), "call"),
+}
 REAL = [name for name in SINGLE_HOST if PortKind.VETH in SWITCHES[name].port_kinds]
 
 
@@ -90,7 +93,7 @@ def assert_the_kernel_counted_it(trial: TrialResult) -> None:
         ),
         # The addresses of a router, by sockets, by rings and past the kernel; and a cable.
         *((name, "ip-forward") for name in ("udp", "raw-mmsg", "mmap", "xdp", "dpdk")),
-        *((name, "ip-forward") for name in ("raw-gso", "udp-gso")),
+        *((name, "ip-forward") for name in ("raw-gso", "mmap-gso", "udp-gso")),
         *((name, "direct") for name in ("udp-mmsg", "xdp-live")),
     ],
 )
@@ -106,7 +109,7 @@ def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
     assert sum(counts_of(trial.latency.earliest).values()) == trial.latency.count
     noted = stamps.by in ("kernel", "device") and stamps.noted == trial.latency.count
     assert (trial.latency.earliest == trial.latency.histogram) == noted
-    if engine in ("mmap", "xdp", "xdp-live"):
+    if engine in ("mmap", "mmap-gso", "xdp", "xdp-live"):
         assert record.engine_mode
 
 
@@ -176,18 +179,18 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
     [
         *(
             (engine, {"switch": switch})
-            for engine in ("raw-gso", "udp-gso")
+            for engine in ("raw-gso", "mmap-gso", "udp-gso")
             for switch in REAL
             if switch != "cni"  # its interfaces keep their offloads, and the engines refuse them
             and not check(Test(switch=switch, engine=engine))
         ),
         *(
             (engine, {"frame_size": size})
-            for engine in ("raw-gso", "udp-gso")
+            for engine in ("raw-gso", "mmap-gso", "udp-gso")
             for size in (1518, 9600)
         ),
-        *((engine, {"frame_size": "imix"}) for engine in ("raw-gso", "udp-gso")),
-        *((engine, {"flows": 7}) for engine in ("raw-gso", "udp-gso")),
+        *((engine, {"frame_size": "imix"}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
+        *((engine, {"flows": 7}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
         ("raw-gso", {"flows": 7, "function_cores": 2}),
         ("raw-gso", {"flows": 100_000, "flows_by": "ip"}),
         ("raw-gso", {"flows": 1000, "flow_order": "zipf", "frame_size": "imix"}),
@@ -195,6 +198,12 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
         ("raw-gso", {"ip_version": "6", "frame_size": 128}),
         ("raw-gso", {"encapsulation": "vxlan", "frame_size": 128}),
         ("raw-gso", {"scenario": "loopback", "chain": 1}),
+        ("mmap-gso", {"flows": 7, "function_cores": 2}),
+        ("mmap-gso", {"vlan": 42, "frame_size": 68}),
+        ("mmap-gso", {"ip_version": "6", "frame_size": 128}),
+        ("mmap-gso", {"encapsulation": "vxlan", "frame_size": 128}),
+        ("mmap-gso", {"scenario": "loopback", "chain": 1}),
+        ("mmap-gso", {"touch": "full", "frame_size": 512, "burst": 128}),
         ("udp-gso", {"touch": "full", "frame_size": 512}),
         ("raw-gso", {"touch": "full", "frame_size": 512, "burst": 128}),
     ],

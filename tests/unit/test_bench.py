@@ -286,6 +286,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "udp-gso",
         "best",
         "trafgen-mmap",
+        "trafgen-mmap-gso",
         "trafgen-xdp",
         "trafgen-xdp-live",
         "xdp-trafficgen",

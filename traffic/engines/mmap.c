@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mmap: AF_PACKET rings shared with the kernel. Frames are built in the slots of the send ring and
- * sent with one system call per burst; received frames are read from the slots of the receive ring
- * without a system call.
+ * mmap and mmap-gso: AF_PACKET rings shared with the kernel. Frames are built in the slots of the
+ * send ring and sent with one system call per burst; received frames are read from the slots of the
+ * receive ring without a system call. With mmap-gso, a slot of the send ring holds a packet of
+ * frames with equal headers, which the sending device splits.
  */
 #include "clock.h"
 #include "engine.h"
 #include "frames.h"
+#include "gso.h"
 #include "socket.h"
 
 #include <errno.h>
@@ -38,6 +40,10 @@ enum {
 	 * contiguous memory of more than two pages is not always available. */
 	COPY_MAX = 4096,
 	LINEAR_BYTES = 64, /* linear part of a longer frame */
+	/* A slot with a packet: two of the longest fit a block. */
+	PACKET_SLOT_MAX = RING_BLOCK / 2,
+	HEADERS_MAX = ETH_BYTES + VLAN_BYTES + IP6_BYTES + UDP_BYTES,
+	HEADERS_MIN = PAYLOAD_AT,
 };
 
 /* A handle: the slot number and the ring. */
@@ -49,7 +55,7 @@ struct ring {
 	int fd; /* -1: the port does not use this ring */
 	uint8_t *memory;
 	size_t bytes;
-	uint32_t slots;
+	uint32_t slots, slot_bytes;
 	struct tpacket2_hdr **slot;
 	uint32_t head; /* the slot that the kernel reads next */
 };
@@ -64,7 +70,13 @@ struct mmap_port {
 	 * every slot its position in the queue or NOWHERE. */
 	uint32_t *queue, *place;
 	uint32_t queue_first, queued;
-	uint32_t *used; /* by tx: the slot from which each frame of the burst was sent */
+	/* by tx: the slot from which each frame of the burst was sent; the frames of each packet */
+	uint32_t *used;
+
+	/* mmap-gso: the memory of the frames, which are copied into the slots */
+	struct pool *pool;
+	uint32_t packet_frames; /* the most frames in a slot */
+	struct gso_device device;
 
 	bool *held; /* receive slots owned by a caller */
 	struct clock_real clock; /* the clock of the kernel's arrival timestamps */
@@ -84,6 +96,23 @@ static const struct option_spec mmap_options[] = {
 	  .max = 1,
 	  .preset = 1,
 	  .help = "send past the qdisc" },
+	{ 0 },
+};
+
+static const struct option_spec mmap_gso_options[] = {
+	{ .name = "ring",
+	  .type = OPTION_NUMBER,
+	  .min = 16,
+	  .max = 65536,
+	  .preset = 4096,
+	  .help = "frames in the receive ring" },
+	{ .name = "packets",
+	  .type = OPTION_NUMBER,
+	  .min = 2,
+	  .max = 4096,
+	  .preset = 128,
+	  .help = "packets in the send ring" },
+	SOCKET_BUFFER_OPTION,
 	{ 0 },
 };
 
@@ -113,11 +142,12 @@ static void ring_close(struct ring *r)
 	free(r->slot);
 }
 
-static int ring_open(struct port *port, struct ring *r, int name, uint32_t slot_bytes)
+static int ring_open(struct port *port, struct ring *r, int name, uint32_t slots,
+		     uint32_t slot_bytes)
 {
 	const uint32_t frame = (slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	const uint32_t per_block = RING_BLOCK / frame;
-	uint32_t blocks = ((uint32_t)port_option(port, "ring") + per_block - 1) / per_block;
+	uint32_t blocks = (slots + per_block - 1) / per_block;
 	struct tpacket_req request = {
 		.tp_block_size = RING_BLOCK,
 		.tp_block_nr = blocks,
@@ -126,6 +156,7 @@ static int ring_open(struct port *port, struct ring *r, int name, uint32_t slot_
 	};
 
 	r->slots = request.tp_frame_nr;
+	r->slot_bytes = frame;
 	r->bytes = (size_t)blocks * RING_BLOCK;
 	r->slot = lines_alloc(r->slots, sizeof(struct tpacket2_hdr *));
 	if (!r->slot) {
@@ -177,6 +208,7 @@ static void mmap_close(struct port *port)
 	free(p->place);
 	free(p->used);
 	free(p->held);
+	pool_destroy(p->pool);
 	free(p);
 	port->priv = NULL;
 }
@@ -196,7 +228,8 @@ static int check_mtu(struct port *port, int fd)
 	return 0;
 }
 
-static int open_tx(struct port *port)
+/* Opens the socket of a send ring. */
+static int open_tx_socket(struct port *port)
 {
 	struct mmap_port *p = port->priv;
 	struct ring *r = &p->tx;
@@ -205,26 +238,36 @@ static int open_tx(struct port *port)
 	r->fd = packet_socket(port);
 	if (r->fd < 0)
 		return r->fd;
-	p->room = port->config.frame_max + VLAN_BYTES;
 	socket_buffers(port, r->fd);
 	error = packet_bind(port, r->fd, false);
 	if (!error)
 		error = check_mtu(port, r->fd);
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_VERSION, TPACKET_V2);
-	/* The kernel skips an invalid slot, so tx can pass slots that a caller still owns. */
-	if (!error)
-		error = RING_OPTION(port, r, PACKET_LOSS, 1);
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_TX_HAS_OFF, 1);
 	/* The virtio header states how much of a frame to copy. Without it the kernel refers to the
 	 * ring's pages, and a veth, which must not keep them, allocates a page per frame. */
 	if (!error)
 		error = RING_OPTION(port, r, PACKET_VNET_HDR, 1);
+	return error;
+}
+
+static int open_tx(struct port *port)
+{
+	struct mmap_port *p = port->priv;
+	struct ring *r = &p->tx;
+	int error = open_tx_socket(port);
+
+	p->room = port->config.frame_max + VLAN_BYTES;
+	/* The kernel skips an invalid slot, so tx can pass slots that a caller still owns. */
+	if (!error)
+		error = RING_OPTION(port, r, PACKET_LOSS, 1);
 	if (!error && port_option(port, "bypass"))
 		error = RING_OPTION(port, r, PACKET_QDISC_BYPASS, 1);
 	if (!error)
-		error = ring_open(port, r, PACKET_TX_RING, SEND_DATA + p->room);
+		error = ring_open(port, r, PACKET_TX_RING, (uint32_t)port_option(port, "ring"),
+				  SEND_DATA + p->room);
 	if (error)
 		return error;
 	p->queue = lines_alloc(r->slots, sizeof(*p->queue));
@@ -240,6 +283,43 @@ static int open_tx(struct port *port)
 	return 0;
 }
 
+/* Opens a send ring whose slots hold packets. The queue (qdisc) cannot be bypassed: the kernel drops
+ * what it had to split behind it. */
+static int open_tx_packets(struct port *port)
+{
+	const struct port_config *c = &port->config;
+	struct mmap_port *p = port->priv;
+	struct ring *r = &p->tx;
+	uint32_t bytes;
+	int error = open_tx_socket(port);
+
+	/* A forwarder's frames must stay as they are: splitting would repair a wrong checksum. */
+	p->packet_frames = c->forwards ? 1 : c->burst < GSO_FRAMES_MAX ? c->burst : GSO_FRAMES_MAX;
+	p->room = c->frame_max + VLAN_BYTES;
+	bytes = SEND_DATA + HEADERS_MAX + p->packet_frames * c->frame_max;
+	bytes = bytes < PACKET_SLOT_MAX ? bytes : PACKET_SLOT_MAX;
+	if (!error && !c->forwards)
+		error = gso_device_open(port, &p->device);
+	if (!error && p->device.keeps_memory)
+		error = port_fail(
+			port, EOPNOTSUPP,
+			"%s sends from the memory of a packet after it is split, so engine "
+			"%s cannot use it: tx-scatter-gather is on (ethtool -K %s sg off)",
+			c->ifname, port->engine->name, c->ifname);
+	if (!error)
+		error = ring_open(port, r, PACKET_TX_RING, (uint32_t)port_option(port, "packets"),
+				  bytes);
+	if (error)
+		return error;
+	p->pool = pool_create(5 * c->burst, p->room);
+	p->used = lines_alloc(r->slots, sizeof(*p->used));
+	if (!p->pool || !p->used)
+		return port_fail(port, ENOMEM, "no memory for bursts of %u frames", c->burst);
+	snprintf(port->mode, sizeof(port->mode), "TPACKET_V2, qdisc, up to %u frames a packet",
+		 p->packet_frames);
+	return 0;
+}
+
 static int open_rx(struct port *port)
 {
 	struct mmap_port *p = port->priv;
@@ -251,7 +331,7 @@ static int open_rx(struct port *port)
 		return r->fd;
 	error = RING_OPTION(port, r, PACKET_VERSION, TPACKET_V2);
 	if (!error)
-		error = ring_open(port, r, PACKET_RX_RING,
+		error = ring_open(port, r, PACKET_RX_RING, (uint32_t)port_option(port, "ring"),
 				  RECEIVE_DATA + port->config.frame_max + VLAN_BYTES);
 	if (error)
 		return error;
@@ -269,7 +349,7 @@ static int open_rx(struct port *port)
 	return error ? error : packet_spread(port, r->fd, &p->group);
 }
 
-static int mmap_open(struct port *port)
+static int port_start(struct port *port, int (*send)(struct port *))
 {
 	const struct port_config *c = &port->config;
 	struct mmap_port *p = lines_alloc(1, sizeof(*p));
@@ -280,12 +360,22 @@ static int mmap_open(struct port *port)
 	port->priv = p;
 	p->tx.fd = p->rx.fd = -1;
 	if (c->sends)
-		error = open_tx(port);
+		error = send(port);
 	if (!error && c->receives)
 		error = open_rx(port);
 	if (error)
 		mmap_close(port);
 	return error;
+}
+
+static int mmap_open(struct port *port)
+{
+	return port_start(port, open_tx);
+}
+
+static int mmap_gso_open(struct port *port)
+{
+	return port_start(port, open_tx_packets);
 }
 
 static bool mmap_ready(struct port *port)
@@ -439,6 +529,97 @@ static uint32_t mmap_tx(struct port *port, struct frame *f, uint32_t n)
 	return sent;
 }
 
+/* ---- sending packets --------------------------------------------------------------- */
+
+static uint32_t mmap_gso_alloc(struct port *port, struct frame *f, uint32_t n)
+{
+	struct mmap_port *p = port->priv;
+
+	return pool_take(p->pool, f, n);
+}
+
+/* Copies the first frames, those of one packet, into a slot, and requests its transmission. Returns
+ * how many frames these are. */
+static uint32_t slot_write(const struct mmap_port *p, struct tpacket2_hdr *h, const struct frame *f,
+			   uint32_t n)
+{
+	uint8_t *out = (uint8_t *)h + SEND_HEADER;
+	const uint32_t room = p->tx.slot_bytes - SEND_DATA - HEADERS_MAX;
+	uint32_t count = f->len > HEADERS_MIN ? room / (f->len - HEADERS_MIN) : 1;
+
+	count = count < p->packet_frames ? count : p->packet_frames;
+	count = count < n ? count : n;
+	count = count > 1 ? gso_count(f, count) : 1;
+	if (count > 1) {
+		h->tp_len = gso_write(out, f, count);
+		slot_set_status(h, TP_STATUS_SEND_REQUEST);
+		return count;
+	}
+	memset(out, 0, sizeof(struct virtio_net_hdr));
+	memcpy(out + sizeof(struct virtio_net_hdr), f->data, f->len);
+	slot_request(h, f->len);
+	return 1;
+}
+
+/* Passes packets in slots from the head on to the kernel. `p->used` has the frames of each. Returns
+ * the number of frames that need not be sent again, and sets `stopped` if there are others. */
+static uint32_t packets_send(struct port *port, uint32_t packets, bool *stopped)
+{
+	struct mmap_port *p = port->priv;
+	struct ring *r = &p->tx;
+	const bool failed = sendto(r->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0;
+	uint32_t head = r->head, i, sent = 0;
+
+	for (i = 0; i < packets; i++, head = ring_next(r, head)) {
+		if (slot_status(r->slot[head]) & (TP_STATUS_SEND_REQUEST | TP_STATUS_WRONG_FORMAT))
+			break;
+		sent += p->used[i];
+	}
+	r->head = head;
+	if (likely(i == packets))
+		return sent;
+	/* The kernel stopped at this slot, and reads it first the next time. */
+	for (uint32_t left = i; left < packets; left++, head = ring_next(r, head))
+		slot_set_status(r->slot[head], TP_STATUS_AVAILABLE);
+	if (failed && p->used[i] > 1 && gso_failed(port, &p->device, "6.2"))
+		return sent + p->used[i];
+	*stopped = true;
+	if (failed)
+		socket_tx_failed(port);
+	return sent;
+}
+
+static uint32_t mmap_gso_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct mmap_port *p = port->priv;
+	struct ring *r = &p->tx;
+	uint32_t done = 0, packets;
+	bool stopped = false;
+
+	do {
+		uint32_t head = r->head, at = done;
+
+		for (packets = 0; at < n && packets < r->slots; packets++) {
+			if (unlikely(f[at].len < ETH_BYTES || f[at].len > p->room)) {
+				if (!at)
+					port_fail(port, EMSGSIZE,
+						  "cannot send a frame of %u bytes on %s",
+						  f[at].len, port->config.ifname);
+				break;
+			}
+			if (slot_status(r->slot[head]) != TP_STATUS_AVAILABLE)
+				break; /* still in transmission */
+			p->used[packets] = slot_write(p, r->slot[head], f + at, n - at);
+			at += p->used[packets];
+			head = ring_next(r, head);
+		}
+		if (packets)
+			done += packets_send(port, packets, &stopped);
+	} while (packets && done < n && !stopped);
+	pool_give(f, done);
+	return done;
+}
+
 /* ---- receiving ---------------------------------------------------------------------- */
 
 /* The kernel removes the VLAN tag from a received frame: insert it again. */
@@ -513,6 +694,21 @@ static void mmap_release(struct port *port, struct frame *f, uint32_t n)
 	}
 }
 
+static void mmap_gso_release(struct port *port, struct frame *f, uint32_t n)
+{
+	const struct mmap_port *p = port->priv;
+	const uint8_t *ring = p->rx.memory;
+
+	for (uint32_t i = n; i-- > 0;) {
+		const uint8_t *data = f[i].data;
+
+		if (ring && data >= ring && data < ring + p->rx.bytes)
+			mmap_release(port, f + i, 1);
+		else
+			pool_give(f + i, 1);
+	}
+}
+
 static void mmap_note_drops(struct port *port)
 {
 	struct mmap_port *p = port->priv;
@@ -544,6 +740,23 @@ const struct engine engine_mmap = {
 	.tx = mmap_tx,
 	.rx = mmap_rx,
 	.release = mmap_release,
+	.note_drops = mmap_note_drops,
+	.stats = mmap_stats,
+	.close = mmap_close,
+};
+
+const struct engine engine_mmap_gso = {
+	.name = "mmap-gso",
+	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_NEEDS_INTERFACE,
+	.options = mmap_gso_options,
+	.summary =
+		"PACKET_MMAP rings, a packet of up to 128 frames a slot, split by the device (GSO)",
+	.open = mmap_gso_open,
+	.ready = mmap_ready,
+	.alloc = mmap_gso_alloc,
+	.tx = mmap_gso_tx,
+	.rx = mmap_rx,
+	.release = mmap_gso_release,
 	.note_drops = mmap_note_drops,
 	.stats = mmap_stats,
 	.close = mmap_close,

@@ -2,7 +2,8 @@
 /*
  * xdp: AF_XDP. Frames are in one area of chunks that the kernel (or, with zero-copy, the device)
  * reads and writes. A receiving port attaches an XDP program to its interface, which is removed
- * when the process ends; a port that only sends attaches none.
+ * when the process ends; a port that only sends attaches none. A frame longer than a chunk is sent
+ * from consecutive chunks, one descriptor each, and received in any chunks (multi-buffer).
  */
 #include "engine.h"
 #include "frames.h"
@@ -27,6 +28,10 @@
 
 #ifndef XDP_MAX_TX_SKB_BUDGET
 #define XDP_MAX_TX_SKB_BUDGET 9 /* Linux 6.17 */
+#endif
+#ifndef XDP_USE_SG
+#define XDP_USE_SG (1 << 4) /* Linux 6.6 */
+#define XDP_PKT_CONTD (1 << 0)
 #endif
 #ifndef SO_PREFER_BUSY_POLL
 #define SO_PREFER_BUSY_POLL 69
@@ -54,21 +59,33 @@ struct program {
 	bool native;
 };
 
+/* The memory of frames. The two ports of a forwarder share it, and are used by one thread. */
+struct memory {
+	uint32_t refs;
+	struct xsk_umem *umem;
+	uint8_t *area;
+	size_t bytes;
+	uint32_t chunk; /* bytes */
+	uint32_t parts; /* consecutive chunks for one frame */
+	bool splits; /* frames may need several descriptors */
+	uint32_t frames;
+	uint32_t free; /* frames on the stack */
+	uint64_t *stack;
+	uint8_t *unsent; /* with `splits`: descriptors of a frame that the kernel still has */
+};
+
 struct xdp_port {
 	struct program *program; /* NULL: the port only sends */
-	struct xsk_umem *umem;
+	struct memory *memory;
 	struct xsk_socket *xsk;
 	struct xsk_ring_prod fill, tx;
 	struct xsk_ring_cons completion, rx;
 	int fd;
 	bool zerocopy, busy_poll;
 
-	uint8_t *area;
-	size_t bytes;
-	uint32_t chunk, chunks;
-	uint32_t free; /* free chunks on the stack */
-	uint64_t *stack;
-	uint32_t flying; /* frames passed to the kernel and not yet completed */
+	uint32_t flying; /* descriptors passed to the kernel and not yet completed */
+	struct frame joined; /* the parts so far of a frame that is being received */
+	bool joining;
 
 	uint64_t invalid, lost;
 };
@@ -208,14 +225,23 @@ static int program_get(struct port *port, uint32_t ifindex, struct program **fou
 
 /* ---- opening ------------------------------------------------------------------------ */
 
-static void umem_close(struct xdp_port *p)
+static void umem_close(struct memory *m)
 {
-	if (p->xsk)
-		xsk_socket__delete(p->xsk);
-	if (p->umem)
-		(void)xsk_umem__delete(p->umem);
-	p->xsk = NULL;
-	p->umem = NULL;
+	if (m->umem)
+		(void)xsk_umem__delete(m->umem);
+	m->umem = NULL;
+}
+
+static void memory_put(struct memory *m)
+{
+	if (!m || --m->refs)
+		return;
+	umem_close(m);
+	if (m->area)
+		munmap(m->area, m->bytes);
+	free(m->stack);
+	free(m->unsent);
+	free(m);
 }
 
 static void xdp_close(struct port *port)
@@ -225,37 +251,40 @@ static void xdp_close(struct port *port)
 	if (!p)
 		return;
 	program_put(p->program);
-	umem_close(p);
-	if (p->area)
-		munmap(p->area, p->bytes);
-	free(p->stack);
+	if (p->xsk)
+		xsk_socket__delete(p->xsk);
+	memory_put(p->memory);
 	free(p);
 	port->priv = NULL;
 }
 
-static int area_open(struct port *port, uint32_t ring)
+static int memory_open(struct port *port, uint32_t ring)
 {
 	const struct port_config *c = &port->config;
 	const uint32_t most = c->receives ? RECEIVE_MAX : CHUNK_LARGE;
+	const uint32_t room = c->frame_max + (c->receives ? HEADROOM : 0);
 	struct xdp_port *p = port->priv;
-	uint32_t need = c->frame_max + (c->receives ? HEADROOM : 0);
+	struct memory *m = p->memory = lines_alloc(1, sizeof(*m));
 
-	if (c->frame_max > most)
-		return port_fail(port, EMSGSIZE, "frames of %u bytes: AF_XDP takes at most %u here",
-				 c->frame_max, most);
-	p->chunk = need <= CHUNK_SMALL ? CHUNK_SMALL : CHUNK_LARGE;
+	if (!m)
+		return port_fail(port, ENOMEM, "no memory for a port");
+	m->refs = 1;
+	m->splits = c->frame_max > most;
+	m->chunk = room <= CHUNK_SMALL ? CHUNK_SMALL : CHUNK_LARGE;
+	m->parts = m->splits ? (room + VLAN_BYTES + CHUNK_LARGE - 1) / CHUNK_LARGE : 1;
 	/* Enough for the rings and the callers. */
-	p->chunks = 2 * c->burst + (c->sends ? ring : 0) + (c->receives ? 2 * ring : 0);
-	p->bytes = (size_t)p->chunk * p->chunks;
-	p->stack = lines_alloc(p->chunks, sizeof(*p->stack));
-	p->area = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE,
+	m->frames = 2 * c->burst + (c->sends ? ring : 0) + (c->receives ? 2 * ring : 0);
+	m->bytes = (size_t)m->chunk * m->parts * m->frames;
+	m->stack = lines_alloc(m->frames, sizeof(*m->stack));
+	m->unsent = lines_alloc(m->frames, sizeof(*m->unsent));
+	m->area = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (p->area == MAP_FAILED)
-		p->area = NULL;
-	if (!p->stack || !p->area)
-		return port_fail(port, ENOMEM, "no memory for %u frames", p->chunks);
-	for (uint32_t i = p->chunks; i-- > 0;)
-		p->stack[p->free++] = (uint64_t)i * p->chunk;
+	if (m->area == MAP_FAILED)
+		m->area = NULL;
+	if (!m->stack || !m->unsent || !m->area)
+		return port_fail(port, ENOMEM, "no memory for %u frames", m->frames);
+	for (uint32_t i = m->frames; i-- > 0;)
+		m->stack[m->free++] = (uint64_t)i * m->parts * m->chunk;
 	return 0;
 }
 
@@ -264,46 +293,47 @@ static int socket_try(struct port *port, uint32_t ring, uint16_t bind_flags)
 {
 	const struct port_config *c = &port->config;
 	struct xdp_port *p = port->priv;
+	struct memory *m = p->memory;
 	struct xsk_umem_config umem = {
 		.fill_size = ring,
 		.comp_size = ring,
-		.frame_size = p->chunk,
+		.frame_size = m->chunk,
 	};
 	struct xsk_socket_config config = {
 		.rx_size = ring,
 		.tx_size = ring,
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-		.bind_flags = bind_flags | XDP_USE_NEED_WAKEUP,
+		.bind_flags = bind_flags | XDP_USE_NEED_WAKEUP | (m->splits ? XDP_USE_SG : 0),
 	};
-	int error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion, &umem);
+	int error = xsk_umem__create(&m->umem, m->area, m->bytes, &p->fill, &p->completion, &umem);
 
 	if (error) {
-		p->umem = NULL;
+		m->umem = NULL;
 		return error;
 	}
 	/* The kernel releases the queue of a closed socket in a worker, a moment after the
 	 * close. */
 	for (int tries = 0; tries < 200; tries++) {
-		error = xsk_socket__create(&p->xsk, c->ifname, c->queue, p->umem,
+		error = xsk_socket__create(&p->xsk, c->ifname, c->queue, m->umem,
 					   c->receives ? &p->rx : NULL, c->sends ? &p->tx : NULL,
 					   &config);
 		if (error != -EBUSY)
 			break;
 		/* A umem can be used for one attempt only. */
 		p->xsk = NULL;
-		umem_close(p);
+		umem_close(m);
 		usleep(1000);
-		error = xsk_umem__create(&p->umem, p->area, p->bytes, &p->fill, &p->completion,
+		error = xsk_umem__create(&m->umem, m->area, m->bytes, &p->fill, &p->completion,
 					 &umem);
 		if (error) {
-			p->umem = NULL;
+			m->umem = NULL;
 			return error;
 		}
 		error = -EBUSY;
 	}
 	if (error) {
 		p->xsk = NULL;
-		umem_close(p);
+		umem_close(m);
 	}
 	return error;
 }
@@ -327,9 +357,12 @@ static int socket_open(struct port *port, uint32_t ring)
 	if (error == -ENOBUFS)
 		return port_fail(port, EPERM,
 				 "%zu bytes of frames are more than RLIMIT_MEMLOCK allows",
-				 p->bytes);
-	return port_fail(port, error, "AF_XDP on queue %u of %s (copy %s): %s", c->queue, c->ifname,
-			 copy, strerror(-error));
+				 p->memory->bytes);
+	return port_fail(port, error, "AF_XDP on queue %u of %s (copy %s): %s%s", c->queue,
+			 c->ifname, copy, strerror(-error),
+			 p->memory->splits && error == -EINVAL ?
+				 " (frames of several buffers need Linux 6.6)" :
+				 "");
 }
 
 static void busy_poll_start(struct xdp_port *p, uint32_t burst)
@@ -343,6 +376,9 @@ static void busy_poll_start(struct xdp_port *p, uint32_t burst)
 }
 
 static void fill_more(struct xdp_port *p);
+static uint32_t xdp_tx_long(struct port *port, struct frame *f, uint32_t n);
+static uint32_t xdp_rx_long(struct port *port, struct frame *f, struct arrival *arrivals,
+			    uint32_t n);
 
 static int xdp_start(struct port *port)
 {
@@ -362,7 +398,7 @@ static int xdp_start(struct port *port)
 	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	libbpf_set_print(NULL);
 	libxdp_set_print(NULL);
-	error = area_open(port, ring);
+	error = memory_open(port, ring);
 	if (error)
 		return error;
 	if (c->receives) {
@@ -385,11 +421,16 @@ static int xdp_start(struct port *port)
 			return port_fail(port, errno, "cannot direct queue %u to the socket: %s",
 					 c->queue, strerror(errno));
 	}
-	snprintf(port->mode, sizeof(port->mode), "%s%s%s",
+	if (p->memory->splits) {
+		port->tx = xdp_tx_long;
+		port->rx = xdp_rx_long;
+	}
+	snprintf(port->mode, sizeof(port->mode), "%s%s%s%s",
 		 !c->receives	    ? "" :
 		 p->program->native ? "native, " :
 				      "generic, ",
-		 p->zerocopy ? "zero-copy" : "copy", p->busy_poll ? ", busy-poll" : "");
+		 p->zerocopy ? "zero-copy" : "copy", p->busy_poll ? ", busy-poll" : "",
+		 p->memory->splits ? ", multi-buffer" : "");
 	return 0;
 }
 
@@ -413,27 +454,45 @@ static bool xdp_ready(struct port *port)
 
 /* ---- sending ------------------------------------------------------------------------ */
 
-always_inline uint64_t chunk_of(const struct xdp_port *p, uint64_t address)
+/* Returns the address of the frame's memory that contains an address. */
+always_inline uint64_t frame_start(const struct memory *m, uint64_t address)
 {
-	return address & ~(uint64_t)(p->chunk - 1);
+	if (likely(m->parts == 1))
+		return address & ~(uint64_t)(m->chunk - 1);
+	return address - address % ((uint64_t)m->parts * m->chunk);
 }
 
-/* Takes back the chunks of sent frames. */
+always_inline void frame_give(struct memory *m, uint64_t address)
+{
+	m->stack[m->free++] = frame_start(m, address);
+}
+
+/* Returns the entry of a frame in `unsent`. */
+always_inline uint8_t *frame_unsent(const struct memory *m, uint64_t address)
+{
+	return &m->unsent[address / ((uint64_t)m->parts * m->chunk)];
+}
+
+/* Takes back the memory of sent frames. */
 always_inline void complete(struct xdp_port *p)
 {
+	struct memory *m = p->memory;
 	uint32_t at, n;
 
 	if (!p->flying)
 		return;
 	n = xsk_ring_cons__peek(&p->completion, p->flying, &at);
-	for (uint32_t i = 0; i < n; i++)
-		p->stack[p->free++] =
-			chunk_of(p, *xsk_ring_cons__comp_addr(&p->completion, at + i));
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t address = *xsk_ring_cons__comp_addr(&p->completion, at + i);
+
+		if (likely(!m->splits) || !--*frame_unsent(m, address))
+			frame_give(m, address);
+	}
 	xsk_ring_cons__release(&p->completion, n);
 	p->flying -= n;
 }
 
-/* Returns the frames in the send ring that the kernel has not yet read. */
+/* Returns the descriptors in the send ring that the kernel has not yet read. */
 always_inline uint32_t waiting(const struct xdp_port *p)
 {
 	return p->tx.cached_prod - __atomic_load_n(p->tx.consumer, __ATOMIC_ACQUIRE);
@@ -501,24 +560,33 @@ static void kick(struct port *port)
 static uint32_t xdp_alloc(struct port *port, struct frame *f, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
+	struct memory *m = p->memory;
 
-	if (p->free < n)
+	if (m->free < n)
 		complete(p);
-	if (unlikely(p->free < n)) {
+	if (unlikely(m->free < n)) {
 		kick(port);
-		n = p->free < n ? p->free : n;
+		n = m->free < n ? m->free : n;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t address = p->stack[--p->free];
+		uint64_t address = m->stack[--m->free];
 
-		f[i] = (struct frame){ .data = p->area + address, .handle = address };
+		f[i] = (struct frame){ .data = m->area + address, .handle = address };
 	}
 	return n;
+}
+
+/* Reports a frame that does not fit its memory. */
+static void frame_refuse(struct port *port, const struct frame *f)
+{
+	port_fail(port, EMSGSIZE, "cannot send a frame of %u bytes on %s", f->len,
+		  port->config.ifname);
 }
 
 static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
+	const uint32_t chunk = p->memory->chunk;
 	uint32_t room, at = 0, i;
 
 	complete(p);
@@ -529,12 +597,11 @@ static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 	n = n < room ? n : room;
 	for (i = 0; i < n; i++)
 		if (unlikely(f[i].len < ETH_BYTES ||
-			     (f[i].handle & (p->chunk - 1)) + f[i].len > p->chunk))
+			     (f[i].handle & (chunk - 1)) + f[i].len > chunk))
 			break;
 	if (unlikely(i < n)) {
 		if (!i)
-			port_fail(port, EMSGSIZE, "cannot send a frame of %u bytes on %s", f[i].len,
-				  port->config.ifname);
+			frame_refuse(port, f);
 		n = i;
 	}
 	xsk_ring_prod__reserve(&p->tx, n, &at);
@@ -547,45 +614,135 @@ static uint32_t xdp_tx(struct port *port, struct frame *f, uint32_t n)
 	return n;
 }
 
+/* The same for frames that may need several descriptors: one for each of their chunks. */
+static uint32_t xdp_tx_long(struct port *port, struct frame *f, uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+	struct memory *m = p->memory;
+	uint32_t submitted = 0, i;
+
+	complete(p);
+	for (i = 0; i < n; i++) {
+		const uint64_t start = frame_start(m, f[i].handle), end = f[i].handle + f[i].len;
+		uint64_t from = f[i].handle;
+		uint32_t parts = (uint32_t)((end - 1) / m->chunk - from / m->chunk) + 1, at;
+
+		if (unlikely(f[i].len < ETH_BYTES || end > start + (uint64_t)m->parts * m->chunk)) {
+			if (!i)
+				frame_refuse(port, f);
+			break;
+		}
+		if (p->flying + parts > p->tx.size || !xsk_ring_prod__reserve(&p->tx, parts, &at))
+			break;
+		*frame_unsent(m, start) = (uint8_t)parts;
+		p->flying += parts;
+		submitted += parts;
+		while (from < end) {
+			const uint64_t left = m->chunk - from % m->chunk;
+			const uint64_t len = end - from < left ? end - from : left;
+
+			*xsk_ring_prod__tx_desc(&p->tx, at++) = (struct xdp_desc){
+				.addr = from,
+				.len = (uint32_t)len,
+				.options = from + len < end ? XDP_PKT_CONTD : 0,
+			};
+			from += len;
+		}
+	}
+	xsk_ring_prod__submit(&p->tx, submitted);
+	kick(port);
+	return i;
+}
+
 /* ---- receiving ---------------------------------------------------------------------- */
 
-/* Gives the kernel chunks for received frames, all with one update of the ring. */
+/* Gives the kernel memory for received frames, all with one update of the ring. */
 static void fill_more(struct xdp_port *p)
 {
+	struct memory *m = p->memory;
 	uint32_t n = xsk_prod_nb_free(&p->fill, p->fill.size), at;
 
-	if (n > p->free)
-		n = p->free;
+	if (n > m->free)
+		n = m->free;
 	if (!n || !xsk_ring_prod__reserve(&p->fill, n, &at))
 		return;
 	for (uint32_t i = 0; i < n; i++)
-		*xsk_ring_prod__fill_addr(&p->fill, at + i) = p->stack[--p->free];
+		*xsk_ring_prod__fill_addr(&p->fill, at + i) = m->stack[--m->free];
 	xsk_ring_prod__submit(&p->fill, n);
+}
+
+/* Returns the number of received descriptors, at most `n`. Wakes the kernel if it waits for that. */
+always_inline uint32_t rx_peek(struct port *port, uint32_t n, uint32_t *at)
+{
+	struct xdp_port *p = port->priv;
+	const uint32_t got = xsk_ring_cons__peek(&p->rx, n, at);
+
+	if (port->config.sends && unlikely(asks(p)))
+		ask(port);
+	if (!got && (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->fill)))
+		(void)recvfrom(p->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+	return got;
 }
 
 static uint32_t xdp_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
 	const uint32_t most = port->config.frame_max + VLAN_BYTES;
-	uint32_t at, got = xsk_ring_cons__peek(&p->rx, n, &at), taken = 0;
+	uint32_t at, got = rx_peek(port, n, &at), taken = 0;
 
 	(void)arrivals;
-	if (port->config.sends && unlikely(asks(p)))
-		ask(port);
-	if (!got) {
-		if (p->busy_poll || xsk_ring_prod__needs_wakeup(&p->fill))
-			(void)recvfrom(p->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+	if (!got)
 		return 0;
-	}
 	for (uint32_t i = 0; i < got; i++) {
 		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&p->rx, at + i);
 
 		if (unlikely(d->len > most)) {
 			p->invalid++;
-			p->stack[p->free++] = chunk_of(p, d->addr);
+			frame_give(p->memory, d->addr);
 			continue;
 		}
-		f[taken++] = (struct frame){ p->area + d->addr, d->len, d->addr };
+		f[taken++] = (struct frame){ p->memory->area + d->addr, d->len, d->addr };
+	}
+	xsk_ring_cons__release(&p->rx, got);
+	fill_more(p);
+	return taken;
+}
+
+/* The same for frames that may have several descriptors. Each has the first chunk of a frame's
+ * memory, so the later parts are copied behind the first one. */
+static uint32_t xdp_rx_long(struct port *port, struct frame *f, struct arrival *arrivals,
+			    uint32_t n)
+{
+	struct xdp_port *p = port->priv;
+	struct memory *m = p->memory;
+	const uint32_t most = port->config.frame_max + VLAN_BYTES;
+	uint32_t at, got = rx_peek(port, n, &at), taken = 0;
+
+	(void)arrivals;
+	if (!got)
+		return 0;
+	for (uint32_t i = 0; i < got; i++) {
+		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&p->rx, at + i);
+		struct frame *joined = &p->joined;
+
+		if (!p->joining) {
+			*joined = (struct frame){ m->area + d->addr, d->len, d->addr };
+		} else {
+			if (joined->len + d->len <= most)
+				memcpy((uint8_t *)joined->data + joined->len, m->area + d->addr,
+				       d->len);
+			joined->len += d->len;
+			frame_give(m, d->addr);
+		}
+		p->joining = d->options & XDP_PKT_CONTD;
+		if (p->joining)
+			continue;
+		if (likely(joined->len <= most)) {
+			f[taken++] = *joined;
+			continue;
+		}
+		p->invalid++;
+		frame_give(m, joined->handle);
 	}
 	xsk_ring_cons__release(&p->rx, got);
 	fill_more(p);
@@ -596,9 +753,9 @@ static void xdp_release(struct port *port, struct frame *f, uint32_t n)
 {
 	struct xdp_port *p = port->priv;
 
-	/* In reverse, so that the first chunk taken is on top again. */
+	/* In reverse, so that the first frame taken is on top again. */
 	for (uint32_t i = n; i-- > 0;)
-		p->stack[p->free++] = chunk_of(p, f[i].handle);
+		frame_give(p->memory, f[i].handle);
 }
 
 static bool xdp_flush(struct port *port)

@@ -2,12 +2,14 @@
 /*
  * xdp-live: the kernel creates frames for BPF_PROG_RUN ("live frames"), and a BPF program fills and
  * redirects them to the interface: no socket and no skb on our side. Frames are built in the memory
- * of a BPF map; one system call sends a burst. The call itself costs as much as 25 frames (18 us
- * and 0.7 us, Linux 6.18 into a veth), so bursts of 256 and more pay off.
+ * of a BPF map; one system call sends a burst. The call itself costs as much as 25 frames (13 us
+ * and 0.5 us, Linux 6.18 into a veth), so bursts of 256 and more pay off. At full rate one call
+ * sends thousands of copies of one frame, and the BPF program writes what differs between them.
  */
 #include "xdp_live.h"
 #include "clock.h"
 #include "engine.h"
+#include "frames.h"
 #include "socket.h"
 #include "xdp_live_object.h"
 
@@ -35,6 +37,8 @@ struct live_port {
 	uint8_t *area;
 	size_t bytes; /* mapped */
 	uint64_t run; /* frames for which the program has run */
+	uint32_t copied; /* the offset of the frame that is repeated, behind those of the pool */
+	bool repeats; /* a call has repeated a frame */
 	/* when the device refused the first frames, if it has never taken any */
 	uint64_t refused_ns;
 
@@ -162,6 +166,14 @@ static int live_park(struct port *port)
 	return 0;
 }
 
+static void live_describe(struct port *port)
+{
+	const struct live_port *p = port->priv;
+
+	snprintf(port->mode, sizeof(port->mode), "devmap, batches of %u%s",
+		 (uint32_t)port_option(port, "batch"), p->repeats ? ", made by BPF" : "");
+}
+
 static int live_start(struct port *port)
 {
 	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
@@ -182,7 +194,8 @@ static int live_start(struct port *port)
 	if (stat("/proc/thread-self/ns/net", &netns))
 		return port_fail(port, errno, "/proc/thread-self/ns/net: %s", strerror(errno));
 	p->slots = 2 * c->burst;
-	while (area < p->slots * stride)
+	p->copied = p->slots * stride;
+	while (area < p->copied + stride)
 		area *= 2;
 	p->stack = lines_alloc(p->slots, sizeof(*p->stack));
 	if (!p->stack)
@@ -204,8 +217,7 @@ static int live_start(struct port *port)
 	if (error)
 		return port_fail(port, error, "%s takes no frames from XDP: %s", c->ifname,
 				 strerror(-error));
-	snprintf(port->mode, sizeof(port->mode), "devmap, batches of %u",
-		 (uint32_t)port_option(port, "batch"));
+	live_describe(port);
 	return 0;
 }
 
@@ -264,34 +276,21 @@ static bool live_is_refused(struct live_port *p)
 	return now - p->refused_ns > REFUSED_NS;
 }
 
-static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
+/* Runs the program for up to `n` frames, the first of which is like the frame at `data`. Returns for
+ * how many it has run: after a signal for less. */
+static uint32_t live_run(struct port *port, const void *data, uint32_t len, uint32_t n,
+			 uint32_t batch)
 {
 	struct live_port *p = port->priv;
 	struct live_burst *b = p->burst;
 	LIBBPF_OPTS(bpf_test_run_opts, options, .flags = BPF_F_TEST_XDP_LIVE_FRAMES,
-		    .batch_size = (uint32_t)port_option(port, "batch"));
-	uint32_t asked, run;
+		    .batch_size = batch, .data_in = data, .data_size_in = len, .repeat = (int)n);
+	uint32_t run;
 	int error;
 
-	for (asked = 0; asked < n && asked < LIVE_BURST; asked++) {
-		if (unlikely(f[asked].len < 14 || f[asked].len > port->config.frame_max))
-			break;
-		b->frames[asked].offset = (uint32_t)f[asked].handle;
-		b->frames[asked].len = f[asked].len;
-	}
-	if (unlikely(!asked)) {
-		if (n)
-			port_fail(port, EMSGSIZE, "cannot send a frame of %u bytes on %s", f[0].len,
-				  port->config.ifname);
-		return 0;
-	}
 	b->next = 0;
-	options.data_in = f[0].data;
-	options.data_size_in = f[0].len;
-	options.repeat = (int)asked;
 	error = bpf_prog_test_run_opts(p->prog, &options);
 	__atomic_store_n(&b->task, 0, __ATOMIC_RELEASE);
-	/* After a signal it is less than requested. */
 	run = __atomic_load_n(&b->next, __ATOMIC_ACQUIRE);
 	if (unlikely(error)) {
 		errno = -error;
@@ -305,8 +304,60 @@ static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
 		return 0;
 	}
 	p->run += run;
+	return run;
+}
+
+static uint32_t live_tx(struct port *port, struct frame *f, uint32_t n)
+{
+	struct live_port *p = port->priv;
+	struct live_burst *b = p->burst;
+	uint32_t asked, run;
+
+	for (asked = 0; asked < n && asked < LIVE_BURST; asked++) {
+		if (unlikely(f[asked].len < 14 || f[asked].len > port->config.frame_max))
+			break;
+		b->frames[asked].offset = (uint32_t)f[asked].handle;
+		b->frames[asked].len = f[asked].len;
+	}
+	if (unlikely(!asked)) {
+		if (n)
+			port_fail(port, EMSGSIZE, "cannot send a frame of %u bytes on %s", f[0].len,
+				  port->config.ifname);
+		return 0;
+	}
+	b->repetition.on = 0;
+	run = live_run(port, f[0].data, f[0].len, asked, (uint32_t)port_option(port, "batch"));
 	live_release(port, f, run);
 	return run;
+}
+
+/* A call has at most so many frames and takes at most so long: the sender listens to commands
+ * between calls. Once the time is up, the kernel makes the other frames of the call in vain. */
+enum { REPEAT_MAX = 8192, REPEAT_NS = 20000000 };
+
+static uint32_t live_repeat(struct port *port, const struct repetition *r)
+{
+	struct live_port *p = port->priv;
+	struct live_burst *b = p->burst;
+	const uint32_t most = r->most < REPEAT_MAX ? r->most : REPEAT_MAX;
+	const uint32_t option = (uint32_t)port_option(port, "batch");
+	const uint32_t batch = r->batch < option ? r->batch : option;
+	const uint64_t until = clock_monotonic_ns() + REPEAT_NS;
+	uint8_t *frame = p->area + p->copied;
+
+	memcpy(frame, r->head, FRAME_MIN);
+	memset(frame + FRAME_MIN, 0, r->len - FRAME_MIN);
+	b->repetition = (struct live_repetition){
+		.place = { .offset = p->copied, .len = r->len },
+		.on = 1,
+		.batch = batch,
+		.until = r->until_ns < until ? r->until_ns : until,
+		.sum = r->sum,
+		.add = r->add_ns,
+		.number = r->number,
+	};
+	p->repeats = true;
+	return live_run(port, frame, r->len, most, batch);
 }
 
 static uint32_t live_rx(struct port *port, struct frame *f, struct arrival *arrivals, uint32_t n)
@@ -337,8 +388,10 @@ const struct engine engine_xdp_live = {
 	.ready = live_ready,
 	.alloc = live_alloc,
 	.tx = live_tx,
+	.repeat = live_repeat,
 	.rx = live_rx,
 	.release = live_release,
+	.describe = live_describe,
 	.stats = live_stats,
 	.close = live_close,
 };

@@ -234,14 +234,30 @@ static const char *expected_headers_make(struct receiver *r, const struct arm_pl
 	return NULL;
 }
 
-/* Returns the CPU of the thread that runs a task; -1: any. */
-static int cpu_of_task(const struct session *session, const struct task *t)
+/* Returns the thread that runs a task. */
+static const struct worker *worker_of_task(const struct session *session, const struct task *t)
 {
 	for (uint32_t i = 0; i < session->worker_count; i++)
 		for (uint32_t j = 0; j < session->workers[i].count; j++)
 			if (session->workers[i].tasks[j] == t)
-				return session->workers[i].cpu;
-	return -1;
+				return &session->workers[i];
+	return NULL;
+}
+
+/* Returns the CPU of the thread that runs a task; -1: any. */
+static int cpu_of_task(const struct session *session, const struct task *t)
+{
+	const struct worker *w = worker_of_task(session, t);
+
+	return w ? w->cpu : -1;
+}
+
+/* True if a long call of this task's engine keeps no other task waiting. */
+static bool task_is_alone(const struct session *session, const struct task *t)
+{
+	const struct worker *w = worker_of_task(session, t);
+
+	return w && w->count == 1 && !w->yield;
 }
 
 #define SKEW_UNKNOWN_NS 10000 /* far above the skew of a counter that a kernel uses as its clock */
@@ -434,6 +450,7 @@ static const char *task_arm(struct session *session, struct task *t, const struc
 			 !load->latency ? TIMING_NONE :
 			 load->ipdv	? TIMING_IPDV :
 					  TIMING_LATENCY);
+	t->sender.repeats &= task_is_alone(session, t);
 	for (uint32_t i = 0; !why && !t->core && i < load->announce_count; i++)
 		why = announcement_arm(t, i, arm->run, load);
 	return why;

@@ -24,6 +24,14 @@ static void clock_pair(uint64_t *ticks, uint64_t *ns)
 	clock_pair_of(CLOCK_MONOTONIC, 16, ticks, ns);
 }
 
+uint64_t clock_ahead_ns(const struct clock *c)
+{
+	uint64_t ticks = 0, ns = 0;
+
+	clock_pair_of(CLOCK_MONOTONIC, 4, &ticks, &ns);
+	return clock_ns(c, ticks) - ns;
+}
+
 void clock_derive(struct clock *c)
 {
 	c->ns_per_tick = (uint64_t)((((__int128)1000000000 << 32) + c->hz / 2) / c->hz);

@@ -131,6 +131,10 @@ void clock_begin(void);
  * least `ms` milliseconds: sleeps for the remainder if necessary. */
 void clock_measure(struct clock *c, unsigned ms);
 
+/* Returns what clock_ns() of a moment has more than CLOCK_MONOTONIC, modulo 2^64, now: the kernel may
+ * slew its clock. */
+uint64_t clock_ahead_ns(const struct clock *c);
+
 /* Computes the derived members from the first three. */
 void clock_derive(struct clock *c);
 

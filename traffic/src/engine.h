@@ -103,6 +103,22 @@ struct arrival {
 	uint64_t kernel_ns;
 };
 
+/*
+ * Frames that an engine makes itself, for a sender at full rate: copies of one untagged IPv4 frame.
+ * Each copy has the next number, the time at which the engine made it, and the checksum for both.
+ * Their places are in frames.h.
+ */
+struct repetition {
+	const uint8_t *head; /* the first FRAME_MIN bytes, with number and time 0; zeros follow */
+	uint32_t len;
+	uint64_t sum; /* the partial checksum that belongs to `head` */
+	uint32_t number; /* of the first copy */
+	uint32_t most; /* copies; the number of none exceeds 32 bits */
+	uint32_t batch; /* copies that may have the same time */
+	uint64_t until_ns; /* CLOCK_MONOTONIC: no copy has a later time, or that one */
+	uint64_t add_ns; /* what the time in a copy has more than CLOCK_MONOTONIC, modulo 2^64 */
+};
+
 struct port {
 	const struct engine *engine;
 	/* The engine's functions, unless `open` chose better ones for this port. */
@@ -144,6 +160,9 @@ struct engine {
 	uint32_t (*alloc)(struct port *, struct frame *, uint32_t n);
 	/* Takes the first k frames and returns k; the caller keeps the rest. Never blocks. */
 	uint32_t (*tx)(struct port *, struct frame *, uint32_t n);
+	/* Sends copies of one frame, for at most some milliseconds, and returns how many it took.
+	 * They have consecutive numbers. NULL: the sender writes all frames. */
+	uint32_t (*repeat)(struct port *, const struct repetition *);
 	/* Returns up to n received frames. Never blocks. If the port notes arrivals, rx fills one
 	 * struct arrival per frame, unless the argument is NULL. */
 	uint32_t (*rx)(struct port *, struct frame *, struct arrival *, uint32_t n);

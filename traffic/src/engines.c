@@ -15,6 +15,7 @@ extern const struct engine engine_raw;
 extern const struct engine engine_raw_mmsg;
 extern const struct engine engine_raw_gso;
 extern const struct engine engine_mmap;
+extern const struct engine engine_mmap_gso;
 #ifdef HAVE_XDP
 extern const struct engine engine_xdp;
 extern const struct engine engine_xdp_live;
@@ -27,10 +28,18 @@ extern const struct engine engine_netmap;
 #endif
 
 const struct engine *const engines[] = {
-	&engine_null,	&engine_udp,	  &engine_udp_mmsg, &engine_udp_gso,
-	&engine_raw,	&engine_raw_mmsg, &engine_raw_gso,  &engine_mmap,
+	&engine_null,
+	&engine_udp,
+	&engine_udp_mmsg,
+	&engine_udp_gso,
+	&engine_raw,
+	&engine_raw_mmsg,
+	&engine_raw_gso,
+	&engine_mmap,
+	&engine_mmap_gso,
 #ifdef HAVE_XDP
-	&engine_xdp,	&engine_xdp_live,
+	&engine_xdp,
+	&engine_xdp_live,
 #endif
 #ifdef HAVE_DPDK
 	&engine_dpdk,

@@ -220,22 +220,29 @@ static bool is_without_queue(const char *ifname)
 	return false;
 }
 
+/* Returns whether a feature of the device is on; -1: the device does not say. */
+static int feature_state(int fd, struct ifreq *request, const char *name)
+{
+	uint32_t count = 0;
+	const int feature = feature_find(fd, request, name, &count);
+
+	return feature < 0 ? -1 : feature_is_on(fd, request, (uint32_t)feature, count);
+}
+
 int gso_device_open(struct port *port, struct gso_device *device)
 {
 	static const char name[] = "tx-udp-segmentation";
 	struct ifreq request = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), feature;
-	uint32_t count = 0;
-	bool on;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on;
 
 	if (fd < 0)
 		return port_fail(port, errno, "cannot read the features of %s: %s",
 				 port->config.ifname, strerror(errno));
 	memcpy(request.ifr_name, port->config.ifname, IFNAMSIZ);
-	feature = feature_find(fd, &request, name, &count);
-	on = feature < 0 || feature_is_on(fd, &request, (uint32_t)feature, count);
+	on = feature_state(fd, &request, name);
+	device->keeps_memory = feature_state(fd, &request, "tx-scatter-gather") != 0;
 	close(fd);
-	if (feature < 0)
+	if (on < 0)
 		return port_fail(port, EOPNOTSUPP,
 				 "%s does not say whether it splits packets (%s), so engine %s "
 				 "cannot use it",

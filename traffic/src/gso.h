@@ -36,6 +36,9 @@ struct gso_device {
 	 * queue may drop the last frame of a packet after it has sent those before it, which
 	 * kernels before about 6.17 report as an error. */
 	bool drops_frames;
+	/* The frames of a packet refer to its memory until they are sent (tx-scatter-gather).
+	 * Otherwise they are copies. */
+	bool keeps_memory;
 };
 
 /*

@@ -41,8 +41,10 @@ void task_choose_step(struct task *t, enum touch touch, enum timing timing)
 		  t->role == ROLE_RECEIVER ? receiver_step :
 		  t->role == ROLE_CLIENT   ? client_step :
 					     forwarder_step;
-	if (role_sends(t->role))
+	if (role_sends(t->role)) {
 		sender_choose_step(&t->sender, touch, task_form(t, port));
+		t->sender.repeats = sender_can_repeat(&t->sender, touch);
+	}
 	if (role_receives(t->role))
 		receiver_choose_step(&t->receiver, touch, task_form(t, port), timing);
 }

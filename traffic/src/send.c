@@ -553,6 +553,48 @@ static void sender_finish(struct task *task, uint64_t now)
 		task->sent_all = true;
 }
 
+bool sender_can_repeat(const struct sender *s, enum touch touch)
+{
+	const struct frame_template *t = s->templates;
+
+	return s->port->engine->repeat && s->flows * s->sizes == 1 && !s->subflows.count &&
+	       !s->delay_ticks && t->payload_at == PAYLOAD_AT && !t->device_sums &&
+	       (touch == TOUCH_HEADER || (touch == TOUCH_FULL && t->len == FRAME_MIN));
+}
+
+/* Lets the engine send copies of the only template. */
+static uint32_t sender_repeat(struct sender *s, uint64_t now)
+{
+	const struct frame_template *t = s->templates;
+	struct repetition r = {
+		.head = t->head,
+		.len = t->len,
+		.sum = t->sum,
+		.number = s->seq,
+		.most = UINT32_MAX - s->seq,
+		.batch = s->burst,
+		.until_ns = clock_ns(s->clock, s->window->end),
+		.add_ns = clock_ahead_ns(s->clock),
+	};
+	struct series_cell *cell = NULL;
+	uint32_t sent;
+
+	/* All copies are due in one interval. */
+	if (unlikely(s->series != NULL)) {
+		cell = series_due(s->series, clock_ns(s->clock, now));
+		if (s->series->due.from_ns + s->series->due.length_ns < r.until_ns)
+			r.until_ns = s->series->due.from_ns + s->series->due.length_ns;
+	}
+	r.until_ns -= r.add_ns;
+	sent = s->port->engine->repeat(s->port, &r);
+	if (unlikely(cell != NULL))
+		series_count(&cell->sent, sent);
+	s->seq += sent;
+	s->built += sent;
+	s->sent += sent;
+	return sent;
+}
+
 uint32_t sender_step(struct task *task, uint64_t now)
 {
 	struct sender *s = &task->sender;
@@ -567,6 +609,9 @@ uint32_t sender_step(struct task *task, uint64_t now)
 	 * majority. */
 	over = now >= s->window->end + s->grace || task->stop;
 	s->polls += !over;
+	if (s->repeats && !over && !s->held && s->intended == UINT64_MAX && s->seq < UINT32_MAX &&
+	    now < s->window->end)
+		return sender_repeat(s, now);
 	if (!s->held) {
 		uint64_t due = now;
 		uint32_t n = 0;

@@ -9,8 +9,11 @@
 void sender_choose_step(struct sender *s, enum touch touch, enum form form);
 void receiver_choose_step(struct receiver *r, enum touch touch, enum form form, enum timing timing);
 
+/* True if the frames of a sender at full rate can be copies of one frame, made by its engine. */
+bool sender_can_repeat(const struct sender *s, enum touch touch);
+
 /* Each function moves at most one burst (a forwarder: in each direction) and returns the number of
- * frames moved. */
+ * frames moved. A sender that repeats moves as many as its engine sends in a few milliseconds. */
 uint32_t sender_step(struct task *task, uint64_t now);
 uint32_t receiver_step(struct task *task, uint64_t now);
 uint32_t forwarder_step(struct task *task, uint64_t now);

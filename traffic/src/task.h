@@ -78,6 +78,7 @@ struct sender {
 	struct pacing pacing; /* of frames that are due individually */
 	bool singly; /* frames are due individually in this phase */
 	bool stamps_sent; /* a burst carries the time of writing, not its due time */
+	bool repeats; /* at full rate the engine makes the frames, one from the other */
 	uint64_t *dues; /* ticks, one burst: due times of frames that wait for room */
 	uint32_t ready; /* number of `dues` */
 	struct histogram *lag; /* delay from due time to writing; NULL: not recorded */

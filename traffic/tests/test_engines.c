@@ -1650,6 +1650,85 @@ static void a_queue_of_a_device_is_one_ports(const struct engine *e)
 	e->close(&third);
 }
 
+/* ---- frames that the engine makes ------------------------------------------------------- */
+
+/* Each copy has the next number, a time within the call and the right checksum, also on memory that
+ * the switch has changed. No copy is late, and a call that begins too late makes none. */
+static void copies_are_frames_of_their_own(const struct engine *e)
+{
+	static const uint32_t lens[] = { FRAME_MIN, FRAME_MIN + 1, 1000, 1514 };
+	const struct address address = { .src_mac = { 2, 0, 0, 0, 0, 1 },
+					 .dst_mac = { 2, 0, 0, 0, 0, 2 },
+					 .src_ip = 0xc6120001,
+					 .dst_ip = 0xc6120002,
+					 .src_port = 20000,
+					 .dst_port = 20000 };
+	enum { COPIES = 3000, BATCH = 16, FIRST = 0xfffe };
+	struct path w;
+
+	if (!e->repeat)
+		SKIP("makes no frames");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens) && !complaint[0]; i++) {
+		const uint64_t add = 1ull << 40, before = clock_monotonic_ns();
+		uint64_t time = before + add, times = 0, got = 0;
+		struct frame_template t;
+		struct repetition r = { .number = FIRST,
+					.most = COPIES,
+					.batch = BATCH,
+					.add_ns = add,
+					.until_ns = before };
+		uint32_t made, more;
+		double last;
+
+		template_make(&t, &address, lens[i], 7, 3, PHASE_MEASURED, false);
+		r.head = t.head;
+		r.len = t.len;
+		r.sum = t.sum;
+		made = e->repeat(w.tx, &r);
+		CHECK(!made, "%u copies that are late", made);
+		/* A call ends after some milliseconds. */
+		for (r.until_ns = before + 5000000000u; made < COPIES; made += more) {
+			r.number = FIRST + made;
+			r.most = COPIES - made;
+			more = e->repeat(w.tx, &r);
+			CHECK(more, "%u copies: %s", made, w.tx->why);
+		}
+		for (last = seconds(); seconds() - last < 0.1;) {
+			static uint8_t memory[FRAME_BYTES_MAX];
+			struct frame f;
+			struct payload p = { 0 };
+			bool same;
+
+			if (!w.rx->rx(w.rx, &f, NULL, 1))
+				continue;
+			last = seconds();
+			payload_read(&p, (uint8_t *)f.data + PAYLOAD_AT);
+			memset(memory, 0, sizeof(memory));
+			frame_build(memory, &t, FIRST + (uint32_t)got, time_to_net(p.time_ns),
+				    time_sum(time_to_net(p.time_ns)), TOUCH_HEADER, false, false);
+			same = f.len == t.len && !memcmp(f.data, memory, f.len);
+			w.rx->engine->release(w.rx, &f, 1);
+			CHECK(same, "copy %llu of %u bytes is another frame",
+			      (unsigned long long)got, lens[i]);
+			CHECK(p.time_ns >= time && p.time_ns < clock_monotonic_ns() + add,
+			      "copy %llu has a wrong time", (unsigned long long)got);
+			times += p.time_ns != time;
+			time = p.time_ns;
+			got++;
+		}
+		CHECK(got == made, "%u made, %llu received", made, (unsigned long long)got);
+		CHECK(times >= COPIES / BATCH / 2 && times <= COPIES / BATCH + 30,
+		      "%llu times for %u copies", (unsigned long long)times, made);
+		w.sent += made;
+	}
+	if (!complaint[0] && tx_drops(&w))
+		snprintf(complaint, sizeof(complaint), "drops are counted, and nothing was lost");
+	path_close(&w);
+}
+
 /* ---- packets that the device splits ---------------------------------------------------- */
 
 static bool is_gso(const struct engine *e)
@@ -1661,11 +1740,11 @@ static bool is_gso(const struct engine *e)
  * veth would leave the checksums out. */
 static bool devices_split(bool split)
 {
-	static const char features[] = "tx-udp-segmentation %s tx-checksum-ip-generic %s";
+	static const char features[] = "tx-udp-segmentation %s tx-checksum-ip-generic %s sg %s";
 	const char *how = split ? "off" : "on";
 	char set[128], command[320];
 
-	snprintf(set, sizeof(set), features, how, how);
+	snprintf(set, sizeof(set), features, how, how, how);
 	snprintf(command, sizeof(command), "(ethtool -K sm0 %s && ethtool -K sm1 %s) >/dev/null",
 		 set, set);
 	return !run(command);
@@ -1900,6 +1979,7 @@ static const struct {
 	TEST(a_pci_device_is_looked_for_after_others),
 	TEST(counters_of_a_device_are_told_once),
 	TEST(a_queue_of_a_device_is_one_ports),
+	TEST(copies_are_frames_of_their_own),
 	TEST(refuses_a_device_that_does_not_split),
 	TEST(packets_arrive_as_the_frames_that_they_were_made_of),
 	TEST(a_full_queue_takes_no_part_of_a_packet),

@@ -10,6 +10,7 @@ static uint64_t counter;
 #include "receive.c"
 
 #include "session.h"
+#include "steps.h"
 #include "tap.h"
 
 #include <string.h>
@@ -255,6 +256,78 @@ static void a_flow_of_more_than_32_bits_adds_up(void)
 	bench_free(b, report);
 }
 
+enum { COPIES = 700 };
+
+static uint64_t repeated_until; /* in the time of frames: that of the last call */
+static uint32_t repeated_number;
+
+static uint32_t repeat_some(struct port *port, const struct repetition *r)
+{
+	(void)port;
+	repeated_until = r->until_ns + r->add_ns;
+	repeated_number = r->number;
+	return r->most < COPIES ? r->most : COPIES;
+}
+
+/* An engine makes the frames of a sender at full rate. All frames of a call are due in one interval,
+ * and none is due after the end. */
+static void copies_that_an_engine_makes_add_up(void)
+{
+	const uint64_t step = SECOND / 4, steps = HOUR / step;
+	struct bench *b = bench_make(32, false, 1, 0, TOUCH_HEADER);
+	struct engine repeats = *b->s.ports[0].engine;
+	struct sender *s = &b->tasks[0].sender;
+	const json_t *sent;
+	uint64_t wrong = 0;
+	json_t *report, *series;
+
+	repeats.repeat = repeat_some;
+	b->s.ports[0].engine = &repeats;
+	EXPECT(!s->repeats);
+	EXPECT(!sender_can_repeat(s, TOUCH_NONE));
+	task_choose_step(&b->tasks[0], TOUCH_HEADER, TIMING_NONE);
+	EXPECT(s->repeats);
+	for (uint64_t i = 0; i < steps; i++) {
+		wrong += b->tasks[0].step(&b->tasks[0], START + i * step) != COPIES;
+		wrong += repeated_number != i * COPIES;
+		wrong += repeated_until != START + (i / 4 + 1) * SECOND;
+	}
+	EXPECT_EQ(wrong, 0);
+	EXPECT_EQ(repeated_until, START + HOUR);
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + HOUR), 0);
+	EXPECT(b->tasks[0].sent_all);
+	report = bench_report(b);
+	sent = part(report, 0, "sent");
+	EXPECT_EQ(count_of(sent, "frames"), steps * COPIES);
+	EXPECT_EQ(count_of(sent, "polls"), steps);
+	series = session_series(&b->s, 0, SERIES_MAX);
+	for (size_t i = 0; i <= 3600; i++)
+		wrong += counted(series, 0, "sent", i) != (i < 3600 ? 4 * COPIES : 0);
+	EXPECT_EQ(wrong, 0);
+	json_decref(series);
+	bench_free(b, report);
+}
+
+/* The engine numbers no frame above 32 bits; the sender writes those at the border itself. */
+static void copies_that_an_engine_makes_have_numbers_of_32_bits(void)
+{
+	struct bench *b = bench_make(32, false, 1, 0, TOUCH_HEADER);
+	struct engine repeats = *b->s.ports[0].engine;
+	struct sender *s = &b->tasks[0].sender;
+
+	repeats.repeat = repeat_some;
+	b->s.ports[0].engine = &repeats;
+	task_choose_step(&b->tasks[0], TOUCH_HEADER, TIMING_NONE);
+	s->seq = UINT32_MAX - 10;
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START), 10);
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START), 32);
+	EXPECT_EQ(s->seq, 31);
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START), COPIES);
+	EXPECT_EQ(repeated_number, 31);
+	EXPECT_EQ(s->sent, 10 + 32 + COPIES);
+	bench_free(b, bench_report(b));
+}
+
 static uint32_t alloc_nothing(struct port *port, struct frame *frames, uint32_t n)
 {
 	(void)port, (void)frames, (void)n;
@@ -336,6 +409,8 @@ int main(void)
 	TEST(an_hour_of_a_slow_rate_adds_up);
 	TEST(an_hour_of_overload_adds_up);
 	TEST(a_flow_of_more_than_32_bits_adds_up);
+	TEST(copies_that_an_engine_makes_add_up);
+	TEST(copies_that_an_engine_makes_have_numbers_of_32_bits);
 	TEST(steps_change_the_load_of_bursts);
 	TEST(steps_change_the_load_of_single_frames);
 	return tap_end();

@@ -11,6 +11,7 @@ from __future__ import annotations
 from switchmark.engines import (
     dpdk,
     mmap,
+    mmap_gso,
     netmap,
     null,
     raw,
@@ -41,5 +42,6 @@ TABLE: Table[Engine] = load_plugins(
         xdp_live.ENGINE,
         raw_gso.ENGINE,
         udp_gso.ENGINE,
+        mmap_gso.ENGINE,
     ),
 )

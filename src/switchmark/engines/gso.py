@@ -22,6 +22,8 @@ class Gso(Engine):
     port_kinds: frozenset[PortKind] = KERNEL_PORTS - {PortKind.MACVLAN, PortKind.IPVLAN}
     """The children of macvlan and ipvlan pass packets on whole: their drivers keep segmentation
     on."""
+    plain: str = ""
+    """The name of the engine that passes on each frame as it is."""
     since: tuple[int, int] = (0, 0)
     """The first release of Linux that splits them at a port whose offloads are off."""
 
@@ -34,6 +36,6 @@ class Gso(Engine):
             raise Unavailable(
                 f"Linux {release} of {host.name} does not split the packets of engine "
                 f"{self.name}: it needs Linux {needed}",
-                hint=f"--engine {self.name.replace('gso', 'mmsg')}",
+                hint=f"--engine {self.plain}",
             )
         return version

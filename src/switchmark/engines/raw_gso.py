@@ -12,4 +12,5 @@ ENGINE = Gso(
     packet_frames=128,
     chosen_for=frozenset(),
     since=(6, 2),
+    plain="raw-mmsg",
 )

@@ -17,4 +17,5 @@ ENGINE = Gso(
     packet_frames=128,
     chosen_for=frozenset(),
     since=(6, 11),
+    plain="udp-mmsg",
 )

@@ -168,8 +168,8 @@ _DOUBTS = (
     ),
     Doubt(
         "flows-in-runs",
-        "an engine that sends packets of several frames (raw-gso, udp-gso) sends more than one "
-        "flow",
+        "an engine that sends packets of several frames (raw-gso, mmap-gso, udp-gso) sends more "
+        "than one flow",
         "a flow sends up to a burst of frames before the next flow, so a switch looks up fewer "
         "flows, and `fairness` and `per_flow` count whole runs",
         "use --engine raw-mmsg or mmap, whose flows change from frame to frame",
