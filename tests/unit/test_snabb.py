@@ -64,6 +64,12 @@ def test_it_connects_to_functions_that_listen() -> None:
     assert 'config.app(c, "p1", VhostUser, {socket_path = "/run/x/ports/p1.sock"})' in lines
 
 
+def test_a_function_that_lost_its_switch_may_stop_rings_that_the_next_one_has_not() -> None:
+    """virtio-user asks for the base of each ring first, and a device without rings has none."""
+    text = script(SWITCH.start(wiring()))
+    assert "function device:get_vring_base (ring) return base(self, ring) or 0 end" in text
+
+
 def test_a_patch_is_a_link_each_way() -> None:
     text = script(SWITCH.start(wiring(4)))
     links = [line for line in text.splitlines() if line.startswith("config.link")]

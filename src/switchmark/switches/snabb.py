@@ -53,6 +53,9 @@ _VHOST = """\
 local device = require("lib.virtio.net_device").VirtioNetDevice
 local features = device.get_features
 function device:get_features () return features(self) + 2^32 end
+-- Who has lost a link stops the rings of the next one first, which has none yet: they begin at 0.
+local base = device.get_vring_base
+function device:get_vring_base (ring) return base(self, ring) or 0 end
 local VhostUser = require("apps.vhost.vhost_user").VhostUser
 -- No cache of them in /tmp.
 function VhostUser:update_features (features) return features end
