@@ -142,9 +142,10 @@ def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:
     assert SWITCH.accepts(wiring(4)) is None
 
 
-def test_counters_are_read_on_the_host_by_its_name() -> None:
+def test_counters_are_read_on_the_host_by_a_link_of_the_script() -> None:
     (step,) = SWITCH.counters.commands(wiring())
-    folder = "/run/x/switch/sm0000-snabb/by-name/sm0000-sw/links"
+    folder = "/run/x/switch/sm0000-snabb/running/links"
+    assert 'syscall.unlink("/run/x/switch/sm0000-snabb/running")' in script(SWITCH.start(wiring()))
     assert step.at == HOST
     assert step.argv[:2] == ("cat", f"{folder}/p0.tx -> p1.rx/rxpackets.counter")
     assert len(step.argv) == 1 + 6
