@@ -64,6 +64,12 @@ def test_it_connects_to_functions_that_listen() -> None:
     assert 'config.app(c, "p1", VhostUser, {socket_path = "/run/x/ports/p1.sock"})' in lines
 
 
+def test_a_function_that_lost_its_switch_may_stop_rings_that_the_next_one_has_not() -> None:
+    """virtio-user asks for the base of each ring first, and a device without rings has none."""
+    text = script(SWITCH.start(wiring()))
+    assert "function device:get_vring_base (ring) return base(self, ring) or 0 end" in text
+
+
 def test_a_patch_is_a_link_each_way() -> None:
     text = script(SWITCH.start(wiring(4)))
     links = [line for line in text.splitlines() if line.startswith("config.link")]
@@ -136,9 +142,10 @@ def test_ports_that_are_no_pairs_are_for_the_bridge() -> None:
     assert SWITCH.accepts(wiring(4)) is None
 
 
-def test_counters_are_read_on_the_host_by_its_name() -> None:
+def test_counters_are_read_on_the_host_by_a_link_of_the_script() -> None:
     (step,) = SWITCH.counters.commands(wiring())
-    folder = "/run/x/switch/sm0000-snabb/by-name/sm0000-sw/links"
+    folder = "/run/x/switch/sm0000-snabb/running/links"
+    assert 'syscall.unlink("/run/x/switch/sm0000-snabb/running")' in script(SWITCH.start(wiring()))
     assert step.at == HOST
     assert step.argv[:2] == ("cat", f"{folder}/p0.tx -> p1.rx/rxpackets.counter")
     assert len(step.argv) == 1 + 6

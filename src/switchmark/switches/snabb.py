@@ -53,9 +53,20 @@ _VHOST = """\
 local device = require("lib.virtio.net_device").VirtioNetDevice
 local features = device.get_features
 function device:get_features () return features(self) + 2^32 end
+-- Who has lost a link stops the rings of the next one first, which has none yet: they begin at 0.
+local base = device.get_vring_base
+function device:get_vring_base (ring) return base(self, ring) or 0 end
 local VhostUser = require("apps.vhost.vhost_user").VhostUser
 -- No cache of them in /tmp.
 function VhostUser:update_features (features) return features end
+"""
+
+_NAMED = """\
+-- Where its counters are. Snabb's own name for this (`engine.claim_name`) stays for a moment after an
+-- ended switch, until a process that survives it takes it away, and refuses the next one.
+local syscall = require("syscall")
+syscall.unlink("%s")
+assert(syscall.symlink(require("core.shm").root .. "/" .. syscall.getpid(), "%s"))
 """
 
 _LINKED = """\
@@ -99,6 +110,11 @@ def _home(wiring: Wiring) -> str:
     return f"{wiring.switch_dir}/{wiring.prefix}-snabb"
 
 
+def _running(wiring: Wiring) -> str:
+    """Return the link to the files of the process that runs."""
+    return f"{_home(wiring)}/running"
+
+
 def _socket(wiring: Wiring, port: Port) -> str:
     return f"{wiring.ports_dir}/p{port.index}.sock"
 
@@ -124,8 +140,8 @@ def _script(wiring: Wiring) -> str:
         lines.append(f'require("lib.numa").bind_to_cpu({wiring.cores[0]}, true)\n')
     _, steps = _made(wiring)
     lines.append(_FRAMES % steps)  # before the apps, because some take frames at creation
-    name = wiring.name("sw")
-    lines.append(f'engine.busywait = true\nengine.claim_name("{name}")\nengine.configure(c)\n')
+    lines.append(_NAMED % (_running(wiring), _running(wiring)))
+    lines.append("engine.busywait = true\nengine.configure(c)\n")
     lines += [_LINKED if vhost else "", f'io.open("{_home(wiring)}/linked", "w"):close()\n']
     lines.append("engine.main({no_report = true})\n")
     return "".join(lines)
@@ -150,8 +166,7 @@ def _megabytes(wiring: Wiring) -> int:
 def _counter_commands(wiring: Wiring) -> tuple[Run, ...]:
     if wiring.kind is not PortKind.VHOST_USER:
         return links.socket_counters(wiring)
-    folder = f"{_home(wiring)}/by-name/{wiring.name('sw')}/links"
-    names = [f"{folder}/{name}" for name, _, _ in _links(wiring)]
+    names = [f"{_running(wiring)}/links/{name}" for name, _, _ in _links(wiring)]
     read = ("cat", *(f"{name}/{counter}.counter" for name in names for counter in _COUNTERS))
     return (Run("counters of the switch's links", read, replace(HOST, host=wiring.node.host)),)
 
