@@ -141,7 +141,7 @@ def test_frame_sizes(measure: Measure, engine: str) -> None:
         assert trial.rx_bytes == pytest.approx(mean * trial.rx_frames, rel=within)
 
 
-@pytest.mark.parametrize("engine", ["udp", "raw-mmsg"])
+@pytest.mark.parametrize("engine", ["udp", "raw-mmsg", "xdp"])
 def test_jumbo_frames_with_every_byte_checked(measure: Measure, engine: str) -> None:
     trial = assert_every_frame_is_accounted_for(
         measure(engine=engine, frame_size=9600, rate="2k", touch="full")

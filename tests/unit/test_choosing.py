@@ -95,7 +95,7 @@ def test_the_table_is_the_order() -> None:
 @pytest.mark.parametrize(
     ("axes", "engine"),
     [
-        ({"frame_size": 9000}, "mmap"),  # longer than a chunk of AF_XDP
+        ({"frame_size": 9000}, "mmap"),  # longer than a chunk of AF_XDP: needs Linux 6.6
         ({"vlan": 7, "frame_size": 68}, "mmap"),  # XDP does not see a bridge's tags
         ({"encapsulation": "vlan", "frame_size": 68}, "mmap"),
         ({"switch": "ipvlan"}, "udp-mmsg"),  # it goes by the IP address of the interface

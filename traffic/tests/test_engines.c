@@ -162,7 +162,7 @@ struct path {
 	uint32_t sent, received; /* the next sequence numbers */
 	uint32_t tagged; /* how many of eight frames have a tag */
 	bool plain; /* send zeros: the content of received frames is not checked */
-	uint32_t least;
+	uint32_t least, longest;
 };
 
 static void set_number(struct port *port, const char *name, uint64_t number)
@@ -220,6 +220,7 @@ static void path_prepare(struct path *w, const struct engine *e)
 	w->tx = &w->a;
 	w->rx = &w->b;
 	w->least = e->caps & ENGINE_PAYLOAD ? 1 + 8 : FRAME_MIN;
+	w->longest = FRAME_LONGEST;
 	/* With GRO a packet socket receives tagged frames before untagged ones that arrived just
 	 * before (Linux 6.18 queues the latter in a list): only frames of one kind are in order. */
 	w->tagged = e->caps & ENGINE_NEEDS_ROOT ? 8 : 1;
@@ -293,7 +294,7 @@ static uint32_t hash(uint32_t v)
  * tag. */
 static uint32_t content(const struct path *w, uint8_t *out, uint32_t seq)
 {
-	const uint32_t len = w->least + 4 + hash(seq) % (FRAME_LONGEST - w->least - 4);
+	const uint32_t len = w->least + 4 + hash(seq) % (w->longest - w->least - 4);
 	uint32_t at = 0, x = seq * 2654435761u + 1;
 
 	if (!(w->tx->engine->caps & ENGINE_PAYLOAD)) {
@@ -900,6 +901,31 @@ static bool mtu_set(uint32_t bytes)
 	snprintf(command, sizeof(command), "ip link set sm0 mtu %u && ip link set sm1 mtu %u",
 		 bytes, bytes);
 	return !run(command);
+}
+
+/* Frames of all lengths up to 9600 bytes with the FCS, some longer than the engine's units of
+ * memory. */
+static void jumbo_frames_arrive_whole(const struct engine *e)
+{
+	const uint32_t most = FRAME_BYTES_MAX - FCS_BYTES;
+	struct path w;
+	int error;
+
+	if (!(e->caps & ENGINE_NEEDS_INTERFACE) || !(e->caps & ENGINE_RECEIVES))
+		SKIP("has no interface, or only sends");
+	if (!mtu_set(most))
+		SKIP("cannot set an MTU");
+	path_prepare(&w, e);
+	w.a.config.frame_max = w.b.config.frame_max = w.longest = most;
+	set_number(w.rx, "buffer", 64 << 20);
+	error = path_open(&w);
+	if (!error) {
+		stream(&w, 5000);
+		if (!complaint[0] && receive_all(&w, 0.05))
+			snprintf(complaint, sizeof(complaint), "more frames than were sent");
+		path_close(&w);
+	}
+	mtu_set(1500);
 }
 
 /* Sends one frame or datagram of 12000 bytes, bypassing the engine. */
@@ -1967,6 +1993,7 @@ static const struct {
 	TEST(names_a_peer_that_takes_no_frames),
 	TEST(a_peer_that_takes_no_frames_yet_fails_no_port),
 	TEST(a_frame_too_long_is_not_lost_in_silence),
+	TEST(jumbo_frames_arrive_whole),
 	TEST(a_frame_that_was_cut_is_counted_and_not_given),
 	TEST(buffers_are_as_long_as_the_ports_frames),
 	TEST(ports_of_one_interface_count_their_own),

@@ -77,6 +77,8 @@ class Engine:
     identifications."""
     chosen_for: frozenset[PortKind] | None = None
     """The kinds of ports for which `--engine auto` may choose it; None for all that it opens."""
+    chosen_frame_max: int = FRAME_MAX
+    """The largest frame for which `auto` chooses it, in bytes with the FCS."""
     sees_tags: bool = True
     """Whether it also sees a VLAN tag that the kernel passes next to the frame, in the metadata of
     the skb. `auto` chooses no other engines for tagged frames."""

@@ -31,10 +31,12 @@ ENGINE = Xdp(
     name="xdp",
     summary="AF_XDP",
     privilege="root",
-    frame_max=3524,  # a umem chunk of one page holds it with its headroom
     capabilities=frozenset({"NET_RAW", "NET_ADMIN", "BPF", "IPC_LOCK"}),
     resources=frozenset({"function_cores"}),
     queue_a_core=True,
+    # Longer frames need Linux 6.6 and an XDP program that takes several buffers: a umem chunk of
+    # one page holds these with their headroom.
+    chosen_frame_max=3524,
     # A socket serves one queue: NICs and virtual functions may deliver frames to other queues.
     chosen_for=frozenset({PortKind.VETH, PortKind.TAP, PortKind.MACVLAN}),
     # Linux 6.18, veth behind a bridge: the tag stays in the skb metadata, invisible to XDP

@@ -14,7 +14,7 @@ from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.model.test import AXES, Test
 from switchmark.path.refusals import check
-from switchmark.path.resolving import opened_in, resolve, unknown_names
+from switchmark.path.resolving import frame_sizes, opened_in, resolve, unknown_names
 from switchmark.switches import TABLE as SWITCHES
 
 AUTO = AXES["engine"].chosen
@@ -93,6 +93,8 @@ def _suits(test: Test) -> bool:
     path = resolve(test, prefix="sm0000", run_dir="/run")
     engine = path.engine
     if test.tag is not None and not engine.sees_tags:
+        return False
+    if max(frame_sizes(test)) > engine.chosen_frame_max:
         return False
     for part in path.played:
         if engine.chosen_for is None or part.engine is not engine:
