@@ -53,6 +53,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"buffer": 20_000},
         {"duration_s": 0.3, "duration_sum_s": 0.5, "exceed_ratio": 0.25, "warmup_s": 0.0},
     ),
+    # Two frames in each interval: the rate of the steady part is always the same.
+    "so few frames that only the whole trial varies": (
+        {"capacity_pps": 120.0, "sender_pps": 240.0, "noise": 0.05},
+        {"until_certain": 0.01, "precision": 0.1, "loads": ()},
+    ),
 }
 
 

@@ -119,6 +119,16 @@ def test_without_an_overload_there_is_a_doubt_and_no_number(switch: Overloaded) 
     assert recovery_text(goal) == "none"
 
 
+def test_losses_that_are_not_counted_show_no_overload() -> None:
+    def uncounted(spec: TrialSpec) -> TrialResult:
+        trial = Overloaded()(spec)
+        assert trial.series is not None
+        return trial.model_copy(update={"series": trial.series.model_copy(update={"lost": None})})
+
+    bounds = LoadBounds(rate_pps=100_000.0, duration_s=1.0, warmup_s=0.0)
+    assert TABLE["recovery"].find(uncounted, bounds).doubts == ("no-overload",)
+
+
 @pytest.mark.parametrize("recovers_s", [5.0, 0.95])
 def test_losses_to_the_end_are_no_recovery(recovers_s: float) -> None:
     """A switch that loses frames at half of the load, too, has its last loss just before the end."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from switchmark.errors import UsageError
 from switchmark.model.place import Place, PlaceKind
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.searches import TABLE, back_to_back, ndr
@@ -29,6 +30,7 @@ from switchmark.searches.base import (
     meets,
     most_repeats,
     saturate,
+    telling_s,
     usual_repeats,
 )
 from synthetic import SyntheticSwitch
@@ -127,6 +129,39 @@ def test_a_sender_that_sends_nothing_leaves_a_rate_of_one_frame() -> None:
     answer = trial(tx_frames=0, rx_frames=0, intervals=(0,) * 10)
     start = saturate(Probe(lambda spec: answer, bounds(duration_s=4.0)))
     assert (start.sent_pps, start.received_pps, start.ceiling_pps) == (0, 0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rate_pps", "senders", "duration_s"),
+    [
+        (0.0, 1e3, 1, 1.0),  # nothing to tell
+        (0.5, 1e3, 1, 1.0),  # 6 frames are fewer than a second has
+        (3e-4, 1e3, 1, 9.986),
+        (3e-4, 1e3, 2, 4.993),
+        (3e-7, None, 1, 9.985775),  # a million frames a second
+        (3e-7, 115.58, 1, 9_985_775 / 115.58),  # nearly a day
+    ],
+)
+def test_a_trial_is_long_enough_to_tell_a_loss_ratio(
+    ratio: float, rate_pps: float | None, senders: int, duration_s: float
+) -> None:
+    found = telling_s(ratio, rate_pps, bounds(senders=senders))
+    assert found == pytest.approx(duration_s, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("senders", "takes", "hint"), [(1, "100 frames/s", "3e-07"), (2, "200 frames/s", "2e-07")]
+)
+def test_a_loss_ratio_that_takes_more_than_a_day_is_refused(
+    senders: int, takes: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        telling_s(1e-7, 100.0, bounds(senders=senders))
+    assert str(raised.value).startswith(
+        f"a loss ratio of 1e-07 cannot be told at {takes}: that takes 3e+07 frames, "
+        "which is more than a day"
+    )
+    assert raised.value.hint == f"--loss-ratio {hint} or more"
 
 
 # --- repeats ----------------------------------------------------------------------------------
