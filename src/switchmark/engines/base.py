@@ -63,6 +63,8 @@ class Engine:
     """The valid values of the axis `driver`."""
     resources: frozenset[str] = frozenset()
     """The supported axes among those that are `followed_by` an engine (`model.axis`)."""
+    stamped: frozenset[PortKind] = frozenset()
+    """The kinds of ports whose devices may have a clock that timestamps arriving frames."""
     user_memory: bool = False
     """Whether the axis `memory` chooses the memory in which processes hold frames."""
     queue_a_core: bool = False
