@@ -42,7 +42,9 @@ _HZ = 1999  # samples per second: no multiple of the kernel's tick
 _LEAST_SHARE = 0.03
 """Functions that take less of a core count as `other`."""
 
-_SAMPLE = re.compile(r"^\s*(?P<comm>.+?)\s+\[?(?P<cpu>\d+)\]?\s+(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?$")
+_SAMPLE = re.compile(
+    r"^\s*(?P<comm>.+?)\s+\[?(?P<cpu>\d+)\]?\s+(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?$"
+)
 _OURS = "switchmark-traf"  # what the kernel keeps of the program's name
 
 Measure = Callable[[], float]

@@ -160,6 +160,7 @@ ENGINE = Dpdk(
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
     resources=frozenset({"queues", "descriptors", "offload", "stamps", "function_cores"}),
+    emulated=frozenset({PortKind.NIC_PCI, PortKind.VF_PCI}),
     stamped=KERNEL_PORTS | {PortKind.NIC_PCI, PortKind.VF_PCI},
     queue_a_core=True,
     user_memory=True,
