@@ -28,6 +28,8 @@ _RX_BURST = 64  # our receivers ask for so many
 _SETTLE_S = 0.3
 _TXONLY = (f"--txpkts={FRAME_BYTES - 4}", f"--burst={_BURST}")
 _SETUP_S = 4.0
+_DPERF_SOCKETS = 600  # 60 Mpps: more than it can
+_DPERF_SETTLE_S = 2.5  # its wait for a gateway, and until its sockets are open
 _ANCESTOR_RATE = 1_000_000_000  # more than it can
 _ANCESTOR_SETTLE_S = 2.5  # its start, and its first period, which is thrown away
 
@@ -56,12 +58,12 @@ def _ours(session: Session, track: Track, *, timed: bool = True, **axes: Any) ->
     return steady_pps(result) / 1e6
 
 
-def _counted(session: Session, track: Track, program: str) -> float:
+def _counted(session: Session, track: Track, program: str, settle_s: float = _SETTLE_S) -> float:
     """Return the rate that dpdk-testpmd receives at the end of the track, in million frames per
     second."""
     receiver = testpmd(session.bed, track, program, "rxonly", ("f1",), (f"--burst={_RX_BURST}",))
     with telemetry(session.bed, "testpmd-f1", receiver, (0,)) as counters:
-        time.sleep(_SETTLE_S)
+        time.sleep(settle_s)
         return counters.rate(session.seconds) / 1e6
 
 
@@ -134,7 +136,13 @@ def _cable(
 
 
 def _generator(
-    name: str, peer: Peer, start: Start, port: str, driver: str, session: Session
+    name: str,
+    peer: Peer,
+    start: Start,
+    port: str,
+    driver: str,
+    session: Session,
+    settle_s: float = _SETTLE_S,
 ) -> list[Row]:
     """Compare with a peer that only sends: at its other end testpmd counts, and checks nothing."""
     program, receiver = find(peer), find(TESTPMD)
@@ -144,7 +152,7 @@ def _generator(
     def theirs() -> float:
         with session.bed.block():
             start(session.bed, track, program)
-            return _counted(session, track, receiver)
+            return _counted(session, track, receiver, settle_s)
 
     slots: dict[str, Measure] = {
         "A": partial(ours, touch="none"),
@@ -192,7 +200,7 @@ def _pktgen(bed: Bed, track: Track, program: str) -> None:
 
 
 def _dperf(bed: Bed, track: Track, program: str) -> None:
-    """Start its UDP flood: each of its sockets sends a frame once a millisecond."""
+    """Start its UDP flood: each of its sockets is to send a frame every 10 us."""
     name, config, cpu = "dperf", bed.logs / "dperf.conf", track.cpu("f0")
     (device,) = devices(track, ("f0",))
     gateway = "198.18.255.254"  # it takes the MAC that is written behind it
@@ -204,16 +212,18 @@ def _dperf(bed: Bed, track: Track, program: str) -> None:
         "flood": "",
         "tx_burst": _BURST,
         "payload_size": FRAME_BYTES - 4 - 42,
-        "cc": "40k",
-        "cps": "400k",
-        "keepalive": "1ms",
+        "cc": _DPERF_SOCKETS,
+        "cps": "30k",
+        "keepalive": "10us",
+        "wait": 1,
         "port": f"{device.partition(',')[0]} {track.ip('f0')} {gateway} {track.mac('f1')}",
         "client": f"{track.ip('f0')} 1",
         "server": f"{track.ip('f1')} 1",
         "listen": "20000 1",
     }
     config.write_text("".join(f"{word} {value}\n" for word, value in lines.items()))
-    (_, _, _, _, *options) = eal(bed, name, cpu, (device,))  # it has lcores of its own
+    # It has lcores of its own, and 64 Ki frames.
+    (_, _, _, _, *options) = eal(bed, name, cpu, (device,), megabytes=1024)
     with listening(bed, track, "f0", name):
         bed.start(
             name,
@@ -347,7 +357,11 @@ BYPASS = (
     Comparison(
         "vhost-dperf",
         "engine dpdk from vhost to virtio-user against the UDP flood of dperf",
-        partial(_generator, "vhost-dperf", DPERF, _dperf, "vhost-user", "auto"),
+        partial(
+            _generator,
+            *("vhost-dperf", DPERF, _dperf, "vhost-user", "auto"),
+            settle_s=_DPERF_SETTLE_S,
+        ),
     ),
     Comparison(
         "vhost-ancestor",

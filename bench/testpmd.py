@@ -112,7 +112,9 @@ def devices(track: Track, parts: Sequence[str]) -> list[str]:
     return [str(option["device"]) for option in options]
 
 
-def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
+def eal(
+    bed: Bed, name: str, cpu: int, vdevs: Sequence[str], *, megabytes: int = _MEGABYTES
+) -> tuple[str, ...]:
     """Return EAL's options: memory as switchmark's engine has it, without hugepages, and one lcore
     that works on a CPU where the main one sleeps. What the program leaves goes with the block that
     this is called in."""
@@ -121,7 +123,7 @@ def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
     bed.executor.execute((Run(f"no files of a {name} before", remove, undo=remove),))
     return (
         *("--main-lcore", "0", "--lcores", f"0@{cpu},1@{cpu}"),
-        *("--no-huge", "--single-file-segments", "-m", str(_MEGABYTES), "--no-pci"),
+        *("--no-huge", "--single-file-segments", "-m", str(megabytes), "--no-pci"),
         *("--file-prefix", name, "--log-level", "*:warning"),
         *(word for one in vdevs for word in ("--vdev", one)),
     )
