@@ -126,10 +126,15 @@ static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 	drops_noted = 0;
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 0);
+	EXPECT_EQ(session_drops_ms(c), UINT32_MAX);
 	c->running = true;
 	session_tick(c, 1);
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 1);
+	EXPECT(session_drops_ms(c) <= 1000);
+	port->whole_counters = true;
+	EXPECT_EQ(session_drops_ms(c), UINT32_MAX);
+	port->whole_counters = false;
 	c->noted_ns -= 2 * NOTE_DROPS_MS * 1000000ull;
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 2);
