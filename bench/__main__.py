@@ -14,10 +14,12 @@ from bench.bed import Bed
 from bench.bypass import BYPASS
 from bench.comparison import Comparison, Session
 from bench.generators import GENERATORS
+from bench.guide import write
 from bench.labs import LABS
 from bench.order import ORDER, contradicted
 from bench.own import BUILDS, NULL, PACING, SETUP, SETUP_SWITCHES
 from bench.page import PAGE
+from bench.peaks import PEAKS
 from bench.peers import MissingPeer
 from bench.placed import PLACED
 from bench.records import RECORDS
@@ -42,6 +44,7 @@ COMPARISONS = (
     NULL,
     BUILDS,
     THREADS,
+    PEAKS,
     PACING,
     SETUP,
     SETUP_SWITCHES,
@@ -80,6 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{name}: FAILED: {why}")
     if options.json:
         write_json(options.json, rows, skipped, facts)
+    if options.guide:
+        print(f"written into the guide: {', '.join(write(rows, skipped, facts, seconds))}")
     return INTERRUPTED if "interrupted" in broken else 1 if broken else 0
 
 
@@ -135,6 +140,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=_seconds, help="length of one measurement (2)")
     parser.add_argument("--quick", action="store_true", help="3 pairs of half a second")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there, too")
+    parser.add_argument(
+        "--guide", action="store_true", help="write the tables of what ran into the guide"
+    )
     return parser
 
 

@@ -15,13 +15,12 @@ from bench.comparison import Comparison, Session
 from bench.ours import FRAME_BYTES, trial
 from bench.own import set_up
 from bench.pairs import Limit, interleaved
-from bench.peers import NFV_TESTPERF, PKTGEN, TESTPMD, MissingPeer, find
+from bench.peers import DPERF, NFV_TESTPERF, PKTGEN, TESTPMD, MissingPeer, Peer, find
 from bench.report import Row, absolute, compared
-from bench.testpmd import devices, eal, telemetry, testpmd
+from bench.testpmd import devices, eal, listening, telemetry, testpmd
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Process
 from switchmark.metrics.throughput import steady_pps
-from switchmark.model.plan import Check, Run, Wait
 from switchmark.switches import TABLE as SWITCHES
 
 _BURST = 32
@@ -29,18 +28,23 @@ _RX_BURST = 64  # our receivers ask for so many
 _SETTLE_S = 0.3
 _TXONLY = (f"--txpkts={FRAME_BYTES - 4}", f"--burst={_BURST}")
 _SETUP_S = 4.0
+_DPERF_SOCKETS = 600  # 60 Mpps: more than it can
+_DPERF_SETTLE_S = 2.5  # its wait for a gateway, and until its sockets are open
 _ANCESTOR_RATE = 1_000_000_000  # more than it can
 _ANCESTOR_SETTLE_S = 2.5  # its start, and its first period, which is thrown away
 
 Measure = Callable[[], float]
+Start = Callable[[Bed, Track, str], None]
+"""Starts a program that sends from `f0` until the block that this is called in ends."""
 
 
 def _track(bed: Bed, switch: str, port: str, driver: str = "auto", **axes: Any) -> Track:
     return bed.track(switch, "dpdk", port=port, driver=driver, memory="no-huge", **axes)
 
 
-def _ours(session: Session, track: Track, **axes: Any) -> float:
-    """Return the received rate of switchmark in million frames per second."""
+def _ours(session: Session, track: Track, *, timed: bool = True, **axes: Any) -> float:
+    """Return the received rate of switchmark in million frames per second. What touch `header` and
+    `full` check has its latency noted, if it is `timed`."""
     result = trial(
         session.bed,
         track,
@@ -49,16 +53,17 @@ def _ours(session: Session, track: Track, **axes: Any) -> float:
         burst=_BURST,
         seconds=session.seconds,
         axes=axes,
+        load={} if timed else {"latency": False},
     )
     return steady_pps(result) / 1e6
 
 
-def _counted(session: Session, track: Track, program: str) -> float:
+def _counted(session: Session, track: Track, program: str, settle_s: float = _SETTLE_S) -> float:
     """Return the rate that dpdk-testpmd receives at the end of the track, in million frames per
     second."""
     receiver = testpmd(session.bed, track, program, "rxonly", ("f1",), (f"--burst={_RX_BURST}",))
     with telemetry(session.bed, "testpmd-f1", receiver, (0,)) as counters:
-        time.sleep(_SETTLE_S)
+        time.sleep(settle_s)
         return counters.rate(session.seconds) / 1e6
 
 
@@ -71,8 +76,8 @@ def _txonly(session: Session, track: Track, program: str) -> float:
 def _cable(
     name: str, port: str, driver: str, limits: Mapping[str, float], session: Session
 ) -> list[Row]:
-    """Compare from end to end without a switch. `limits` are those of touch none and of touch
-    header."""
+    """Compare from end to end without a switch. `limits` are those of touch none, of touch header,
+    and of touch header with latency."""
     program = find(TESTPMD)
     track = _track(session.bed, "direct", port, driver)
     ours = partial(_ours, session, track)
@@ -80,16 +85,19 @@ def _cable(
         "A": partial(ours, touch="none"),
         "B": partial(_txonly, session, track, program),
         "A again": partial(ours, touch="none"),
-        "header": partial(ours, touch="header"),
+        "header": partial(ours, touch="header", timed=False),
+        "latency": partial(ours, touch="header"),
         "full": partial(ours, touch="full"),
         "full 1500": partial(ours, touch="full", frame_size=1500),
     }
     samples = interleaved(session.pairs, slots, session.say)
     peer = "testpmd txonly, rxonly"
 
-    def row(title: str, touch: str, pairs: dict[str, list[float]], *notes: str) -> Row:
-        limit = Limit("at least", limits[touch]) if touch in limits else None
-        return compared(title, f"dpdk, touch {touch}", peer, "Mpps", pairs, limit, notes)
+    def row(title: str, what: str, pairs: dict[str, list[float]], *notes: str) -> Row:
+        limit = Limit("at least", limits[what]) if what in limits else None
+        checks = (what != "none", False)
+        label = f"dpdk, {'touch header, ' if what == 'latency' else 'touch '}{what}"
+        return compared(title, label, peer, "Mpps", pairs, limit, notes, checks=checks)
 
     return [
         row(
@@ -104,6 +112,12 @@ def _cable(
             "header",
             {"A": samples["header"], "B": samples["B"]},
             "sequence, time and checksum in every frame of A, and checked",
+        ),
+        row(
+            f"{name}, checked, latency",
+            "latency",
+            {"A": samples["latency"], "B": samples["B"]},
+            "the same, and the latency of every frame of A in a histogram",
         ),
         row(
             f"{name}, all bytes",
@@ -121,41 +135,102 @@ def _cable(
     ]
 
 
-def _vhost_pktgen(session: Session) -> list[Row]:
-    program, receiver = find(PKTGEN), find(TESTPMD)
-    track = _track(session.bed, "direct", "vhost-user")
-    ours = partial(_ours, session, track, touch="none")
+def _generator(
+    name: str,
+    peer: Peer,
+    start: Start,
+    port: str,
+    driver: str,
+    session: Session,
+    settle_s: float = _SETTLE_S,
+) -> list[Row]:
+    """Compare with a peer that only sends: at its other end testpmd counts, and checks nothing."""
+    program, receiver = find(peer), find(TESTPMD)
+    track = _track(session.bed, "direct", port, driver)
+    ours = partial(_ours, session, track)
+
+    def theirs() -> float:
+        with session.bed.block():
+            start(session.bed, track, program)
+            return _counted(session, track, receiver, settle_s)
+
     slots: dict[str, Measure] = {
-        "A": ours,
-        "B": partial(_pktgen, session, track, program, receiver),
-        "A again": ours,
+        "A": partial(ours, touch="none"),
+        "B": theirs,
+        "A again": partial(ours, touch="none"),
+        "header": partial(ours, touch="header", timed=False),
     }
+    samples = interleaved(session.pairs, slots, session.say)
+    label = f"{peer.name}, testpmd rxonly"
     return [
         compared(
-            "vhost-pktgen",
+            name,
             "dpdk, touch none",
-            "pktgen, testpmd rxonly",
+            label,
             "Mpps",
-            interleaved(session.pairs, slots, session.say),
+            {slot: samples[slot] for slot in ("A", "B", "A again")},
             None,
-            ("64 B, vhost-user, received",),
-        )
+            (f"64 B, {port}, received; no hugepages, a core each; bursts of {_BURST} in both",),
+            checks=(False, False),
+        ),
+        compared(
+            f"{name}, checked",
+            "dpdk, touch header",
+            label,
+            "Mpps",
+            {"A": samples["header"], "B": samples["B"]},
+            None,
+            ("sequence, time and checksum in every frame of A, and checked",),
+            checks=(True, False),
+        ),
     ]
 
 
-def _pktgen(session: Session, track: Track, program: str, receiver: str) -> float:
-    bed, name = session.bed, "pktgen"
-    commands = bed.logs / "pktgen.pkt"
+def _pktgen(bed: Bed, track: Track, program: str) -> None:
+    name, commands = "pktgen", bed.logs / "pktgen.pkt"
     commands.write_text(f"set 0 size {FRAME_BYTES}\nset 0 burst {_BURST}\nstart 0\n")
-    with bed.block():
-        options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)))
+    options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)))
+    with listening(bed, track, "f0", name):
         bed.start(
             name,
             (program, *options, "--", "-P", "-m", "1.0", "-f", str(commands)),
             track.node("f0"),
             env={"RUNTIME_DIRECTORY": str(bed.folder)},
         )
-        return _counted(session, track, receiver)
+
+
+def _dperf(bed: Bed, track: Track, program: str) -> None:
+    """Start its UDP flood: each of its sockets is to send a frame every 10 us."""
+    name, config, cpu = "dperf", bed.logs / "dperf.conf", track.cpu("f0")
+    (device,) = devices(track, ("f0",))
+    gateway = "198.18.255.254"  # it takes the MAC that is written behind it
+    lines = {
+        "mode": "client",
+        "cpu": cpu,
+        "duration": "10m",
+        "protocol": "udp",
+        "flood": "",
+        "tx_burst": _BURST,
+        "payload_size": FRAME_BYTES - 4 - 42,
+        "cc": _DPERF_SOCKETS,
+        "cps": "30k",
+        "keepalive": "10us",
+        "wait": 1,
+        "port": f"{device.partition(',')[0]} {track.ip('f0')} {gateway} {track.mac('f1')}",
+        "client": f"{track.ip('f0')} 1",
+        "server": f"{track.ip('f1')} 1",
+        "listen": "20000 1",
+    }
+    config.write_text("".join(f"{word} {value}\n" for word, value in lines.items()))
+    # It has lcores of its own, and 64 Ki frames.
+    (_, _, _, _, *options) = eal(bed, name, cpu, (device,), megabytes=1024)
+    with listening(bed, track, "f0", name):
+        bed.start(
+            name,
+            (program, "-c", str(config)),
+            track.node("f0"),
+            env={"RUNTIME_DIRECTORY": str(bed.folder), "DPERF_EAL": " ".join(options)},
+        )
 
 
 def _vhost_ancestor(session: Session) -> list[Row]:
@@ -180,6 +255,7 @@ def _vhost_ancestor(session: Session) -> list[Row]:
                 " device arguments, a core each; sequence, time and checksum in every frame of A,"
                 " and checked",
             ),
+            checks=(True, True),
         )
     ]
 
@@ -204,14 +280,9 @@ def _ancestor(session: Session, track: Track, program: str) -> float:
             name, argv, track.node(address), env={"RUNTIME_DIRECTORY": str(bed.folder)}
         )
 
-    path = track.layout.endpoints["f0"].path
-    remove = ("rm", "-f", path)
     with bed.block():
-        bed.executor.execute((Run("no socket of another before", remove, undo=remove),))
-        start("send", "f0", "f1")
-        listens = ("ss", "--unix", "--no-header", "state", "listening", "src", path)
-        check = Check(listens, track.node("f0"), pattern=r"\S")
-        bed.executor.execute((Wait("it listens", check, unless_dead="ancestor-send"),))
+        with listening(bed, track, "f0", "ancestor-send"):
+            start("send", "f0", "f1")
         receiver = start("recv", "f1", "f0")
         time.sleep(_ANCESTOR_SETTLE_S + periods)
         receiver.stop(SIGINT, 3.0)
@@ -254,6 +325,7 @@ def _bypass_testpmd(session: Session) -> list[Row]:
                 " one thread on the same core; sender and receiver of A check every frame, one"
                 " way; B sends and receives at both ports, and is counted at both",
             ),
+            checks=(True, False),
         )
     ]
 
@@ -273,9 +345,24 @@ BYPASS = (
     Comparison(
         "vhost",
         "engine dpdk from vhost to virtio-user against dpdk-testpmd",
-        partial(_cable, "vhost", "vhost-user", "auto", {"none": 1.0, "header": 0.8}),
+        partial(
+            _cable, "vhost", "vhost-user", "auto", {"none": 1.0, "header": 1.1, "latency": 1.0}
+        ),
     ),
-    Comparison("vhost-pktgen", "engine dpdk into vhost against pktgen", _vhost_pktgen),
+    Comparison(
+        "vhost-pktgen",
+        "engine dpdk from vhost to virtio-user against pktgen",
+        partial(_generator, "vhost-pktgen", PKTGEN, _pktgen, "vhost-user", "auto"),
+    ),
+    Comparison(
+        "vhost-dperf",
+        "engine dpdk from vhost to virtio-user against the UDP flood of dperf",
+        partial(
+            _generator,
+            *("vhost-dperf", DPERF, _dperf, "vhost-user", "auto"),
+            settle_s=_DPERF_SETTLE_S,
+        ),
+    ),
     Comparison(
         "vhost-ancestor",
         "engine dpdk from vhost to virtio-user against nfv-testperf",
@@ -285,6 +372,11 @@ BYPASS = (
         "memif",
         "engine dpdk over memif without copies against dpdk-testpmd",
         partial(_cable, "memif", "memif", "memif-zero-copy", {"none": 0.95}),
+    ),
+    Comparison(
+        "memif-pktgen",
+        "engine dpdk over memif without copies against pktgen",
+        partial(_generator, "memif-pktgen", PKTGEN, _pktgen, "memif", "memif-zero-copy"),
     ),
     Comparison(
         "bypass-testpmd",

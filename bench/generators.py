@@ -12,7 +12,7 @@ from bench.bed import Bed, RxCounter, Track
 from bench.comparison import Comparison, Session
 from bench.ours import FRAME_BYTES, address, sender
 from bench.pairs import Limit, interleaved
-from bench.peers import TRAFGEN, XDP_TRAFFICGEN, find
+from bench.peers import TRAFGEN, XDP_TRAFFICGEN, find, require_kernel_pktgen
 from bench.report import Row, compared
 
 _BURST = {"xdp-live": 1024}
@@ -55,10 +55,15 @@ _NOBODY = "02:00:00:00:00:ff"
 which the stack otherwise drops earlier than our IPv4."""
 
 
-def _ours(
-    session: Session, track: Track, counter: RxCounter, engine: str, **addresses: str
+def generate(
+    session: Session,
+    track: Track,
+    counter: RxCounter,
+    engine: str,
+    burst: int,
+    **addresses: str,
 ) -> float:
-    burst = _burst(engine)
+    """Return the rate in frames per second that a sender of switchmark reaches alone."""
     with sender(session.bed, track.node("f0")) as ours:
         port = {"engine": engine, "ifname": track.ifname("f0"), "burst": burst}
         ours.open(port, ("sender",), _CPU)
@@ -90,7 +95,7 @@ def _run(engine: str, session: Session) -> list[Row]:
     track = bed.track("direct", engine)
     napi = track.layout.wiring.functions.napi
     counter = _counter(bed, track, "holder")
-    ours = partial(_ours, session, track, counter, engine)
+    ours = partial(generate, session, track, counter, engine, _burst(engine))
     slots: dict[str, Callable[[], float]] = {
         "A": ours,
         "B": partial(_trafgen, session, track, counter, program),
@@ -148,7 +153,8 @@ def _xdp(session: Session) -> list[Row]:
     program = find(XDP_TRAFFICGEN)
     track = session.bed.track("direct", "xdp-live")
     counter = _counter(session.bed, track, "holder")
-    ours = partial(_ours, session, track, counter, "xdp-live", dst_mac=_NOBODY)
+    burst = _burst("xdp-live")
+    ours = partial(generate, session, track, counter, "xdp-live", burst, dst_mac=_NOBODY)
     slots: dict[str, Callable[[], float]] = {
         "A": ours,
         "B": partial(_trafficgen, session, track, counter, program),
@@ -175,6 +181,62 @@ def _xdp(session: Session) -> list[Row]:
     ]
 
 
+def _kernel_pktgen(session: Session, track: Track, counter: RxCounter) -> float:
+    """A veth takes no skb twice, so each frame is made anew; its number and time go into it."""
+    folder, ifname = "/proc/net/pktgen", track.ifname("f0")
+    device = (
+        *("count 0", "delay 0", f"pkt_size {FRAME_BYTES - 4}"),
+        *(f"src_mac {track.mac('f0')}", f"dst_mac {track.mac('f1')}"),
+        *(f"src_min {track.ip('f0')}", f"src_max {track.ip('f0')}", f"dst {track.ip('f1')}"),
+    )
+    lines = (
+        ("rem_device_all", f"kpktgend_{_CPU}"),
+        (f"add_device {ifname}", f"kpktgend_{_CPU}"),
+        *((line, ifname) for line in device),
+        ("start", "pgctrl"),
+    )
+    script = " && ".join(f"echo '{line}' >{folder}/{file}" for line, file in lines)
+    with session.bed.block():
+        session.bed.start("kernel-pktgen", ("sh", "-c", script), track.node("f0"))
+        time.sleep(_SETTLE_S)
+        return counter.rate(session.seconds)
+
+
+def _kernel(session: Session) -> list[Row]:
+    require_kernel_pktgen()
+    rows = []
+    for engine in _LIMITS:
+        track = session.bed.track("direct", engine)
+        napi = track.layout.wiring.functions.napi
+        counter = _counter(session.bed, track, f"holder-{engine}")
+        ours = partial(generate, session, track, counter, engine, _burst(engine))
+        slots: dict[str, Callable[[], float]] = {
+            "A": ours,
+            "B": partial(_kernel_pktgen, session, track, counter),
+            "A again": ours,
+        }
+        samples = {
+            slot: [value / 1e6 for value in values]
+            for slot, values in interleaved(session.pairs, slots, session.say).items()
+        }
+        rows.append(
+            compared(
+                f"kernel-pktgen, {engine}",
+                engine,
+                "pktgen of the kernel, one thread",
+                "Mpps",
+                samples,
+                None,
+                (
+                    "64 B into a bare veth, rx counter of its peer; ours with sequence, time and"
+                    " checksum, theirs with number and time"
+                    + ("; the peer polls (NAPI) for both" if napi else ""),
+                ),
+            )
+        )
+    return rows
+
+
 def _counter(bed: Bed, track: Track, name: str) -> RxCounter:
     """Return a counter of what arrives. `cat` waits for its input, and costs nothing: it only keeps
     the namespace in sight."""
@@ -191,4 +253,7 @@ GENERATORS = (
         for engine in _LIMITS
     ),
     Comparison("xdp-trafficgen", "engine xdp-live into a veth against xdp-trafficgen", _xdp),
+    Comparison(
+        "kernel-pktgen", "engines into a veth against the packet generator of the kernel", _kernel
+    ),
 )

@@ -33,15 +33,15 @@ _MILLION = {"count": 1_000_000, "by": "port"}
 _BOTH = ("sender", "receiver")
 _OVER_TIME = "the same by intervals of 10 ms"
 _WORK: dict[str, tuple[tuple[str, ...], dict[str, Any], float | None]] = {
-    "send, 1 flow": (("sender",), {}, 6.0),
-    "send, a million flows": (("sender",), {"subflows": {**_MILLION, "order": "sequential"}}, 9.0),
+    "send, 1 flow": (("sender",), {}, 3.0),
+    "send, a million flows": (("sender",), {"subflows": {**_MILLION, "order": "sequential"}}, 6.0),
     "the same at random": (("sender",), {"subflows": {**_MILLION, "order": "random"}}, 9.0),
     "the same by Zipf's law": (("sender",), {"subflows": {**_MILLION, "order": "zipf"}}, 9.0),
     "send, 16384 flows, each counted": (("sender",), {"flows": 16384, "vary": ["src_port"]}, None),
-    "send, IMIX": (("sender",), {"frame_bytes": list(sizes_of("imix"))}, 9.0),
-    "send and receive": (_BOTH, {}, 10.0),
-    "send and receive, latency": (_BOTH, {"latency": True}, 12.0),
-    _OVER_TIME: (_BOTH, {"latency": True}, 12.3),
+    "send, IMIX": (("sender",), {"frame_bytes": list(sizes_of("imix"))}, 8.0),
+    "send and receive": (_BOTH, {}, 7.0),
+    "send and receive, latency": (_BOTH, {"latency": True}, 8.0),
+    _OVER_TIME: (_BOTH, {"latency": True}, 8.3),
     "the same, 16384 flows": (_BOTH, {"latency": True, "flows": 16384, "vary": ["src_port"]}, None),
 }
 """The work: roles, loads and the limit of the CPU time per frame, in nanoseconds."""

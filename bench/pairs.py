@@ -11,6 +11,10 @@ import numpy as np
 
 Verdict = Literal["met", "missed", "not shown either way"]
 
+TOLERANCE = 0.05
+"""The share of a limit by which an interval may lie on the wrong side of it: so much separates two
+quiet evenings."""
+
 _DRAWS = 10_000
 _SEED = 20240101
 
@@ -73,14 +77,17 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def verdict(measured: Interval, limit: Limit) -> Verdict:
-    """Return `met` or `missed` if the whole interval lies on that side of the limit; a ratio of 1
-    is met too by an interval that contains it."""
+    """Return `met` if the whole interval lies on that side of the limit, give or take the
+    tolerance, else `missed` if it lies on the other side; a ratio of 1 is met too by an interval
+    that contains it."""
     if limit.side == "at least":
-        met, missed = measured.low >= limit.value, measured.high < limit.value
+        least = limit.value * (1 - TOLERANCE)
+        met, missed = measured.low >= least, measured.high < limit.value
     elif limit.side == "off":
         least, most = 1 - limit.value, 1 + limit.value
         met = measured.low <= 1 <= measured.high or least <= measured.low <= measured.high <= most
         missed = measured.high < least or measured.low > most
     else:
-        met, missed = measured.high <= limit.value, measured.low > limit.value
+        most = limit.value * (1 + TOLERANCE)
+        met, missed = measured.high <= most, measured.low > limit.value
     return "met" if met else "missed" if missed else "not shown either way"

@@ -31,6 +31,15 @@ class Row:
     verdict: Verdict | None
     samples: dict[str, list[float]]
     notes: tuple[str, ...] = ()
+    checks: str = ""
+    """Which side checks the frames that it receives, as `checked / unchecked`; empty if neither
+    receives."""
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What a frame costs on each core, in nanoseconds by function."""
+
+    def median(self, slot: str) -> float:
+        """Return the median of the samples of A or of B."""
+        return median_interval(self.samples[slot]).median
 
     @property
     def count(self) -> int:
@@ -45,8 +54,11 @@ def compared(
     samples: dict[str, list[float]],
     limit: Limit | None,
     notes: Sequence[str] = (),
+    *,
+    checks: tuple[bool, bool] | None = None,
 ) -> Row:
-    """Make a row from interleaved samples: `A`, `B`, and `A again`."""
+    """Make a row from interleaved samples: `A`, `B`, and `A again`. `checks` says whether the
+    receivers of A and of B check each frame."""
     figure = median_interval(ratios(samples["A"], samples["B"]))
     same = None
     if "A again" in samples:
@@ -64,6 +76,7 @@ def compared(
         verdict=None if limit is None else verdict(figure, limit),
         samples=samples,
         notes=tuple(notes),
+        checks=" / ".join("checked" if one else "unchecked" for one in checks or ()),
     )
 
 
@@ -74,8 +87,10 @@ def absolute(
     values: Sequence[float],
     limit: Limit | None,
     notes: Sequence[str] = (),
+    *,
+    parts: dict[str, dict[str, float]] | None = None,
 ) -> Row:
-    """Make a row of a figure that has no peer."""
+    """Make a row of a figure that has no peer; `parts` are the costs of a frame by function."""
     figure = median_interval(values)
     return Row(
         name=name,
@@ -88,6 +103,7 @@ def absolute(
         verdict=None if limit is None else verdict(figure, limit),
         samples={"A": list(values)},
         notes=tuple(notes),
+        parts=parts or {},
     )
 
 
@@ -122,12 +138,13 @@ class Machine:
 
 def table(rows: Sequence[Row], skipped: dict[str, str], facts: dict[str, Any]) -> str:
     """Return the rows as plain text, the skipped peers with their reasons, and the host."""
-    headings = ("name", "A", "B", "A/B or figure", "A/A", "limit", "verdict", "n")
+    headings = ("name", "A", "B", "checks", "A/B or figure", "A/A", "limit", "verdict", "n")
     cells = [
         (
             row.name,
             _side(row, "A", row.a),
             _side(row, "B", row.b) if row.b else "",
+            row.checks,
             _interval(row.figure, "" if row.b else row.unit),
             _interval(row.same) if row.same else "",
             str(row.limit) if row.limit else "",
@@ -158,16 +175,16 @@ def write_json(
 def _side(row: Row, slot: str, label: str) -> str:
     if row.b is None:
         return label
-    values = row.samples[slot]
-    return f"{label} {_number(median_interval(values).median)} {row.unit}"
+    return f"{label} {number(row.median(slot))} {row.unit}"
 
 
 def _interval(measured: Interval, unit: str = "") -> str:
-    text = f"{_number(measured.median)} [{_number(measured.low)}, {_number(measured.high)}]"
+    text = f"{number(measured.median)} [{number(measured.low)}, {number(measured.high)}]"
     return f"{text} {unit}".rstrip()
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure with as many digits as it deserves in a table."""
     return f"{value:.4g}" if abs(value) < 0.1 else f"{value:.3f}"
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from bench.bed import Bed, Track
 from switchmark.engines import TABLE as ENGINES
@@ -111,7 +112,9 @@ def devices(track: Track, parts: Sequence[str]) -> list[str]:
     return [str(option["device"]) for option in options]
 
 
-def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
+def eal(
+    bed: Bed, name: str, cpu: int, vdevs: Sequence[str], *, megabytes: int = _MEGABYTES
+) -> tuple[str, ...]:
     """Return EAL's options: memory as switchmark's engine has it, without hugepages, and one lcore
     that works on a CPU where the main one sleeps. What the program leaves goes with the block that
     this is called in."""
@@ -120,7 +123,7 @@ def eal(bed: Bed, name: str, cpu: int, vdevs: Sequence[str]) -> tuple[str, ...]:
     bed.executor.execute((Run(f"no files of a {name} before", remove, undo=remove),))
     return (
         *("--main-lcore", "0", "--lcores", f"0@{cpu},1@{cpu}"),
-        *("--no-huge", "--single-file-segments", "-m", str(_MEGABYTES), "--no-pci"),
+        *("--no-huge", "--single-file-segments", "-m", str(megabytes), "--no-pci"),
         *("--file-prefix", name, "--log-level", "*:warning"),
         *(word for one in vdevs for word in ("--vdev", one)),
     )
@@ -133,31 +136,37 @@ def testpmd(
     on the CPU of the first, until the block that this is called in ends. Where it is to be
     connected to it listens."""
     name = f"testpmd-{parts[0]}"
-    layout, node = track.layout, track.node(parts[0])
-    sockets = [layout.endpoints[part].path for part in parts if layout.endpoints[part].server]
-    for path in sockets:
-        remove = ("rm", "-f", path)
-        bed.executor.execute((Run("no socket of another before", remove, undo=remove),))
-    process = bed.start(
-        name,
-        (
-            program,
-            *eal(bed, name, track.cpu(parts[0]), devices(track, parts)),
-            "--",
-            *(f"--forward-mode={mode}", "--nb-cores=1"),
-            *(f"--rxd={DESCRIPTORS}", f"--txd={DESCRIPTORS}"),
-            f"--total-num-mbufs={MBUFS * len(parts)}",
-            *("--disable-link-check", "--no-lsc-interrupt"),
-            *options,
-        ),
-        node,
-        env={"RUNTIME_DIRECTORY": str(bed.folder)},
+    node = track.node(parts[0])
+    argv = (
+        program,
+        *eal(bed, name, track.cpu(parts[0]), devices(track, parts)),
+        "--",
+        *(f"--forward-mode={mode}", "--nb-cores=1"),
+        *(f"--rxd={DESCRIPTORS}", f"--txd={DESCRIPTORS}"),
+        f"--total-num-mbufs={MBUFS * len(parts)}",
+        *("--disable-link-check", "--no-lsc-interrupt"),
+        *options,
     )
-    for path in sockets:
-        listens = ("ss", "--unix", "--no-header", "state", "listening", "src", path)
-        check = Check(listens, node, pattern=r"\S")
-        bed.executor.execute((Wait(f"{name} listens", check, unless_dead=name),))
-    return process
+    with ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(listening(bed, track, part, name))
+        return bed.start(name, argv, node, env={"RUNTIME_DIRECTORY": str(bed.folder)})
+
+
+@contextmanager
+def listening(bed: Bed, track: Track, part: str, name: str) -> Iterator[None]:
+    """Start program `name` in the block; after it, the program listens where this part is to be
+    connected to. What it leaves goes with the block around this one."""
+    end = track.layout.endpoints[part]
+    if not end.server:
+        yield
+        return
+    remove = ("rm", "-f", end.path)
+    bed.executor.execute((Run("no socket of another before", remove, undo=remove),))
+    yield
+    listens = ("ss", "--unix", "--no-header", "state", "listening", "src", end.path)
+    check = Check(listens, track.node(part), pattern=r"\S")
+    bed.executor.execute((Wait(f"{name} listens", check, unless_dead=name),))
 
 
 def telemetry(bed: Bed, name: str, process: Process, ports: Sequence[int]) -> Telemetry:

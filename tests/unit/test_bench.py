@@ -4,17 +4,29 @@ it reads."""
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.__main__ import main
+from bench.__main__ import COMPARISONS, main
 from bench.ancestor import parse_periods
 from bench.bed import Track
 from bench.generators import frame
+from bench.guide import GUIDE, NEWEST, TABLES, table_of, write
 from bench.order import contradicted, in_order
 from bench.own import worst_interval
 from bench.pairs import Interval, Limit, Verdict, interleaved, median_interval, ratios, verdict
-from bench.peers import NFV_TESTPERF, TRAFGEN, MissingPeer, Peer, find
+from bench.peaks import costs_of, samples_of
+from bench.peers import (
+    NFV_TESTPERF,
+    PEERS,
+    TRAFGEN,
+    MissingPeer,
+    Peer,
+    find,
+    require_kernel_pktgen,
+)
 from bench.report import Row, absolute, compared, table, write_json
 from bench.rtt import parse_median_us
 from bench.testpmd import devices, received
@@ -97,11 +109,16 @@ def test_no_values_have_no_interval() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "at_least", "at_most"),
     [
-        (1.2, 1.4, "met", "missed"),
+        (1.22, 1.4, "met", "missed"),
         (1.15, 1.4, "met", "not shown either way"),
         (1.0, 1.15, "not shown either way", "met"),
         (1.0, 1.4, "not shown either way", "not shown either way"),
         (0.9, 1.1, "missed", "met"),
+        (1.10, 1.4, "met", "not shown either way"),
+        (1.09, 1.14, "missed", "met"),
+        (1.09, 1.4, "not shown either way", "not shown either way"),
+        (1.0, 1.20, "not shown either way", "met"),
+        (1.16, 1.21, "met", "missed"),
     ],
 )
 def test_only_a_whole_interval_decides(
@@ -142,7 +159,7 @@ def test_a_peer_is_where_its_variable_says(program: Path) -> None:
 
 
 def test_a_peer_is_found_on_the_path(program: Path) -> None:
-    peer = Peer("peer", "PEER", program.name, "make one")
+    peer = Peer("peer", "PEER", program.name, "make one", "nothing")
     assert find(peer, {"PATH": str(program.parent)}) == str(program)
 
 
@@ -155,7 +172,13 @@ def test_a_missing_peer_says_how_to_get_it() -> None:
     with pytest.raises(MissingPeer, match="corrected build.*set NFV_TESTPERF"):
         find(NFV_TESTPERF, {"PATH": "/usr/bin"})
     with pytest.raises(MissingPeer, match="apt-get install some-peer, or set SOME_PEER"):
-        find(Peer("peer", "SOME_PEER", "no-such-peer", "apt-get install some-peer"), {})
+        find(Peer("peer", "SOME_PEER", "no-such-peer", "apt-get install some-peer", ""), {})
+
+
+def test_the_packet_generator_of_the_kernel_is_a_folder(tmp_path: Path) -> None:
+    require_kernel_pktgen(tmp_path)
+    with pytest.raises(MissingPeer, match="modprobe pktgen"):
+        require_kernel_pktgen(tmp_path / "pktgen")
 
 
 # -- what peers print, and get ---------------------------------------------------------------
@@ -256,6 +279,102 @@ def test_the_json_holds_every_sample(tmp_path: Path) -> None:
     assert found["skipped"] == {"two": "why"}
 
 
+# -- the guide -----------------------------------------------------------------------------
+
+PLACES = "".join(
+    f"<!-- make bench, {table}: begin -->\nold {table}\n<!-- make bench, {table}: end -->\n"
+    for table in ("peers", *TABLES)
+)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> tuple[Path, Path]:
+    guide, history = tmp_path / "guide.md", tmp_path / "history.md"
+    guide.write_text(f"# Guide\n\n{PLACES}\nthe end\n")
+    history.write_text(f"# History\n\n{NEWEST}\n\n## first\n")
+    return guide, history
+
+
+def _written(pages: tuple[Path, Path], rows: list[Row], skipped: dict[str, str]) -> list[str]:
+    guide, history = pages
+    facts = FACTS | {"started": "2026-11-27T20:00:00+0000"}
+    return write(rows, skipped, facts, 2.0, guide=guide, history=history)
+
+
+def test_the_guide_gets_the_tables_of_what_ran_and_keeps_the_others(
+    pages: tuple[Path, Path],
+) -> None:
+    samples = {"A": [2.0, 2.2], "B": [1.0, 1.1]}
+    checks = (True, False)
+    row = compared("memif, x", "ours", "p", "Mpps", samples, Limit("at least", 3), checks=checks)
+    assert _written(pages, [row], {"vhost-dperf": "no dperf", "labs": "no"}) == ["user-space"]
+    text = pages[0].read_text()
+    assert "old kernel" in text
+    assert "old user-space" not in text
+    assert "2 pairs of 2 s, 2026-11-27: 2 cores, some CPU, Linux 6.1, steal 1.2 %." in text
+    cells = ("memif, x", "ours 2.100 Mpps", "p 1.050 Mpps", "**checked / unchecked**")
+    assert f"| {' | '.join(cells)} | 2.000 [2.000, 2.000] |  | >= 3, missed |" in text
+    assert "- `vhost-dperf` is absent: no dperf." in text
+    assert "labs" not in text.partition("time: begin")[0]
+    assert text.endswith("\nthe end\n")
+    assert all(f"| {peer.name} | {peer.checks} |" in text for peer in PEERS)
+
+
+def test_a_table_that_is_replaced_goes_to_the_top_of_the_history(pages: tuple[Path, Path]) -> None:
+    for value in (1.0, 2.0):
+        _written(pages, [absolute("null, send", "engine null", "ns", [value], None)], {})
+    history = pages[1].read_text()
+    assert history.index("1.000 [1.000") < history.index("old null") < history.index("## first")
+    assert "2.000 [2.000" not in history
+
+
+def test_a_guide_without_a_place_for_a_table_is_not_written(pages: tuple[Path, Path]) -> None:
+    pages[0].write_text("<!-- make bench, peers: begin --><!-- make bench, peers: end -->")
+    with pytest.raises(ValueError, match="no place for table null"):
+        _written(pages, [absolute("null, send", "engine null", "ns", [1.0], None)], {})
+
+
+def test_the_guide_has_a_place_for_every_comparison() -> None:
+    text = GUIDE.read_text()
+    for name in ("peers", *TABLES):
+        assert f"<!-- make bench, {name}: begin -->" in text
+        assert f"<!-- make bench, {name}: end -->" in text
+    shown = {one.name for one in COMPARISONS if table_of(one.name)}
+    assert {one.name for one in COMPARISONS} - shown == {"order"}
+
+
+def test_a_frame_that_takes_too_long_for_100g_is_split_by_function(
+    pages: tuple[Path, Path],
+) -> None:
+    parts = {"sender": {"write_short": 30.0, "other": 10.0}, "receiver": {"count": 20.0}}
+    row = absolute("peaks, memif", "sent and checked, 1 + 1 cores", "Mpps", [25.0], None)
+    _written(pages, [replace(row, parts=parts)], {})
+    text = pages[0].read_text()
+    assert "| memif | sent and checked, 1 + 1 cores | 25.000 [25.000, 25.000] | 16.8 % |" in text
+    assert "| sender | 40.0 | 13.1 | `write_short` 30.0, `other` 10.0 |" in text
+    assert "| receiver | 20.0 | nothing | `count` 20.0 |" in text
+
+
+def test_samples_are_those_of_our_threads_on_a_cpu() -> None:
+    script = (
+        "switchmark-traf [001] write_short\n"
+        " switchmark-traf [001] write_short+0x10\n"
+        "switchmark-traf [001] [unknown]\n"
+        "switchmark-traf [000] receiver_step\n"
+        "python3 [001] write_short\n"
+        "nonsense\n"
+    )
+    found = samples_of(script, 1)
+    assert found == {"write_short": 2, "[unknown]": 1}
+    assert costs_of(found, 30.0) == {"write_short": 20.0, "[unknown]": 10.0}
+    assert costs_of(samples_of(script, 3), 30.0) == {}
+
+
+def test_small_functions_are_one() -> None:
+    costs = costs_of(Counter({"large": 97, "small": 2, "tiny": 1}), 100.0)
+    assert costs == {"large": 97.0, "other": 3.0}
+
+
 # -- the order of the engines ----------------------------------------------------------------
 
 
@@ -290,12 +409,15 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "trafgen-xdp",
         "trafgen-xdp-live",
         "xdp-trafficgen",
+        "kernel-pktgen",
         "order",
         "rtt",
         "vhost",
         "vhost-pktgen",
+        "vhost-dperf",
         "vhost-ancestor",
         "memif",
+        "memif-pktgen",
         "bypass-testpmd",
         "setup-bypass",
         "container",
@@ -303,6 +425,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "null",
         "builds",
         "threads",
+        "peaks",
         "pacing",
         "setup",
         "setup-switches",

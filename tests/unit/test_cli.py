@@ -31,6 +31,7 @@ from switchmark.cli.app import COMMANDS
 from switchmark.cli.doctor import Finding
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import Exit, Interrupted, Unavailable
+from switchmark.hosts.base import Completed
 from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
@@ -600,6 +601,20 @@ def test_names_are_listed_with_why_they_cannot_be_used(cli) -> None:
         "port_kinds": None,
     }
     assert json.loads(of_tap.out) == []
+
+
+def test_the_list_says_which_ports_of_an_engine_were_seen_in_a_vm_only(
+    monkeypatch: pytest.MonkeyPatch, cli
+) -> None:
+    built = {"version": "1", "engines": [{"name": name} for name in ("dpdk", "mmap")]}
+    monkeypatch.setattr(
+        "switchmark.hosts.local.LocalHost.run",
+        lambda *_, **__: Completed(0, json.dumps(built).encode(), b""),
+    )
+    entries = {entry["name"]: entry for entry in json.loads(cli("list", "engines", "--json").out)}
+    emulated = {"nic-pci": "verified in a VM", "vf-pci": "verified in a VM"}
+    assert entries["dpdk"]["verified_ports"] == emulated
+    assert entries["mmap"]["verified_ports"] == {}
 
 
 @pytest.mark.parametrize("thing", ["scenarios", "searches", "functions"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal
 
 import pytest
 
 from switchmark.engines import TABLE as ENGINES
 from switchmark.model.plan import Reserve
 from switchmark.model.test import Test
+from switchmark.path.path import path_key
 from switchmark.path.resolving import resolve
 
 Memory = Literal["hugepages", "no-huge"]
@@ -58,11 +60,42 @@ def test_longer_queues_and_bursts_have_more_frames() -> None:
     assert asked_mb("hugepages", descriptors=64) < least
 
 
-def test_an_end_that_is_to_do_without_its_device_is_told_so() -> None:
-    for offload in ("auto", "off"):
-        test = Test(switch="direct", engine="dpdk", offload=offload)
-        layout = resolve(test, prefix="sm0000", run_dir="/run")
-        ends = layout.parts[0].endpoints
-        node = layout.parts[0].node
-        options = ENGINES["dpdk"].port_options(layout.wiring, node, ends, 0, "auto")
-        assert options["offload"] == offload
+@pytest.mark.parametrize(
+    ("axes", "offload"),
+    [
+        ({}, "off"),
+        ({"frame_size": 1518}, "off"),
+        ({"touch": "full"}, "off"),
+        ({"touch": "full", "frame_size": 256}, "off"),
+        ({"touch": "full", "frame_size": 257}, "on"),
+        ({"touch": "full", "frame_size": 9000}, "on"),
+        ({"touch": "full", "frame_size": "imix"}, "off"),
+        ({"touch": "none", "frame_size": 9000}, "off"),
+        ({"offload": "on"}, "on"),
+        ({"offload": "off", "touch": "full", "frame_size": 9000}, "off"),
+    ],
+)
+def test_devices_compute_checksums_where_that_pays(axes: dict[str, Any], offload: str) -> None:
+    assert _port_options(Test(switch="direct", engine="dpdk", **axes))["offload"] == offload
+
+
+def test_devices_timestamp_frames_only_if_asked() -> None:
+    assert _port_options(Test(switch="direct", engine="dpdk"))["stamps"] == "software"
+    asked = Test(switch="direct", engine="dpdk", stamps="device", offload="off")
+    options = _port_options(asked)
+    assert (options["stamps"], options["offload"]) == ("device", "off")
+
+
+def test_a_path_is_kept_while_its_devices_do_the_same() -> None:
+    def key(engine: str, **axes: Any) -> Hashable:
+        return path_key(Test(switch="direct", engine=engine, **axes))
+
+    assert key("dpdk", frame_size=1518, touch="full") != key("dpdk", frame_size=1518)
+    assert key("dpdk", frame_size=64, touch="full") == key("dpdk", frame_size=1518)
+    assert key("raw-mmsg", frame_size=1518, touch="full") == key("raw-mmsg", frame_size=1518)
+
+
+def _port_options(test: Test) -> Mapping[str, Any]:
+    layout = resolve(test, prefix="sm0000", run_dir="/run")
+    part = layout.parts[0]
+    return ENGINES["dpdk"].port_options(layout.wiring, part.node, part.endpoints, 0, "auto")

@@ -168,6 +168,20 @@ from switchmark.switches import TABLE as SWITCHES
         ({"switch_cores": 2, "switch": "macvlan"}, ["macvlan does not follow --switch-cores"]),
         ({"switch_cores": 1, "switch": "xdp-redirect"}, ["does not follow --switch-cores"]),
         ({"offload": "off"}, ["raw-mmsg does not follow --offload"]),
+        ({"offload": "on"}, ["raw-mmsg does not follow --offload"]),
+        ({"stamps": "device"}, ["raw-mmsg does not follow --stamps"]),
+        (
+            {"stamps": "device", "engine": "dpdk", "switch": "testpmd"},
+            ["a port of kind vhost-user has no clock", "--stamps software"],
+        ),
+        (
+            {"stamps": "device", "engine": "dpdk", "switch": "testpmd", "port": "memif"},
+            ["a port of kind memif has no clock"],
+        ),
+        (
+            {"stamps": "device", "engine": "dpdk", "switch": "linux-bridge", "touch": "none"},
+            ["touch none reads none", "--touch header"],
+        ),
         ({"copies": 2, "scenario": "loopback"}, ["no copies", "--scenario p2p, p2v, v2p or v2v"]),
         ({"copies": 2, "pairs": 2}, ["--pairs 1"]),
         ({"copies": 2, "direction": "bi"}, ["--direction uni"]),

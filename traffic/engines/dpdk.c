@@ -62,7 +62,11 @@ static const struct option_spec dpdk_options[] = {
 	{ .name = "offload",
 	  .type = OPTION_TEXT,
 	  .choices = device_offloads,
-	  .help = "use what the device offers of checksums and times" },
+	  .help = "checksums that the device offers are computed by it" },
+	{ .name = "stamps",
+	  .type = OPTION_TEXT,
+	  .choices = device_stamps,
+	  .help = "source of the arrival times of received frames" },
 	{ .name = "memory",
 	  .type = OPTION_TEXT,
 	  .choices = eal_memories,
@@ -192,6 +196,7 @@ static int dpdk_open(struct port *port)
 	p->queues = port->config.cores > 1 ? 1 : d->queues;
 	p->next = port->config.cores > 1 ? p->queue : 0;
 	port->priv = p;
+	port->whole_counters = !d->socket_count;
 	dpdk_offload(port, p);
 	mode_write(port, p);
 	return 0;
@@ -398,6 +403,17 @@ static void dpdk_describe(struct port *port)
 	mode_write(port, port->priv);
 }
 
+/* The kernel's counters of the sockets of af_packet. */
+static void dpdk_note_drops(struct port *port)
+{
+	struct device *d = ((struct dpdk_port *)port->priv)->device;
+
+	if (d->reporter && d->reporter != port)
+		return;
+	for (unsigned int i = 0; i < d->socket_count; i++)
+		d->socket_drops += packet_socket_drops(d->sockets[i]);
+}
+
 static void dpdk_stats(struct port *port, struct engine_stats *stats)
 {
 	struct dpdk_port *p = port->priv;
@@ -409,8 +425,7 @@ static void dpdk_stats(struct port *port, struct engine_stats *stats)
 		p->device->reporter = port;
 	if (p->device->reporter != port || rte_eth_stats_get(p->id, &found))
 		return;
-	for (unsigned int i = 0; i < p->device->socket_count; i++)
-		p->device->socket_drops += packet_socket_drops(p->device->sockets[i]);
+	dpdk_note_drops(port);
 	stats->rx_ring_drops = found.imissed + found.rx_nombuf + p->device->socket_drops;
 	stats->rx_invalid += found.ierrors;
 	stats->tx_drops = p->device->errors_are_losses ? found.oerrors : 0;
@@ -429,6 +444,7 @@ const struct engine engine_dpdk = {
 	.tx = dpdk_tx,
 	.rx = dpdk_rx,
 	.release = dpdk_release,
+	.note_drops = dpdk_note_drops,
 	.describe = dpdk_describe,
 	.stats = dpdk_stats,
 	.close = dpdk_close,

@@ -26,7 +26,8 @@ enum {
 	PACKET_SOCKETS_MAX = 1024, /* maximum per process, searched for those of a device */
 };
 
-const char *const device_offloads[] = { "auto", "off", NULL };
+const char *const device_offloads[] = { "off", "on", NULL };
+const char *const device_stamps[] = { "software", "device", NULL };
 
 static struct device *devices[DEVICES_MAX];
 
@@ -54,14 +55,14 @@ static void device_close(struct device *d)
 }
 
 /*
- * Chooses the offloads of a device. A completed checksum must be in the received frame. A
+ * Chooses the checksums that a device computes. A completed checksum must be in the received frame. A
  * paravirtual device only marks the frame as one without a checksum, and the other end accepts the
  * mark as a correct checksum, so the receiver would detect no corruption. The behaviour of the
  * members of net_bonding and net_failsafe is unknown. The IPv4 header checksum is the same in all
  * frames of a flow, so offloading it saves nothing.
  */
-static void device_offload(const struct port *port, struct device *d,
-			   const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
+static void device_sums(const struct port *port, struct device *d,
+			const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
 {
 	static const char *const marking[] = { "net_virtio",  "net_virtio_user", "net_vhost",
 					       "net_vmxnet3", "net_netvsc",	 "net_bonding",
@@ -72,7 +73,7 @@ static void device_offload(const struct port *port, struct device *d,
 	bool marks = false;
 
 	d->sent_by = d->checked_by = "software";
-	if (port->config.forwards || strcmp(port_option_text(port, "offload"), device_offloads[0]))
+	if (port->config.forwards || !strcmp(port_option_text(port, "offload"), device_offloads[0]))
 		return;
 	for (size_t i = 0; i < sizeof(marking) / sizeof(marking[0]); i++)
 		marks |= !strcmp(info->driver_name, marking[i]);
@@ -84,16 +85,28 @@ static void device_offload(const struct port *port, struct device *d,
 		d->checks_sums = !marks;
 		d->checked_by = marks ? "software (the device would believe a mark)" : "device";
 	}
-	/* net_pcap of 22.11 timestamps frames without listing the capability. */
-	d->stamps = port->config.receives &&
-		    (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ||
-		     !strcmp(info->driver_name, "net_pcap"));
 	if (d->completes_sums)
 		conf->txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 	if (d->checks_sums)
 		conf->rxmode.offloads |= info->rx_offload_capa & sums;
-	if (d->stamps)
-		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+}
+
+/* Asks a device to timestamp arrivals. Returns 0, or -errno if it cannot. */
+static int device_timestamps(struct port *port, struct device *d,
+			     const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
+{
+	if (!port->config.receives || port->config.forwards ||
+	    !strcmp(port_option_text(port, "stamps"), device_stamps[0]))
+		return 0;
+	/* net_pcap of 22.11 timestamps frames without listing the capability. */
+	d->stamps = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP ||
+		    !strcmp(info->driver_name, "net_pcap");
+	if (!d->stamps)
+		return port_fail(port, ENOTSUP,
+				 "%s (%s) does not timestamp arriving frames: stamps software",
+				 d->name, info->driver_name);
+	conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+	return 0;
 }
 
 static int device_setup(struct port *port, struct device *d, const struct rte_eth_dev_info *info)
@@ -123,7 +136,10 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
-	device_offload(port, d, info, &conf);
+	device_sums(port, d, info, &conf);
+	error = device_timestamps(port, d, info, &conf);
+	if (error)
+		return error;
 	/* A virtio-user port that listens notices in the thread of interrupts that the switch has gone,
 	 * and accepts the next one there; only if the link is to be followed. */
 	conf.intr_conf.lsc = strstr(port_option_text(port, "device"), "server=1") != NULL &&

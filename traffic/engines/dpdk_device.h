@@ -37,8 +37,8 @@ struct device {
 	const struct port *reporter; /* reports the device's counters; NULL: no port yet */
 };
 
-/* The values of the option `offload`. */
-extern const char *const device_offloads[];
+/* The values of the options `offload` and `stamps`. */
+extern const char *const device_offloads[], *const device_stamps[];
 
 /* Finds or opens the device that the port names. Returns 0, or -errno with port->why. */
 int device_take(struct port *port, struct device **device);

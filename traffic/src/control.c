@@ -150,7 +150,7 @@ static ssize_t control_read(struct session *s, char *buffer, size_t size)
 {
 	int found;
 
-	while (!(found = ending_wait_input(&s->ending, s->running ? NOTE_DROPS_MS / 1000 : 0)))
+	while (!(found = ending_wait_input(&s->ending, session_drops_ms(s))))
 		session_note_drops(s);
 	if (found < 0)
 		return -1;

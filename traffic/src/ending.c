@@ -26,6 +26,7 @@ void ending_begin(struct ending *e, int in)
 	sigset_t signals;
 
 	e->in = in;
+	e->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	e->closed = false;
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
@@ -46,6 +47,9 @@ void ending_begin(struct ending *e, int in)
 void ending_end(struct ending *e)
 {
 	pthread_sigmask(SIG_SETMASK, &e->before, NULL);
+	if (e->news > 0)
+		close(e->news);
+	e->news = -1;
 }
 
 bool ending_came(const struct ending *e)
@@ -59,22 +63,33 @@ static bool has_ended(const struct pollfd *in)
 	return in->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
 }
 
+static struct timespec timespec_of(uint32_t ms)
+{
+	return (struct timespec){ ms / 1000, (long)(ms % 1000) * 1000000 };
+}
+
 bool ending_wait(struct ending *e, uint32_t ms)
 {
-	struct pollfd in = { .fd = e->in, .events = POLLRDHUP };
-	const struct timespec pause = { .tv_nsec = (long)ms * 1000000 };
+	struct pollfd polls[] = { { .fd = e->in, .events = POLLRDHUP },
+				  { .fd = e->news > 0 ? e->news : -1, .events = POLLIN } };
+	const struct timespec pause = timespec_of(ms);
+	eventfd_t news;
 
-	if (ppoll(&in, 1, &pause, &e->waiting) > 0 && has_ended(&in))
-		e->closed = true;
+	if (ppoll(polls, 2, &pause, &e->waiting) > 0) {
+		if (has_ended(&polls[0]))
+			e->closed = true;
+		if (polls[1].revents)
+			(void)eventfd_read(e->news, &news);
+	}
 	return !ending_came(e);
 }
 
-int ending_wait_input(struct ending *e, unsigned seconds)
+int ending_wait_input(struct ending *e, uint32_t ms)
 {
 	struct pollfd in = { .fd = e->in, .events = POLLIN | POLLRDHUP };
-	const struct timespec pause = { .tv_sec = seconds };
+	const struct timespec pause = timespec_of(ms);
 
-	return ppoll(&in, 1, seconds ? &pause : NULL, &e->waiting);
+	return ppoll(&in, 1, ms == UINT32_MAX ? NULL : &pause, &e->waiting);
 }
 
 static void *interrupter_main(void *argument)

@@ -14,24 +14,26 @@
 
 struct ending {
 	int in;
+	int news; /* an eventfd: other threads wake the control thread by it; -1 or 0: none */
 	atomic_bool closed; /* stdin has ended */
 	sigset_t waiting; /* the mask while the control thread waits */
 	sigset_t before; /* the mask before ending_begin */
 };
 
-/* Blocks the signals and sets their handlers. `in` is stdin. */
+/* Blocks the signals and sets their handlers. `in` is stdin. Without room for an eventfd, the control
+ * thread looks for news from time to time. */
 void ending_begin(struct ending *e, int in);
-/* Restores the mask; the handlers stay. */
+/* Restores the mask, and closes the eventfd; the handlers stay. */
 void ending_end(struct ending *e);
 
 /* True if stdin has ended or a signal has arrived. */
 bool ending_came(const struct ending *e);
 
-/* Waits up to `ms` milliseconds, below 1000. Returns false if the program must end. */
+/* Waits up to `ms` milliseconds, or for news. Returns false if the program must end. */
 bool ending_wait(struct ending *e, uint32_t ms);
 
-/* Waits for input, at most `seconds` if that is not 0. Returns the result of poll. */
-int ending_wait_input(struct ending *e, unsigned seconds);
+/* Waits for input, at most `ms` milliseconds if that is not UINT32_MAX. Returns the result of poll. */
+int ending_wait_input(struct ending *e, uint32_t ms);
 
 /*
  * A library may wait forever for the other end of a port. While ports open, a second thread waits

@@ -132,11 +132,13 @@ struct port {
 	/* The port has failed for good. Set after `why`, which does not change any more: other
 	 * threads read it. */
 	atomic_bool failed;
+	int news; /* an eventfd that wakes the control thread after a failure; -1 or 0: none */
 	uint64_t tx_errors;
 	/* The device completes UDP checksums: frames for tx carry the pseudo-header sum in the
 	 * checksum field. */
 	bool completes_sums;
 	bool notes_arrivals; /* rx fills a struct arrival for every frame */
+	bool whole_counters; /* no counter of this port has 32 bits: note_drops is not called */
 	const char *stamps_by; /* source of the arrival timestamps: "kernel", "device", "call" */
 	uint32_t first_flow; /* ENGINE_PAYLOAD: the flow that the first socket sends */
 } __attribute__((aligned(CACHE_LINE))); /* ports of different threads are adjacent in memory */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 extern const struct engine engine_null;
 extern const struct engine engine_udp;
@@ -140,6 +141,8 @@ int port_fail(struct port *port, int error, const char *format, ...)
 		vsnprintf(port->why, sizeof(port->why), format, args);
 		va_end(args);
 		atomic_store_explicit(&port->failed, true, memory_order_release);
+		if (port->news > 0)
+			(void)eventfd_write(port->news, 1);
 	}
 	return error < 0 ? error : -error;
 }

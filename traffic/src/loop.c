@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -202,10 +203,24 @@ static uint64_t announcing_after(const struct window *window, uint64_t ticks)
 	return window->announce_every && next < window->end ? next : UINT64_MAX;
 }
 
+/* Wakes the control thread, which waits for tasks that finish after the end of the phase, or, as
+ * bursts and tasks that are stopped, at a time that it does not know. It expects all others at the
+ * end: no frame that is still on its way waits for this call. */
+static void worker_tell(const struct worker *w, uint64_t now)
+{
+	bool awaited = now >= w->window->end;
+
+	for (uint32_t i = 0; i < w->count; i++)
+		awaited |= w->tasks[i]->stop || w->tasks[i]->sender.limit;
+	if (awaited && w->news > 0)
+		(void)eventfd_write(w->news, 1);
+}
+
 static void worker_loop(struct worker *w)
 {
 	/* `mark`: the earlier of `note` and `announce` */
 	uint64_t note, announce, mark, all_moved = 0;
+	bool sent = false;
 
 	worker_begin(w);
 	note = w->late ? w->window->end : w->window->note;
@@ -241,6 +256,11 @@ static void worker_loop(struct worker *w)
 			receiving |= t->role != ROLE_SENDER;
 		}
 		all_moved += moved;
+		if (unlikely(sent == sending)) {
+			sent = !sending;
+			if (sent)
+				worker_tell(w, now);
+		}
 		if (w->yield) {
 			sched_yield();
 			w->yields++;
@@ -273,6 +293,7 @@ static void *worker_main(void *argument)
 		worker_loop(w);
 		pthread_mutex_lock(&w->lock);
 		w->idle = true;
+		pthread_cond_signal(&w->slept);
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (w->schedstat >= 0)
@@ -303,6 +324,7 @@ int worker_start(struct worker *w)
 
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
+	pthread_cond_init(&w->slept, NULL);
 	w->idle = true;
 	error = pthread_create(&w->thread, NULL, worker_main, w);
 	if (error)
@@ -334,8 +356,10 @@ void worker_run(struct worker *w)
 void worker_halt(struct worker *w)
 {
 	w->halt = true;
+	pthread_mutex_lock(&w->lock);
 	while (!w->idle)
-		usleep(100);
+		pthread_cond_wait(&w->slept, &w->lock);
+	pthread_mutex_unlock(&w->lock);
 }
 
 void worker_quit(struct worker *w)
@@ -350,5 +374,6 @@ void worker_quit(struct worker *w)
 	pthread_join(w->thread, NULL);
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->wake);
+	pthread_cond_destroy(&w->slept);
 	w->started = 0;
 }

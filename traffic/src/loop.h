@@ -27,9 +27,10 @@ struct worker {
 	struct task **tasks;
 	uint32_t count;
 	const struct window *window;
+	int news; /* an eventfd that wakes the control thread; -1 or 0: none */
 
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_cond_t wake, slept;
 	bool run, quit; /* protected by the lock */
 	atomic_bool halt;
 	atomic_bool idle;

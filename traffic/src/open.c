@@ -38,6 +38,7 @@ static const char *queue_open(struct session *s, const struct port_plan *plan, u
 	port->config.core = core;
 	port->config.cores = plan->cores;
 	port->config.queue += core;
+	port->news = s->ending.news;
 	saved = namespace_enter(port);
 	if (saved < -1)
 		return session_error(s, "port %u: %s", number, port->why);
@@ -133,7 +134,8 @@ static const char *thread_open(struct session *s, const struct thread_plan *plan
 		*w = (struct worker){ .cpu = plan->cpus[core],
 				      .cores = plan->cores,
 				      .yield = plan->yield,
-				      .window = &s->window };
+				      .window = &s->window,
+				      .news = s->ending.news };
 		w->tasks = calloc(plan->task_count, sizeof(*w->tasks));
 		if (!w->tasks)
 			return "open: no memory";

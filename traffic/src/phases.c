@@ -34,20 +34,24 @@ const char *session_start(struct session *s, const struct start_plan *plan)
 	return NULL;
 }
 
-#define PAUSE_MAX_MS 100 /* a failed port is noticed after this time */
+#define NEWS_MAX_MS 100 /* a thread that finished before the control thread waited is seen then */
 
-/* Returns how long the control thread may sleep while a task sends, so that it takes little time
- * from the threads that move frames: until shortly before the end of the phase. A burst, or a task
- * that is stopped, ends before. */
-static uint32_t pause_ms(const struct session *s, const struct task *t)
+/* Returns how long the control thread sleeps while a task sends, because each of its wake-ups takes
+ * microseconds from the threads that move frames: until the end of the phase. A thread wakes it when
+ * a burst or a task that is stopped ends before, when a task ends later, and when a port fails. */
+static uint32_t pause_ms(const struct session *s, const struct task *t, uint64_t left_ns)
 {
-	const uint64_t now = clock_ticks(), ms = s->clock.hz / 1000;
-	uint64_t left;
+	const uint64_t now = clock_ticks(), ms = s->clock.hz / 1000,
+		       left_ms = left_ns / 1000000 + 1;
+	const uint32_t drops_ms = session_drops_ms(s);
+	uint64_t pause = NEWS_MAX_MS;
 
-	if (t->stop || t->sender.limit || now >= s->window.end)
-		return 1;
-	left = (s->window.end - now) / ms;
-	return left > PAUSE_MAX_MS ? PAUSE_MAX_MS : left > 1 ? (uint32_t)left : 1;
+	if (s->ending.news <= 0)
+		pause = 1;
+	else if (!t->stop && !t->sender.limit && now < s->window.end)
+		pause = (s->window.end - now) / ms + 1;
+	pause = pause < left_ms ? pause : left_ms;
+	return pause < drops_ms ? (uint32_t)pause : drops_ms;
 }
 
 const char *session_wait(struct session *s, uint64_t timeout_ms)
@@ -56,13 +60,14 @@ const char *session_wait(struct session *s, uint64_t timeout_ms)
 
 	for (uint32_t i = 0; s->running && i < s->task_count;) {
 		const char *why = session_failure(s);
+		const uint64_t now = clock_monotonic_ns();
 
 		if (why)
 			return why;
 		if (s->tasks[i].sent_all) {
 			i++;
-		} else if (clock_monotonic_ns() > until ||
-			   !session_tick(s, pause_ms(s, &s->tasks[i]))) {
+		} else if (now > until ||
+			   !session_tick(s, pause_ms(s, &s->tasks[i], until - now))) {
 			return session_error(s, "wait: task %u still sends after %llu ms", i,
 					     (unsigned long long)timeout_ms);
 		}

@@ -40,6 +40,11 @@ void session_halt(struct session *s)
 	s->running = false;
 }
 
+static bool has_drops_to_note(const struct port *port)
+{
+	return port->engine->note_drops && !port->whole_counters;
+}
+
 void session_note_drops(struct session *s)
 {
 	const uint64_t now = clock_monotonic_ns();
@@ -48,8 +53,18 @@ void session_note_drops(struct session *s)
 		return;
 	s->noted_ns = now;
 	for (uint32_t i = 0; i < s->port_count; i++)
-		if (s->ports[i].engine->note_drops)
+		if (has_drops_to_note(&s->ports[i]))
 			s->ports[i].engine->note_drops(&s->ports[i]);
+}
+
+uint32_t session_drops_ms(const struct session *s)
+{
+	const uint64_t past = (clock_monotonic_ns() - s->noted_ns) / 1000000;
+
+	for (uint32_t i = 0; s->running && i < s->port_count; i++)
+		if (has_drops_to_note(&s->ports[i]))
+			return past < NOTE_DROPS_MS ? (uint32_t)(NOTE_DROPS_MS - past) : 0;
+	return UINT32_MAX;
 }
 
 const char *session_failure(const struct session *s)

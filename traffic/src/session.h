@@ -38,13 +38,16 @@ struct session {
 __attribute__((format(printf, 2, 3))) const char *session_error(struct session *s,
 								const char *format, ...);
 
-/* Waits up to `ms` milliseconds, below 1000. Returns false if the program must end. */
+/* Waits up to `ms` milliseconds, or for news of a thread. Returns false if the program must end. */
 bool session_tick(struct session *s, uint32_t ms);
 
 /* Reads the drop counters of ports if a phase is running and the last reading is NOTE_DROPS_MS old:
  * 32-bit counters do not wrap around sooner. */
-#define NOTE_DROPS_MS 5000
+#define NOTE_DROPS_MS 1000
 void session_note_drops(struct session *s);
+
+/* Returns the milliseconds until the next such reading; UINT32_MAX: no port needs one. */
+uint32_t session_drops_ms(const struct session *s);
 
 /* Waits until the threads sleep; releases frames that they have not sent. */
 void session_halt(struct session *s);

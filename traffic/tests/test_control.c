@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -125,10 +126,15 @@ static void what_the_kernel_dropped_is_noted_while_a_phase_runs(void)
 	drops_noted = 0;
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 0);
+	EXPECT_EQ(session_drops_ms(c), UINT32_MAX);
 	c->running = true;
 	session_tick(c, 1);
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 1);
+	EXPECT(session_drops_ms(c) <= 1000);
+	port->whole_counters = true;
+	EXPECT_EQ(session_drops_ms(c), UINT32_MAX);
+	port->whole_counters = false;
 	c->noted_ns -= 2 * NOTE_DROPS_MS * 1000000ull;
 	session_tick(c, 1);
 	EXPECT_EQ(drops_noted, 2);
@@ -457,6 +463,116 @@ static void a_signal_is_not_lost_before_the_wait(void)
 	close(ends[1]);
 }
 
+/* ---- how the control thread waits -------------------------------------------------- */
+
+/* Executes a command, which must succeed. */
+static void obey(struct session *s, const char *line)
+{
+	static struct command command; /* too large for a stack */
+	json_t *answer = control_answer(s, &command, line, strlen(line));
+
+	if (!json_is_true(json_object_get(answer, "ok")))
+		json_dumpf(answer, stdout, 0);
+	EXPECT(json_is_true(json_object_get(answer, "ok")));
+	json_decref(answer);
+}
+
+/* Starts a phase of ten seconds, or of `duration_ms`, of a sender on engine null with this load. */
+static struct session *phase_make(int ends[2], const char *load, unsigned int duration_ms)
+{
+	struct session *s = aligned_alloc(_Alignof(struct session), sizeof(*s));
+	char line[1024];
+
+	memset(s, 0, sizeof(*s));
+	EXPECT(!pipe(ends));
+	ending_begin(&s->ending, ends[0]);
+	obey(s, "{\"cmd\":\"clock\"}");
+	obey(s, "{\"cmd\":\"open\",\"ports\":[{\"engine\":\"null\"}],\"threads\":[{\"tasks\":["
+		"{\"role\":\"sender\",\"ports\":[0]}]}]}");
+	snprintf(line, sizeof(line),
+		 "{\"cmd\":\"arm\",\"run\":1,\"touch\":\"header\",\"longest_ns\":10000000000,"
+		 "\"interval_ns\":100000000,\"tasks\":[{\"burst\":1,\"frame_bytes\":[64],%s}]}",
+		 load);
+	obey(s, line);
+	snprintf(line, sizeof(line), "{\"cmd\":\"start\",\"duration_ns\":%u000000}",
+		 duration_ms ? duration_ms : 10000);
+	obey(s, line);
+	return s;
+}
+
+static void phase_free(struct session *s, const int ends[2])
+{
+	session_close(s);
+	ending_end(&s->ending);
+	close(ends[0]);
+	close(ends[1]);
+	free(s);
+}
+
+/* The times that the calling thread has slept so far. */
+static long sleeps(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_THREAD, &used);
+	return used.ru_nvcsw;
+}
+
+/* Each time that it wakes, it takes some microseconds from a thread that polls. */
+static void the_control_thread_sleeps_through_a_phase(void)
+{
+	int ends[2];
+	struct session *s = phase_make(ends, "\"rate_pps\":1000", 400);
+	const long before = sleeps();
+
+	EXPECT(!session_wait(s, 5000));
+	EXPECT(clock_ticks() >= s->window.end);
+	EXPECT(sleeps() - before <= 3);
+	phase_free(s, ends);
+}
+
+static void *fail_soon(void *port)
+{
+	usleep(50000);
+	port_fail(port, EIO, "the device has gone");
+	return NULL;
+}
+
+static void a_port_that_fails_wakes_the_control_thread(void)
+{
+	int ends[2];
+	struct session *s = phase_make(ends, "\"rate_pps\":1000", 0);
+	const uint64_t begun = clock_monotonic_ns();
+	const char *why;
+	pthread_t thread;
+
+	EXPECT(!pthread_create(&thread, NULL, fail_soon, &s->ports[0]));
+	why = session_wait(s, 9000);
+	EXPECT(why && !strcmp(why, "the device has gone"));
+	EXPECT(clock_monotonic_ns() - begun < 5000000000);
+	pthread_join(thread, NULL);
+	phase_free(s, ends);
+}
+
+/* A burst of 20 ms in a phase of ten seconds. Another program may have the CPU sometimes. */
+static void a_burst_that_was_sent_wakes_the_control_thread(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 20 && least > 90000000; i++) {
+		int ends[2];
+		struct session *s = phase_make(ends, "\"frames\":1000,\"delay_ns\":20000", 0);
+		const uint64_t begun = clock_monotonic_ns();
+		uint64_t took;
+
+		EXPECT(!session_wait(s, 9000));
+		took = clock_monotonic_ns() - begun;
+		least = took < least ? took : least;
+		phase_free(s, ends);
+	}
+	EXPECT(least <= 90000000);
+}
+
 /* A program that opens a port in the network namespace `netns`. */
 static pid_t serve_open(const char *netns, const int ends[2], bool (*before)(void))
 {
@@ -733,6 +849,9 @@ int main(void)
 	TEST(an_announcement_is_as_short_as_frames_of_the_port_or_refused);
 	TEST(a_sum_of_nanoseconds_has_more_than_64_bits);
 	TEST(a_signal_is_not_lost_before_the_wait);
+	TEST(the_control_thread_sleeps_through_a_phase);
+	TEST(a_port_that_fails_wakes_the_control_thread);
+	TEST(a_burst_that_was_sent_wakes_the_control_thread);
 	TEST(signals_and_the_end_of_stdin_reach_an_open_that_waits);
 	TEST(an_open_that_cannot_be_interrupted_ends_with_its_process);
 	if (others_dropped_apart() == 77 << 8)

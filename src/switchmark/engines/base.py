@@ -63,6 +63,11 @@ class Engine:
     """The valid values of the axis `driver`."""
     resources: frozenset[str] = frozenset()
     """The supported axes among those that are `followed_by` an engine (`model.axis`)."""
+    emulated: frozenset[PortKind] = frozenset()
+    """The kinds of ports that were verified only in virtual machines with emulated NICs: that they
+    work, not how fast they are."""
+    stamped: frozenset[PortKind] = frozenset()
+    """The kinds of ports whose devices may have a clock that timestamps arriving frames."""
     user_memory: bool = False
     """Whether the axis `memory` chooses the memory in which processes hold frames."""
     queue_a_core: bool = False
@@ -136,4 +141,8 @@ class Engine:
                 "missing when it was built",
                 hint="make setup",
             )
-        return Version(built["version"], verified="verified")
+        return Version(
+            built["version"],
+            verified="verified",
+            verified_ports=dict.fromkeys(sorted(self.emulated), "verified in a VM"),
+        )

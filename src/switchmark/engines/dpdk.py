@@ -69,6 +69,7 @@ class Dpdk(Engine):
             "queues": wiring.queues,
             "descriptors": wiring.descriptors or _DESCRIPTORS,
             "offload": wiring.functions.offload,
+            "stamps": wiring.functions.stamps,
             "memory": "hugepages" if guest else wiring.memory.kind,
             "megabytes": self._megabytes(wiring, len(endpoints), guest=guest),
             "prefix": node.name,
@@ -158,7 +159,9 @@ ENGINE = Dpdk(
     | {PortKind.VHOST_USER, PortKind.MEMIF, PortKind.NIC_PCI, PortKind.VF_PCI},
     privilege="root",
     drivers=(_VIRTIO, _VHOST, _MEMIF, _MEMIF_ZERO_COPY, _AF_PACKET, _AF_XDP, *pci.DRIVERS),
-    resources=frozenset({"queues", "descriptors", "offload", "function_cores"}),
+    resources=frozenset({"queues", "descriptors", "offload", "stamps", "function_cores"}),
+    emulated=frozenset({PortKind.NIC_PCI, PortKind.VF_PCI}),
+    stamped=KERNEL_PORTS | {PortKind.NIC_PCI, PortKind.VF_PCI},
     queue_a_core=True,
     user_memory=True,
     # With a NUMA library EAL sets a memory policy; the seccomp filters of docker and podman allow

@@ -37,7 +37,11 @@ from switchmark.model.units import (
     parse_share,
     parse_shares,
     parse_verification,
+    sizes_of,
 )
+
+SMALL_BYTES = 256
+"""The longest frame whose checksum is cheaper in software, in bytes with the FCS."""
 
 
 def _usual_burst(axes: dict[str, Any]) -> int:
@@ -240,14 +244,26 @@ class Test(BaseModel):
     """The memory of DPDK's frames; `auto` is hugepages where the host has enough of them."""
 
     offload: Annotated[
-        Literal["auto", "off"],
+        Literal["auto", "on", "off"],
         Axis(
             "ports",
-            "checksums and timestamps by DPDK's devices, if supported",
+            "checksums by DPDK's devices, if supported (auto: with touch full, above 256 B)",
             followed_by=("engine",),
         ),
     ] = "auto"
-    """Whether DPDK's devices may compute checksums and take timestamps."""
+    """Whether DPDK's devices compute checksums; `auto` is where that costs less than in software
+    (`offloads`)."""
+
+    stamps: Annotated[
+        Literal["software", "device"],
+        Axis(
+            "ports",
+            "where arrival times come from: the program's poll, or the clock of DPDK's device",
+            followed_by=("engine",),
+            later=True,
+        ),
+    ] = "software"
+    """The source of the arrival times of received frames."""
 
     switch_cores: Annotated[
         int | Literal["auto"],
@@ -867,6 +883,16 @@ class Test(BaseModel):
     def events(self) -> tuple[Event, ...]:
         """Return the events of every trial that happen to the switch."""
         return tuple(event for event in self.all_events if event.kind != LOAD)
+
+    @property
+    def offloads(self) -> bool:
+        """Say whether devices compute checksums, if they can.
+
+        With touch `full`, a checksum in software reads every byte of a frame. Otherwise, and in
+        small frames, it costs less than what the device needs to be told."""
+        if self.offload != "auto":
+            return self.offload == "on"
+        return self.touch == "full" and min(sizes_of(self.frame_size)) > SMALL_BYTES
 
     @property
     def switch_core_count(self) -> int:

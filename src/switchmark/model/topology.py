@@ -317,8 +317,10 @@ class Functions:
     """CPUs per sender, receiver and forwarder of the traffic program."""
     burst: int = 32
     """The burst size of the functions, in frames."""
-    offload: Literal["auto", "off"] = "auto"
-    """Whether they use checksum offload and timestamps of their devices."""
+    offload: Literal["on", "off"] = "off"
+    """Whether their devices compute checksums, if they can."""
+    stamps: Literal["software", "device"] = "software"
+    """The source of the arrival times of received frames."""
 
 
 @dataclass(frozen=True, slots=True)

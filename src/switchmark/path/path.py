@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import Engine
 from switchmark.environments.base import Environment
 from switchmark.functions.base import Function, Hosted
@@ -439,11 +440,14 @@ def path_key(test: Test) -> Hashable:
     other.
 
     The key has all axes except those that only change a trial. It also has the MTU, which a longer
-    frame can change, and the burst size, because DPDK ports have buffers for a burst. Figures
-    therefore never depend on the other tests of a run.
+    frame can change, the burst size, because DPDK ports have buffers for a burst, and whether
+    devices compute checksums, which is set when ports are opened. Figures therefore never depend on
+    the other tests of a run.
     """
     fixed = tuple(getattr(test, axis) for axis in _OF_A_PATH)
-    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST))
+    engine = ENGINES.get(test.engine)
+    offloads = engine is not None and "offload" in engine.resources and test.offloads
+    return (*fixed, mtu_for(test.frame_size), max(test.burst, RX_BURST), offloads)
 
 
 def shares_path(a: Test, b: Test | None) -> bool:

@@ -65,6 +65,7 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
     refusals = [
         *reasons_of_axes(test),
         *_driver_reasons(test, path),
+        *_stamp_reasons(test, path),
         *_limit_reasons(test, path),
         *_placement_reasons(test, path),
         *_noise_reasons(test, path),
@@ -227,6 +228,24 @@ def _driver_reasons(test: Test, path: Path) -> Iterable[Refusal]:
                 engine.port_options(path.wiring, part.node, (end,), 0, test.driver)
     except UsageError as error:
         yield _of_error(error, "driver")
+
+
+def _stamp_reasons(test: Test, path: Path) -> Iterable[Refusal]:
+    if test.stamps != "device" or "stamps" not in path.engine.resources:
+        return  # another check refuses an engine that does not follow the axis
+    if test.touch == "none":
+        yield Refusal(
+            ("stamps", "touch"),
+            "stamps device are times of frames, and touch none reads none",
+            "--touch header",
+        )
+    kinds = {end.kind for _, end in path.ends} - path.engine.stamped
+    for kind in sorted(kinds & path.engine.port_kinds):
+        yield Refusal(
+            ("stamps", "port"),
+            f"a port of kind {kind} has no clock that timestamps frames",
+            "--stamps software, or a NIC by its PCI address",
+        )
 
 
 def _placement_reasons(test: Test, path: Path) -> Iterable[Refusal]:

@@ -214,7 +214,8 @@ def resolve(
             queues=1 if engine.user_memory else engine.device_queues(test.function_cores),
             cores=test.function_cores,
             burst=test.burst,
-            offload=test.offload,
+            offload="on" if test.offloads else "off",
+            stamps=test.stamps,
         ),
         answers=found.answers,
     )
