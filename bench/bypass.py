@@ -39,13 +39,13 @@ def _track(bed: Bed, switch: str, port: str, driver: str = "auto", **axes: Any) 
     return bed.track(switch, "dpdk", port=port, driver=driver, memory="no-huge", **axes)
 
 
-def _ours(session: Session, track: Track, **axes: Any) -> float:
+def _ours(session: Session, track: Track, engine: str = "dpdk", **axes: Any) -> float:
     """Return the received rate of switchmark in million frames per second."""
     result = trial(
         session.bed,
         track,
-        sender="dpdk",
-        receiver="dpdk",
+        sender=engine,
+        receiver=engine,
         burst=_BURST,
         seconds=session.seconds,
         axes=axes,
@@ -69,13 +69,19 @@ def _txonly(session: Session, track: Track, program: str) -> float:
 
 
 def _cable(
-    name: str, port: str, driver: str, limits: Mapping[str, float], session: Session
+    name: str,
+    port: str,
+    driver: str,
+    limits: Mapping[str, float],
+    session: Session,
+    *,
+    engine: str = "dpdk",
 ) -> list[Row]:
-    """Compare from end to end without a switch. `limits` are those of touch none and of touch
-    header."""
+    """Compare from end to end without a switch. `driver` is the peer's, and that of engine dpdk.
+    `limits` are those of touch none and of touch header."""
     program = find(TESTPMD)
     track = _track(session.bed, "direct", port, driver)
-    ours = partial(_ours, session, track)
+    ours = partial(_ours, session, track, engine)
     slots: dict[str, Measure] = {
         "A": partial(ours, touch="none"),
         "B": partial(_txonly, session, track, program),
@@ -86,17 +92,18 @@ def _cable(
     }
     samples = interleaved(session.pairs, slots, session.say)
     peer = "testpmd txonly, rxonly"
+    alike = "the same device arguments, " if engine == "dpdk" else ""
 
     def row(title: str, touch: str, pairs: dict[str, list[float]], *notes: str) -> Row:
         limit = Limit("at least", limits[touch]) if touch in limits else None
-        return compared(title, f"dpdk, touch {touch}", peer, "Mpps", pairs, limit, notes)
+        return compared(title, f"{engine}, touch {touch}", peer, "Mpps", pairs, limit, notes)
 
     return [
         row(
             name,
             "none",
             {slot: samples[slot] for slot in ("A", "B", "A again")},
-            f"64 B, {port}, received; no hugepages, the same device arguments, a core each, sent"
+            f"64 B, {port}, received; no hugepages, {alike}a core each, sent"
             f" in bursts of {_BURST} and received in {_RX_BURST}; B's frames are not looked at",
         ),
         row(
@@ -113,7 +120,7 @@ def _cable(
         ),
         absolute(
             f"{name}, all bytes of 1500",
-            "dpdk, touch full",
+            f"{engine}, touch full",
             "Mpps",
             samples["full 1500"],
             None,
@@ -285,6 +292,13 @@ BYPASS = (
         "memif",
         "engine dpdk over memif without copies against dpdk-testpmd",
         partial(_cable, "memif", "memif", "memif-zero-copy", {"none": 0.95}),
+    ),
+    Comparison(
+        "memif-native",
+        "engine memif against dpdk-testpmd over memif without copies",
+        partial(
+            _cable, "memif-native", "memif", "memif-zero-copy", {"header": 1.5}, engine="memif"
+        ),
     ),
     Comparison(
         "bypass-testpmd",

@@ -9,7 +9,7 @@ import pytest
 from bench.__main__ import main
 
 
-@pytest.mark.parametrize("name", ["vhost", "memif"])
+@pytest.mark.parametrize("name", ["vhost", "memif", "memif-native"])
 def test_a_comparison_in_user_space_counts_frames(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -295,6 +295,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "vhost-pktgen",
         "vhost-ancestor",
         "memif",
+        "memif-native",
         "bypass-testpmd",
         "setup-bypass",
         "container",

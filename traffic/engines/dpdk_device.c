@@ -124,6 +124,10 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	device_offload(port, d, info, &conf);
+	/* The frames of a queue come from one pool and belong to nobody else, except those of a
+	 * forwarder, which may come from another device. */
+	if (!port->config.forwards)
+		conf.txmode.offloads |= info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	/* A virtio-user port that listens notices in the thread of interrupts that the switch has gone,
 	 * and accepts the next one there; only if the link is to be followed. */
 	conf.intr_conf.lsc = strstr(port_option_text(port, "device"), "server=1") != NULL &&

@@ -15,6 +15,7 @@ extern const struct engine engine_raw;
 extern const struct engine engine_raw_mmsg;
 extern const struct engine engine_raw_gso;
 extern const struct engine engine_mmap;
+extern const struct engine engine_memif;
 #ifdef HAVE_XDP
 extern const struct engine engine_xdp;
 extern const struct engine engine_xdp_live;
@@ -29,6 +30,7 @@ extern const struct engine engine_netmap;
 const struct engine *const engines[] = {
 	&engine_null,	&engine_udp,	  &engine_udp_mmsg, &engine_udp_gso,
 	&engine_raw,	&engine_raw_mmsg, &engine_raw_gso,  &engine_mmap,
+	&engine_memif,
 #ifdef HAVE_XDP
 	&engine_xdp,	&engine_xdp_live,
 #endif
