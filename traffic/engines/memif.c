@@ -133,7 +133,7 @@ static bool ring_open(struct ring *r, const struct memif_link *link, const struc
 		r->theirs_ahead = (uint16_t)slots;
 	else if (client)
 		r->ours_ahead = (uint16_t)slots;
-	r->first = r->next = r->limit = position_read(r->ours);
+	r->first = r->next = r->limit = (uint16_t)(position_read(r->ours) - r->ours_ahead);
 	r->returned = lines_alloc(slots, sizeof(*r->returned));
 	if (!r->returned)
 		return false;
@@ -142,10 +142,8 @@ static bool ring_open(struct ring *r, const struct memif_link *link, const struc
 	r->buffers =
 		link->regions[0].base + link->buffers + (uint64_t)number * slots * link->stride;
 	r->stride = link->stride;
-	if (!sends) {
-		position_write(r->ours, (uint16_t)(r->first + r->ours_ahead));
+	if (!sends)
 		return true;
-	}
 	r->buffer_of = lines_alloc(slots, sizeof(*r->buffer_of));
 	r->slot_of = lines_alloc(slots, sizeof(*r->slot_of));
 	for (uint32_t s = 0; r->buffer_of && r->slot_of && s < slots; s++)
@@ -597,14 +595,14 @@ always_inline uint32_t port_receive(struct port *port, struct frame *f, uint32_t
 	struct memif_port *p = port->priv;
 	uint32_t got = 0;
 
+	if (unlikely(port_is_behind(p)))
+		port_follow(port, p);
 	for (uint32_t tries = p->queues; tries && !got; tries--) {
 		got = ring_receive(port, p, p->turn, f, n, client);
 		if (p->queues > 1 && ++p->turn == p->queues)
 			p->turn = 0;
 	}
 	p->held += got;
-	if (unlikely(!got && port_is_behind(p)))
-		port_follow(port, p);
 	return got;
 }
 

@@ -207,6 +207,18 @@ static bool client_hears_hello(struct memif_talk *t, const struct memif_message 
 	return true;
 }
 
+/* Offers all buffers. Not before: a server of DPDK sets both positions to 0 when it connects. */
+static bool client_hears_connected(struct memif_talk *t)
+{
+	for (uint32_t i = 0; i < t->link->to_client_count; i++) {
+		struct memif_queue *q = &t->link->to_client[i];
+
+		__atomic_store_n(&q->ring->head, (uint16_t)(1u << q->log2), __ATOMIC_RELEASE);
+	}
+	t->state = MEMIF_IS_CONNECTED;
+	return true;
+}
+
 /* ---- the server: it accepts the memory ---------------------------------------------- */
 
 static bool server_hears_init(struct memif_talk *t, const struct memif_message *in)
@@ -335,10 +347,8 @@ static bool client_hears(struct memif_talk *t, const struct memif_message *in)
 		return true;
 	if (in->type == MEMIF_HELLO && t->state == MEMIF_AWAITS_FIRST)
 		return client_hears_hello(t, in);
-	if (in->type == MEMIF_CONNECTED && t->state == MEMIF_AWAITS_REST) {
-		t->state = MEMIF_IS_CONNECTED;
-		return true;
-	}
+	if (in->type == MEMIF_CONNECTED && t->state == MEMIF_AWAITS_REST)
+		return client_hears_connected(t);
 	return talk_fail(t, "message %u is not expected here", in->type);
 }
 

@@ -2119,7 +2119,8 @@ static void a_server_fills_several_buffers(const struct engine *e)
 		return;
 	n = e->alloc(&w.a, f, 1);
 	n += n ? 0 : e->alloc(&w.a, f, 1); /* the first look finds that the buffers are short */
-	memset(f[0].data, 1, 5000);
+	if (n)
+		memset(f[0].data, 1, 5000);
 	f[0].len = 5000;
 	taken = w.a.tx(&w.a, f, n);
 	queue_send(&w.a, 1, 2);
