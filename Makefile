@@ -103,9 +103,10 @@ check-tidy: build/strict
 	cd build/strict && grep -oP '"file": "\K[^"]+' compile_commands.json | grep -E '(traffic|agent)/(src|engines)/' | \
 		sort -u | xargs -n 1 -P $$(nproc) $(CLANG_TIDY) --quiet -p .
 check-fuzz: build/strict
-	@mkdir -p build/corpus/{agent,frame,command,control,wire}
+	@mkdir -p build/corpus/{agent,frame,command,control,memif,wire}
 	build/strict/traffic/fuzz_frame $(FUZZ) build/corpus/frame
 	build/strict/traffic/fuzz_command $(FUZZ) build/corpus/command traffic/fuzz/commands
+	build/strict/traffic/fuzz_memif $(FUZZ) build/corpus/memif
 	build/strict/agent/fuzz_agent $(FUZZ) build/corpus/agent
 	build/strict/agent/fuzz_wire $(FUZZ) build/corpus/wire
 	@$(call LONG_ROWS,build/corpus/control)

@@ -42,14 +42,16 @@ def _track(bed: Bed, switch: str, port: str, driver: str = "auto", **axes: Any) 
     return bed.track(switch, "dpdk", port=port, driver=driver, memory="no-huge", **axes)
 
 
-def _ours(session: Session, track: Track, *, timed: bool = True, **axes: Any) -> float:
+def _ours(
+    session: Session, track: Track, engine: str = "dpdk", *, timed: bool = True, **axes: Any
+) -> float:
     """Return the received rate of switchmark in million frames per second. What touch `header` and
     `full` check has its latency noted, if it is `timed`."""
     result = trial(
         session.bed,
         track,
-        sender="dpdk",
-        receiver="dpdk",
+        sender=engine,
+        receiver=engine,
         burst=_BURST,
         seconds=session.seconds,
         axes=axes,
@@ -74,13 +76,19 @@ def _txonly(session: Session, track: Track, program: str) -> float:
 
 
 def _cable(
-    name: str, port: str, driver: str, limits: Mapping[str, float], session: Session
+    name: str,
+    port: str,
+    driver: str,
+    limits: Mapping[str, float],
+    session: Session,
+    *,
+    engine: str = "dpdk",
 ) -> list[Row]:
-    """Compare from end to end without a switch. `limits` are those of touch none, of touch header,
-    and of touch header with latency."""
+    """Compare from end to end without a switch. `driver` is the peer's, and that of engine dpdk.
+    `limits` are those of touch none, of touch header, and of touch header with latency."""
     program = find(TESTPMD)
     track = _track(session.bed, "direct", port, driver)
-    ours = partial(_ours, session, track)
+    ours = partial(_ours, session, track, engine)
     slots: dict[str, Measure] = {
         "A": partial(ours, touch="none"),
         "B": partial(_txonly, session, track, program),
@@ -92,11 +100,12 @@ def _cable(
     }
     samples = interleaved(session.pairs, slots, session.say)
     peer = "testpmd txonly, rxonly"
+    alike = "the same device arguments, " if engine == "dpdk" else ""
 
     def row(title: str, what: str, pairs: dict[str, list[float]], *notes: str) -> Row:
         limit = Limit("at least", limits[what]) if what in limits else None
         checks = (what != "none", False)
-        label = f"dpdk, {'touch header, ' if what == 'latency' else 'touch '}{what}"
+        label = f"{engine}, {'touch header, ' if what == 'latency' else 'touch '}{what}"
         return compared(title, label, peer, "Mpps", pairs, limit, notes, checks=checks)
 
     return [
@@ -104,7 +113,7 @@ def _cable(
             name,
             "none",
             {slot: samples[slot] for slot in ("A", "B", "A again")},
-            f"64 B, {port}, received; no hugepages, the same device arguments, a core each, sent"
+            f"64 B, {port}, received; no hugepages, {alike}a core each, sent"
             f" in bursts of {_BURST} and received in {_RX_BURST}; B's frames are not looked at",
         ),
         row(
@@ -127,7 +136,7 @@ def _cable(
         ),
         absolute(
             f"{name}, all bytes of 1500",
-            "dpdk, touch full",
+            f"{engine}, touch full",
             "Mpps",
             samples["full 1500"],
             None,
@@ -377,6 +386,13 @@ BYPASS = (
         "memif-pktgen",
         "engine dpdk over memif without copies against pktgen",
         partial(_generator, "memif-pktgen", PKTGEN, _pktgen, "memif", "memif-zero-copy"),
+    ),
+    Comparison(
+        "memif-native",
+        "engine memif against dpdk-testpmd over memif without copies",
+        partial(
+            _cable, "memif-native", "memif", "memif-zero-copy", {"header": 1.5}, engine="memif"
+        ),
     ),
     Comparison(
         "bypass-testpmd",

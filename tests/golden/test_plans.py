@@ -101,6 +101,15 @@ def plans() -> Iterator[tuple[str, Test]]:
         "variants/testpmd-memif-no-huge",
         Test(switch="testpmd", engine="dpdk", port="memif", memory="no-huge"),
     )
+    for switch in ("direct", "testpmd"):
+        yield (
+            f"variants/{switch}-engine-memif",
+            Test(switch=switch, engine="memif", port="memif", scenario="p2v"),
+        )
+    yield (
+        "variants/testpmd-engine-memif-kill",
+        Test(switch="testpmd", engine="memif", event="kill", dimension="outage"),
+    )
     for switch in ("snabb", "fastclick"):
         yield f"variants/{switch}-vhost-user", Test(switch=switch, engine="dpdk")
         learning = {"semantics": "learning", "pairs": 2, "memory": "no-huge"}

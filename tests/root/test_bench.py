@@ -10,7 +10,7 @@ from bench.__main__ import main
 from bench.own import _WORK
 
 
-@pytest.mark.parametrize("name", ["vhost", "memif"])
+@pytest.mark.parametrize("name", ["vhost", "memif", "memif-native"])
 def test_a_comparison_in_user_space_counts_frames(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -418,6 +418,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "vhost-ancestor",
         "memif",
         "memif-pktgen",
+        "memif-native",
         "bypass-testpmd",
         "setup-bypass",
         "container",

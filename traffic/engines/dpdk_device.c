@@ -137,6 +137,10 @@ static int device_setup(struct port *port, struct device *d, const struct rte_et
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	device_sums(port, d, info, &conf);
+	/* The frames of a queue come from one pool and belong to nobody else, except those of a
+	 * forwarder, which may come from another device. */
+	if (!port->config.forwards)
+		conf.txmode.offloads |= info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	error = device_timestamps(port, d, info, &conf);
 	if (error)
 		return error;

@@ -17,6 +17,7 @@ extern const struct engine engine_raw_mmsg;
 extern const struct engine engine_raw_gso;
 extern const struct engine engine_mmap;
 extern const struct engine engine_mmap_gso;
+extern const struct engine engine_memif;
 #ifdef HAVE_XDP
 extern const struct engine engine_xdp;
 extern const struct engine engine_xdp_live;
@@ -38,6 +39,7 @@ const struct engine *const engines[] = {
 	&engine_raw_gso,
 	&engine_mmap,
 	&engine_mmap_gso,
+	&engine_memif,
 #ifdef HAVE_XDP
 	&engine_xdp,
 	&engine_xdp_live,

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "engine.h"
 #include "judge.h"
+#include "memif_device.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -197,13 +198,20 @@ static void folder_remove(void)
 	run(command);
 }
 
-static void devices_prepare(struct path *w)
+static bool folder_made(void)
 {
 	static bool made;
-	char device[128];
 
 	if (!made && mkdtemp(folder))
 		made = !atexit(folder_remove);
+	return made;
+}
+
+static void devices_prepare(struct path *w)
+{
+	char device[128];
+
+	(void)folder_made();
 	snprintf(device, sizeof(device), "%s/s", folder);
 	unlink(device);
 	set_text(&w->a, "directory", folder);
@@ -211,6 +219,21 @@ static void devices_prepare(struct path *w)
 	set_text(&w->a, "device", device);
 	snprintf(device, sizeof(device), "net_virtio_user0,path=%s/s", folder);
 	set_text(&w->b, "device", device);
+}
+
+/* True: the sending end of a path over memif is the server. */
+static bool memif_turned;
+
+static void memif_prepare(struct path *w)
+{
+	char at[64];
+
+	if (!folder_made())
+		return;
+	snprintf(at, sizeof(at), "%s/m", folder);
+	set_text(&w->a, "socket", at);
+	set_text(&w->b, "socket", at);
+	set_text(memif_turned ? &w->a : &w->b, "role", "server");
 }
 
 static void path_prepare(struct path *w, const struct engine *e)
@@ -248,6 +271,8 @@ static void path_prepare(struct path *w, const struct engine *e)
 	}
 	if (!strcmp(e->name, "dpdk"))
 		devices_prepare(w);
+	if (!strcmp(e->name, "memif"))
+		memif_prepare(w);
 	if (!(e->caps & ENGINE_RECEIVES)) {
 		w->b.engine = engine_find("raw");
 		set_number(&w->b, "buffer", 64 << 20);
@@ -554,7 +579,8 @@ static void no_frame_is_given_twice_or_lost(const struct engine *e)
 	double start;
 
 	path_prepare(&w, e);
-	set_number(w.tx, "ring", 64); /* small, so that the ring wraps around many times */
+	set_number(memif_turned ? w.rx : w.tx, "ring",
+		   64); /* small, so that the ring wraps around many times */
 	if (path_open(&w))
 		return;
 	before = capacity(&w);
@@ -613,6 +639,8 @@ static void frames_received_stay_until_released(const struct engine *e)
 	if (!(e->caps & ENGINE_RECEIVES))
 		SKIP("only sends");
 	path_prepare(&w, e);
+	/* A ring of memif stops at the oldest frame that is kept. */
+	set_number(memif_turned ? &w.b : &w.a, "ring", 2048);
 	if (path_open(&w))
 		return;
 	for (int round = 0; round < 20 && !complaint[0]; round++) {
@@ -679,6 +707,8 @@ static void a_full_ring_takes_a_part_and_loses_nothing(const struct engine *e)
 		set_number(w.tx, "ring", 64);
 	} else if (!strcmp(e->name, "xdp-live")) {
 		SKIP("has no ring: every frame is run at once");
+	} else if (!strcmp(e->name, "memif")) {
+		set_number(memif_turned ? &w.b : &w.a, "ring", 64);
 	} else if (!strcmp(e->name, "dpdk")) {
 		/* 256 descriptors; no frame is read before 4000 have been offered */
 		SKIP("see drops_of_a_full_receiver_are_counted");
@@ -814,8 +844,8 @@ static void drops_of_a_full_receiver_are_counted(const struct engine *e)
 		return;
 	if (!strcmp(e->name, "null"))
 		offer(&w, 5000, 0.2, false), w.sent = 0, receive_all(&w, 0.1);
-	else if (!strcmp(e->name, "dpdk"))
-		/* vhost takes only as many frames as fit, for however long they are offered. */
+	else if (!strcmp(e->name, "dpdk") || !strcmp(e->name, "memif"))
+		/* vhost and memif take only as many frames as fit, for however long they are offered. */
 		overflow_is_counted(&w, 5000, 0.3, false);
 	else
 		overflow_is_counted(&w, 5000, 20, true);
@@ -2000,6 +2030,269 @@ static void a_forwarder_repairs_no_checksum(const struct engine *e)
 	CHECK(come == 2 && same, "%u arrived", come);
 }
 
+/* ---- memory shared with another program ------------------------------------------------ */
+
+static bool is_memif(const struct engine *e)
+{
+	return !strcmp(e->name, "memif");
+}
+
+static bool until_ready(struct port *port, bool ready)
+{
+	for (double start = seconds(); seconds() - start < 2; usleep(100))
+		if (port->engine->ready(port) == ready)
+			return true;
+	return false;
+}
+
+/* Each end in turn ends while frames wait in the ring, and comes back. */
+static void ends_connect_again(const struct engine *e)
+{
+	struct path w;
+
+	if (!is_memif(e))
+		SKIP("has no connection");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	stream(&w, 1000);
+	for (int round = 0; round < 4 && !complaint[0]; round++) {
+		struct port *gone = round & 1 ? &w.a : &w.b, *left = round & 1 ? &w.b : &w.a;
+		const uint64_t lost = left == &w.a ? tx_drops(&w) : 0;
+		struct frame f[BURST];
+		uint32_t n = e->alloc(&w.a, f, 10), before = w.sent;
+
+		n = send_next(&w, f, n);
+		e->close(gone);
+		if (!until_ready(left, false))
+			snprintf(complaint, sizeof(complaint), "the link stays up, round %d",
+				 round);
+		if (left == &w.b) {
+			/* What came before the end of the other program can still be read. */
+			receive_in_order(&w, w.sent);
+			if (w.received != before + n)
+				snprintf(complaint, sizeof(complaint), "%u of %u frames are left",
+					 w.received - before, n);
+		}
+		if (port_open(gone) || !until_ready(left, true) || !until_ready(gone, true))
+			snprintf(complaint, sizeof(complaint), "no new link, round %d: %s", round,
+				 gone->why);
+		if (left == &w.a && !memif_turned) {
+			const uint32_t again = e->alloc(&w.a, f, 1);
+
+			e->release(&w.a, f, again);
+			if (again != 1 || tx_drops(&w) != lost + n)
+				snprintf(complaint, sizeof(complaint),
+					 "%u frames waited, %llu of them are counted, %u allocated",
+					 n, (unsigned long long)(tx_drops(&w) - lost), again);
+		}
+		w.received = w.sent;
+		if (!complaint[0])
+			stream(&w, w.sent + 1000);
+	}
+	path_close(&w);
+}
+
+/* Opens `count` ports of an interface, one per queue of two. */
+static bool queues_open(struct port *ports, const struct port *like, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		ports[i] = *like;
+		set_number(&ports[i], "queues", 2);
+		ports[i].config.cores = count;
+		ports[i].config.core = ports[i].config.queue = i;
+		if (port_open(&ports[i])) {
+			snprintf(complaint, sizeof(complaint), "%s", ports[i].why);
+			while (i-- > 0)
+				ports[i].engine->close(&ports[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void queue_send(struct port *port, uint32_t n, uint8_t mark)
+{
+	struct frame f[BURST];
+
+	n = port->engine->alloc(port, f, n);
+	for (uint32_t i = 0; i < n; i++) {
+		memset(f[i].data, mark, FRAME_MIN);
+		f[i].len = FRAME_MIN;
+	}
+	(void)port->tx(port, f, n);
+}
+
+/* Returns the number of frames with a mark, and counts others as -1000. */
+static int queue_receive(struct port *port, uint8_t mark)
+{
+	struct frame f[BURST];
+	const uint32_t n = port->rx(port, f, NULL, BURST);
+	int count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += *(uint8_t *)f[i].data == mark || !mark ? 1 : -1000;
+	port->engine->release(port, f, n);
+	return count;
+}
+
+static void a_queue_of_an_interface_is_one_ports(const struct engine *e)
+{
+	struct port tx[2], rx[2], one;
+	struct path w;
+	int got[4] = { 0 }, taken = 0;
+
+	if (!is_memif(e))
+		SKIP("has no interfaces of several ports");
+	path_prepare(&w, e);
+	if (!queues_open(rx, &w.b, 2))
+		return;
+	if (queues_open(tx, &w.a, 2)) {
+		one = w.a;
+		set_number(&one, "queues", 2);
+		one.config.queue = 1;
+		taken = port_open(&one);
+		(void)until_ready(&tx[1], true);
+		(void)until_ready(&rx[1], true);
+		queue_send(&tx[0], 7, 1);
+		queue_send(&tx[1], 9, 2);
+		got[0] = queue_receive(&rx[0], 1);
+		got[1] = queue_receive(&rx[1], 2);
+		for (int i = 0; i < 2; i++)
+			e->close(&rx[i]);
+		/* One port for both queues. */
+		(void)until_ready(&tx[1], false);
+		set_number(&w.b, "queues", 2);
+		if (!port_open(&w.b)) {
+			(void)until_ready(&w.b, true);
+			(void)until_ready(&tx[1], true);
+			queue_send(&tx[0], 3, 1);
+			queue_send(&tx[1], 4, 2);
+			got[2] = queue_receive(&w.b, 0);
+			got[3] = queue_receive(&w.b, 0);
+			e->close(&w.b);
+		}
+		for (int i = 0; i < 2; i++)
+			e->close(&tx[i]);
+	} else {
+		for (int i = 0; i < 2; i++)
+			e->close(&rx[i]);
+	}
+	CHECK(taken == -EBUSY, "a second port of a queue: %d", taken);
+	CHECK(got[0] == 7 && got[1] == 9 && got[2] + got[3] == 7 && got[2] * got[3] == 12,
+	      "%d, %d, then %d and %d received", got[0], got[1], got[2], got[3]);
+}
+
+/* Returns the client's view of the memory of a path. */
+static struct memif_link *link_of(struct path *w)
+{
+	struct memif_device *d;
+
+	return memif_device_take(memif_turned ? &w->b : &w->a, &d) ? NULL : memif_device_link(d);
+}
+
+/* The client of the server `b` may have short buffers. */
+static void a_frame_in_several_slots_arrives_whole(const struct engine *e)
+{
+	struct engine_stats stats = { 0 };
+	struct memif_link *link;
+	struct frame f[3], got;
+	uint8_t want[3 * FRAME_MIN];
+	uint32_t n, come = 0, rest = 0;
+	bool same = false;
+	struct path w;
+
+	if (!is_memif(e) || memif_turned)
+		SKIP("has no client with short buffers");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	link = link_of(&w);
+	n = e->alloc(&w.a, f, 3);
+	for (uint32_t i = 0; i < n; i++) {
+		memset(f[i].data, (int)i + 1, FRAME_MIN);
+		memset(want + (size_t)i * FRAME_MIN, (int)i + 1, FRAME_MIN);
+		f[i].len = FRAME_MIN;
+	}
+	(void)w.a.tx(&w.a, f, n);
+	link->to_server[0].ring->slots[0].flags = MEMIF_NEXT;
+	link->to_server[0].ring->slots[1].flags = MEMIF_NEXT;
+	come = w.b.rx(&w.b, &got, NULL, 1);
+	same = come && got.len == sizeof(want) && !memcmp(got.data, want, sizeof(want));
+	e->release(&w.b, &got, come);
+	/* A chain that is longer than any frame, and one without an end. */
+	n = e->alloc(&w.a, f, 3);
+	for (uint32_t i = 0; i < n; i++)
+		f[i].len = FRAME_LONGEST;
+	(void)w.a.tx(&w.a, f, n);
+	for (int i = 3; i < 6; i++)
+		link->to_server[0].ring->slots[i].flags = i == 4 ? 0 : MEMIF_NEXT;
+	rest = w.b.rx(&w.b, &got, NULL, 1);
+	e->stats(&w.b, &stats);
+	for (int i = 0; i < 6; i++)
+		link->to_server[0].ring->slots[i].flags = 0;
+	memif_link_leave(link);
+	stream(&w, w.sent + 10000);
+	path_close(&w);
+	CHECK(n == 3 && same, "%u frames, %u bytes", come, got.len);
+	CHECK(!rest && stats.rx_invalid == 2, "%u received, %llu discarded", rest,
+	      (unsigned long long)stats.rx_invalid);
+}
+
+/* A server copies frames that are longer than the client's buffers into several of them. */
+static void a_server_fills_several_buffers(const struct engine *e)
+{
+	struct engine_stats stats = { 0 };
+	struct frame f[2];
+	uint32_t n, taken;
+	struct path w;
+
+	if (!is_memif(e) || !memif_turned)
+		SKIP("has no server that sends");
+	path_prepare(&w, e);
+	w.a.config.frame_max = 5000;
+	if (path_open(&w))
+		return;
+	n = e->alloc(&w.a, f, 1);
+	n += n ? 0 : e->alloc(&w.a, f, 1); /* the first look finds that the buffers are short */
+	if (n)
+		memset(f[0].data, 1, 5000);
+	f[0].len = 5000;
+	taken = w.a.tx(&w.a, f, n);
+	queue_send(&w.a, 1, 2);
+	taken += (uint32_t)queue_receive(&w.b, 2);
+	e->stats(&w.b, &stats);
+	path_close(&w);
+	CHECK(n == 1 && taken == 2 && stats.rx_invalid == 1, "%u allocated, %u, %llu discarded", n,
+	      taken, (unsigned long long)stats.rx_invalid);
+}
+
+static void nonsense_in_shared_memory_fails_the_port(const struct engine *e)
+{
+	struct memif_link *link;
+	struct frame f[BURST];
+	struct path w;
+	uint32_t n;
+
+	if (!is_memif(e))
+		SKIP("shares no memory");
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	link = link_of(&w);
+	/* The position that the other end of `a` writes. */
+	if (memif_turned)
+		link->to_client[0].ring->head = 40000;
+	else
+		link->to_server[0].ring->tail = 40000;
+	memif_link_leave(link);
+	for (n = 0; n < 100 && e->alloc(&w.a, f, BURST); n++)
+		;
+	CHECK(w.a.failed && strstr(w.a.why, "impossible positions"), "after %u bursts: %s", n,
+	      w.a.why);
+	path_close(&w);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(const struct engine *);
@@ -2044,12 +2337,33 @@ static const struct {
 	TEST(a_full_queue_takes_no_part_of_a_packet),
 	TEST(a_packet_that_was_sent_in_part_is_not_sent_again),
 	TEST(a_forwarder_repairs_no_checksum),
+	TEST(ends_connect_again),
+	TEST(a_queue_of_an_interface_is_one_ports),
+	TEST(a_frame_in_several_slots_arrives_whole),
+	TEST(a_server_fills_several_buffers),
+	TEST(nonsense_in_shared_memory_fails_the_port),
 };
+
+static void tests_run(const struct engine *e, const char *only)
+{
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		if (only && strcmp(only, tests[i].name))
+			continue;
+		complaint[0] = skipped[0] = 0;
+		tests[i].run(e);
+		printf("%sok %u - %s%s: %s%s%s\n", complaint[0] ? "not " : "", ++test_number,
+		       e->name, memif_turned ? ", the server sends" : "", tests[i].name,
+		       skipped[0] ? " # SKIP " : "", skipped);
+		if (complaint[0]) {
+			printf("# %s\n", complaint);
+			failures++;
+		}
+	}
+}
 
 int main(int argc, char **argv)
 {
 	const char *missing = network_make();
-	uint32_t count = 0;
 
 	signal(SIGPIPE, SIG_IGN); /* like the program, because vhost writes to closed sockets */
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -2065,18 +2379,11 @@ int main(int argc, char **argv)
 		set_feature("sm1", ETHTOOL_SGRO, (*e)->caps & ENGINE_NEEDS_ROOT);
 		if (is_gso(*e))
 			devices_split(true);
-		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++, count++) {
-			if (argc > 2 && strcmp(argv[2], tests[i].name))
-				continue;
-			complaint[0] = skipped[0] = 0;
-			tests[i].run(*e);
-			printf("%sok %u - %s: %s%s%s\n", complaint[0] ? "not " : "", ++test_number,
-			       (*e)->name, tests[i].name, skipped[0] ? " # SKIP " : "", skipped);
-			if (complaint[0]) {
-				printf("# %s\n", complaint);
-				failures++;
-			}
-		}
+		tests_run(*e, argc > 2 ? argv[2] : NULL);
+		memif_turned = is_memif(*e);
+		if (memif_turned)
+			tests_run(*e, argc > 2 ? argv[2] : NULL);
+		memif_turned = false;
 		if (is_gso(*e))
 			devices_split(false);
 	}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from switchmark.engines import (
     dpdk,
+    memif,
     mmap,
     mmap_gso,
     netmap,
@@ -36,6 +37,7 @@ TABLE: Table[Engine] = load_plugins(
         raw.ENGINE,
         udp_mmsg.ENGINE,
         udp.ENGINE,
+        memif.ENGINE,
         dpdk.ENGINE,
         netmap.ENGINE,
         null.ENGINE,

@@ -72,6 +72,8 @@ class Engine:
     """Whether the axis `memory` chooses the memory in which processes hold frames."""
     queue_a_core: bool = False
     """Whether each core of a part opens a queue of the device."""
+    reconnects: bool = False
+    """Whether a port that connects to the socket of a switch connects again to the next switch."""
     capabilities: frozenset[str] = frozenset({"NET_RAW"})
     """The Linux capabilities, without `CAP_`, that it needs in a container."""
     devices: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
+from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import KERNEL_PORTS
 from switchmark.environments import TABLE as ENVIRONMENTS
 from switchmark.errors import UsageError
@@ -44,6 +45,8 @@ _FUNCTIONS_MAX = 512
 
 _CONNECTED = {PortKind.VHOST_USER, PortKind.MEMIF}
 """Ports with an end that listens and an end that connects, once per opening."""
+
+_RECONNECTING = f"--engine {','.join(n for n, engine in ENGINES.items() if engine.reconnects)}"
 
 _QUEUED = {PortKind.VETH, PortKind.NIC_KERNEL}
 """Kernel interfaces that can have any number of queue pairs."""
@@ -390,8 +393,10 @@ def _process_reasons(test: Test, path: Path, event: Event) -> Iterable[Refusal]:
         )
     connecting = [
         (port.id, end.kind)
-        for port, end in path.ends
+        for part in path.parts
+        for port, end in part.ends
         if end.kind in _CONNECTED and not end.server and not end.guest_device
+        if not (part.function.played and part.engine.reconnects)
     ]
     if connecting and event.kind in REPLACING:
         (port, kind), *_ = connecting
@@ -399,7 +404,7 @@ def _process_reasons(test: Test, path: Path, event: Event) -> Iterable[Refusal]:
             ("event", "listen", "port"),
             f"event {event.kind}: the {kind} end of port {port} connects to the switch, and does "
             "not connect again to the next one",
-            "--listen functions" if kind is PortKind.VHOST_USER else "--port vhost-user",
+            "--listen functions" if kind is PortKind.VHOST_USER else _RECONNECTING,
         )
 
 
