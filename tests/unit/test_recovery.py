@@ -131,7 +131,7 @@ def test_losses_that_are_not_counted_show_no_overload() -> None:
 
 @pytest.mark.parametrize("recovers_s", [5.0, 0.95])
 def test_losses_to_the_end_are_no_recovery(recovers_s: float) -> None:
-    """A switch that loses frames at half of the load, too, has its last loss just before the end."""
+    """A switch that also loses frames at half of the load has its last loss just before the end."""
     estimate = found(Overloaded(recovers_s=recovers_s))
     assert estimate.doubts == ("not-recovered",)
     assert estimate.summary is not None

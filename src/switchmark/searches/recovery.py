@@ -30,8 +30,8 @@ _OFFERED = 0.99
 """The share of the overload that senders must have sent."""
 
 _CALM = 0.1
-"""The share of the time after the step that must end without a loss. A switch that also loses frames
-at half of the load loses its last one somewhere before the end."""
+"""The share of the time after the step that must end without a loss. A switch that also loses
+frames at half of the load loses its last one somewhere before the end."""
 
 NO_OVERLOAD, NOT_RECOVERED = "no-overload", "not-recovered"
 
