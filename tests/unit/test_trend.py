@@ -317,10 +317,23 @@ def test_a_change_names_what_changed_with_it() -> None:
 def test_a_short_series_is_said_to_be_short() -> None:
     found = trend_of(history([1e6] * 5), parse_conditions(["slower:1%"]))
     text = "\n".join(trend_lines(found))
-    assert "5 runs show no change: 12 are the fewest" in text
+    assert "too few runs to show any change: 5 of at least 12" in text
     assert "passed: 0, failed: 0, too short: 1" in text
     case = ElementTree.fromstring(trend_junit(found)).find(".//testcase/skipped")
     assert case is not None
+
+
+def test_runs_whose_figures_may_be_wrong_are_counted_by_their_doubts() -> None:
+    runs = history([1e6] * 14)
+    assert "may be wrong" not in "\n".join(trend_lines(trend_of(runs)))
+    every = [("host-busy", "not-isolated", "started-late"), ("host-busy",), ("not-isolated",)]
+    for (_, records), doubts in zip(runs, every, strict=False):
+        records[0] = records[0].model_copy(update={"doubts": doubts})
+    found = trend_of(runs)
+    note = "linux-bridge: the figures of 2 of 14 runs may be wrong (host-busy 2, started-late 1)"
+    assert note in list(trend_lines(found))
+    assert note in trend_markdown(found).replace("\\", "")
+    assert note in page_of_trend(found)
 
 
 def test_junit_has_a_failure_with_the_reason() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from xml.etree.ElementTree import Element, SubElement
 
+from switchmark.metrics.doubts import is_doubtful
 from switchmark.metrics.trend import FEWEST
 from switchmark.model.labels import label, telling
 from switchmark.model.units import format_pps
@@ -136,8 +138,25 @@ def notes_of(trend: Trend) -> list[str]:
         for series in trend.series
         if series.left_out
     ]
+    notes += [_doubtful(series, trend) for series in trend.series if _doubts(series)]
     notes += list(dict.fromkeys(_short(series) for series in trend.series if is_short(series)))
     return notes
+
+
+def _doubts(series: Series) -> list[tuple[str, ...]]:
+    """Return the doubts of each run whose figure may be wrong."""
+    found = [night.record.doubts for night in series.nights]
+    return [doubts for doubts in found if is_doubtful(doubts)]
+
+
+def _doubtful(series: Series, trend: Trend) -> str:
+    runs = _doubts(series)
+    counts = Counter(doubt for doubts in runs for doubt in doubts if is_doubtful([doubt]))
+    names = ", ".join(f"{doubt} {count}" for doubt, count in counts.most_common(3))
+    return (
+        f"{name_of(series, trend)}: the figures of {len(runs)} of {len(series.nights)} runs may be"
+        f" wrong ({names})"
+    )
 
 
 def result_line(trend: Trend) -> str:
@@ -157,7 +176,7 @@ def is_short(series: Series) -> bool:
 
 
 def _short(series: Series) -> str:
-    return f"{len(series.nights)} runs show no change: {FEWEST} are the fewest"
+    return f"too few runs to show any change: {len(series.nights)} of at least {FEWEST}"
 
 
 def name_of(series: Series, trend: Trend) -> str:
