@@ -416,7 +416,8 @@ def test_the_changes_of_nights(golden: Golden) -> None:
             for accepted in (0, len(nights) - 1)
         ]
         lines.append(f"{name}: last good {good}")
-        lines += [f"  {worded([*dataclasses.asdict(one).values()])}" for one in (*found, *states)]
+        rows: list[trend.ChangePoint | trend.State] = [*found, *states]
+        lines += [f"  {worded([*dataclasses.asdict(one).values()])}" for one in rows]
     golden("figures/trend.txt", "\n".join([*lines, ""]))
 
 

@@ -4,11 +4,12 @@ sure a share from a sample is."""
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 from tools.mutate import __main__ as mutate
-from tools.mutate import covered, generate
+from tools.mutate import covered, generate, slots
 
 import mutants as important
 
@@ -138,3 +139,32 @@ def test_each_important_mutant_is_of_lines_and_tests_that_exist(mutant: importan
         assert old != new
     for name in () if mutant.is_c else mutant.tests:
         assert (repository / "tests" / name).exists()
+
+
+def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    places = slots.Slots(1)
+    process = slots._Process(slots.Job("it", dict, 1.0, wall_s=10.0), 0, reading, 0, started=100.0)
+    places._running[reading] = process
+    ended: list[float] = []
+    time_s: list[float] = []
+
+    def end(process: slots._Process) -> tuple[slots.Job, slots.Answer, float]:
+        ended.append(time_s[-1])
+        return process.job, {}, 0.0
+
+    monkeypatch.setattr(places, "_end", end)
+    monkeypatch.setattr(slots.select, "select", lambda *_: ([], [], []))
+    monkeypatch.setattr(slots.time, "monotonic", lambda: time_s[-1])
+    try:
+        # It had run for four seconds before all of it was stopped, for 900 s.
+        for now_s in (100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5):
+            time_s.append(now_s)
+            list(places._ended())
+    finally:
+        places.close()
+        os.close(reading)
+        os.close(writing)
+    assert ended == [1010.5]

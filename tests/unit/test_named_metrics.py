@@ -206,8 +206,10 @@ def test_refuses_a_name_that_is_no_metric_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="no metric named 'rx.mpp'") as refused:
         metric("rx.mpp")
     assert refused.value.hint == "did you mean rx.mpps?"
-    with pytest.raises(UsageError, match="between 0 and 100"):
+    with pytest.raises(UsageError, match="between 0 and 100") as refused:
         metric("latency.p999_us")
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith("latency.p99.9_us is 99.9 %")
 
 
 @cache

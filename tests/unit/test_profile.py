@@ -196,6 +196,14 @@ def test_a_test_has_the_shares_of_its_trials_by_their_samples() -> None:
     assert metric("profile.symbol.absent").of(record) == 0.0
 
 
+def test_what_virtual_machines_ran_is_no_share_of_the_kernel() -> None:
+    groups = {"user": 0.5, "guest": 0.2, "locks": 0.3}
+    trial = profiled(whole=Shares(samples=10, groups=groups, symbols={}))
+    record = RECORD.model_copy(update={"trials": (trial,)})
+    assert metric("profile.kernel").of(record) == pytest.approx(0.3)
+    assert metric("profile.guest").of(record) == pytest.approx(0.2)
+
+
 def test_a_profile_that_failed_says_why_and_tells_no_share() -> None:
     failed = profiled(missing="perf failed: gone", whole=None, cpus={}, parts={})
     record = RECORD.model_copy(update={"trials": (failed,)})
