@@ -51,8 +51,8 @@ def _burst(engine: str) -> int:
 
 
 _NOBODY = "02:00:00:00:00:ff"
-"""A MAC of no interface: the peer's stack drops such frames at once. xdp-trafficgen sends IPv6
-only, which the stack otherwise drops earlier than our IPv4."""
+"""A MAC of no interface, whose frames a stack drops at once. xdp-trafficgen sends IPv6 only, and a
+stack without IPv6 drops that earlier than our IPv4."""
 
 
 def generate(

@@ -39,6 +39,7 @@ struct live_port {
 	uint64_t run; /* frames for which the program has run */
 	uint32_t copied; /* the offset of the frame that is repeated, behind those of the pool */
 	bool repeats; /* a call has repeated a frame */
+	uint64_t shift_ns; /* of CLOCK_MONOTONIC by a time namespace: BPF programs see none */
 	/* when the device refused the first frames, if it has never taken any */
 	uint64_t refused_ns;
 
@@ -174,6 +175,19 @@ static void live_describe(struct port *port)
 		 (uint32_t)port_option(port, "batch"), p->repeats ? ", made by BPF" : "");
 }
 
+static uint64_t time_shift_ns(void)
+{
+	FILE *offsets = fopen("/proc/self/timens_offsets", "re");
+	long long seconds = 0, ns = 0;
+
+	if (offsets) {
+		if (fscanf(offsets, "monotonic %lld %lld", &seconds, &ns) != 2)
+			seconds = ns = 0;
+		fclose(offsets);
+	}
+	return (uint64_t)(seconds * 1000000000 + ns);
+}
+
 static int live_start(struct port *port)
 {
 	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
@@ -193,6 +207,7 @@ static int live_start(struct port *port)
 				 c->frame_max, LIVE_FRAME_MAX);
 	if (stat("/proc/thread-self/ns/net", &netns))
 		return port_fail(port, errno, "/proc/thread-self/ns/net: %s", strerror(errno));
+	p->shift_ns = time_shift_ns();
 	p->slots = 2 * c->burst;
 	p->copied = p->slots * stride;
 	while (area < p->copied + stride)
@@ -351,9 +366,9 @@ static uint32_t live_repeat(struct port *port, const struct repetition *r)
 		.place = { .offset = p->copied, .len = r->len },
 		.on = 1,
 		.batch = batch,
-		.until = r->until_ns < until ? r->until_ns : until,
+		.until = (r->until_ns < until ? r->until_ns : until) - p->shift_ns,
 		.sum = r->sum,
-		.add = r->add_ns,
+		.add = r->add_ns + p->shift_ns,
 		.number = r->number,
 	};
 	p->repeats = true;
