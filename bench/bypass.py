@@ -189,7 +189,8 @@ def _generator(
 def _pktgen(bed: Bed, track: Track, program: str) -> None:
     name, commands = "pktgen", bed.logs / "pktgen.pkt"
     commands.write_text(f"set 0 size {FRAME_BYTES}\nset 0 burst {_BURST}\nstart 0\n")
-    options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)))
+    # It makes six pools of 24 Ki frames.
+    options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)), megabytes=2048)
     with listening(bed, track, "f0", name):
         bed.start(
             name,

@@ -43,7 +43,7 @@ _LEAST_SHARE = 0.03
 """Functions that take less of a core count as `other`."""
 
 _SAMPLE = re.compile(
-    r"^\s*(?P<comm>.+?)\s+\[?(?P<cpu>\d+)\]?\s+(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?$"
+    r"^\s*(?P<comm>.+?)\s+\[(?P<cpu>\d+)\]\s+[0-9a-f]+\s+(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?\s*$"
 )
 _OURS = "switchmark-traf"  # what the kernel keeps of the program's name
 
@@ -64,7 +64,7 @@ class _Peak:
 
 def samples_of(script: str, cpu: int) -> Counter[str]:
     """Return how often each function of the traffic program, or of the kernel for it, was found on
-    a CPU, from the output of `perf script -F comm,cpu,sym`."""
+    a CPU, from the output of `perf script -F comm,cpu,ip,sym`."""
     found = (_SAMPLE.match(line) for line in script.splitlines())
     return Counter(
         one["symbol"] for one in found if one and one["comm"] == _OURS and int(one["cpu"]) == cpu
@@ -97,7 +97,9 @@ def _sampled(session: Session, peak: _Peak) -> Iterator[None]:
         recording.terminate()
         recording.wait()
     script = subprocess.run(
-        ("perf", "script", "-i", str(file), "-F", "comm,cpu,sym"), capture_output=True, check=False
+        ("perf", "script", "-i", str(file), "-F", "comm,cpu,ip,sym"),
+        capture_output=True,
+        check=False,
     ).stdout.decode(errors="replace")
     for core, cpu in peak.watched.items():
         peak.functions.setdefault(core, Counter()).update(samples_of(script, cpu))
@@ -191,6 +193,8 @@ def _rows(session: Session) -> list[Row]:
         session.say(f"functions of {peak.name} {peak.what}")
         with _sampled(session, peak):
             peak.measure()
+        if not all(peak.functions.values()):
+            raise RuntimeError(f"perf found no function of {peak.name} {peak.what}")
         values = samples[f"{peak.name} {peak.what}"]
         row = absolute(f"peaks, {peak.name}", peak.what, "Mpps", values, None)
         # On null, each core has a share of the frames.

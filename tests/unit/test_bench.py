@@ -357,11 +357,11 @@ def test_a_frame_that_takes_too_long_for_100g_is_split_by_function(
 
 def test_samples_are_those_of_our_threads_on_a_cpu() -> None:
     script = (
-        "switchmark-traf [001] write_short\n"
-        " switchmark-traf [001] write_short+0x10\n"
-        "switchmark-traf [001] [unknown]\n"
-        "switchmark-traf [000] receiver_step\n"
-        "python3 [001] write_short\n"
+        "switchmark-traf [001]     1049c82 write_short\n"
+        " switchmark-traf [001]   1049c92 write_short+0x10\n"
+        "switchmark-traf [001] ffff1049c82 [unknown]\n"
+        "switchmark-traf [000] 1049c82 receiver_step\n"
+        "python3 [001] 1049c82 write_short\n"
         "nonsense\n"
     )
     found = samples_of(script, 1)
