@@ -28,6 +28,7 @@ _RX_BURST = 64  # our receivers ask for so many
 _SETTLE_S = 0.3
 _TXONLY = (f"--txpkts={FRAME_BYTES - 4}", f"--burst={_BURST}")
 _SETUP_S = 4.0
+_LEAST_MPPS = 0.001  # a peer that only looks for its gateway sends less
 _DPERF_SOCKETS = 600  # 60 Mpps: more than it can
 _DPERF_SETTLE_S = 2.5  # its wait for a gateway, and until its sockets are open
 _ANCESTOR_RATE = 1_000_000_000  # more than it can
@@ -161,7 +162,10 @@ def _generator(
     def theirs() -> float:
         with session.bed.block():
             start(session.bed, track, program)
-            return _counted(session, track, receiver, settle_s)
+            mpps = _counted(session, track, receiver, settle_s)
+        if mpps < _LEAST_MPPS:
+            raise MissingPeer(f"of {peer.name} nothing arrived: {peer.how}")
+        return mpps
 
     slots: dict[str, Measure] = {
         "A": partial(ours, touch="none"),
@@ -198,7 +202,8 @@ def _generator(
 def _pktgen(bed: Bed, track: Track, program: str) -> None:
     name, commands = "pktgen", bed.logs / "pktgen.pkt"
     commands.write_text(f"set 0 size {FRAME_BYTES}\nset 0 burst {_BURST}\nstart 0\n")
-    options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)))
+    # It makes six pools of 24 Ki frames.
+    options = eal(bed, name, track.cpu("f0"), devices(track, ("f0",)), megabytes=2048)
     with listening(bed, track, "f0", name):
         bed.start(
             name,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from bench.bed import RxCounter, Track, require_root
@@ -43,7 +44,8 @@ _LEAST_SHARE = 0.03
 """Functions that take less of a core count as `other`."""
 
 _SAMPLE = re.compile(
-    r"^\s*(?P<comm>.+?)\s+\[?(?P<cpu>\d+)\]?\s+(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?$"
+    r"^\s*(?P<comm>.+?)\s+\[(?P<cpu>\d+)\]\s+[0-9a-f]+\s+"
+    r"(?P<symbol>\S+?)(?:\+0x[0-9a-f]+)?\s+\((?P<file>.+)\)\s*$"
 )
 _OURS = "switchmark-traf"  # what the kernel keeps of the program's name
 
@@ -53,21 +55,24 @@ Measure = Callable[[], float]
 @dataclass(slots=True)
 class _Peak:
     """A peak is what so many cores reach at some work; `watched` names the CPUs whose time is split
-    by function."""
+    by function, None for any."""
 
     name: str
     what: str
     measure: Measure
-    watched: dict[str, int]
+    watched: dict[str, int | None]
     functions: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def samples_of(script: str, cpu: int) -> Counter[str]:
+def samples_of(script: str, cpu: int | None) -> Counter[str]:
     """Return how often each function of the traffic program, or of the kernel for it, was found on
-    a CPU, from the output of `perf script -F comm,cpu,sym`."""
+    a CPU, or on any, from the output of `perf script -F comm,cpu,ip,sym,dso`. A library without
+    symbols counts as one function."""
     found = (_SAMPLE.match(line) for line in script.splitlines())
     return Counter(
-        one["symbol"] for one in found if one and one["comm"] == _OURS and int(one["cpu"]) == cpu
+        PurePath(one["file"]).name if one["symbol"] == "[unknown]" else one["symbol"]
+        for one in found
+        if one and one["comm"] == _OURS and cpu in (None, int(one["cpu"]))
     )
 
 
@@ -88,8 +93,7 @@ def costs_of(functions: Counter[str], frame_ns: float) -> dict[str, float]:
 def _sampled(session: Session, peak: _Peak) -> Iterator[None]:
     """Sample the functions on the watched CPUs during the block."""
     file = session.bed.logs / "peaks.perf"
-    cpus = ",".join(str(cpu) for cpu in sorted(set(peak.watched.values())))
-    argv = ("perf", "record", "-q", "-C", cpus, "-e", "cpu-clock", "-F", str(_HZ), "-o", str(file))
+    argv = ("perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(_HZ), "-o", str(file))
     recording = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
@@ -97,7 +101,9 @@ def _sampled(session: Session, peak: _Peak) -> Iterator[None]:
         recording.terminate()
         recording.wait()
     script = subprocess.run(
-        ("perf", "script", "-i", str(file), "-F", "comm,cpu,sym"), capture_output=True, check=False
+        ("perf", "script", "-i", str(file), "-F", "comm,cpu,ip,sym,dso"),
+        capture_output=True,
+        check=False,
     ).stdout.decode(errors="replace")
     for core, cpu in peak.watched.items():
         peak.functions.setdefault(core, Counter()).update(samples_of(script, cpu))
@@ -136,7 +142,8 @@ def _cable(session: Session, track: Track, engine: str, touch: str) -> float:
 
 def _peaks(session: Session) -> list[_Peak]:
     first, second = (cpu.id for cpu in read_cpus(LocalHost())[-2:])
-    one, two = {"one core": second}, {"first core": first, "second core": second}
+    one: dict[str, int | None] = {"one core": second}
+    two: dict[str, int | None] = {"first core": first, "second core": second}
     both = ("sender", "receiver")
     peaks = [
         _Peak("null", f"{SENT}, 1 core", partial(_null, session, both[:1], [second]), one),
@@ -151,23 +158,23 @@ def _peaks(session: Session) -> list[_Peak]:
     ):
         apart = session.bed.track("direct", engine, **axes)
         joined = session.bed.track("direct", engine, placement="shared-process", **axes)
-        ends = {"sender": apart.cpu("f0"), "receiver": apart.cpu("f1")}
+        ends: dict[str, int | None] = {"sender": apart.cpu("f0"), "receiver": apart.cpu("f1")}
         send: Measure = partial(_cable, session, apart, engine, "none")
         if engine == "xdp":  # the kernel counts: no receiver takes anything
             holder = session.bed.start(f"holder-{name}", ("cat",), apart.node("f1"))
             counter = RxCounter(holder, apart.ifname("f1"))
             send = partial(_xdp_sent, session, apart, counter)
-            ends_sent = {"sender": 0}
+            alone: dict[str, int | None] = {"sender": 0}
         else:
-            ends_sent = {"sender": ends["sender"]}
+            alone = {"sender": ends["sender"]}
         check = partial(_cable, session, apart, engine, "header")
         peaks += [
-            _Peak(name, f"{SENT}, 1 core", send, ends_sent),
+            _Peak(name, f"{SENT}, 1 core", send, alone),
             _Peak(
                 name,
                 f"{CHECKED}, 1 core",
                 partial(_cable, session, joined, engine, "header"),
-                {"one core": joined.cpu("f0")},
+                {"one core": None},
             ),
             _Peak(name, f"{CHECKED}, 1 + 1 cores", check, ends),
         ]
@@ -191,6 +198,8 @@ def _rows(session: Session) -> list[Row]:
         session.say(f"functions of {peak.name} {peak.what}")
         with _sampled(session, peak):
             peak.measure()
+        if not all(peak.functions.values()):
+            raise RuntimeError(f"perf found no function of {peak.name} {peak.what}")
         values = samples[f"{peak.name} {peak.what}"]
         row = absolute(f"peaks, {peak.name}", peak.what, "Mpps", values, None)
         # On null, each core has a share of the frames.

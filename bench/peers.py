@@ -75,7 +75,7 @@ TREX = Peer(
     "TRex",
     "TREX",
     None,
-    "no package has it, and it is built with a DPDK of its own; there is no comparison with it yet",
+    "no package has it, and it is built with its bundled DPDK; there is no comparison with it yet",
     "in streams with statistics, the number and the time of each frame",
 )
 KERNEL_PKTGEN = Peer(

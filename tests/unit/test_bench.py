@@ -356,17 +356,19 @@ def test_a_frame_that_takes_too_long_for_100g_is_split_by_function(
 
 
 def test_samples_are_those_of_our_threads_on_a_cpu() -> None:
+    ours = "/usr/bin/switchmark-traffic"
     script = (
-        "switchmark-traf [001] write_short\n"
-        " switchmark-traf [001] write_short+0x10\n"
-        "switchmark-traf [001] [unknown]\n"
-        "switchmark-traf [000] receiver_step\n"
-        "python3 [001] write_short\n"
+        f"switchmark-traf [001]  1049c82 write_short ({ours})\n"
+        f" switchmark-traf [001]  1049c92 write_short+0x10 ({ours})\n"
+        "switchmark-traf [001] ffff1049c82 [unknown] (/usr/lib/librte_net_memif.so.23.0)\n"
+        f"switchmark-traf [000] 1049c82 receiver_step ({ours})\n"
+        f"python3 [001] 1049c82 write_short ({ours})\n"
         "nonsense\n"
     )
     found = samples_of(script, 1)
-    assert found == {"write_short": 2, "[unknown]": 1}
-    assert costs_of(found, 30.0) == {"write_short": 20.0, "[unknown]": 10.0}
+    assert found == {"write_short": 2, "librte_net_memif.so.23.0": 1}
+    assert costs_of(found, 30.0) == {"write_short": 20.0, "librte_net_memif.so.23.0": 10.0}
+    assert samples_of(script, None) == found + Counter({"receiver_step": 1})
     assert costs_of(samples_of(script, 3), 30.0) == {}
 
 
