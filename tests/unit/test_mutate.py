@@ -156,8 +156,8 @@ def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
         return process.job, {}, 0.0
 
     monkeypatch.setattr(places, "_end", end)
-    monkeypatch.setattr(slots.select, "select", lambda *_: ([], [], []))
-    monkeypatch.setattr(slots.time, "monotonic", lambda: time_s[-1])
+    monkeypatch.setattr("tools.mutate.slots.select.select", lambda *_: ([], [], []))
+    monkeypatch.setattr("tools.mutate.slots.time.monotonic", lambda: time_s[-1])
     try:
         # It had run for four seconds before all of it was stopped, for 900 s.
         for now_s in (100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5):
