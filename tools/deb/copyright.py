@@ -36,10 +36,10 @@ def indented(text: str) -> str:
 
 def shortened(text: str) -> str:
     """Return a text with the whole texts of common licences replaced by their paths."""
-    for name in ("Apache-2.0", "GPL-3"):
-        # Copies differ in margins, before the title, and from the last line on.
+    for name, first in (("Apache-2.0", "TERMS"), ("GPL-3", "GNU")):
+        # Copies differ in margins, and from the last line on.
         words = (COMMON / name).read_text().split()
-        pattern = r"\s+".join(map(re.escape, words[words.index("TERMS") : words.index("END")]))
+        pattern = r"\s+".join(map(re.escape, words[words.index(first) : words.index("END")]))
         pattern += r"(\s+END\s+OF\s+TERMS\s+AND\s+CONDITIONS)?"
         text = re.sub(pattern, f"(the text is in {COMMON / name})", text)
     return text
