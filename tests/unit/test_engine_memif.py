@@ -61,7 +61,7 @@ def test_functions_connect_to_a_switch() -> None:
     [
         ({}, 6),  # 2 x 1024 buffers of 2 KiB, and the rings
         ({"queues": 2, "flows": 2}, 10),
-        ({"frame_size": 9000}, 20),
+        ({"frame_size": 9000}, 18),
         ({"descriptors": 64}, 2),
     ],
 )

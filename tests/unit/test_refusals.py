@@ -221,8 +221,8 @@ def test_a_change_that_a_refusal_suggests_is_accepted(
 
 def test_a_switch_whose_ports_an_engine_cannot_open_is_suggested_an_engine() -> None:
     (refusal,) = check(Test(switch="testpmd"))
-    assert refusal.hint == "--engine dpdk"
-    assert check(Test(dimension="latency", switch="testpmd"))[-1].hint == "--engine dpdk"
+    assert refusal.hint == "--engine memif,dpdk"
+    assert check(Test(dimension="latency", switch="testpmd"))[-1].hint == "--engine memif,dpdk"
 
 
 def test_every_axis_that_a_refusal_is_about_is_one() -> None:

@@ -143,7 +143,9 @@ static bool link_build(struct memif_talk *t, uint8_t log2)
 
 	if (!link)
 		return talk_fail(t, "no memory for a link");
-	link->stride = (t->plan->buffer + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+	/* An odd number of lines: the first lines of buffers 2048 bytes apart would share a few sets of
+	 * a cache. */
+	link->stride = ((t->plan->buffer + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
 	link->buffers = ((uint64_t)2 * queues * ring_bytes(log2) + CACHE_LINE - 1) / CACHE_LINE *
 			CACHE_LINE;
 	if (link->buffers + ((uint64_t)2 * queues << log2) * link->stride > UINT32_MAX)

@@ -13,6 +13,7 @@ from switchmark.model.topology import Endpoint, PortKind, Wiring
 _SLOTS = 1024
 _BUFFER_BYTES = 2048
 _SLOT_BYTES = 16
+_SPREAD_BYTES = 64  # a cache line more, so that buffers lie in different sets of a cache
 _LAYER_2_BYTES = 14 + 4
 _PAGE_MB = 2
 
@@ -43,8 +44,9 @@ class Memif(Engine):
 def _megabytes(wiring: Wiring) -> int:
     """Return the size of a port's memory, sized as in traffic/engines/memif_talk.c."""
     buffer = max(_BUFFER_BYTES, -(-(wiring.mtu + _LAYER_2_BYTES) // 64) * 64)
+    stride = buffer + _SPREAD_BYTES
     slots = 2 * wiring.queues * (wiring.descriptors or _SLOTS)
-    return _PAGE_MB * -(-slots * (buffer + 2 * _SLOT_BYTES) // (_PAGE_MB << 20))
+    return _PAGE_MB * -(-slots * (stride + 2 * _SLOT_BYTES) // (_PAGE_MB << 20))
 
 
 ENGINE = Memif(
