@@ -143,6 +143,11 @@ record: setup-all ## as root: record the runs anew that tests/replay replays; NA
 	@.venv/bin/python tests/record.py $(NAMES)
 	@$(MAKE) golden
 
+.PHONY: sessions
+sessions: setup-all ## record anew what drivers and programs that no package has say to each other; NAMES=snabb
+	@.venv/bin/python tests/sessions.py $(NAMES)
+	@$(MAKE) docs
+
 .PHONY: soak-copies
 soak-copies: setup ## as root: compare copies of testpmd RUNS=40 times, and one made slower; on a quiet host
 	@.venv/bin/python tests/soak_copies.py $(if $(RUNS),--runs $(RUNS))

@@ -335,7 +335,7 @@ class SkipPolicy:
         self.strict = os.environ.get("CI", "").lower() in ("1", "true")
         lines = (TESTS / "allowed-skips.txt").read_text().splitlines()
         rules = (line.split(" | ") for line in lines if line.strip() and line[0] != "#")
-        self.allowed = [(folders.split(), re.compile(reason)) for folders, reason, _ in rules]
+        self.allowed = [(folders.split(), re.compile(reason)) for folders, reason, *_ in rules]
 
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not self.strict or not report.skipped or hasattr(report, "wasxfail"):

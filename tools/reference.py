@@ -28,6 +28,7 @@ from switchmark.switches.verified import verifications
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "switchmark"
 REFERENCE = REPOSITORY / "docs" / "reference"
+TESTS = REPOSITORY / "tests"
 
 TABLES = {
     "switches": "the devices under test, which forward frames between ports",
@@ -87,6 +88,14 @@ def pages() -> Iterator[tuple[str, str]]:
     lead = "The named figures of a test for claims and plots, over all trials and per trial."
     yield "metrics.md", page("Metrics", lead, metrics())
     index.append(("[metrics](metrics.md)", "the named figures, with units"))
+    lead = (
+        "The tests that CI may skip (`tests/allowed-skips.txt`), and when what they test last ran "
+        "with real frames. `make verify SWITCH=NAME WRITE=1` writes these dates. A recorded "
+        "session is what a driver and the real program said to each other: fakes speak it in "
+        "tests that run everywhere."
+    )
+    yield "skips.md", page("Skipped tests", lead, skips())
+    index.append(("[skips](skips.md)", "the tests that CI may skip, and where they ran last"))
     for name, (title, _) in SCHEMAS.items():
         yield f"{name}.schema.json", json.dumps(schema(name), indent=1) + "\n"
         title_of_page = f"JSON Schema of {title[:1].lower()}{title[1:]}: `switchmark schema {name}`"
@@ -268,6 +277,41 @@ def happened(switch: Any) -> str:
         for name in of_kind.passed
     }
     return listed(passed & KINDS.keys())
+
+
+def skips() -> Iterator[tuple[str, ...]]:
+    """Yield every reason to skip a test, with the last run of the switches that it leaves out."""
+    yield ("folders of tests", "reason (a pattern)", "why", "last run with real frames", "recorded sessions")
+    for text in (TESTS / "allowed-skips.txt").read_text().splitlines():
+        if not text or text.startswith("#"):
+            continue
+        folders, reason, why, *names = text.split(" | ")
+        runs = "; ".join(filter(None, map(last_runs, names))) or "not recorded"
+        spoken = "; ".join(filter(None, map(sessions, names))) or ("none" if names else "")
+        yield (listed(folders.split()), f"`{reason}`", why, runs, spoken)
+
+
+def last_runs(name: str) -> str:
+    """Say when, with which version and on which host the ports of a switch were last verified."""
+    kinds_by_run: dict[str, list[str]] = {}
+    for kind, of_kind in verifications().get(name, {}).items():
+        if of_kind.passed:
+            run_text = f"{of_kind.date}, version {of_kind.version}, on {of_kind.host}"
+            kinds_by_run.setdefault(run_text, []).append(f"`{kind}`")
+    return "; ".join(f"{', '.join(those)}: {when}" for when, those in kinds_by_run.items())
+
+
+def sessions(name: str) -> str:
+    """List the recorded sessions of a switch: the ports and semantics, the version and the date."""
+    headers = {
+        path.stem.removeprefix(f"{name}-"): json.loads(path.read_text().partition("\n")[0])
+        for path in sorted((TESTS / "sessions").glob(f"{name}-*.jsonl"))
+    }
+    cases_by_program: dict[str, list[str]] = {}
+    for case, header in headers.items():
+        program = f"version {header['version']}, {header['date']}"
+        cases_by_program.setdefault(program, []).append(f"`{case}`")
+    return "; ".join(f"{', '.join(those)}: {when}" for when, those in cases_by_program.items())
 
 
 def listed(values: str | Iterable[object]) -> str:

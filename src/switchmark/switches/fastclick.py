@@ -193,7 +193,8 @@ class FastClick(Switch):
     program = "click"
     build = Build(
         needs="the element FromDPDKDevice (--enable-dpdk), for learning EtherSwitch "
-        "(--enable-etherswitch), for the busy share the load of its threads (--enable-cpu-load)",
+        "(--enable-etherswitch), for the busy share the load of its threads (--enable-cpu-load); "
+        "not --enable-dpdk-pool, with which it only starts with DPDK",
         trees=("fastclick", "fastclick-*", "click"),
         places=("userlevel/click", "bin/click"),
     )

@@ -1,0 +1,68 @@
+"""These tests play the recorded sessions of switches whose programs no package has, with fakes that
+speak the protocols of these programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sessions import CASES, Case, Session, check, no_ends, play, playing
+from switchmark.errors import SetupFailed
+from switchmark.switches.verified import verifications
+
+RECORDED = [case for case in CASES if case.file.exists()]
+FIRST = {case.switch: case for case in reversed(RECORDED)}
+
+
+def unrecorded(session: Session) -> str:
+    """Return what the driver said that its session does not have."""
+    file = session.programs / "unrecorded"
+    return file.read_text() if file.exists() else ""
+
+
+def test_every_case_has_a_session() -> None:
+    assert [case.name for case in CASES if case not in RECORDED] == []
+    assert sorted(path.stem for path in CASES[0].file.parent.iterdir()) == sorted(
+        case.name for case in CASES
+    )
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
+def test_a_driver_and_the_program_of_its_switch_understand_each_other(case: Case) -> None:
+    """The driver says what it said to the real program, in that order, and reads the answers: the
+    version, and as many frames as the other ends sent and received."""
+    header = case.header()
+    with playing(case, case.file) as session:
+        try:
+            played = play(session, no_ends)
+        finally:
+            assert not unrecorded(session), (
+                f"{unrecorded(session)}\nmake sessions NAMES={case.name} records it anew"
+            )
+        assert (played.version.text, played.version.mode) == (header["version"], header["mode"])
+        played.frames = header["frames"]
+        check(played)
+        assert session.files() == [], "the files of the run are gone"
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_version_of_a_session_is_the_one_that_was_verified(name: str) -> None:
+    """A driver that is verified with another version needs sessions with that version."""
+    for case in RECORDED:
+        if case.switch == name:
+            header, verification = case.header(), verifications()[name][case.kind]
+            version = " ".join(filter(None, (header["version"], header["mode"])))
+            assert version == verification.version, (
+                f"{name} was verified with {verification.version} on {verification.date}, and its "
+                f"session is of {header['version']}: make sessions NAMES={case.name}"
+            )
+
+
+@pytest.mark.parametrize("case", FIRST.values(), ids=lambda case: case.name)
+def test_a_fake_refuses_what_its_session_does_not_have(case: Case) -> None:
+    with playing(case, case.file) as session:
+        other = replace(session.wiring, cores=(1,))
+        with pytest.raises(SetupFailed):
+            session.executor.execute((*session.driver.start(other), *session.driver.settled(other)))
+        assert f"the session {case.file.name} has no such command" in unrecorded(session)

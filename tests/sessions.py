@@ -1,0 +1,379 @@
+"""Sessions: what a driver gave to the program of its switch, and what the program answered.
+
+    python tests/sessions.py [NAME...]    record them anew with the real programs (`make sessions`)
+
+The same steps are played with the real programs, behind recorders, and with fakes
+(`session_programs`): the driver probes the program, starts it, waits, counts, kills it, restarts it
+and ends it. A recording needs the program, which the environment or the host file names, and
+`dpdk-testpmd` at the other ends of the ports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_programs import Folder, install
+from switchmark.hosts.local import LocalHost
+from switchmark.hosts.programs import program_variable
+from switchmark.model.plan import Plan, Spawn, Wait
+from switchmark.model.topology import Functions, Memory, PortKind, Semantics
+from switchmark.model.version import Version
+from switchmark.runs.executor import Executor
+from switchmark.runs.workspace import Workspace
+from switchmark.switches import TABLE
+from switchmark.switches.base import Counters, Switch
+from wirings import wiring_of
+
+SESSIONS = Path(__file__).parent / "sessions"
+_TRAFFIC_S = 0.5
+_QUIET_S = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The session of a switch with ports of a kind."""
+
+    switch: str
+    kind: PortKind = PortKind.VHOST_USER
+    semantics: Semantics = Semantics.PATCH
+    program: str
+    """The name of the program."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the case and of its file."""
+        return f"{self.switch}-{self.kind}-{self.semantics}"
+
+    @property
+    def file(self) -> Path:
+        """Return the file of the session."""
+        return SESSIONS / f"{self.name}.jsonl"
+
+    @property
+    def driver(self) -> Switch:
+        """Return the driver of the switch."""
+        return TABLE[self.switch]
+
+    def header(self) -> dict[str, Any]:
+        """Return the first line of the session: the version of the program, and the date."""
+        header: dict[str, Any] = json.loads(self.file.read_text().partition("\n")[0])
+        return header
+
+
+CASES = (
+    Case(switch="snabb", program="snabb"),
+    Case(switch="snabb", semantics=Semantics.LEARNING, program="snabb"),
+)
+
+
+# --- the steps --------------------------------------------------------------------------------
+
+
+Frames = dict[str, dict[str, int]]
+"""The frames that the other ends sent and received, by port."""
+
+
+@dataclass
+class Played:
+    """What a driver found out in a session."""
+
+    version: Version
+    frames: Frames = field(default_factory=dict)
+    """The frames that the other ends sent and received, by port; empty with a fake."""
+    idle: Counters = field(default_factory=Counters)
+    """The counters before any traffic."""
+    counted: Counters = field(default_factory=Counters)
+    """The counters after the traffic."""
+    left: dict[str, list[str]] = field(default_factory=dict)
+    """The files that the program left, by event."""
+
+
+class Session:
+    """A driver with its programs and a run. `ends` are the other ends of the ports."""
+
+    def __init__(
+        self, case: Case, stack: ExitStack, session: Path, real: Mapping[str, str]
+    ) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sm-")))
+        workspace = Workspace(folder)
+        stack.callback(workspace.close)
+        self.case, self.driver, self.programs = case, case.driver, folder / "programs"
+        install(
+            self.programs,
+            case.program,
+            session=str(session),
+            run=str(workspace.folder),
+            real=dict(real),
+        )
+        self.executor = Executor(
+            {"local": LocalHost()},
+            workspace,
+            inside=lambda node, argv: argv,
+            logs_dir=workspace.folder / "logs",
+        )
+        stack.callback(self.executor.unwind)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        program = self.programs / case.program
+        patch.setenv(program_variable(case.switch), str(program))
+        self.folder = Folder(str(self.programs))
+        version = self.driver.probe(LocalHost())
+        self.version = Version(version.text, version.mode, program=str(program))
+        self.wiring = wiring_of(
+            both_ways=True,
+            run_dir=str(workspace.folder),
+            kind=case.kind,
+            semantics=case.semantics,
+            memory=Memory("no-huge"),
+            # virtio-user connects again only if it is the one that listens.
+            functions=Functions(listen=True),
+            cores=(0,),
+            version=self.version,
+        )
+
+    def counters(self) -> Counters:
+        """Read the counters of the switch."""
+        counting = self.driver.counters
+        return counting.parse(self.wiring, self.executor.run(*counting.commands(self.wiring)))
+
+    def files(self) -> list[str]:
+        """Return the files, links and sockets of the program: those that it makes where the run and
+        the other ends make none, and that somebody reads or a killed program leaves."""
+        ends = {end.path for end in self.driver.endpoints(self.wiring).values() if end.server}
+        folders = (self.wiring.ports_dir, self.wiring.switch_dir)
+        paths = (path for folder in folders for path in Path(folder).rglob("*"))
+        return sorted(str(path) for path in paths if str(path) not in ends and _is_kept(path))
+
+
+def _is_kept(path: Path) -> bool:
+    if path.is_symlink():
+        return True
+    is_counter = path.suffix == ".counter" and "links" in str(path)
+    return is_counter or path.suffix == ".pid" or path.name == "linked"
+
+
+@contextmanager
+def playing(case: Case, session: Path, real: Mapping[str, str] = {}) -> Iterator[Session]:
+    """Return a session with the real programs, by name, or with fakes."""
+    with ExitStack() as stack:
+        yield Session(case, stack, session, real)
+
+
+Traffic = Callable[[], Frames]
+Ends = Callable[["Session"], AbstractContextManager[Traffic]]
+
+
+def play(session: Session, ends: Ends) -> Played:
+    """Play all steps of a session; the program has ended behind it."""
+    driver, wiring, executor = session.driver, session.wiring, session.executor
+    played = Played(session.version)
+    executor.execute(driver.start(wiring))
+    with ends(session) as traffic:
+        executor.execute((*driver.join(wiring), *driver.settled(wiring)))
+        played.idle = session.counters()
+        played.frames = traffic()
+        played.counted = session.counters()
+        for event in ("kill", "restart"):
+            change = driver.events(wiring)[event]
+            executor.execute(change.disturb)
+            played.left[event] = session.files()
+            steps, waits = change.restore, driver.settled_again(wiring)
+            spawn = next(i for i, step in enumerate(steps) if isinstance(step, Spawn))
+            executor.execute(steps[:spawn])
+            assert not executor.can(_at_once(waits)), "a dead program seems to have settled"
+            executor.execute((*steps[spawn:], *waits))
+            session.counters()
+    assert executor.unwind() == ()
+    return played
+
+
+def _at_once(waits: Plan) -> Plan:
+    """Return Waits that have one try, whatever process they are for."""
+    return tuple(
+        replace(step, timeout_s=0.0, unless_dead=None) for step in waits if isinstance(step, Wait)
+    )
+
+
+@contextmanager
+def no_ends(session: Session) -> Iterator[Traffic]:
+    """Return ends for a fake: nobody sends."""
+    yield dict
+
+
+# --- recording --------------------------------------------------------------------------------
+
+
+@contextmanager
+def testpmd_ends(session: Session) -> Iterator[Traffic]:
+    """Return a sender at the first port and a receiver at the second."""
+    ends = session.driver.endpoints(session.wiring)
+    flow = session.driver.addressing(session.wiring)["f0-f1"]
+    with ExitStack() as stack:
+        processes = []
+        for number, (mode, end) in enumerate(zip(("txonly", "rxonly"), ends.values(), strict=True)):
+            server = int(end.server)
+            device = f"net_virtio_user0,mac={end.mac},path={end.path},server={server}"
+            argv = shlex.split(
+                "stdbuf -oL dpdk-testpmd --lcores 0@0,1@1 --main-lcore 0 --no-huge -m 256 --no-pci "
+                f"--no-telemetry --file-prefix end{number} --vdev {device} -- -i "
+                f"--total-num-mbufs=4096 --eth-peer 0,{flow.sent_dst_mac} "
+                f"--tx-ip {flow.source_ip},{flow.sink_ip} --forward-mode={mode}"
+            )
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(
+                argv,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "RUNTIME_DIRECTORY": str(session.programs)},
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            processes.append(process)
+        for process in processes:
+            _said(process, "", "testpmd> ")
+
+        def traffic() -> Frames:
+            sender, receiver = processes
+            _said(receiver, "start", "testpmd> ")
+            _said(sender, "start", "testpmd> ")
+            time.sleep(_TRAFFIC_S)
+            _said(sender, "stop", "testpmd> ")
+            time.sleep(_QUIET_S)
+            _said(receiver, "stop", "testpmd> ")
+            shown = [_said(process, "show port stats 0", "testpmd> ") for process in processes]
+            numbers = [
+                {
+                    word: int(match[1])
+                    for word, pattern in (
+                        ("sent", r"TX-packets: (\d+)"),
+                        ("received", r"RX-packets: (\d+)"),
+                    )
+                    if (match := re.search(pattern, text))
+                }
+                for text in shown
+            ]
+            return dict(zip(ends, numbers, strict=True))
+
+        yield traffic
+
+
+def _said(process: subprocess.Popen[str], command: str, prompt: str) -> str:
+    """Give a command to testpmd, and return what it prints before its next prompt."""
+    assert process.stdin
+    assert process.stdout
+    if command:
+        process.stdin.write(command + "\n")
+        process.stdin.flush()
+    said = ""
+    while not said.endswith(prompt):
+        character = process.stdout.read(1)
+        if not character:
+            raise RuntimeError(f"testpmd ended: {said[-500:]}")
+        said += character
+    return said
+
+
+def record(case: Case) -> None:
+    """Record a case, check what its driver found, and keep it."""
+    with tempfile.TemporaryDirectory(prefix="sm-session-") as folder:
+        file = Path(folder) / "session.jsonl"
+        file.touch()
+        with playing(case, file, {case.program: case.driver.path}) as session:
+            made: dict[str, Any] = {}
+
+            @contextmanager
+            def ends(session: Session) -> Iterator[Traffic]:
+                with testpmd_ends(session) as traffic:
+
+                    def send_and_look() -> Frames:
+                        frames = traffic()
+                        made.update(_made(session))
+                        return frames
+
+                    yield send_and_look
+
+            played = play(session, ends)
+            check(played)
+            plain = session.folder.plain
+            ended = [entry for entry in session.folder.entries("ended") if entry["ended"]]
+            status = ended[0]["status"]
+            made["status"] = 128 - status if status < 0 else status
+            left = played.left["restart"]  # a process that survives Snabb removes its counters
+            made["left"] = [plain(path) for path in left if not path.endswith(".counter")]
+        header = {
+            "switch": case.switch,
+            "version": played.version.text,
+            "mode": played.version.mode,
+            "date": str(datetime.now(UTC).date()),
+            "frames": played.frames,
+        }
+        text = [json.dumps(each, ensure_ascii=False) for each in (header, {"made": made})]
+        SESSIONS.mkdir(exist_ok=True)
+        case.file.write_text("\n".join((*text, *_said_once(file.read_text().splitlines()))) + "\n")
+
+
+def _said_once(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a session that a fake needs: each start once, and all answers."""
+    starts = set()
+    for line in lines:
+        entry = json.loads(line)
+        if "ran" in entry or "asked" in entry or ("started" in entry and line not in starts):
+            yield line
+        starts.add(line)
+
+
+def _made(session: Session) -> dict[str, Any]:
+    """Return the files and links that the running program has made."""
+    made: dict[str, Any] = {"files": {}, "links": {}, "last": []}
+    pid = session.folder.entries("pid")[-1]["pid"]  # of the real program, a child of its recorder
+
+    def plain(text: str) -> str:
+        return session.folder.plain(re.sub(rf"\b{pid}\b", "${pid}", text))
+
+    for name in session.files():
+        path = Path(name)
+        if path.is_symlink():
+            made["links"][plain(name)] = plain(str(path.readlink()))
+        elif path.name == "linked":
+            made["last"].append(plain(name))
+        else:
+            made["files"][plain(name)] = plain(path.read_bytes().decode("latin-1"))
+    return made
+
+
+def check(played: Played) -> None:
+    """Check that the counters are those of the other ends."""
+    source, sink = (played.counted.ports[name] for name in ("f0", "f1"))
+    sent, received = (played.frames[name] for name in ("f0", "f1"))
+    words = f"{played.frames} {played.counted.ports}"
+    assert source.rx, words
+    assert source.rx <= sent["sent"], words
+    assert sink.tx == received["received"], words
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    for case in CASES:
+        if not words or any(word in case.name for word in words):
+            record(case)
+            print(f"{case.name}: recorded", flush=True)
+
+
+if __name__ == "__main__":
+    main()
