@@ -115,6 +115,7 @@ PLAIN = (
     plain("bridge-xdp-live", engine="xdp-live"),
     plain("ovs-udp-flows", switch="ovs", engine="udp-mmsg", flows="8"),
     plain("bridge-udp-gso", engine="udp-gso"),
+    plain("bridge-mmap-gso", engine="mmap-gso"),
     Case(
         name="bridge-raw-gso-flows",
         axes={"engine": "raw-gso", "flows": "8"},
@@ -134,6 +135,7 @@ PLAIN = (
     plain("testpmd-p2p-bi", switch="testpmd", scenario="p2p", direction="bi", **VHOST),
     plain("testpmd-queues", switch="testpmd", queues="2", flows="4", **VHOST),
     plain("basicfwd-memif", switch="basicfwd", **MEMIF),
+    plain("testpmd-memif", switch="testpmd", **{**MEMIF, "engine": "memif"}),
     plain("l2fwd-p2v", switch="l2fwd", scenario="p2v", **VHOST),
     plain("testpmd-chain-l2fwd", switch="testpmd", scenario="loopback", function="l2fwd", **VHOST),
     plain("bridge-lxc", environment="lxc"),
