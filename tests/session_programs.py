@@ -106,14 +106,14 @@ def _given(programs: Folder, argv: list[str]) -> Entry:
         "files": {
             programs.plain(word): programs.plain(path.read_text())
             for word, path in files.items()
-            if path.is_file() and path.suffix != ".pid"
+            if path.is_file()
         },
     }
 
 
 def _stays(argv: list[str]) -> bool:
     """Return whether a command starts the switch: the others tell a version, or ask."""
-    return "--dpdk" in argv or "snsh" in argv
+    return "snsh" in argv
 
 
 # --- recorders --------------------------------------------------------------------------------
@@ -202,14 +202,14 @@ def _fake_command(programs: Folder, argv: list[str]) -> None:
 
 
 class _Fake:
-    """A process of a switch: the files and sockets that it makes, and its answers."""
+    """A process of a switch: the files and links that it makes."""
 
     def __init__(self, programs: Folder, made: Entry) -> None:
         self.programs = programs
         self.made = made
 
     def serve(self) -> None:
-        """Make everything, and answer until a signal comes."""
+        """Make everything, and live until a signal comes."""
         made, own = self.made, self.own
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         for path, text in made["files"].items():

@@ -151,8 +151,8 @@ class Session:
         return counting.parse(self.wiring, self.executor.run(*counting.commands(self.wiring)))
 
     def files(self) -> list[str]:
-        """Return the files, links and sockets of the program: those that it makes where the run and
-        the other ends make none, and that somebody reads or a killed program leaves."""
+        """Return the files and links of the program: those that somebody reads, or that a killed
+        program leaves."""
         ends = {end.path for end in self.driver.endpoints(self.wiring).values() if end.server}
         folders = (self.wiring.ports_dir, self.wiring.switch_dir)
         paths = (path for folder in folders for path in Path(folder).rglob("*"))
@@ -163,7 +163,7 @@ def _is_kept(path: Path) -> bool:
     if path.is_symlink():
         return True
     is_counter = path.suffix == ".counter" and "links" in str(path)
-    return is_counter or path.suffix == ".pid" or path.name == "linked"
+    return is_counter or path.name == "linked"
 
 
 @contextmanager

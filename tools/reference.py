@@ -281,7 +281,13 @@ def happened(switch: Any) -> str:
 
 def skips() -> Iterator[tuple[str, ...]]:
     """Yield every reason to skip a test, with the last run of the switches that it leaves out."""
-    yield ("folders of tests", "reason (a pattern)", "why", "last run with real frames", "recorded sessions")
+    yield (
+        "folders of tests",
+        "reason (a pattern)",
+        "why",
+        "last run with real frames",
+        "recorded sessions",
+    )
     for text in (TESTS / "allowed-skips.txt").read_text().splitlines():
         if not text or text.startswith("#"):
             continue
