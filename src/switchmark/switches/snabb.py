@@ -62,8 +62,9 @@ function VhostUser:update_features (features) return features end
 """
 
 _NAMED = """\
--- Where its counters are. Snabb's own name for this (`engine.claim_name`) stays for a moment after
--- an ended switch, until a process that survives it takes it away, and refuses the next one.
+-- Where its counters are. Snabb's own name for this (`engine.claim_name`) \
+stays for a moment after an
+-- ended switch, until a process that survives it takes it away, and refuses the next one.
 local syscall = require("syscall")
 syscall.unlink("%s")
 assert(syscall.symlink(require("core.shm").root .. "/" .. syscall.getpid(), "%s"))
