@@ -75,6 +75,10 @@ test: setup-all build/sanitize ## unit, contract, golden, replay, netns, root: a
 test-all: setup-all build/sanitize ## every test, in every combination
 	$(call HALVES,)
 
+.PHONY: test-again
+test-again: setup-all build/sanitize ## the tests that failed last, one at a time: for CI alone, and not for long
+	$(PYTEST_ALONE) -v --last-failed --last-failed-no-failures none tests $(PYTEST)
+
 .PHONY: soak
 soak: setup ## what is injected must be named in 19 of 20 tries; takes minutes on a quiet host
 	SWITCHMARK_SOAK=20 .venv/bin/python -m pytest -v tests/root/test_truth.py $(PYTEST)
