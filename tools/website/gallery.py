@@ -49,7 +49,8 @@ def add(name: str, title: str, run: Path, charts: Sequence[str], folder: Path = 
     page = folder / f"{name}.md"
     pictures = []
     with tempfile.TemporaryDirectory() as drawn:
-        if (run / "experiment.json").exists():  # of a paper: its figures, as the paper drew them
+        of_paper = (run / "experiment.json").exists()
+        if of_paper:  # its figures, as the paper drew them
             switchmark("paper", "--from", str(run), "--output", f"{drawn}/")
         else:
             switchmark("report", str(run), "--output", f"{drawn}/", "--chart", ",".join(charts))
@@ -61,7 +62,8 @@ def add(name: str, title: str, run: Path, charts: Sequence[str], folder: Path = 
         for chart in charts:
             picture = folder / f"{name}-{chart}.svg"
             picture.write_bytes(found[chart].read_bytes())
-            pictures.append(f"![{title}: {chart.replace('-', ' ')}]({picture.name})\n")
+            words = title if of_paper else f"{title}: {chart.replace('-', ' ')}"
+            pictures.append(f"![{words}]({picture.name})\n")
     report = switchmark("report", str(run)).partition("\n\n")[2].rstrip()
     head = (f"# {title}\n", f"{measured[:1].upper()}{measured[1:]}.\n")
     page.write_text("\n".join((*head, *pictures, f"```\n{report}\n```\n")))
