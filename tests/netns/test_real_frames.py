@@ -89,8 +89,9 @@ def assert_the_kernel_counted_it(trial: TrialResult) -> None:
         *(
             pytest.param(name, "linux-bridge", marks=pytest.mark.smoke)
             for name in ENGINES
-            if name != "null"
+            if name not in ("null", "memif")
         ),
+        *(("memif", name) for name in ("direct", "testpmd")),
         # The addresses of a router, by sockets, by rings and past the kernel; and a cable.
         *((name, "ip-forward") for name in ("udp", "raw-mmsg", "mmap", "xdp", "dpdk")),
         *((name, "ip-forward") for name in ("raw-gso", "mmap-gso", "udp-gso")),
@@ -117,7 +118,8 @@ def test_every_engine(measure: Measure, engine: str, switch: str) -> None:
     "engine", [name for name, e in ENGINES.items() if e.receiver is None and name != "null"]
 )
 def test_round_trips(measure: Measure, engine: str) -> None:
-    record = measure(engine=engine, dimension="latency", rate="1000")
+    switch = "testpmd" if engine == "memif" else "linux-bridge"
+    record = measure(engine=engine, switch=switch, dimension="latency", rate="1000")
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.latency is not None
     assert trial.latency.kind == "rtt"

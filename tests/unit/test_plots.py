@@ -265,6 +265,13 @@ def test_one_cable_for_all_is_a_line_across_with_its_interval() -> None:
     assert "dashed line: baseline 1.2" in svg(specification(drawn("figures", records)))
 
 
+def test_sizes_and_mixes_of_sizes_are_on_one_axis() -> None:
+    records = records_along("frame_size", [64, "imix", 1500])
+    chart = drawn("rate-against-size", records)
+    assert chart.x.categories == ("64", "imix", "1500")
+    assert list(dict.fromkeys(mark.x for mark in chart.marks)) == ["64", "imix", "1500"]
+
+
 def test_cables_of_several_sizes_are_a_line_along_them_in_the_unit_of_the_chart() -> None:
     sizes = {64: 1.5e6, 512: 1.2e6, 1500: 1e6}
     records = [

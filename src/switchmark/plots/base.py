@@ -139,10 +139,14 @@ def scale_of_axis(axis: str, records: Sequence[Record]) -> Scale:
     places = [place(record.test, axis) for record in records]
     title = f"{axis_record.label} ({axis_record.unit})" if axis_record.unit else axis_record.label
     if any(isinstance(place, str) for place in places):
-        return Scale(title, categories=tuple(dict.fromkeys(map(str, places))))
+        return Scale(title, categories=tuple(dict.fromkeys(map(_category, places))))
     numbers = [place for place in places if isinstance(place, float)]
     log = bool(numbers) and 0 < _FAR_APART * min(numbers) < max(numbers)
     return Scale(title, log=log, zero=False)
+
+
+def _category(x: float | str) -> str:
+    return x if isinstance(x, str) else f"{x:g}"
 
 
 def scale_of_metric(name: str, *, log: bool = False) -> Scale:
@@ -172,11 +176,11 @@ def along(
     scale = scale_of_axis(axis, chosen)
     places = sorted({x for x in (place(r.test, axis) for r in chosen) if isinstance(x, float)})
     if kind == "lines" and not scale.categories and len(places) <= _FEW_PLACES:
-        kind, scale = "bars", Scale(scale.title, categories=tuple(f"{x:g}" for x in places))
+        kind, scale = "bars", Scale(scale.title, categories=tuple(map(_category, places)))
 
     def position(record: Record) -> float | str:
         x = place(record.test, axis)
-        return (x if isinstance(x, str) else f"{x:g}") if scale.categories else x
+        return _category(x) if scale.categories else x
 
     marks = []
     for record in chosen:
