@@ -40,7 +40,7 @@ def hugepages_come_back() -> Iterator[None]:
 @pytest.mark.parametrize("port", CABLES)
 @pytest.mark.smoke
 def test_cables(measure: Measure, port: str, memory: str) -> None:
-    record = measure(switch="direct", engine="dpdk", port=port, memory=memory)
+    record = measure(switch="direct", engine="dpdk", port=port, memory=memory, offload="on")
     assert_every_frame_is_accounted_for(record)
     assert (record.semantics, record.port, record.memory) == ("patch", port, memory)
     assert record.engine_mode
@@ -79,7 +79,7 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
     besides whose checksum is wrong."""
     program = Program("unshare", "--net", sanitized_traffic_program)
     ends = [{"role": "sender"}, {"role": "receiver"}]
-    tap = {"device": "net_tap0,iface=smtap", "directory": str(tmp_path)}
+    tap = {"device": "net_tap0,iface=smtap", "offload": "on", "directory": str(tmp_path)}
     opened = program.ask(
         "open",
         ports=[{"engine": "dpdk", "options": tap}, {"engine": "raw-mmsg", "ifname": "smtap"}],

@@ -202,7 +202,7 @@ def test_it_is_completed() -> None:
     (option,) = (param for param in run.params if param.name == "engine")
     context = Context(run)
     assert complete(context, option, "a") == ["auto"]
-    assert complete(context, option, "xdp,m") == ["xdp,mmap", "xdp,memif"]
+    assert complete(context, option, "xdp,m") == ["xdp,mmap", "xdp,memif", "xdp,mmap-gso"]
 
 
 # --- what a host has ------------------------------------------------------------------------------

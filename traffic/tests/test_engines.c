@@ -583,6 +583,8 @@ static void no_frame_is_given_twice_or_lost(const struct engine *e)
 		   64); /* small, so that the ring wraps around many times */
 	if (path_open(&w))
 		return;
+	if (memif_turned)
+		rounds(&w); /* a server sends from another pool after a frame out of order */
 	before = capacity(&w);
 	rounds(&w);
 	start = seconds();

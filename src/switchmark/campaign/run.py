@@ -383,7 +383,7 @@ def time_left(spent: Iterable[tuple[Test, float]], rest: Iterable[Test]) -> floa
     ratios = {search: fmean(values) for search, values in by_search.items()}
     usual = fmean(ratios.values())
     return sum(
-        _asked_s(test) + max(0.0, fmean(extra_s))
+        max(0.0, _asked_s(test) + fmean(extra_s))
         if extra_s and _has_own_trials(test)
         else _asked_s(test) * ratios.get(test.search, usual)
         for test in rest
