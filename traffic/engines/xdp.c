@@ -59,9 +59,8 @@ struct program {
 	bool native;
 };
 
-/* The memory of frames. The two ports of a forwarder share it, and are used by one thread. */
+/* The memory of a port's frames. */
 struct memory {
-	uint32_t refs;
 	struct xsk_umem *umem;
 	uint8_t *area;
 	size_t bytes;
@@ -232,9 +231,9 @@ static void umem_close(struct memory *m)
 	m->umem = NULL;
 }
 
-static void memory_put(struct memory *m)
+static void memory_close(struct memory *m)
 {
-	if (!m || --m->refs)
+	if (!m)
 		return;
 	umem_close(m);
 	if (m->area)
@@ -253,7 +252,7 @@ static void xdp_close(struct port *port)
 	program_put(p->program);
 	if (p->xsk)
 		xsk_socket__delete(p->xsk);
-	memory_put(p->memory);
+	memory_close(p->memory);
 	free(p);
 	port->priv = NULL;
 }
@@ -268,7 +267,6 @@ static int memory_open(struct port *port, uint32_t ring)
 
 	if (!m)
 		return port_fail(port, ENOMEM, "no memory for a port");
-	m->refs = 1;
 	m->splits = c->frame_max > most;
 	m->chunk = room <= CHUNK_SMALL ? CHUNK_SMALL : CHUNK_LARGE;
 	m->parts = m->splits ? (room + VLAN_BYTES + CHUNK_LARGE - 1) / CHUNK_LARGE : 1;

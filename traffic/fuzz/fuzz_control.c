@@ -11,7 +11,6 @@
 #include "input.h"
 #include "privileges.h"
 
-#include <dirent.h>
 #include <jansson.h>
 #include <net/if.h>
 #include <sched.h>
@@ -430,18 +429,6 @@ static void check_answer(json_t *answer)
 	if (json_object_get(answer, "duration_ns")) /* `series` has tasks, too */
 		check_report(answer);
 	json_decref(answer);
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
 }
 
 static bool loopback_up(void)

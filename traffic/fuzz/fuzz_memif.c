@@ -307,12 +307,12 @@ static int descriptors_count(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
-	const int before = descriptors_count();
+	const int before = count_fds();
 
 	if (take(&in, 1) & 1)
 		memory(&in);
 	else
 		talk(&in);
-	MUST(descriptors_count() == before);
+	MUST(count_fds() == before);
 	return 0;
 }

@@ -30,7 +30,8 @@ _LOSSES = 3
 """The number of lost testbeds after which a test is given up, because it may cause the losses."""
 
 LONGEST_REFERENCE_S = 10.0
-"""The longest trial for an R+ whose share is a rate: a run of hours does not measure it twice."""
+"""The longest trial for an R+ of which a rate is a share: a run of hours does not take twice as
+long."""
 
 _ON_A_LAB = "the testbeds of a lab measure a test at a time"
 

@@ -225,8 +225,8 @@ _DOUBTS = (
     ),
     Doubt(
         "not-recovered",
-        "search recovery: frames were lost to the end of the trial",
-        "the recovery takes longer than the trial, so there is no recovery time",
+        "search recovery: frames were lost in the last tenth of the time after the step",
+        "the recovery takes longer, or half of the load is too much, so there is no recovery time",
         "use a longer --duration, or check that half of the load passes without loss",
     ),
     Doubt(
