@@ -632,6 +632,25 @@ static void frames_arrive_whole_in_order_and_once(const struct engine *e)
 	path_close(&w);
 }
 
+static void frames_go_on_after_one_was_returned_unsent(const struct engine *e)
+{
+	struct frame f[2];
+	struct path w;
+	uint32_t n;
+
+	path_prepare(&w, e);
+	if (path_open(&w))
+		return;
+	n = w.tx->engine->alloc(w.tx, f, 2);
+	CHECK(n == 2, "%u frames of 2", n);
+	w.tx->engine->release(w.tx, f, 1);
+	CHECK(send_next(&w, f + 1, 1) == 1, "the second frame was not taken: %s", w.tx->why);
+	receive_in_order(&w, w.sent);
+	if (!complaint[0])
+		stream(&w, 5000);
+	path_close(&w);
+}
+
 static void frames_received_stay_until_released(const struct engine *e)
 {
 	struct frame f[BURST], kept[BURST];
@@ -2309,6 +2328,7 @@ static const struct {
 	TEST(says_how_it_works),
 	TEST(no_frame_is_given_twice_or_lost),
 	TEST(frames_arrive_whole_in_order_and_once),
+	TEST(frames_go_on_after_one_was_returned_unsent),
 	TEST(frames_received_stay_until_released),
 	TEST(a_full_ring_takes_a_part_and_loses_nothing),
 	TEST(what_waits_in_a_ring_is_flushed_and_delays_no_frame),
