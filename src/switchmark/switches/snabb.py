@@ -53,7 +53,7 @@ _VHOST = """\
 local device = require("lib.virtio.net_device").VirtioNetDevice
 local features = device.get_features
 function device:get_features () return features(self) + 2^32 end
--- Who has lost a link stops the rings of the next one first, which has none yet: they begin at 0.
+-- A front end that lost its link first stops the rings of the next one: they begin at 0.
 local base = device.get_vring_base
 function device:get_vring_base (ring) return base(self, ring) or 0 end
 local VhostUser = require("apps.vhost.vhost_user").VhostUser
@@ -62,9 +62,8 @@ function VhostUser:update_features (features) return features end
 """
 
 _NAMED = """\
--- Where its counters are. Snabb's own name for this (`engine.claim_name`) \
-stays for a moment after an
--- ended switch, until a process that survives it takes it away, and refuses the next one.
+-- Where its counters are. Snabb's own name for this (`engine.claim_name`) stays for a moment after
+-- an ended switch, until a process that survives it takes it away, and refuses the next one.
 local syscall = require("syscall")
 syscall.unlink("%s")
 assert(syscall.symlink(require("core.shm").root .. "/" .. syscall.getpid(), "%s"))
