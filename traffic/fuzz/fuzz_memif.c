@@ -7,7 +7,6 @@
 #include "input.h"
 #include "memif_device.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,18 +289,6 @@ static void memory(struct input *in)
 		}
 	}
 	pair_close(&pair);
-}
-
-static int descriptors_count(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
