@@ -165,6 +165,16 @@ mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 d
 	@.venv/bin/python -m tools.mutate $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh) $(if $(TESTS_OF),--tests $(TESTS_OF))
 
+# In one process, as coverage.py sees what it starts itself.
+COVERED = metrics lab searches report
+.PHONY: coverage
+coverage: setup ## the branches of COVERED="metrics lab searches report" that fast tests take, into build/coverage
+	@rm -rf build/coverage
+	PYTHONDONTWRITEBYTECODE= .venv/bin/coverage run -m pytest -q -m "not slow and not further" $(BESIDE) $(PYTEST)
+	@.venv/bin/coverage json -q
+	@.venv/bin/coverage html -q
+	@.venv/bin/python tools/branches.py build/coverage/branches.json $(COVERED)
+
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md
 	@.venv/bin/python tools/simulate.py $(if $(RUNS),--runs $(RUNS))
