@@ -53,9 +53,12 @@ lab-image: ## as root: the Debian that machines of the host file boot (700 MB, i
 LANES = -n 2 --dist loadfile --no-loadscope-reorder
 TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
 
+# The files of the tests with real frames that test-fast runs: to read all others takes seconds.
+SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
+
 .PHONY: test-fast
 test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
-	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" tests $(PYTEST)
+	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
 # Tests that build paths run one at a time, in a lane of their own; all others two at a time.
 BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
