@@ -302,9 +302,10 @@ class Family:
                 _variance_of([row[round_] - middles[round_] for round_ in rounds]) for row in rows
             ]
             return 2 * math.fsum(around) / (count - 1)
+        if sum(any(round_ is not None for round_ in each.rounds) for each in self._usable) <= 1:
+            return 2 * self._spread if count > 1 else 0.0  # no pair has rounds to compare
         pairs = combinations(self._usable, 2)
-        variances = [_change(self.figure, *pair, False).variance for pair in pairs]
-        return fmean(variances) if variances else 0.0
+        return fmean(_change(self.figure, *pair, False).variance for pair in pairs)
 
     def _pooled(self, change: _Change) -> _Pooled:
         count = self._count
