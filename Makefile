@@ -53,9 +53,12 @@ lab-image: ## as root: the Debian that machines of the host file boot (700 MB, i
 LANES = -n 2 --dist loadfile --no-loadscope-reorder
 TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
 
+# The files of the tests with real frames that test-fast runs: to read all others takes seconds.
+SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
+
 .PHONY: test-fast
 test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
-	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" tests $(PYTEST)
+	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
 # Tests that build paths run one at a time, in a lane of their own; all others two at a time.
 BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
@@ -164,6 +167,16 @@ mutants: setup ## break important lines one at a time; the fast tests are to not
 mutate: setup ## as root: try mutants of ROOM="metrics lab"; SAMPLE=300 SEED=1 draws some; TESTS_OF="golden"
 	@.venv/bin/python -m tools.mutate $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(FRESH),--fresh) $(if $(TESTS_OF),--tests $(TESTS_OF))
+
+# In one process, as coverage.py sees what it starts itself.
+COVERED = metrics lab searches report
+.PHONY: coverage
+coverage: setup ## the branches of COVERED="metrics lab searches report" that fast tests take, into build/coverage
+	@rm -rf build/coverage
+	PYTHONDONTWRITEBYTECODE= .venv/bin/coverage run -m pytest -q -m "not slow and not further" $(BESIDE) $(PYTEST)
+	@.venv/bin/coverage json -q
+	@.venv/bin/coverage html -q
+	@.venv/bin/python tools/branches.py build/coverage/branches.json $(COVERED)
 
 .PHONY: simulate
 simulate: setup ## simulate what a claimed difference promises, RUNS=1000; writes docs/guide/trust.md

@@ -9,6 +9,7 @@ real root.
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import re
 import shutil
@@ -88,6 +89,22 @@ def folder_of(nodeid: str) -> str:
     """Return `unit` of `tests/unit/test_x.py::test_y`; empty outside of these folders."""
     parts = nodeid.split("::")[0].split("/")
     return next((part for part in parts if part in BUDGET_S), "")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from the tests that are collected. It would look at all of
+    them again and again, here and while they run, and they live to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else a library complains of what it is not given back
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,8 +1,9 @@
 """The programs of recorded sessions (`sessions`): recorders around the programs of a switch, and
 fakes that speak the same protocols with the recorded answers.
 
-A session is a file of JSON lines. A fake takes only the commands and files of its session, and ends
-on everything else. It uses the standard library alone, as it runs as a process of a switch.
+A session is a file of JSON lines. A fake takes only the commands, files and questions of its
+session: for everything else it ends, or answers as the real program did when it was asked something
+unknown. It uses the standard library alone, as it runs as a process of a switch.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ import ctypes
 import difflib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +39,8 @@ sys.path.insert(0, {tests!r})
 import session_programs
 session_programs.main({name!r}, {folder!r})
 """
+TELEMETRY, CLICK = "dpdk_telemetry.v2", "-click.sock"
+"""The ends of the paths of the sockets that are asked something."""
 _PDEATHSIG = 1
 _STOPS = {signal.SIGTERM, signal.SIGINT}
 
@@ -106,14 +115,14 @@ def _given(programs: Folder, argv: list[str]) -> Entry:
         "files": {
             programs.plain(word): programs.plain(path.read_text())
             for word, path in files.items()
-            if path.is_file()
+            if path.is_file() and path.suffix != ".pid"
         },
     }
 
 
 def _stays(argv: list[str]) -> bool:
     """Return whether a command starts the switch: the others tell a version, or ask."""
-    return "snsh" in argv
+    return "--dpdk" in argv or "snsh" in argv
 
 
 # --- recorders --------------------------------------------------------------------------------
@@ -135,6 +144,9 @@ def record(programs: Folder, name: str, argv: list[str]) -> None:
         sys.stderr.buffer.write(done.stderr)
         sys.exit(done.returncode)
     programs.note(**_given(programs, argv))
+    # Who killed the recorder has not waited for the program, which dies a moment later.
+    while any(_lives(entry["pid"]) for entry in programs.entries("pid")):
+        time.sleep(0.01)
 
     def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
@@ -149,12 +161,110 @@ def record(programs: Folder, name: str, argv: list[str]) -> None:
 
     for number in _STOPS:
         signal.signal(number, forward)
+    stop = threading.Event()
+    watch = threading.Thread(target=_interpose, args=(programs, stop), daemon=True)
+    watch.start()
     status = child.wait()
+    stop.set()
     programs.note(ended=[*map(int, ended)], status=status)
     sys.exit(128 - status if status < 0 else status)
 
 
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _interpose(programs: Folder, stop: threading.Event) -> None:
+    """Take the place of the sockets that are asked something, and note what passes."""
+    taken: set[str] = set()
+    while not stop.wait(0.001):
+        for end, kind in ((TELEMETRY, socket.SOCK_SEQPACKET), (CLICK, socket.SOCK_STREAM)):
+            for path in Path(programs.run).rglob(f"*{end}"):
+                if str(path) in taken or not _listens(str(path), kind):
+                    continue
+                taken.add(str(path))
+                behind = f"{path}.real"
+                path.rename(behind)
+                listener = socket.socket(socket.AF_UNIX, kind)
+                listener.bind(str(path))
+                listener.listen()
+                arguments = (programs, listener, str(path), behind, kind)
+                threading.Thread(target=_relay, args=arguments, daemon=True).start()
+
+
+def _listens(path: str, kind: socket.SocketKind) -> bool:
+    """Return whether a process listens at a path; a killed one has left its socket."""
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        return s.connect_ex(path) == 0
+
+
+def _relay(
+    programs: Folder, listener: socket.socket, path: str, behind: str, kind: socket.SocketKind
+) -> None:
+    while True:
+        peer, _ = listener.accept()
+        threading.Thread(
+            target=_relay_one, args=(programs, peer, path, behind, kind), daemon=True
+        ).start()
+
+
+def _relay_one(
+    programs: Folder, peer: socket.socket, path: str, behind: str, kind: socket.SocketKind
+) -> None:
+    with peer, socket.socket(socket.AF_UNIX, kind) as real:
+        real.connect(behind)
+        name = programs.plain(path)
+        if kind == socket.SOCK_STREAM:
+            asked = answered = b""
+
+            def forward() -> None:
+                nonlocal asked
+                with suppress(OSError):  # the end
+                    while data := peer.recv(65536):
+                        asked += data
+                        real.sendall(data)
+
+            threading.Thread(target=forward, daemon=True).start()
+            while data := real.recv(65536):
+                answered += data
+                peer.sendall(data)
+            programs.note(asked=as_text(asked), at=name, answer=as_text(answered))
+            peer.shutdown(socket.SHUT_RDWR)  # the other thread still reads from it
+            return
+        greeting = real.recv(1 << 16)
+        peer.send(greeting)
+        nobody = re.sub(r'"pid":\d+', '"pid":0', as_text(greeting))
+        programs.note(asked="", at=name, answer=nobody)
+        while question := peer.recv(1 << 16):
+            real.send(question)
+            answer = real.recv(1 << 16)
+            programs.note(asked=as_text(question), at=name, answer=as_text(answer))
+            peer.send(answer)
+
+
 # --- fakes ------------------------------------------------------------------------------------
+
+
+class Script:
+    """The recorded answers, in their order. A question is answered by its next answer, then by its
+    last again."""
+
+    def __init__(self, entries: Iterable[tuple[str, str]]) -> None:
+        self._answers: dict[str, deque[str]] = defaultdict(deque)
+        for question, answer in entries:
+            self._answers[question].append(answer)
+        self._lock = threading.Lock()
+
+    def answer(self, question: str) -> str:
+        """Return the next answer; raise KeyError if there is none."""
+        with self._lock:
+            if question not in self._answers:
+                raise KeyError(question)
+            answers = self._answers[question]
+            return answers.popleft() if len(answers) > 1 else answers[0]
 
 
 def unrecorded(programs: Folder, about: str, given: Any, recorded: Any = "") -> str:
@@ -202,16 +312,20 @@ def _fake_command(programs: Folder, argv: list[str]) -> None:
 
 
 class _Fake:
-    """A process of a switch: the files and links that it makes."""
+    """A process of a switch: the files and sockets that it makes, and its answers."""
 
     def __init__(self, programs: Folder, made: Entry) -> None:
         self.programs = programs
         self.made = made
+        self.scripts: dict[str, Script] = {}
 
     def serve(self) -> None:
-        """Make everything, and live until a signal comes."""
+        """Make everything, and answer until a signal comes."""
         made, own = self.made, self.own
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # of its threads, too
+        for path, words in made["refuses"].items():
+            if os.path.lexists(own(path)):
+                sys.exit(_failed("\n".join(map(self.programs.own, words))))
         for path, text in made["files"].items():
             Path(own(path)).parent.mkdir(parents=True, exist_ok=True)
             Path(own(path)).write_bytes(own(text).encode("latin-1"))
@@ -219,10 +333,13 @@ class _Fake:
             Path(own(path)).parent.mkdir(parents=True, exist_ok=True)
             Path(own(path)).unlink(missing_ok=True)
             Path(own(path)).symlink_to(own(target))
+        # Who was told by telemetry that the links are up may ask the others at once.
+        for path in sorted(made["sockets"], key=lambda path: path.endswith(TELEMETRY)):
+            self._listen(own(path))
         for path in made["last"]:
             Path(own(path)).touch()
         number = signal.sigwait(_STOPS)
-        for path in (*made["files"], *made["links"], *made["last"]):
+        for path in (*made["sockets"], *made["files"], *made["links"], *made["last"]):
             if path not in made["left"]:
                 with suppress(OSError):
                     Path(own(path)).unlink()
@@ -231,3 +348,90 @@ class _Fake:
     def own(self, text: str) -> str:
         """Return a text of the session with the names and the pid of this process."""
         return self.programs.own(text).replace("${pid}", str(os.getpid()))
+
+    def _listen(self, path: str) -> None:
+        kind = socket.SOCK_SEQPACKET if path.endswith(TELEMETRY) else socket.SOCK_STREAM
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
+        listener = socket.socket(socket.AF_UNIX, kind)
+        listener.bind(path)
+        listener.listen()
+        threading.Thread(target=self._accept, args=(listener, path), daemon=True).start()
+
+    def _accept(self, listener: socket.socket, path: str) -> None:
+        while True:
+            peer, _ = listener.accept()
+            threading.Thread(target=self._answer, args=(peer, path), daemon=True).start()
+
+    def _answer(self, peer: socket.socket, path: str) -> None:
+        speaks = {TELEMETRY: self._telemetry, CLICK: self._click}
+        for end, speak in speaks.items():
+            if path.endswith(end):
+                with peer, suppress(BrokenPipeError, ConnectionResetError):
+                    speak(peer, self.programs.plain(path))
+
+    def _script(self, path: str, entries: Callable[[], list[tuple[str, str]]]) -> Script:
+        return self.scripts.setdefault(path, Script(entries()))
+
+    def _asked(self, path: str) -> list[Entry]:
+        return [entry for entry in self.programs.entries("asked") if entry["at"] == path]
+
+    def _telemetry(self, peer: socket.socket, path: str) -> None:
+        """DPDK's telemetry: a greeting, then a message for each message."""
+        asked = self._asked(path)
+        script = self._script(path, lambda: [(e["asked"], e["answer"]) for e in asked])
+        question = ""
+        while True:
+            try:
+                answer = script.answer(question)
+            except KeyError:
+                unrecorded(self.programs, "question", question)
+                return
+            if not question:  # the greeting names the process
+                answer = re.sub(r'"pid":\d+', f'"pid":{os.getpid()}', answer)
+            peer.send(answer.encode(errors="surrogateescape"))
+            if not (question := as_text(peer.recv(1 << 16))):
+                return
+
+    def _click(self, peer: socket.socket, path: str) -> None:
+        """Click's control socket: a line each way, and data of a given length behind `DATA`."""
+        script = self._script(
+            path, lambda: [line for entry in self._asked(path) for line in _click_lines(entry)]
+        )
+        peer.sendall(script.answer("").encode())
+        rest = b""
+        while data := peer.recv(65536):
+            *lines, rest = (rest + data).split(b"\r\n")
+            for line in map(as_text, lines):
+                try:
+                    answer = script.answer(line)
+                except KeyError:
+                    unrecorded(self.programs, "question", line)
+                    answer = _click_error(line, script)
+                peer.sendall(answer.encode(errors="surrogateescape"))
+                if line == "QUIT":
+                    return
+
+
+def _click_lines(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Yield the questions of a connection with their answers; the greeting answers no question."""
+    greeting, _, rest = entry["answer"].partition("\r\n")
+    yield "", greeting + "\r\n"
+    for line in entry["asked"].split("\r\n")[:-1]:
+        head, _, rest = rest.partition("\r\n")
+        size = 0
+        if head.startswith("200 ") and line.startswith("READ"):
+            data, _, rest = rest.partition("\r\n")
+            head, size = f"{head}\r\n{data}", int(data.removeprefix("DATA "))
+        yield line, f"{head}\r\n{rest[:size]}"
+        rest = rest[size:]
+
+
+def _click_error(line: str, script: Script) -> str:
+    """Return the answer of Click to a handler that there is not, in the words of the recording."""
+    element, _, handler = line.removeprefix("READ ").rpartition(".")
+    known, words = ("READ nosuch.count", element) if element else ("READ nosuch", handler)
+    with suppress(KeyError):
+        return str(script.answer(known)).replace("nosuch", words)
+    return "501 Syntax error\r\n"

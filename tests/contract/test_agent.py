@@ -382,6 +382,7 @@ def test_a_host_that_answers_more_than_is_kept_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "_ANSWERS_MOST", 1 << 20)
+    monkeypatch.setattr(agent, "_ENDS_S", 0.1)
     endless = "while True: say(0, 8, 1, bytes(65536))"
     with pytest.raises(HostLost, match="its answers are longer than any"):
         false_host(tmp_path, HELLO, endless).run(("true",))
@@ -424,15 +425,18 @@ def test_runs_whose_folders_are_none_are_not_heeded(tmp_path: Path) -> None:
     host.close()
 
 
-def test_a_process_that_says_more_than_it_was_granted_ends_the_connection(tmp_path: Path) -> None:
+def test_a_process_that_says_more_than_it_was_granted_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "_ENDS_S", 0.1)
     spawned = "say(0, 8, 0, asked() + number(0) * 4)"
     host = false_host(tmp_path, HELLO, spawned, "while True: say(0, 2, 1, bytes(65536))")
     # What is granted is granted once; this side grants as much again for what it took.
-    monkey = agent_process._UNREAD_MOST
+    most = agent_process._UNREAD_MOST
     process = host.spawn(("true",), stderr_path=str(tmp_path / "stderr"))
     until(lambda: process.poll() == 255)
     assert "host a was lost" in process.last_words()
-    assert len(process._unread) <= monkey + (1 << 18)
+    assert len(process._unread) <= most + (1 << 18)
     host.close()
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import fmean
 
 import pytest
 
-from switchmark.metrics.difference import LEVEL, Family, differences
-from switchmark.metrics.repeats import FIGURES, Repeats
+from switchmark.metrics.difference import LEVEL, Family, _change, differences
+from switchmark.metrics.repeats import FIGURES, Figure, Repeats
 from switchmark.metrics.statistics import median_interval
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
@@ -133,6 +135,42 @@ def test_a_noisy_family_makes_a_calm_pair_less_sure() -> None:
     assert Family(RATE, (*calm, *noisy)).difference(0, 1).word == "undecided"
     quiet = tuple(result([1 + draw.gauss(0, 0.001) for _ in range(3)]) for _ in range(4))
     assert Family(RATE, (*calm, *quiet)).difference(0, 1).word == "slower"
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [(0, 1, 2)] * 2,
+        [(0, 1, 2, 3, 4), (4, 2, 3, 0, 1), (0, 1, 2, 3, 4), (1, 0, 2, 3, 4)],
+        [tuple(range(19))] * 3,
+        [tuple(range(20))] * 3,
+        [(0, 1, 2), (0, 1, 3), (0, 1, 2)],
+        [(0, 1, 2, 3), (0, 1, 2), (0, 1, 2, 3)],
+        [(0, 1, 2), (0, 1, 2, 3), (0, 1, 2)],
+        [(None, 0, 1, 2)] * 3,
+        [(None,) * 3, (None,) * 25, (None,) * 4],
+        [(None,) * 3, (0, 1, 2), (None, None, None)],
+        [(None,) * 3, (0, 1, 2), (0, 1, 2)],
+        [(0, 1, 2)],
+        [],
+        [(0, 0, 1, 2)] * 3,
+        [(0, 1, 2), (0, 0, 1), (0, 1, 2)],
+        [(0, 1), (0, 1, 2), (0, 1, 2), (0,), (0, 1, 2)],
+        [(0, 1, 2), (0,)],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("figure", [RATE, LOSS], ids=["rate", "loss"])
+def test_the_variance_of_a_family_is_the_mean_of_its_pairs(
+    figure: Figure, rounds: Sequence[tuple[int | None, ...]]
+) -> None:
+    """It is computed without the pairs where all results are of the same rounds."""
+    draw = random.Random(5)
+    results = [Repeats(tuple(draw.uniform(1, 2) for _ in each), each) for each in rounds]
+    pairs = combinations([each for each in results if len(each.values) >= 3], 2)
+    variances = [_change(figure, *pair, False).variance for pair in pairs]
+    mean = fmean(variances) if variances else 0.0
+    assert Family(figure, tuple(results))._variance == pytest.approx(mean, rel=1e-9)
 
 
 def test_fewer_than_three_repeats_decide_nothing() -> None:

@@ -102,6 +102,7 @@ def test_a_mutant_belongs_to_its_function_or_to_the_import(
     assert (mutant.function, mutant.at_import, mutant.lines) == (function, at_import, lines)
 
 
+@pytest.mark.slow  # mutmut reads whole files
 def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes() -> None:
     (limit,) = [
         mutant
@@ -122,6 +123,7 @@ def test_the_interval_of_a_share_ends_with_the_whole() -> None:
     assert mutate.interval(0, 0, 50) == (0, 1)
 
 
+@pytest.mark.slow  # mutmut reads whole files
 def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
     listed = mutate.equivalents()
     for (path, function, old, new), why in listed.items():

@@ -229,6 +229,7 @@ def test_the_same_records_make_the_same_page() -> None:
     assert page(runs("one")) == page(runs("one"))
 
 
+@pytest.mark.slow
 def test_a_thousand_tests_with_their_distributions_take_less_than_6_mb() -> None:
     records = []
     for number in range(1000):

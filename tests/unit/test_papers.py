@@ -375,3 +375,14 @@ def test_a_claim_that_the_paper_contradicts_says_so() -> None:
     result = judged(TABLE2.model_copy(update={"claims": claims}), results(record("udp", 300)))
     print_judged(result, stream)
     assert "contradicted by the paper's own values: it is not so" in stream.getvalue()
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "- " * 200_000 + "x", "{a: " * 200_000])
+def test_a_file_that_is_nested_without_end_is_refused(text: str, tmp_path: Path) -> None:
+    """PyYAML's loader in C would die of it, and the process with it."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "source.yaml").touch()
+    (folder / "fig1.yaml").write_text(text)
+    with pytest.raises(UsageError, match="more than 1000 lists and mappings in each other"):
+        library(tmp_path).read("own/fig1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from synthetic import SyntheticSwitch
 
 DATA = Path(__file__).parent / "data"
 
-VALIDATORS = {name: Draft202012Validator(schema(name)) for name in SCHEMAS}
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(name))
 
 
 def wrong(name: str, content: Any) -> list[str]:
     """Return the violations of a schema in some content."""
-    found = VALIDATORS[name].iter_errors(content)
+    found = validator(name).iter_errors(content)
     return [f"{error.json_path}: {error.message[:200]}" for error in found]
 
 

@@ -10,7 +10,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -89,14 +89,19 @@ def module_of(path: Path) -> str:
 
 
 SOURCES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {module: ast.parse(path.read_text()) for module, path in SOURCES.items()}
+
+
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Return the parsed modules: not as this file is imported, which every lane does."""
+    return {module: ast.parse(path.read_text()) for module, path in SOURCES.items()}
 
 
 def imports_of(module: str) -> set[str]:
     """Yield the project's modules that a module imports, wherever in it and however it does so."""
     found: set[str] = set()
     package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(trees()[module]):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +114,9 @@ def imports_of(module: str) -> set[str]:
     return {name for name in found if name in SOURCES} - {module}
 
 
-IMPORTS = {module: imports_of(module) for module in SOURCES}
+@cache
+def imports() -> dict[str, set[str]]:
+    return {module: imports_of(module) for module in SOURCES}
 
 
 def folder_of(module: str) -> str:
@@ -123,7 +130,7 @@ def reaches(start: str) -> dict[str, str]:
     stack = [start]
     while stack:
         module = stack.pop()
-        for name in IMPORTS[module]:
+        for name in imports()[module]:
             if name not in via:
                 via[name] = module
                 stack.append(name)
@@ -163,7 +170,7 @@ def test_every_folder_has_its_place_in_the_order() -> None:
 def test_imports_run_one_way() -> None:
     refused = [
         f"{module} imports {name}"
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         for name in sorted(names)
         if folder_of(name) not in MAY_IMPORT.get(folder_of(module), set()) | {folder_of(module)}
     ]
@@ -182,7 +189,7 @@ def test_the_picture_of_the_architecture_is_what_the_imports_say() -> None:
     assert set(lines_of) == folders
     upward = [
         f"{module} imports {name}"
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         for name in sorted(names)
         if {folder_of(module), folder_of(name)} <= folders
         and folder_of(module) != folder_of(name)
@@ -204,14 +211,14 @@ def test_what_reads_records_never_reaches_a_machine() -> None:
 
 def test_no_folders_import_each_other_in_a_circle() -> None:
     edges: dict[str, set[str]] = {}
-    for module, names in IMPORTS.items():
+    for module, names in imports().items():
         folder = folder_of(module)
         edges.setdefault(folder, set()).update({folder_of(name) for name in names} - {folder})
     assert cycle_in(edges) is None
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert cycle_in(IMPORTS) is None
+    assert cycle_in(imports()) is None
 
 
 def test_a_circle_is_found() -> None:
@@ -224,7 +231,7 @@ def test_a_layout_is_drawn_without_a_host() -> None:
     touching = {f"switchmark.{name}" for name in reaching}
     refused = {
         module: sorted(names & touching)
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         if folder_of(module) == "path" and names & touching
     }
     assert not refused
@@ -233,7 +240,7 @@ def test_a_layout_is_drawn_without_a_host() -> None:
 def test_only_hosts_and_runs_start_processes() -> None:
     starters = {
         module: sorted(starts)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if folder_of(module) not in ("hosts", "runs")
         and (starts := {"subprocess", "pexpect"} & set(_roots_imported(tree)))
     }
@@ -246,7 +253,7 @@ def test_a_run_reads_the_time_by_one_clock() -> None:
     of_this_host = {"switchmark.runs.journal"}
     imports = [
         module
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if folder_of(module) in ("lab", "observe", "runs", "path", "searches", *DRIVERS)
         and "time" in _roots_imported(tree)
     ]
@@ -274,7 +281,7 @@ def test_only_hosts_and_runs_open_files_of_the_kernel() -> None:
     """All others ask a host, which may be another machine."""
     found = {
         module: places
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if folder_of(module) not in ("hosts", "runs")
         and (places := list(reads_of_the_kernel(tree)))
     }
@@ -301,7 +308,7 @@ def _roots_imported(tree: ast.AST) -> Iterator[str]:
 
 
 def test_the_package_never_imports_a_copyleft_library() -> None:
-    users = [module for module, tree in TREES.items() if "scapy" in set(_roots_imported(tree))]
+    users = [module for module, tree in trees().items() if "scapy" in set(_roots_imported(tree))]
     assert not users
 
 
@@ -358,7 +365,7 @@ def ambiguous_names() -> set[str]:
     others: set[str] = {"null", *(value for axis in AXES.values() for value in axis.choices)}
     for folder in DRIVERS - {"switches"}:
         others |= set(implementations(folder))
-    kinds = TREES.get("switchmark.model.topology")
+    kinds = trees().get("switchmark.model.topology")
     if kinds is not None:
         others |= {
             str(node.value.value)
@@ -375,7 +382,7 @@ def places_of_names(names: Iterable[str]) -> Iterator[str]:
     for name in sorted(names):
         allowed = {"switches/__init__.py", f"switches/{name.replace('-', '_')}.py"}
         word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-        for module, tree in TREES.items():
+        for module, tree in trees().items():
             file = SOURCES[module].relative_to(PACKAGE).as_posix()
             if file in allowed or (file, name) in NAMED_ELSEWHERE:
                 continue
@@ -441,7 +448,7 @@ def test_a_contract_requires_these_and_no_more(folder: str) -> None:
     contract, required = REQUIRED[folder]
     (node,) = (
         node
-        for node in ast.walk(TREES[f"switchmark.{folder}.base"])
+        for node in ast.walk(trees()[f"switchmark.{folder}.base"])
         if isinstance(node, ast.ClassDef) and node.name == contract
     )
     found = {
@@ -471,7 +478,7 @@ def test_a_switch_is_imported_only_through_the_table() -> None:
     }
     refused = [
         f"{module} imports {name}"
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         if folder_of(module) != "switches"
         for name in sorted(names & drivers)
     ]

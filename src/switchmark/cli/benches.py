@@ -53,7 +53,7 @@ class ThisHost:
         key = test.model_dump(exclude=HOW_LONG)
         known_key = repr(key)
         if known_key not in self._refusals:
-            self._refusals[known_key] = check(test)
+            self._refusals[known_key] = check(test, suggest=False)
         return self._refusals[known_key]
 
     def points(self, points: Sequence[PlannedPoint]) -> list[PlannedPoint]:

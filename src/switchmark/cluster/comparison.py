@@ -12,7 +12,7 @@ from switchmark.metrics.repeats import FIGURES, Repeats, repeats_of
 from switchmark.model.cable import CABLE
 from switchmark.model.record import Record
 from switchmark.model.test import Test
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 
 _REPEATS = 5
 """The fewest repeats whose minimum and maximum enclose the median in 94 of 100 cases."""
@@ -65,7 +65,7 @@ def shared_tests(tests: Iterable[Test]) -> list[Test]:
             warmup=0.1,
             repeat=_REPEATS,
         )
-        if not check(test):
+        if can_work(test):
             testbeds.append(test)
     return testbeds[:_ENGINES]
 

@@ -41,6 +41,8 @@ from switchmark.model.printable import last_lines, printable
 _ANSWER_S = 30.0
 """The time a host may take to answer, in seconds; after that the connection counts as lost."""
 
+_ENDS_S = 2.0  # after the end of its input
+
 _GREETING_MOST = 1 << 20
 _STDERR_MOST = 1 << 16
 _ANSWERS_MOST = 1 << 29
@@ -228,7 +230,7 @@ class Agent:
         with suppress(OSError):
             self._stdin.close()
         try:
-            self._child.wait(2.0)
+            self._child.wait(_ENDS_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()

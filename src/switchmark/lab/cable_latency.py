@@ -25,7 +25,7 @@ from switchmark.model.cable import CABLE, CableLatency, NoCableLatency
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
 from switchmark.path.cables import on_cable
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 
 _USUAL_PPS = 1000.0
 """The rate per sender if the test sends at full speed, or at a rate that depends on the switch."""
@@ -77,7 +77,7 @@ class CableLatencies(OnCable[TrialResult]):
         usual = on_cable(basis.path)
         test = usual.model_copy(update={"duration": _DURATION_S, "warmup": _WARMUP_S})
         cable = Cable(test, basis.path.placement, key_of(test, basis.path.placement))
-        return {} if check(test) else {ENDS: cable}
+        return {ENDS: cable} if can_work(test) else {}
 
     def _wants(self, test: Test, cable: Cable) -> bool:
         if test.switch == CABLE or cable.key in self._failed:

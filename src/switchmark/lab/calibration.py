@@ -35,7 +35,7 @@ from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test, usual_values
 from switchmark.model.topology import PortKind
 from switchmark.path.cables import pins_on_cable, without_switch
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 from switchmark.switches import TABLE as SWITCHES
 
 Mode = Literal["auto", "never", "again"]
@@ -135,7 +135,7 @@ class Calibrations(OnCable[CableFigures]):
             "engine": next(e.name for e in ENGINES.values() if PortKind.NULL in e.port_kinds),
         }
         test = cable.test.model_copy(update={**usual_values("ports"), **nothing})
-        if check(test):
+        if not can_work(test):
             return None
         (trial,) = self._measure(test, cable.placement, _INTO_NOTHING, bool)
         return trial.tx_frames * 1e9 / trial.elapsed_ns

@@ -36,7 +36,7 @@ from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import PortKind
 from switchmark.observe.facts import host_facts
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 from switchmark.runs.own_run import OwnRun
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.switches.base import Switch
@@ -177,7 +177,7 @@ def matrix(
                 )
                 for end, engine in itertools.product(ends, engines)
             )
-            if fitting := next((test for test in tests if not check(test)), None):
+            if fitting := next(filter(can_work, tests), None):
                 yield f"{semantics} {name}", fitting
 
 

@@ -24,7 +24,7 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import Literal
 
-from switchmark.metrics.repeats import Figure, Repeats, Values
+from switchmark.metrics.repeats import Figure, Repeats, Round, Values
 from switchmark.metrics.statistics import stepwise
 from switchmark.metrics.studentized import range_odds, range_quantile, t_quantile
 
@@ -290,9 +290,22 @@ class Family:
     @cached_property
     def _variance(self) -> float:
         """Return the mean variance of one round over all comparisons."""
+        count = len(self._usable)
+        if rounds := _rounds_of_all(self._usable):
+            # The mean over all pairs, without the pairs: a report may have 75,000 of them.
+            rows = [
+                dict(zip(result.rounds, _scaled(self.figure, result.values), strict=True))
+                for result in self._usable
+            ]
+            middles = {round_: fmean(row[round_] for row in rows) for round_ in rounds}
+            around = [
+                _variance_of([row[round_] - middles[round_] for round_ in rounds]) for row in rows
+            ]
+            return 2 * math.fsum(around) / (count - 1)
+        if sum(any(round_ is not None for round_ in each.rounds) for each in self._usable) <= 1:
+            return 2 * self._spread if count > 1 else 0.0  # no pair has rounds to compare
         pairs = combinations(self._usable, 2)
-        variances = [_change(self.figure, *pair, False).variance for pair in pairs]
-        return fmean(variances) if variances else 0.0
+        return fmean(_change(self.figure, *pair, False).variance for pair in pairs)
 
     def _pooled(self, change: _Change) -> _Pooled:
         count = self._count
@@ -472,6 +485,19 @@ def _same_load(before: Repeats, after: Repeats) -> bool:
     if before.offered is None or after.offered is None:
         return before.offered is after.offered
     return math.isclose(before.offered, after.offered, rel_tol=0.005)
+
+
+def _rounds_of_all(results: Sequence[Repeats]) -> tuple[Round, ...]:
+    """Return the rounds of results that are compared round by round in every pair, all values of
+    which count; empty if there is another pair, or none."""
+    if len(results) < 2:
+        return ()
+    first = results[0].rounds
+    rounds = set(first)
+    if None in rounds or _cut(len(first)):
+        return ()
+    same = all(len(each.rounds) == len(rounds) == len({*each.rounds} & rounds) for each in results)
+    return first if same else ()
 
 
 def _change(figure: Figure, before: Repeats, after: Repeats, two_runs: bool) -> _Change:

@@ -7,6 +7,7 @@ The axes themselves are in `model.test`; this module knows no axis by name.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, NoneType
@@ -145,7 +146,7 @@ class Axis:
     @property
     def default(self) -> Any:
         """Return the default value; None if it depends on other axes."""
-        return self.field.get_default()
+        return _default_of(self)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -184,6 +185,12 @@ class Axis:
             return value
         parsed = self.parse(value)
         return str(value) if self.as_written else parsed
+
+
+@functools.cache
+def _default_of(axis: Axis) -> Any:
+    """Return the default of an axis. Pydantic copies it each time, and each check asks for all."""
+    return axis.field.get_default()
 
 
 def axes_of(model: type[BaseModel]) -> Mapping[str, Axis]:

@@ -7,7 +7,7 @@ whose object is the path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -28,6 +28,7 @@ ENTRY_POINTS = "switchmark.papers"
 """The entry-point group for folders of experiments."""
 
 _OWN = Path(__file__).parent
+_DEEPEST = 1000  # of lists and mappings in each other
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -227,8 +228,19 @@ def _valid(model: type[_Model], content: Any, file: Path) -> _Model:
 
 def content_of(text: bytes | str) -> Any:
     """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
-    time."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    time, but nesting without end kills the process."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if len(text) > _DEEPEST and any(depth > _DEEPEST for depth in _depths(text, loader)):
+        raise yaml.YAMLError(f"it has more than {_DEEPEST} lists and mappings in each other")
+    return yaml.load(text, loader)
+
+
+def _depths(text: bytes | str, loader: Any) -> Iterator[int]:
+    depth = 0
+    for event in yaml.parse(text, loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        yield depth
 
 
 def _content(file: Path) -> Any:

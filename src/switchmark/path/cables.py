@@ -10,7 +10,7 @@ from switchmark.model.cpus import Pin
 from switchmark.model.test import Test, usual_values
 from switchmark.path.path import Path
 from switchmark.path.placement import PINNED, Placement, unpinned_only
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 from switchmark.path.resolving import drivers_of, resolve
 
 _ENDS = "p2p"
@@ -33,9 +33,9 @@ def without_switch(path: Path) -> dict[str, Test]:
     if test.copies > 1:
         tests["ends"] = cable.model_copy(update={"copies": 1})
         tests["apart"] = tests["ends"].model_copy(update={"pairs": test.copies})
-    if check(tests["ends"]):
+    if not can_work(tests["ends"]):
         return {}
-    return {name: test for name, test in tests.items() if name == "ends" or not check(test)}
+    return {name: test for name, test in tests.items() if name == "ends" or can_work(test)}
 
 
 def on_cable(path: Path) -> Test:

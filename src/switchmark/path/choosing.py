@@ -13,7 +13,7 @@ from functools import cache
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.model.test import AXES, Test
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work, check
 from switchmark.path.resolving import frame_sizes, opened_in, resolve, unknown_names
 from switchmark.switches import TABLE as SWITCHES
 
@@ -44,7 +44,7 @@ def with_engines(tests: Sequence[Test], usable: Usable) -> list[Test]:
 
     @cache
     def fits(test: Test, name: str) -> bool:
-        return not check(_with(test, name), suggest=False) and _suits(_with(test, name))
+        return can_work(_with(test, name)) and _suits(_with(test, name))
 
     @cache
     def works(test: Test, name: str) -> bool:

@@ -104,6 +104,11 @@ def check(test: Test, *, suggest: bool = True) -> list[Refusal]:
     return refusals
 
 
+def can_work(test: Test) -> bool:
+    """Return whether nothing is known why a test can never work."""
+    return not check(test, suggest=False)
+
+
 def _of_error(error: UsageError, *axes: str) -> Refusal:
     """Return the refusal for an error, on the axes that the error names, or else on `axes`."""
     return Refusal(error.axes or axes or _OF_A_WIRING, error.message, error.hint)
@@ -119,7 +124,7 @@ def may_share_process(test: Test) -> bool:
     """Return whether the sender and the receiver of a test can be one process on this host without
     changing the test. A process outside a container cannot play a function in it."""
     together = test.model_copy(update={"placement": SHARED_PROCESS})
-    return drivers_of(test).environment.shares_host and not check(together)
+    return drivers_of(test).environment.shares_host and can_work(together)
 
 
 def _named_parts(test: Test) -> dict[str, str]:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from html import escape
 from itertools import accumulate
 from pathlib import Path
@@ -170,7 +171,7 @@ def page_of(
     drawing, library = (_HERE / "page.js").read_text(), script() + _READY
     scripts = [
         f"<script type='text/plain' id='data'>{_packed(json.dumps(data))}</script>",
-        f"<script type='text/plain' id='library'>{_packed(library)}</script>",
+        f"<script type='text/plain' id='library'>{_packed_library(library)}</script>",
         f"<script>{drawing}</script>",
     ]
     return "\n".join(
@@ -248,6 +249,9 @@ def _policy(*scripts: str) -> str:
 
 def _packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+_packed_library = lru_cache(maxsize=1)(_packed)  # it is large, and the same in every page
 
 
 # --- filters and charts of a reader ----------------------------------------------------------
