@@ -141,8 +141,17 @@ def test_each_important_mutant_is_of_lines_and_tests_that_exist(mutant: importan
         assert (repository / "tests" / name).exists()
 
 
-def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("now_s", "waited_s", "ended_s"),
+    [
+        # It had run for four seconds before all of it was stopped, for 900 s.
+        ((100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5), 0.0, 1010.5),
+        # Others had the CPU for six seconds of it.
+        ((100.0, 104.0, 108.0, 112.0, 115.5, 116.5), 6.0, 116.5),
+    ],
+)
+def test_time_without_a_cpu_counts_for_no_limit(
+    now_s: tuple[float, ...], waited_s: float, ended_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
     places = slots.Slots(1)
@@ -158,13 +167,13 @@ def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
     monkeypatch.setattr(places, "_end", end)
     monkeypatch.setattr("tools.mutate.slots.select.select", lambda *_: ([], [], []))
     monkeypatch.setattr("tools.mutate.slots.time.monotonic", lambda: time_s[-1])
+    monkeypatch.setattr(slots, "_waited_s", lambda pid: waited_s)
     try:
-        # It had run for four seconds before all of it was stopped, for 900 s.
-        for now_s in (100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5):
-            time_s.append(now_s)
+        for now in now_s:
+            time_s.append(now)
             list(places._ended())
     finally:
         places.close()
         os.close(reading)
         os.close(writing)
-    assert ended == [1010.5]
+    assert ended == [ended_s]
