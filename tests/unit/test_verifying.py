@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from switchmark.errors import CommandFailed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
 from switchmark.lab.verifying import Outcome, Place
 from switchmark.model.record import Record
@@ -129,3 +131,48 @@ def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.Monk
     assert labs.ran == 6, "what is refused is not tried again"
     (folder,) = labs.folders
     assert not folder.exists()
+
+
+# --- the host --------------------------------------------------------------------------------
+
+
+def test_nics_are_two_cables_that_go_again() -> None:
+    host = RecordingHost()
+    with verifying.nics(host):
+        made = [" ".join(argv) for argv in host.ran]
+    assert made == [
+        "ip link add smver0 type veth peer name smver1",
+        "ethtool -K smver1 gro on",
+        "ip link add smver2 type veth peer name smver3",
+        "ethtool -K smver3 gro on",
+    ]
+    assert [" ".join(argv) for argv in host.ran[4:]] == [
+        "ip link del smver0",
+        "ip link del smver2",
+    ]
+
+
+def test_a_nic_that_cannot_be_made_says_why_and_leaves_none() -> None:
+    host = RecordingHost(fault=1)
+    with (
+        pytest.raises(CommandFailed, match="ethtool -K smver1 gro on: injected fault"),
+        verifying.nics(host),
+    ):
+        pytest.fail("there are no NICs")
+    assert [" ".join(argv) for argv in host.ran[2:]] == [
+        "ip link del smver0",
+        "ip link del smver2",
+    ]
+
+
+def test_the_tests_of_a_place_have_its_host_and_what_its_processor_sustains() -> None:
+    class Emulated(RecordingHost):
+        emulated = "TCG"
+
+    emulated = Emulated()
+    assert Place(host=RecordingHost()).axes == {}
+    assert Place("far", RecordingHost()).axes == {"hosts": "far"}
+    slow = {"duration": 0.4, "warmup": 0.1, "rate": "500"}
+    assert Place("far", emulated).axes == {"hosts": "far", **slow}
+    assert Place("far", emulated).runtimes == []
+    assert Place("far", emulated, ("docker",)).runtimes == ("docker",)
