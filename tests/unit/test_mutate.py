@@ -102,15 +102,41 @@ def test_a_mutant_belongs_to_its_function_or_to_the_import(
     assert (mutant.function, mutant.at_import, mutant.lines) == (function, at_import, lines)
 
 
-def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes() -> None:
-    (limit,) = [
-        mutant
-        for mutant in generate.mutants_of("metrics/verdict.py")
-        if mutant.change[0].startswith("_BELOW_DIRECT = ") and mutant.change[1].endswith("None")
-    ]
-    behind = covered.functions_behind(limit)
-    assert ("metrics/verdict.py", "_by_own_time") in behind
-    assert ("metrics/cpu.py", "cores_by_part") not in behind
+LIMITS = """LIMIT = 5
+HALF = LIMIT / 2
+OTHER = 1
+"""
+USERS = """from room.limits import HALF, OTHER
+
+def uses():
+    return HALF
+
+def does_not():
+    return OTHER
+"""
+
+
+def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_package = (
+        *(covered._functions, covered._scopes, generate.source_of),
+        *(covered._names_in_functions, covered._names_at_import),
+    )
+    for name, text in (("room/limits.py", LIMITS), ("other/users.py", USERS)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(generate, "BUILD", tmp_path / "build")
+    try:
+        for module in (generate, covered):
+            monkeypatch.setattr(module, "PACKAGE", tmp_path)
+        for cached in of_package:
+            cached.cache_clear()
+        limit = mutant_of(generate.mutants_of("room/limits.py"), "LIMIT = 5", "LIMIT = 6")
+        assert covered.functions_behind(limit) == {("other/users.py", "uses")}
+    finally:
+        for cached in of_package:
+            cached.cache_clear()
 
 
 def test_the_interval_of_a_share_ends_with_the_whole() -> None:
@@ -122,11 +148,14 @@ def test_the_interval_of_a_share_ends_with_the_whole() -> None:
     assert mutate.interval(0, 0, 50) == (0, 1)
 
 
-def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
-    listed = mutate.equivalents()
-    for (path, function, old, new), why in listed.items():
-        found = {(mutant.function, *mutant.change) for mutant in generate.mutants_of(path)}
-        assert (function, old, new) in found, f"{path} {function}: {old!r} is no longer there"
+def test_each_listed_equivalent_mutant_is_of_lines_that_exist_and_says_why() -> None:
+    for (path, function, old, new), why in mutate.equivalents().items():
+        source = (generate.PACKAGE / path).read_bytes()
+        first, last = generate.Scopes(source).functions[function] if function else (1, None)
+        lines = source.decode().splitlines()[first - 1 : last]
+        text = " ".join(line.strip() for line in lines)
+        assert old in text, f"{path} {function}: {old!r} is no longer there"
+        assert new != old
         assert len(why.split()) > 3
 
 
