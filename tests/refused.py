@@ -1,4 +1,4 @@
-"""Tests that are refused, with words of the reasons. `golden/test_refusals.py` shows every reason in
+"""Tests that are refused, with words of the reasons. `golden/test_refusals.py` shows the reasons in
 full."""
 
 from __future__ import annotations

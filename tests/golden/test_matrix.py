@@ -1,5 +1,5 @@
-"""This test compares the tests of `verify` with stored texts: the name of each test of a kind of port,
-and the axes that are not the usual ones."""
+"""This test compares the tests of `verify` with stored texts: the name of each test of a kind of
+port, and the axes that are not the usual ones."""
 
 from __future__ import annotations
 

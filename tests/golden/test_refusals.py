@@ -1,6 +1,6 @@
 """This test compares every refusal of tests that can never work with a stored text: the reason, the
-axes at fault with the best one to change first, the hint, and the changes that would work. Of a long
-list of names it shows the first three: a new switch changes no refusal."""
+axes at fault with the best one to change first, the hint, and the changes that would work. Long
+lists of names end after the third, so that a new switch changes no refusal."""
 
 from __future__ import annotations
 
