@@ -79,6 +79,14 @@ class Path:
         )
 
 
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times that the gate waits, which do not pass."""
+    found: list[float] = []
+    monkeypatch.setattr("switchmark.lab.gate.clock.sleep", found.append)
+    return found
+
+
 def tried(path: Path, gate: str = "refuse", **axes: Any) -> GateResult:
     found = pass_gate(laid_out(**axes), cast(Trials, path), gate)  # type: ignore[arg-type]
     assert found is not None
@@ -96,17 +104,21 @@ def test_a_good_switch_is_tried_once() -> None:
     assert len(path.asked) == 1
 
 
-def test_where_frames_come_late_trials_wait_for_longer_and_are_slower() -> None:
+def test_where_frames_come_late_trials_wait_for_longer_and_are_slower(
+    slept: list[float],
+) -> None:
     path = Path(100, quick_ms=200)
     found = tried(path)
     assert (found.passed, found.tries, path.quiet_ms) == (True, 3, 320)
     assert [spec.duration_s for spec in path.asked] == pytest.approx([0.02, 0.08, 0.32])
     assert [spec.rate_pps for spec in path.asked] == pytest.approx([5000, 1250, 312.5])
+    assert [spec.warmup_s for spec in path.asked] == [0.0, 0.005, 0.005]
+    assert slept == [0.2, 0.2]
     with pytest.raises(NotEquivalent, match="4 of 100 frames did not arrive: 4 late"):
         tried(Path(100, quick_ms=2000))
 
 
-@pytest.mark.parametrize(("held", "tries"), [((5,), 2), ((5, 5), 3)])
+@pytest.mark.parametrize(("held", "tries"), [((1,), 2), ((5,), 2), ((5, 5), 3)])
 def test_a_try_in_which_the_frames_of_the_one_before_came_is_none(
     held: tuple[int, ...], tries: int
 ) -> None:
