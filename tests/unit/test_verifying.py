@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -176,3 +177,40 @@ def test_the_tests_of_a_place_have_its_host_and_what_its_processor_sustains() ->
     assert Place("far", emulated).axes == {"hosts": "far", **slow}
     assert Place("far", emulated).runtimes == []
     assert Place("far", emulated, ("docker",)).runtimes == ("docker",)
+
+
+FACTS = {
+    "kernel": "6.1.0-44-cloud-amd64",
+    "distribution": "Debian 12",
+    "cores_usable": 2,
+    "cpu_model": "Xeon",
+}
+MODELS = ("igb", "e1000e", "igb", "")
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_a_place_says_on_what_it_verifies(virtual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "host_facts", lambda host: {**FACTS, "virtual": virtual})
+    words = "Linux 6.1.0, Debian 12, 2 CPUs of Xeon" + ", virtual" * virtual
+    assert Place(host=RecordingHost()).words == words
+
+
+def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Machine(RecordingHost):
+        is_machine = True
+        emulated = ""
+
+    qemu = {("qemu-x", "--version"): b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"}
+    nics = {str(number): SimpleNamespace(model=model) for number, model in enumerate(MODELS)}
+    monkeypatch.setattr(verifying, "host_facts", lambda host: FACTS)
+    monkeypatch.setattr(verifying, "qemu", lambda: "qemu-x")
+    monkeypatch.setattr(verifying, "LocalHost", lambda: RecordingHost(qemu))
+    monkeypatch.setattr(verifying, "host_entries", lambda: {"m1": SimpleNamespace(nics=nics)})
+    words = "Linux 6.1.0, Debian 12, in a VM, {}, QEMU 10.0.2 (e1000e, igb)"
+    assert Place("m1", Machine()).words == words.format("KVM")
+    monkeypatch.setattr(Machine, "emulated", "TCG")
+    assert Place("m1", Machine()).words == words.format("TCG")
+    monkeypatch.setattr(verifying, "host_entries", lambda: {"m1": SimpleNamespace(nics={})})
+    assert Place("m1", Machine()).words.endswith("QEMU 10.0.2")
