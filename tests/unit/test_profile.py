@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -140,6 +141,9 @@ PERF: dict[tuple[str, ...], Completed] = {
     ("perf", "record"): Completed(0, b"", b""),
     ("head",): Completed(0, b"ffffffff81000000", b""),
 }
+COUNTED: dict[tuple[str, ...], Completed] = {
+    ("perf", "stat"): Completed(0, b"", b"1000;;cycles;1;100.00;;\n")
+}
 
 
 def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
@@ -147,10 +151,7 @@ def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
         "6.1.187",
         "cpu-clock",
     )
-    counted: dict[tuple[str, ...], Completed] = {
-        ("perf", "stat"): Completed(0, b"", b"1000;;cycles;1;100.00;;\n")
-    }
-    assert probe(RecordingHost(PERF | counted)).mode == "cycles"
+    assert probe(RecordingHost(PERF | COUNTED)).mode == "cycles"
 
 
 @pytest.mark.parametrize(
@@ -206,9 +207,12 @@ class Profiled:
 
 
 def profiler(
-    executor: Profiled, report: Completed, monkeypatch: pytest.MonkeyPatch
+    executor: Profiled,
+    report: Completed,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Mapping[tuple[str, ...], Completed] = MappingProxyType({}),
 ) -> tuple[Profiler, RecordingHost]:
-    host = RecordingHost(PERF | {("perf", "report"): report})
+    host = RecordingHost({**PERF, **answers, ("perf", "report"): report})
     tried: list[object] = []
 
     def sample(*asked: object) -> float:
@@ -217,8 +221,19 @@ def profiler(
 
     monkeypatch.setattr("switchmark.lab.profile.sample_ns", sample)
     made = Profiler(host, cast(Any, executor), "/run/x", (1, 0), 99, "traffic")
-    assert tried == [(host, "traffic", "cpu-clock", 0)]
+    assert tried == [(host, "traffic", "cycles" if answers else "cpu-clock", 0)]
     return made, host
+
+
+def test_cycles_are_sampled_where_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = Profiled()
+    report = Completed(0, REPORT.encode(), b"")
+    made, _ = profiler(executor, report, monkeypatch, COUNTED)
+    ((step,),) = executor.plans
+    assert isinstance(step, Spawn)
+    assert step.argv[step.argv.index("-e") + 1] == "cycles"
+    profile = made.result({}, {})["profile"]
+    assert (profile.event, profile.busy) == ("cycles", None)
 
 
 def test_the_cpus_of_a_test_are_sampled_while_a_window_is_open(
