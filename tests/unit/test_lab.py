@@ -1,4 +1,5 @@
-"""These tests check what a lab says at its end about what could not be undone."""
+"""These tests check what a lab says at its end about what could not be undone, and what it knows of
+a path that is up."""
 
 from __future__ import annotations
 
@@ -11,6 +12,11 @@ import pytest
 
 from switchmark.lab import measure
 from switchmark.lab.measure import Lab
+from switchmark.lab.running import _added, entrances
+from switchmark.model.counters import PortCounters
+from switchmark.model.test import Test
+from switchmark.path.resolving import resolve
+from switchmark.switches.base import Counters
 
 
 class Undoing:
@@ -67,3 +73,39 @@ def test_a_lab_that_keeps_its_paths_undoes_nothing(
     executor = Undoing(("could not undo (ip link del x): busy",), ())
     assert ended(monkeypatch, tmp_path, executor, "sm1a2b") == ("could not restore smt",)
     assert executor.unwound == []
+
+
+# --- a path that is up ------------------------------------------------------------------------
+
+
+def test_a_kept_path_is_entered_node_by_node_and_then_cleaned_up() -> None:
+    path = resolve(Test(scenario="p2v"), prefix="sm1a2b", run_dir="/run/x")
+    assert entrances(path, "sm1a2b") == [
+        "ip netns exec sm1a2b-sw bash",
+        "ip netns exec sm1a2b-a0 bash",
+        "ip netns exec sm1a2b-f0 bash",
+        "switchmark clean sm1a2b",
+    ]
+    remote = Test(locality="remote", hosts="left,right")
+    path = resolve(remote, prefix="sm1a2b", run_dir="/run/x")
+    *shells, clean = entrances(path, "sm1a2b")
+    assert [shell.partition("  # ")[2] for shell in shells] == [
+        "on left",
+        "on right",
+        "on left",
+        "on right",
+    ]
+    on_host = Test(environment="host", switch_environment="host")
+    path = resolve(on_host, prefix="sm1a2b", run_dir="/run/x")
+    assert entrances(path, "sm1a2b") == [clean] == ["switchmark clean sm1a2b"]
+
+
+def test_the_counters_of_two_instances_are_those_of_one_switch() -> None:
+    near = Counters({"f0": PortCounters(1, 2, 3, 4)}, busy_cycles=5, idle_cycles=None, slow_path=7)
+    far = Counters({"f1": PortCounters(5, 6, 7, 8)}, busy_cycles=50, idle_cycles=None)
+    assert _added([near, far]) == Counters(
+        {"f0": PortCounters(1, 2, 3, 4), "f1": PortCounters(5, 6, 7, 8)},
+        busy_cycles=55,
+        idle_cycles=None,
+        slow_path=7,
+    )

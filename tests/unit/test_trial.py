@@ -237,3 +237,53 @@ def test_functions_that_share_a_cpu_hold_frames_until_their_turn() -> None:
     assert ran(0, 100)[0].quiet_ms == [20, 20]
     limited, _ = ran(0, 100, cpu_limit="function:50")
     assert limited.quiet_ms == [120, 120]  # 20 ms, and the period of a limit
+
+
+class Opened:
+    """A traffic process that notes its orders."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(self, command: str, **members: Any) -> None:
+        self.orders.append((command, members))
+
+    def send(self, command: str, **members: Any) -> None:
+        self.orders.append((command, members))
+
+    def answer(self, command: str, **members: Any) -> dict[str, Any]:
+        return {}
+
+
+def test_another_test_on_a_path_opens_the_ports_with_other_settings_again() -> None:
+    long, full, slow = Test(frame_size=1518), Test(frame_size=1518, touch="full"), Test(rate="1k")
+    path = resolve(Test(), prefix="sm0000", run_dir="/run/x")
+    processes = [Opened() for _ in path.processes]
+    workers = [
+        Worker(cast(Any, process), player)
+        for process, player in zip(processes, path.processes, strict=True)
+    ]
+    trials = Trials(
+        path,
+        workers,
+        counters=PathCounters,
+        alive=lambda: None,
+        take_place=never,
+        meter=cast(Meter, Unmetered()),
+    )
+    joined: list[str] = []
+    trials.open(join=lambda: joined.append("join"), settle=lambda: joined.append("settle"))
+    assert joined == ["join", "settle"]
+    for process in processes:
+        assert [command for command, _ in process.orders] == ["open", "ready"]
+        assert process.orders[-1] == ("ready", {"timeout_ms": 5000})
+        process.orders.clear()
+    for test, opened in ((slow, False), (long, True), (full, False), (Test(), True)):
+        trials.turn_to(resolve(test, prefix="sm0000", run_dir="/run/x"))
+        for process in processes:
+            commands = [command for command, _ in process.orders]
+            assert commands == ["close", "open", "ready"] * opened, test
+            if opened:
+                assert process.orders[1][1]["timeout_s"] == 20.0
+                assert process.orders[2] == ("ready", {"timeout_ms": 5000})
+            process.orders.clear()
