@@ -1,14 +1,20 @@
-"""This test compares every refusal of tests that can never work with a stored text: the reason, the
-axes at fault with the best one to change first, the hint, and the changes that would work. Long
-lists of names end after the third, so that a new switch changes no refusal."""
+"""These tests compare every refusal with a stored text. Refusals of tests that can never work have
+the reason, the axes at fault with the best one to change first, the hint, and the changes that
+would work; those of campaign files have the line. Long lists of names end after the third, so that
+a new switch changes no refusal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from refused import REFUSED
+import pytest
+
+from refused import MALFORMED, REFUSED
+from switchmark.campaign.load import load
+from switchmark.errors import UsageError
 from switchmark.model.test import Test
 from switchmark.path.refusals import check
 
@@ -141,3 +147,16 @@ def test_every_refusal_in_full(golden: Callable[[str, str], None]) -> None:
                 text.append(f"  changes: {'; '.join(map('='.join, refusal.changes))}")
         text.append("")
     golden("refusals.txt", _LONG.sub(r"\1...", "\n".join(text)))
+
+
+def test_every_malformed_campaign_in_full(
+    golden: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    path, text = tmp_path / "c.yaml", []
+    for title, (content, _) in MALFORMED.items():
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(UsageError) as refused:
+            load(path, {}, check)
+        message = str(refused.value).replace(f"{tmp_path}/", "")
+        text.append(f"# {title}\n{message}\n")
+    golden("malformed.txt", _LONG.sub(r"\1...", "\n".join(text)))
