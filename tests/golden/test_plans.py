@@ -36,6 +36,7 @@ from switchmark.path.placement import Placement
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.runs.pci import DRIVERS, Device, hand_over
+from switchmark.runs.pods import Cluster, pods_plan
 from switchmark.runs.script import describe
 from switchmark.runs.together import steps_beside
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -522,7 +523,9 @@ def test_nics_of_the_kernel_are_lent_by_a_plan(name: str, golden: Golden) -> Non
         ("ip", "-j", "address"): json.dumps([link]).encode(),
         ("ip", "-j", "route"): b"[]",
         ("ethtool", "-k"): b"Features:\ntx-checksumming: on\nscatter-gather: off [fixed]\n"
-        b"generic-receive-offload: off\n",
+        b"generic-receive-offload: off\ntcp-segmentation-offload: on\n"
+        b"generic-segmentation-offload: on\ntx-udp-segmentation: off\n"
+        b"\tscatter-gather: on\nrx-checksumming: on\n",
         ("ls", "/sys/class/net/nic0/queues"): b"rx-0 rx-1 tx-0",
         ("ls", "/sys/class/net/nic0/device/msi_irqs"): b"31 30",
         ("ls", "/sys/class/net/nic2/queues"): b"rx-0 tx-0",
@@ -532,3 +535,8 @@ def test_nics_of_the_kernel_are_lent_by_a_plan(name: str, golden: Golden) -> Non
     own = {"prefix": "smtest", "run_dir": RUN_DIR}
     path = resolve(Test(**axes), **own, found=found, placement=on_cpus)
     golden(f"nics/lent-{name}.txt", on_file(lend_nics(lambda node: hosts[node.host], path, {})))
+
+
+def test_the_pods_of_a_cluster_are_made_by_a_plan(golden: Golden) -> None:
+    cluster = Cluster(Path("/etc/k.conf"), context="lab", namespace="bench", node="big")
+    golden("pods.txt", on_file(pods_plan(cluster, "smtest")))
