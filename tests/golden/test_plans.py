@@ -436,6 +436,14 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
     plan = hand_over(Ready(answers, files=files), devices, driver, "hugepages")
     golden(f"nics/{driver}.txt", on_file(plan))
 
+    class Unloaded(Ready):
+        def exists(self, path: str) -> bool:
+            return path != f"/sys/bus/pci/drivers/{driver}"
+
+    first, *rest = hand_over(Unloaded(answers, files=files), devices, driver, "hugepages")
+    assert first == Run(f"the driver {driver}; it stays", ("modprobe", driver))
+    assert tuple(rest) == plan
+
 
 def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
     layout = resolve(
