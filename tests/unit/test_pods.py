@@ -83,6 +83,8 @@ def test_the_sender_comes_first_and_each_pod_is_deleted() -> None:
     assert [step.save for step in steps[:4]] == [None, None, None, "sm0000-node"]
     assert steps[0].argv[7:] == ("auth", "can-i", "create", "pods")
     assert steps[0].undo is None
+    pod = [60, 190]
+    assert [step.timeout_s for step in steps] == [180, *pod, 10, *pod, *pod]
 
 
 def test_receivers_are_on_the_senders_node_and_on_another() -> None:
