@@ -540,7 +540,7 @@ def test_nics_of_the_kernel_are_lent_by_a_plan(name: str, golden: Golden) -> Non
     }
     hosts = {name: Lending(answers, name=name) for name in ("local", "left", "right")}
     on_cpus = Placement("pinned", {"switch": Pin((2, 3))}, None, ())
-    own = {"prefix": "smtest", "run_dir": RUN_DIR}
+    own: dict[str, Any] = {"prefix": "smtest", "run_dir": RUN_DIR}
     path = resolve(Test(**axes), **own, found=found, placement=on_cpus)
     golden(f"nics/lent-{name}.txt", on_file(lend_nics(lambda node: hosts[node.host], path, {})))
 

@@ -18,8 +18,10 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.runs import anchor
 
 ADMIN = 1 << 12 | 1 << 21
-UNSHARED = ("setpriv", "--pdeathsig", "KILL", "unshare", "--user", "--map-root-user", "--net")
-UNSHARED += ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+UNSHARED = (
+    *("setpriv", "--pdeathsig", "KILL", "unshare", "--user", "--map-root-user", "--net"),
+    *("--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+)
 
 
 class Machine(RecordingHost):
@@ -161,7 +163,8 @@ def test_a_command_ends_as_its_anchor_ends(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    outcome = ended.value.code if isinstance(ended.value, SystemExit) else ended.value.message
+    raised_here = ended.value
+    outcome = raised_here.code if isinstance(raised_here, SystemExit) else str(raised_here)
     assert outcome == ends
     argv = [*UNSHARED, sys.executable, "-m", "switchmark", "run it"]
     assert started == [(argv, "unprepared", True)]

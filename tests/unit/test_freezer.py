@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from switchmark import clock
 from switchmark.errors import SetupFailed, Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Plan, Run, Write
@@ -191,8 +192,8 @@ def test_what_may_be_of_others_is_not_frozen() -> None:
 
 def test_what_does_not_stop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(freezer.clock, "monotonic", lambda: now[0])
-    monkeypatch.setattr(freezer.clock, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0))
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clock, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0))
     host = Grouped(V2.root, own="0::/me\n", groups=GROUPS)
     host.freezes = False
     found, acting = made(host)

@@ -14,6 +14,7 @@ import pytest
 from recorded import fresh
 from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import boot_id
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost, RecordingProcess
 from switchmark.model.record import Record, TrialResult
@@ -204,9 +205,8 @@ def test_each_machine_is_locked_once_and_in_one_order(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    real = measuring.boot_id
     monkeypatch.setattr(
-        measuring, "boot_id", lambda host: "bb" if type(host) is LocalHost else real(host)
+        measuring, "boot_id", lambda host: "bb" if type(host) is LocalHost else boot_id(host)
     )
 
     class Noting(Locking):
@@ -268,7 +268,7 @@ def test_a_lock_that_others_make_and_remove_is_told(
         tries.append(flags & os.O_CREAT)
         raise FileExistsError if flags & os.O_CREAT else FileNotFoundError
 
-    monkeypatch.setattr(measuring.os, "open", opened)
+    monkeypatch.setattr(os, "open", opened)
     with (
         pytest.raises(Unavailable, match="others make and remove it"),
         measuring_alone("me"),

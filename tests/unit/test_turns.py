@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from switchmark import clock
 from switchmark.errors import SetupFailed, SwitchmarkError, Unavailable
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import turns
@@ -135,8 +136,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setattr(turns, "Lab", found.lab)
     monkeypatch.setattr(turns, "Freezer", freezer)
     monkeypatch.setattr(turns, "cpu_ns", used)
-    monkeypatch.setattr(turns.clock, "sleep", lambda seconds: None)
-    monkeypatch.setattr(turns.clock, "monotonic", later)
+    monkeypatch.setattr(clock, "sleep", lambda seconds: None)
+    monkeypatch.setattr(clock, "monotonic", later)
     return found
 
 

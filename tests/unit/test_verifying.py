@@ -202,7 +202,8 @@ def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
         is_machine = True
         emulated = ""
 
-    qemu = {("qemu-x", "--version"): b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"}
+    qemu: dict[tuple[str, ...], bytes] = {}
+    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"
     nics = {str(number): SimpleNamespace(model=model) for number, model in enumerate(MODELS)}
     monkeypatch.setattr(verifying, "host_facts", lambda host: FACTS)
     monkeypatch.setattr(verifying, "qemu", lambda: "qemu-x")
