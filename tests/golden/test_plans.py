@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,13 @@ from switchmark.hosts.qemu import QEMU_VARIABLE
 from switchmark.hosts.recording import RecordingHost
 from switchmark.lab.host_preparation import planned, planned_for
 from switchmark.lab.prepare import prepare
+from switchmark.lab.running import lend_nics
 from switchmark.model.cpus import Pin
 from switchmark.model.event import KINDS
 from switchmark.model.plan import Plan, Run
 from switchmark.model.preparation import TABLE as PREPARATIONS
 from switchmark.model.test import Test
-from switchmark.model.topology import Findings
+from switchmark.model.topology import NOT_PROBED, Between, Findings
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build, part_counters
@@ -34,6 +36,7 @@ from switchmark.path.placement import Placement
 from switchmark.path.refusals import check
 from switchmark.path.resolving import resolve
 from switchmark.runs.pci import DRIVERS, Device, hand_over
+from switchmark.runs.pods import Cluster, pods_plan
 from switchmark.runs.script import describe
 from switchmark.runs.together import steps_beside
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -378,13 +381,14 @@ def test_every_file_is_the_plan_of_a_test() -> None:
     files = {
         str(file.relative_to(here).with_suffix(""))
         for file in here.glob("*/*.txt")
-        if file.parent not in (FRAMES, here / "figures", here / "searches")
+        if file.parent not in (FRAMES, here / "figures", here / "matrix", here / "searches")
     }
     assert files == {
         *(name for name, _ in plans()),
         *(f"noises/{kind}" for kind in NOISES),
         *(f"events/{switch}" for switch in with_events()),
         *(f"nics/{driver}" for driver in DRIVERS),
+        *(f"nics/lent-{name}" for name in LENT),
         "preparations/server",
         "variants/linux-bridge-docker-daemon",
         *("variants/ovs-kernel", "variants/ovs-kernel-cores", "variants/ovs-kernel-host"),
@@ -431,6 +435,14 @@ def test_nics_are_handed_over_by_a_plan(driver: str, golden: Golden) -> None:
     )
     plan = hand_over(Ready(answers, files=files), devices, driver, "hugepages")
     golden(f"nics/{driver}.txt", on_file(plan))
+
+    class Unloaded(Ready):
+        def exists(self, path: str) -> bool:
+            return path != f"/sys/bus/pci/drivers/{driver}"
+
+    first, *rest = hand_over(Unloaded(answers, files=files), devices, driver, "hugepages")
+    assert first == Run(f"the driver {driver}; it stays", ("modprobe", driver))
+    assert tuple(rest) == plan
 
 
 def test_the_users_docker_daemon_is_left_as_it_is(golden: Golden) -> None:
@@ -495,3 +507,44 @@ def test_a_row_that_differs_in_a_word_is_written_out() -> None:
 def test_a_short_form_leaves_nothing_out() -> None:
     with pytest.raises(ValueError, match="has not the fields of its row"):
         Frame.read("= {a} up\n# {a}\nip -n {b} link set {a} up\n")
+
+
+_NICS = {"scenario": "p2p", "nic": "a0=nic0:nic1,b0=nic2:nic3"}
+_BETWEEN = {"locality": "remote", "hosts": "left,right"}
+LENT: dict[str, tuple[dict[str, Any], Findings]] = {
+    "learning": ({"switch_cores": 2, **_NICS}, NOT_PROBED),
+    "routed": ({"switch": "ip-forward", "scenario": "p2v", "nic": "a0=nic0:nic1"}, NOT_PROBED),
+    "cable": ({"switch": "ovs", **_BETWEEN}, Findings(between=Between((("eth1", "eth7"),)))),
+}
+"""Tests with NICs that are interfaces of the kernel."""
+
+
+@pytest.mark.parametrize("name", LENT)
+def test_nics_of_the_kernel_are_lent_by_a_plan(name: str, golden: Golden) -> None:
+    class Lending(RecordingHost):
+        def exists(self, path: str) -> bool:
+            return True
+
+    axes, found = LENT[name]
+    link = {"flags": ["UP"], "address": "aa:bb:cc:00:00:01"}
+    answers = {
+        ("ip", "-j", "address"): json.dumps([link]).encode(),
+        ("ip", "-j", "route"): b"[]",
+        ("ethtool", "-k"): b"Features:\ntx-checksumming: on\nscatter-gather: off [fixed]\n"
+        b"generic-receive-offload: off\ntcp-segmentation-offload: on\n"
+        b"generic-segmentation-offload: on\ntx-udp-segmentation: off\n"
+        b"\tscatter-gather: on\nrx-checksumming: on\n",
+        ("ls", "/sys/class/net/nic0/queues"): b"rx-0 rx-1 tx-0",
+        ("ls", "/sys/class/net/nic0/device/msi_irqs"): b"31 30",
+        ("ls", "/sys/class/net/nic2/queues"): b"rx-0 tx-0",
+    }
+    hosts = {name: Lending(answers, name=name) for name in ("local", "left", "right")}
+    on_cpus = Placement("pinned", {"switch": Pin((2, 3))}, None, ())
+    own: dict[str, Any] = {"prefix": "smtest", "run_dir": RUN_DIR}
+    path = resolve(Test(**axes), **own, found=found, placement=on_cpus)
+    golden(f"nics/lent-{name}.txt", on_file(lend_nics(lambda node: hosts[node.host], path, {})))
+
+
+def test_the_pods_of_a_cluster_are_made_by_a_plan(golden: Golden) -> None:
+    cluster = Cluster(Path("/etc/k.conf"), context="lab", namespace="bench", node="big")
+    golden("pods.txt", on_file(pods_plan(cluster, "smtest")))

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +19,14 @@ from switchmark.campaign.values import read_value, read_words
 from switchmark.engines import TABLE as ENGINES
 from switchmark.errors import UsageError
 from switchmark.lab.searching import bounds_of
+from switchmark.metrics.verdict import verdict
 from switchmark.model.axis import Axis, axes_of, field_name, key_of, ranked
 from switchmark.model.test import AXES, Test, axes_in_key
+from switchmark.model.units import parse_verification
 from switchmark.path.cables import on_cable, without_switch
 from switchmark.path.resolving import TABLES, resolve
 from switchmark.path.subflows import first_subflow, has_subflows, subflows_of
+from switchmark.searches.base import LoadBounds
 from switchmark.switches import TABLE as SWITCHES
 
 PACKAGE = Path(__file__).parents[2] / "src" / "switchmark"
@@ -208,6 +212,67 @@ def test_a_link_limits_the_rate_of_a_sender_and_not_that_of_its_cable() -> None:
     assert Test().line_pps is None
     found = without_switch(resolve(test, prefix="sm", run_dir="/run"))
     assert found == without_switch(resolve(Test(), prefix="sm", run_dir="/run"))
+
+
+def test_a_search_is_bounded_by_the_axes_of_its_test() -> None:
+    axes: dict[str, Any] = {
+        "rate": "1M",
+        "line_rate": "2M",
+        "duration": 7,
+        "warmup": 0.25,
+        "repeat": 5,
+        "finals": 2,
+        "loss_ratio": "0.1%",
+        "precision": "2%",
+        "verification": "tst009:3:20%",
+        "burst": 8,
+        "exceed_ratio": "0.25",
+        "duration_sum": 21,
+        "loads": "20%,80%",
+        "until_certain": "3%",
+    }
+    expected = LoadBounds(
+        1e6,
+        7.0,
+        0.25,
+        5,
+        2,
+        loss_ratio=0.001,
+        precision=0.02,
+        verification=parse_verification("tst009:3:20%"),
+        exceed_ratio=0.25,
+        duration_sum_s=21.0,
+        loads=(0.2, 0.8),
+        until_certain=0.03,
+        senders=3,
+        line_pps=2e6,
+        burst=8,
+        judge=verdict,
+    )
+    assert bounds_of(Test(**axes), 3, None) == expected
+    paced = bounds_of(Test(**axes, arrivals="poisson"), 3, None)
+    assert paced == replace(expected, burst=1)
+    latency = bounds_of(Test(**axes, dimension="latency"), 3, None)
+    assert latency == replace(expected, latency=True)
+
+
+@pytest.mark.parametrize(
+    ("axes", "streams", "pps"),
+    [
+        ({"rate": "10%"}, 1, 1e5),
+        ({"rate": "10%"}, 4, 25_000.0),
+        ({"rate": "0.1%"}, 1, 1e3),
+        ({}, 1, 1e5),  # a tenth of R+
+        ({}, 200, 2500.0),  # at least 10 kpps, but no more than half of R+
+        ({}, 40, 10_000.0),
+        ({"line_rate": "9k"}, 40, 9e3),
+    ],
+)
+def test_the_rate_of_an_outage_is_a_share_of_r_plus_that_resolves_time(
+    axes: dict[str, Any], streams: int, pps: float
+) -> None:
+    test = Test(dimension="outage", event="kill", **axes)
+    assert bounds_of(test, streams, 1e6).rate_pps == pytest.approx(pps)
 
 
 @pytest.mark.parametrize(("rate", "expected"), [("50%", 5e5), ("100%", 1e6), ("200%", 1.2e6)])

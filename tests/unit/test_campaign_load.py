@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refused import MALFORMED
 from switchmark.campaign.load import Campaign, dump, from_options, load, parse
-from switchmark.campaign.values import MAX_TESTS
 from switchmark.errors import UsageError
 from switchmark.model.refusal import Refusal
 from switchmark.model.test import AXES, Test
@@ -48,105 +48,6 @@ def refusal(tmp_path: Path, text: str | bytes, **options: str) -> str:
 
 def values(campaign: Campaign, axis: str) -> list[object]:
     return list(dict.fromkeys(getattr(test, axis) for test in campaign.tests))
-
-
-MALFORMED: dict[str, tuple[str | bytes, str]] = {
-    "unknown key": ("switch: a\nswich: b", "c.yaml:2: unknown key 'swich'; did you mean 'switch'?"),
-    "unknown key of two words": (
-        "frame-sizes: 64",
-        "c.yaml:1: unknown key 'frame-sizes'; did you mean 'frame-size'?",
-    ),
-    "unknown key of two words, spelt otherwise": (
-        "frame_sizes: 64",
-        "c.yaml:1: unknown key 'frame_sizes'; did you mean 'frame-size'?",
-    ),
-    "unknown key without a likeness": ("zzz: 1", "c.yaml:1: unknown key 'zzz'"),
-    "key given twice": (
-        "burst: 1\nrate: max\nburst: 2",
-        "c.yaml:3: 'burst' is given twice, first on line 1",
-    ),
-    "key given in both spellings": (
-        "frame-size: 64\nframe_size: 64",
-        "c.yaml:2: 'frame_size' is given twice",
-    ),
-    "bad rate": ("rate: fast", "c.yaml:1: rate: 'fast' is not a rate"),
-    "rate of zero": ("rate: 0", "c.yaml:1: rate: a rate of '0' is below 1 frame"),
-    "frame too small": ("\nframe-size: 63", "c.yaml:2: frame-size: a frame of 63 bytes is outside"),
-    "one bad value of a list": (
-        "frame-size:\n- 64\n- 9601\n- 128",
-        "c.yaml:3: frame-size: a frame of 9601",
-    ),
-    "burst of zero": ("burst: 0", "c.yaml:1: burst: '0' is too small: at least 1"),
-    "burst that is no number": ("burst: many", "c.yaml:1: burst: 'many' is no whole number"),
-    "choice that is none": ("direction: both", "c.yaml:1: direction: 'both' is not one of uni, bi"),
-    "choice misspelt": ("dimension: latence", "did you mean 'latency'?"),
-    "negative duration": ("duration: -1", "c.yaml:1: duration: '-1' is not a duration"),
-    "repeat of zero": ("repeat: 0", "c.yaml:1: repeat: '0' is too small"),
-    "range of two parts": (
-        "frame-size: 64..512",
-        "'64..512' is not a range; write start..step..stop",
-    ),
-    "range of rates without a step": (
-        "rate: 1k..5k",
-        "'1k..5k' is not a range; write start..step..stop",
-    ),
-    "range of four parts": (
-        "burst: 1..2..3..4",
-        "'1..2..3..4' is not a range; write start..stop or start..step..stop",
-    ),
-    "range that counts down": ("burst: 64..8..8", "'64..8..8' does not count up"),
-    "range with a step of zero": ("burst: 1..0..8", "'1..0..8' does not count up"),
-    "range of two units": ("rate: 1k..1k..1M", "need the same unit"),
-    "endless range": ("burst: 1..1..99999999999", "has 99999999999 values"),
-    "value missing between commas": ("frame-size: 64,,128", "a value is missing between commas"),
-    "key without a value": ("switch:\nburst: 1", "c.yaml:1: 'switch' has no value"),
-    "empty list": ("switch: a\nburst: []", "c.yaml:2: 'burst' is an empty list"),
-    "list within a list": ("burst: [1, [2]]", "c.yaml:1: 'burst' is a list of plain values"),
-    "mapping for a value": (
-        "burst:\n  low: 1",
-        "c.yaml:2: 'burst' takes a value or a list, not a mapping",
-    ),
-    "key that is a list": ("? [a]\n: 1", "c.yaml:1: a key is one word"),
-    "two seeds": ("seed: 1,2", "c.yaml:1: a campaign has one seed"),
-    "seed of one test": ("tests:\n- seed: 1", "c.yaml:2: 'seed' is the whole campaign's"),
-    "tests that are no list": ("tests: 3", "c.yaml:1: 'tests' takes a list of mappings"),
-    "no tests": ("tests: []", "c.yaml:1: 'tests' is an empty list"),
-    "test that is no mapping": ("tests:\n- switch: a\n- b", "c.yaml:3: not a mapping"),
-    "tests within tests": ("tests:\n- tests: []", "c.yaml:2: 'tests' cannot stand within 'tests'"),
-    "name that is a path": ("name: ../x\nburst: 1", "c.yaml:1: 'name' names a folder"),
-    "only a name": ("name: x", "c.yaml:1: no axis is given"),
-    "empty file": ("", "c.yaml:1: the file is empty"),
-    "only a comment": ("# nothing\n", "c.yaml:1: the file is empty"),
-    "a word": ("hello", "c.yaml:1: not a mapping"),
-    "a list": ("- switch: a", "c.yaml:1: not a mapping"),
-    "syntax": ("switch: a\nburst: [1, 2\nrate: max", "c.yaml:3: "),
-    "list that is still open": (
-        "switch: [linux-bridge",
-        "c.yaml:1: the list with '[' that begins here is not closed when the file ends",
-    ),
-    "list that is still open further up": ("rate: max\nburst: [1,\n2\n", "c.yaml:2: the list with"),
-    "mapping that is still open": ("{switch: a\n\n", "c.yaml:1: the mapping with '{' that"),
-    "text that is still open": ("switch: a\nengine: 'raw", "c.yaml:2: "),
-    "colon in a value": ("switch: a\nrate: b: c", "c.yaml:2: mapping values are not allowed"),
-    "tab for indentation": ("tests:\n\t- switch: a", "c.yaml:2: the line is indented with a tab"),
-    "two documents": ("burst: 1\n---\nburst: 2", "c.yaml:2: "),
-    "anchor that holds itself": ("burst: &a [*a]", "c.yaml:1: 'burst' is a list of plain values"),
-    "file that holds itself": ("&a\ntests: [*a]", "'tests' cannot stand within 'tests'"),
-    "alias of nothing": ("burst: *a", "c.yaml:1: found undefined alias"),
-    "tag of Python": ("switch: !!python/name:os.system x", "c.yaml:1: 'switch' has the tag"),
-    "nesting without end": ("[" * 5000, "c.yaml:1: nested too deeply"),
-    "binary": (b"switch: a\n\x00\x01", "c.yaml:2: not text"),
-    "not UTF-8": (b"switch: a\nburst: \xff", "c.yaml:2: not UTF-8 text"),
-    "too many tests": (
-        "burst: 1..1..4096\npairs: 1..1..64",
-        f"this makes 262144 tests; a campaign has at most {MAX_TESTS}",
-    ),
-    "name that the tables lack": ("burst: 1\nswitch: x", "c.yaml:2: there is no switch named 'x'"),
-    "name that the tables lack in a list": (
-        "switch: a\ntests:\n- burst: 1\n- switch: [b, x]\n  burst: 2",
-        "c.yaml:4: there is no switch named 'x'",
-    ),
-}
 
 
 @pytest.mark.parametrize("name", MALFORMED)

@@ -51,6 +51,11 @@ def chosen(
     return {test.switch: test.engine for test in with_engines(tests, usable)}
 
 
+def test_af_xdp_is_chosen_up_to_the_longest_frame_of_a_page() -> None:
+    assert chosen(frame_size=3524) == {"linux-bridge": "xdp"}
+    assert chosen(frame_size=3525) == {"linux-bridge": "mmap"}
+
+
 # --- what is asked for stays ------------------------------------------------------------------
 
 

@@ -204,6 +204,34 @@ def test_a_nic_in_use_is_refused(link: dict[str, Any], routes: bytes, message: s
         lend(nic_host({"address": "aa:bb:cc:00:00:01", **link}, routes), "eth1", "02::")
 
 
+def test_a_nic_whose_routes_cannot_be_read_is_not_lent() -> None:
+    host = nic_host({"address": "aa:bb:cc:00:00:01"})
+    host.answers["ip", "-j", "route"] = Completed(1, b"", b"RTNETLINK refused")
+    with pytest.raises(Unavailable) as refused:
+        lend(host, "eth1", "02::")
+    assert refused.value.message == "ip -j route show default failed: RTNETLINK refused"
+
+
+def test_a_nic_that_is_not_there_is_refused() -> None:
+    host = RecordingHost({("ip", "-j", "address"): Completed(1, b"", b"no such device")})
+    with pytest.raises(UsageError) as refused:
+        lend(host, "eth9", "02::")
+    assert (refused.value.message, refused.value.hint) == ("there is no NIC named eth9", "ip link")
+
+
+def test_a_nic_with_a_device_on_top_of_it_is_in_use() -> None:
+    host = nic_host({"address": "aa:bb:cc:00:00:01"})
+    host.answers["ls", "/sys/class/net/eth1"] = b"mtu upper_bond0 upper_eth1.7"
+    host.answers["ls", "/sys/class/net/bond0"] = b"lower_eth1 upper_bond0.8"
+    with pytest.raises(UsageError) as refused:
+        lend(host, "eth1", "02::")
+    assert refused.value.message == "the NIC eth1 is in use: bond0, eth1.7, bond0.8 is on top of it"
+    assert refused.value.hint == "ip -d link show dev bond0"
+    host.answers["ip", "-j", "-6"] = b'[{"dst": "default", "nexthops": [{"dev": "bond0.8"}]}]'
+    with pytest.raises(UsageError, match="eth1 carries the default route by bond0.8: a run would"):
+        lend(host, "eth1", "02::")
+
+
 class OneNic(RecordingHost):
     """A host with a NIC that has some receive queues and interrupts, and with RPS or without."""
 

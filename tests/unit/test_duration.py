@@ -43,6 +43,42 @@ def test_runs_that_were_timed_are_expected_to_take_as_long(
     assert took_s / 1.5 < expected_s(parsed_tests(**axes)) < took_s * 1.5
 
 
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ({}, (18.85, 13.65)),
+        ({"switch": "ovs", "warmup": "0.5", "residual": "2", "settle": "3"}, (27.45, 19.85)),
+        ({"dimension": "latency", "rate": "1k", "repeat": "4"}, (48.4, 45.6)),
+        ({"dimension": "latency", "rate": "1k", "switch": "direct"}, (16.45, 13.65)),
+        ({"scenario": "loopback", "chain": "3", "environment": "docker"}, (31.75, 17.95)),
+        (
+            {"scenario": "loopback", "chain": "2", "chains": "2", "function": "pcap-bridge"},
+            (19.45, 13.85),
+        ),
+        ({"copies": "2", "frame_size": "64,1518"}, (36.2, 25.4)),
+        ({"switch": "linux-bridge,macvlan", "repeat": "3"}, (74.1, 68.9)),
+        ({"vlan": "none,100", "frame_size": "128", "repeat": "3"}, (87.3, 76.9)),
+        ({"environment": "vm", "engine": "xdp", "pairs": "2"}, (45.45, 45.45)),
+        (
+            {"switch": "ovs", "switch_environment": "lxc", "search": "ndr", "finals": "2"},
+            (192.85, 185.25),
+        ),
+        ({"search": "mlr"}, (448.75, 443.55)),
+        ({"search": "mlr", "duration_sum": "90"}, (1268.8, 1263.6)),
+        ({"search": "mlr:csit", "precision": "1%"}, (163.3, 158.1)),
+        ({"search": "latency-at-load", "loads": "10%,20%,30%,40%"}, (61.45, 56.25)),
+        ({"search": "pdr", "loss_ratio": "0.1%", "repeat": "2"}, (349.0, 343.8)),
+        ({"rate": "10%,50%"}, (42.15, 36.95)),
+        ({"dimension": "outage", "event": "kill", "duration": "8"}, (27.5, 22.3)),
+        ({"until_certain": "5%"}, (285.1, 279.9)),
+    ],
+)
+def test_each_part_of_a_run_is_counted(axes: dict[str, str], expected: tuple[float, float]) -> None:
+    tests = parsed_tests(**axes)
+    found = expected_s(tests), expected_s(tests, calibrated=False)
+    assert found == pytest.approx(expected, abs=0.005)
+
+
 def test_no_test_takes_no_time() -> None:
     assert expected_s(()) == 0
 

@@ -79,6 +79,14 @@ class Path:
         )
 
 
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times that the gate waits, which do not pass."""
+    found: list[float] = []
+    monkeypatch.setattr("switchmark.lab.gate.clock.sleep", found.append)
+    return found
+
+
 def tried(path: Path, gate: str = "refuse", **axes: Any) -> GateResult:
     found = pass_gate(laid_out(**axes), cast(Trials, path), gate)  # type: ignore[arg-type]
     assert found is not None
@@ -96,17 +104,21 @@ def test_a_good_switch_is_tried_once() -> None:
     assert len(path.asked) == 1
 
 
-def test_where_frames_come_late_trials_wait_for_longer_and_are_slower() -> None:
+def test_where_frames_come_late_trials_wait_for_longer_and_are_slower(
+    slept: list[float],
+) -> None:
     path = Path(100, quick_ms=200)
     found = tried(path)
     assert (found.passed, found.tries, path.quiet_ms) == (True, 3, 320)
     assert [spec.duration_s for spec in path.asked] == pytest.approx([0.02, 0.08, 0.32])
     assert [spec.rate_pps for spec in path.asked] == pytest.approx([5000, 1250, 312.5])
+    assert [spec.warmup_s for spec in path.asked] == [0.0, 0.005, 0.005]
+    assert slept == [0.2, 0.2]
     with pytest.raises(NotEquivalent, match="4 of 100 frames did not arrive: 4 late"):
         tried(Path(100, quick_ms=2000))
 
 
-@pytest.mark.parametrize(("held", "tries"), [((5,), 2), ((5, 5), 3)])
+@pytest.mark.parametrize(("held", "tries"), [((1,), 2), ((5,), 2), ((5, 5), 3)])
 def test_a_try_in_which_the_frames_of_the_one_before_came_is_none(
     held: tuple[int, ...], tries: int
 ) -> None:
@@ -142,11 +154,30 @@ def test_that_no_frame_could_be_sent_in_time_is_the_hosts_fault(gate: str) -> No
     with pytest.raises(HostTooBusy) as failed:
         tried(path, gate)
     assert failed.value.doubts == ("host-busy",)
-    assert "sender got to send 7 of 100 frames in 1.28 s" in failed.value.message
-    assert "something else ran on CPU 3 for 93% of that time" in failed.value.message
-    assert "CPU 4" not in failed.value.message
-    assert "on CPU 3-4" in (failed.value.hint or "")
+    assert failed.value.message == (
+        "the host is too busy to try switch linux-bridge: its sender got to send 7 of 100 frames "
+        "in 1.28 s\n  something else ran on CPU 3 for 93% of that time"
+    )
+    assert failed.value.hint == (
+        "end what else runs on CPU 3-4 (`top` names it), or --placement with other CPUs"
+    )
     assert len(path.asked) == 7
+
+
+def test_a_sender_that_got_no_cpu_waited_for_its_turn() -> None:
+    unpinned = tuple(
+        PartReport(part=part, roles=(role,), cpu=None, cores=0.1)
+        for part, role in (("a0", "sender"), ("b0", "receiver"))
+    )
+    found = Found(evidence={"taken": {}}, parts=unpinned, tx_frames=9, tx_unsent=91)
+    with pytest.raises(HostTooBusy) as failed:
+        tried(found)
+    assert failed.value.message.endswith(
+        "9 of 100 frames in 1.28 s\n  it waited for its turn at a CPU"
+    )
+    assert (
+        failed.value.hint == "end what else runs (`top` names it), or --placement with other CPUs"
+    )
 
 
 def test_a_switch_that_takes_no_frame_is_no_busy_host() -> None:
@@ -161,6 +192,18 @@ def test_one_try_shows_that_frames_go_past_the_switch() -> None:
     with pytest.raises(NotEquivalent, match="in 1 try of 100 frames\n  100 frames arrived"):
         tried(path)
     assert len(path.asked) == 1
+
+
+def test_frames_past_a_switch_with_nics_may_be_those_of_swapped_ends() -> None:
+    with pytest.raises(NotEquivalent) as refused:
+        tried(Path(100, lag_s=None), nic="a0=nic0:nic1,b0=nic2:nic3")
+    assert refused.value.hint == (
+        "--nic names both ends of a cable, a0=SWITCH_END:FAR_END; --gate doubt measures it "
+        "nevertheless, and says so"
+    )
+    with pytest.raises(NotEquivalent) as refused:
+        tried(Found(reordered=5), nic="a0=nic0:nic1,b0=nic2:nic3")
+    assert refused.value.hint == "--gate doubt measures it nevertheless, and says so"
 
 
 def test_a_switch_that_was_stopped_amid_its_work_is_tried_again() -> None:
@@ -239,7 +282,7 @@ class Found(Path):
                 }
             },
             "2 frames of a0-b0 arrived with destination MAC 02:00:00:00:00:02 instead of "
-            "02:00:00:00:00:07",
+            "02:00:00:00:00:07; a wrong checksum of the IP header",
         ),
         (
             {"ends": {"a0": PortCounters(100, 4, 0, 0), "b0": PortCounters(0, 100, 0, 0)}},
@@ -254,12 +297,40 @@ class Found(Path):
 def test_each_fault_of_a_switch_is_named(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(NotEquivalent) as refused:
         tried(Found(**changed))
-    assert sentence in refused.value.message
+    first, *sentences = refused.value.message.split("\n")
+    tries = "1 try" if "99 left" in sentence else "3 tries"
+    assert first == (
+        f"switch linux-bridge does not do the work that it is to be measured by, in {tries} of 100 "
+        "frames"
+    )
+    assert f"  {sentence}" in sentences
+    assert refused.value.hint == "--gate doubt measures it nevertheless, and says so"
+    result = tried(Found(**changed), "doubt")
+    assert (result.passed, result.tries, result.frames) == (False, int(tries[0]), 100)
+    assert sentence in result.wrong
+
+
+def test_the_gate_can_be_left_out() -> None:
+    path = Path(0)
+    assert pass_gate(laid_out(), cast(Trials, path), "off") is None
+    null = laid_out(switch="null", engine="null", scenario="p2p")
+    assert pass_gate(null, cast(Trials, path), "refuse") is None
+    assert path.asked == []
+
+
+def test_a_gate_counts_the_headers_that_it_compared() -> None:
+    seen = {
+        "a0-b0": HeaderCheck(compared=90, broken=0, unkept=10),
+        "b0-a0": HeaderCheck(compared=7, broken=0),
+    }
+    found = tried(Found(evidence={"headers": seen}))
+    assert (found.passed, found.headers, found.unseen) == (True, 97, None)
 
 
 def test_headers_that_nobody_saw_are_not_missed() -> None:
     unseen = {"a0-b0": HeaderCheck(compared=0, broken=0, unseen="CAP_NET_RAW is missing")}
-    assert tried(Found(evidence={"headers": unseen})).passed
+    found = tried(Found(evidence={"headers": unseen}))
+    assert (found.passed, found.headers, found.unseen) == (True, 0, "CAP_NET_RAW is missing")
 
 
 def test_frames_that_leave_at_a_port_which_no_flow_uses_are_found() -> None:

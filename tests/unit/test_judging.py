@@ -553,17 +553,24 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("doubt", "raised", "not_raised"),
+    ("doubt", "evidence", "raised", "not_raised"),
     [
-        ("interrupts", {"interrupts": 1001}, {"interrupts": 1000}),
-        ("frequency-changed", {"khz": 1_890_000}, {"khz": 1_910_000}),
+        ("interrupts", {"1": 1001.0}, {"interrupts": 1001}, {"interrupts": 1000}),
+        (
+            "frequency-changed",
+            {"1": [2_000_000, 1_890_000]},
+            {"khz": 1_890_000},
+            {"khz": 1_910_000},
+        ),
         (
             "not-isolated",
+            {"1": 0.06},
             {"found": trial(evidence={"taken": {"0": 0.0, "1": 0.06}})},
             {"found": trial(evidence={"taken": {"0": 0.04, "2": 0.3}})},
         ),
         (
             "not-isolated",
+            {"1": 0.06},
             {"trust": {"noise": DISTURBED}},
             {
                 "found": trial(evidence={"taken": {"0-1": 0.0}}),
@@ -572,16 +579,19 @@ def judged(
         ),
         (
             "emulated",
+            "emulated (TCG)",
             {"environment": "vm", "layout": {"found": Findings(modes={"vm": "emulated (TCG)"})}},
             {"environment": "vm", "layout": {"found": Findings(modes={"vm": "KVM"})}},
         ),
         (
             "no-hugepages",
+            "no-huge",
             {"switch": "testpmd", "engine": "dpdk", "layout": {"memory": "no-huge"}},
             {"switch": "testpmd", "engine": "dpdk", "memory": "no-huge"},
         ),
         (
             "clock",
+            "the TSC is only ['constant_tsc']",
             {
                 "found": trial(latency=ONE_WAY),
                 "trust": {"noise": DEEP_SLEEP},
@@ -591,44 +601,61 @@ def judged(
                 "trust": {"noise": NoiseCertificate(tsc=("constant_tsc", "nonstop_tsc"))},
             },
         ),
-        ("clock", {"found": trial(latency=ONE_WAY, evidence={"early": 3})}, {}),
-        ("unstable", {"found": trial(intervals=SLOWER, interval_ns=10**7)}, {}),
+        (
+            "clock",
+            "3 frames came before they were sent",
+            {"found": trial(latency=ONE_WAY, evidence={"early": 3})},
+            {},
+        ),
+        ("unstable", {"intervals": 98}, {"found": trial(intervals=SLOWER, interval_ns=10**7)}, {}),
         (
             "outage-methods",
+            {"by_loss_s": 0.1, "by_time_s": 0.102002, "unsure_s": 0.002001},
             {"found": after_event(by_time_ns=102_003_000)},
             {"found": after_event(by_time_ns=102_001_000)},
         ),
-        ("captured", {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
+        ("captured", {"frames": 10}, {"trust": {"capture": 10}}, {"trust": {"capture": None}}),
         (
             "flows-in-runs",
+            {"frames": 2},
             {"engine": "raw-gso", "flows": 2, "burst": 2},
             {"engine": "raw-gso", "flows": 2, "burst": 1},
         ),
-        ("flows-in-runs", {"engine": "raw-gso", "flows": 2}, {"engine": "raw-gso"}),
-        ("flows-in-runs", {"engine": "raw-gso", "flows": 2}, {"engine": "raw-mmsg", "flows": 2}),
+        ("flows-in-runs", {"frames": 32}, {"engine": "raw-gso", "flows": 2}, {"engine": "raw-gso"}),
+        (
+            "flows-in-runs",
+            {"frames": 32},
+            {"engine": "raw-gso", "flows": 2},
+            {"engine": "raw-mmsg", "flows": 2},
+        ),
         (
             "not-equivalent",
+            ["2 frames arrived twice"],
             {"trust": {"gate": FAILED}},
             {"trust": {"gate": GateResult(passed=True, tries=1, frames=100)}},
         ),
         (
             "past-switch",
+            {"from switch": {"arrived": 10**6, "counted": 989_999}},
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 989_999)})},
             {"found": trial(counters={"f0@switch": port(10**6, 0), "f1@switch": port(0, 990_000)})},
         ),
         (
             "nothing-arrived",
+            {"sent": 1000},
             {"found": trial(1000, lost=1000), "rate": "1000"},
             {"found": trial(1000, lost=999), "rate": "1000"},
         ),
-        ("flooded", {"found": trial(stray=1)}, {}),
+        ("flooded", {"stray": 1}, {"found": trial(stray=1)}, {}),
         (
             "flooded",
+            {"f0": 1001},
             {"found": trial(counters=ends(f0=(10**6, 1001), f1=(0, 10**6)))},
             {"found": trial(counters=ends(f0=(10**6, 1000), f1=(0, 10**6)))},
         ),
         (
             "flooded",
+            {"f1": 1001},
             {"found": trial(counters=ends(f0=(10**6, 0), f1=(0, 10**6 + 1001)))},
             {
                 "found": trial(
@@ -639,6 +666,7 @@ def judged(
         ),
         (
             "flooded",
+            {"f2": 2**20},
             {
                 "pairs": 2,
                 "found": trial(
@@ -652,28 +680,54 @@ def judged(
         ),
         (
             "slow-path",
+            {"slow_path": 100_001, "entered": 10**6},
             {"found": trial(counters={**PASSED, "switch": {"slow_path": 100_001}})},
             {"found": trial(counters={**PASSED, "switch": {"slow_path": 100_000}})},
         ),
         (
             "path-unseen",
+            ["f0"],
             {"found": trial(counters={"f0@switch": UNCOUNTED, "f1@switch": port(0, 10**6)})},
             {"switch": "direct", "found": trial(counters={"f0": port(0, 10**6)})},
         ),
         (
             "path-unseen",
+            ["f0", "f1"],
             {"switch": "testpmd", "engine": "dpdk", "found": trial(counters={"f9": UNCOUNTED})},
             {"switch": "direct", "engine": "dpdk", "found": trial(counters={"f9": UNCOUNTED})},
         ),
     ],
 )
 def test_a_doubt_is_raised_beyond_its_threshold(
-    doubt: str, raised: dict[str, Any], not_raised: dict[str, Any]
+    doubt: str, evidence: object, raised: dict[str, Any], not_raised: dict[str, Any]
 ) -> None:
     found = judged(**raised)
     assert found.doubts == (doubt,)
-    assert found.evidence.doubts[doubt]
+    assert found.evidence.doubts == {doubt: evidence}
     assert judged(**not_raised).doubts == ()
+
+
+def test_a_doubt_that_was_found_elsewhere_has_its_evidence() -> None:
+    elsewhere: dict[str, object] = {
+        "started-late": {"started_late_ns": {"f0": 9}},
+        "host-busy": {"taken": {"1": 0.04}, "pressure": None, "scheduler": None},
+        "cpu-stolen": {"stolen": None},
+        "flows-mixed": {"mixed": 1, "unfollowed": 2, "ties": 3},
+        "short": {"duration_s": 1.0},
+        "foreign-frames": {"frames": 4},
+        "clock": "the ends have separate clocks, and their offset is unknown",
+    }
+    counts = {"taken": {"1": 0.04}, "started_late_ns": {"f0": 9}}
+    counts |= {"mixed": 1, "unfollowed": 2, "ties": 3}
+    found = judged(trial(doubts=tuple(elsewhere), foreign=4, evidence=counts))
+    assert found.doubts == tuple(elsewhere)
+    assert found.evidence.doubts == elsewhere
+
+
+def test_a_doubt_of_the_placement_says_so() -> None:
+    counted = ends(f0=(10**6, 0), f1=(0, 10**6), f2=(0, 0), f3=(0, 0))
+    crowded = judged(trial(doubts=("cores-shared", "nothing"), counters=counted), pairs=2)
+    assert crowded.evidence.doubts == {"cores-shared": "placement", "nothing": None}
 
 
 def test_what_was_to_be_certain_and_is_not_is_doubted() -> None:

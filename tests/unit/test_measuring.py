@@ -7,18 +7,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recorded import fresh
 from switchmark.campaign.sharing import SHARED_MACHINE, Doubting
 from switchmark.errors import Unavailable
+from switchmark.hosts.base import boot_id
 from switchmark.hosts.local import LocalHost
+from switchmark.hosts.recording import RecordingHost, RecordingProcess
 from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.visit import Visit
 from switchmark.runs import measuring
-from switchmark.runs.measuring import VARIABLE, measuring_alone, myself
+from switchmark.runs.measuring import VARIABLE, measuring_alone, measuring_alone_on, myself
 from unit.test_campaign_run import FakeLab
 
 HOLDER = """
@@ -178,3 +181,97 @@ def test_what_was_measured_alone_is_not_doubted() -> None:
         record = lab.visit(Visit(Test(), stored=fresh().trials))
     assert record is not None
     assert record.doubts == ("short",)
+
+
+# --- several machines -------------------------------------------------------------------------
+
+
+class Locking(RecordingHost):
+    """A host whose shell answers like this, and ends with it or lives on."""
+
+    def __init__(self, name: str, boot: str, *answers: str, ends: bool = False) -> None:
+        super().__init__(name=name, files={"/proc/sys/kernel/random/boot_id": boot.encode()})
+        self.given, self.ends = answers, ends
+        self.shells: list[RecordingProcess] = []
+
+    def spawn(self, argv: tuple[str, ...], *, stderr_path: str, **rest: Any) -> RecordingProcess:
+        assert stderr_path == os.devnull
+        shell = RecordingProcess(7, argv, list(self.given), status=1 if self.ends else None)
+        self.shells.append(shell)
+        return shell
+
+
+def test_each_machine_is_locked_once_and_in_one_order(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(
+        measuring, "boot_id", lambda host: "bb" if type(host) is LocalHost else boot_id(host)
+    )
+
+    class Noting(Locking):
+        def spawn(self, argv: tuple[str, ...], **rest: Any) -> RecordingProcess:
+            order.append(self.name)
+            assert lock.exists() is (self.name == "last"), "this machine comes between them"
+            return super().spawn(argv, **rest)
+
+    hosts = [
+        Noting("last", "cc", "held"),
+        Noting("first", "aa", "held"),
+        Noting("same", "aa", "held"),
+        Noting("here", "bb"),
+    ]
+    with measuring_alone_on(hosts, "me", shared=True):
+        assert order == ["same", "last"]
+        assert lock.read_text() == "me"
+        shells = [shell for host in hosts for shell in host.shells]
+        assert {shell.argv[3:] for shell in shells} == {
+            ("sh", "/tmp/switchmark-measuring", "me", "shared")
+        }
+        assert [shell.status for shell in shells] == [None, None]
+    assert lock.read_text() == ""
+    assert [shell.status for shell in shells] == [-15, -15]
+    monkeypatch.setenv(VARIABLE, os.devnull)
+    with measuring_alone_on(hosts, "me"):
+        assert len(order) == 2
+
+
+def test_who_measures_on_another_machine_is_told(lock: Path) -> None:
+    told: list[str] = []
+    host = Locking("far", "aa", "busy pid 9, /x\x1b", "held")
+    with measuring_alone_on([host], "me", waiting=told.append):
+        assert told == ["pid 9, /x (on far)"]
+        assert host.shells[0].argv[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"), [(("no room there",), "no room there"), ((), "no shell holds it")]
+)
+def test_a_lock_that_cannot_be_had_on_another_machine_is_told(
+    lock: Path, answers: tuple[str, ...], why: str
+) -> None:
+    host = Locking("far", "aa", *answers, ends=True)
+    with (
+        pytest.raises(Unavailable, match=f"cannot be had: /tmp/switchmark-measuring on far: {why}"),
+        measuring_alone_on([host], "me"),
+    ):
+        pytest.fail("it is not held")
+    assert host.shells[0].status == 1
+
+
+def test_a_lock_that_others_make_and_remove_is_told(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def opened(path: str, flags: int, mode: int = 0o777) -> int:
+        tries.append(flags & os.O_CREAT)
+        raise FileExistsError if flags & os.O_CREAT else FileNotFoundError
+
+    monkeypatch.setattr(os, "open", opened)
+    with (
+        pytest.raises(Unavailable, match="others make and remove it"),
+        measuring_alone("me"),
+    ):
+        pytest.fail("it is not held")
+    assert tries == [0, os.O_CREAT] * 2

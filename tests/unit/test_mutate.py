@@ -102,16 +102,41 @@ def test_a_mutant_belongs_to_its_function_or_to_the_import(
     assert (mutant.function, mutant.at_import, mutant.lines) == (function, at_import, lines)
 
 
-@pytest.mark.slow  # mutmut reads whole files
-def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes() -> None:
-    (limit,) = [
-        mutant
-        for mutant in generate.mutants_of("metrics/verdict.py")
-        if mutant.change[0].startswith("_BELOW_DIRECT = ") and mutant.change[1].endswith("None")
-    ]
-    behind = covered.functions_behind(limit)
-    assert ("metrics/verdict.py", "_by_own_time") in behind
-    assert ("metrics/cpu.py", "cores_by_part") not in behind
+LIMITS = """LIMIT = 5
+HALF = LIMIT / 2
+OTHER = 1
+"""
+USERS = """from room.limits import HALF, OTHER
+
+def uses():
+    return HALF
+
+def does_not():
+    return OTHER
+"""
+
+
+def test_a_mutant_at_import_is_seen_by_the_functions_that_name_what_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_package = (
+        *(covered._functions, covered._scopes, generate.source_of),
+        *(covered._names_in_functions, covered._names_at_import),
+    )
+    for name, text in (("room/limits.py", LIMITS), ("other/users.py", USERS)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(generate, "BUILD", tmp_path / "build")
+    try:
+        for module in (generate, covered):
+            monkeypatch.setattr(module, "PACKAGE", tmp_path)
+        for cached in of_package:
+            cached.cache_clear()
+        limit = mutant_of(generate.mutants_of("room/limits.py"), "LIMIT = 5", "LIMIT = 6")
+        assert covered.functions_behind(limit) == {("other/users.py", "uses")}
+    finally:
+        for cached in of_package:
+            cached.cache_clear()
 
 
 def test_the_interval_of_a_share_ends_with_the_whole() -> None:
@@ -123,12 +148,14 @@ def test_the_interval_of_a_share_ends_with_the_whole() -> None:
     assert mutate.interval(0, 0, 50) == (0, 1)
 
 
-@pytest.mark.slow  # mutmut reads whole files
-def test_each_listed_equivalent_mutant_exists_and_says_why() -> None:
-    listed = mutate.equivalents()
-    for (path, function, old, new), why in listed.items():
-        found = {(mutant.function, *mutant.change) for mutant in generate.mutants_of(path)}
-        assert (function, old, new) in found, f"{path} {function}: {old!r} is no longer there"
+def test_each_listed_equivalent_mutant_is_of_lines_that_exist_and_says_why() -> None:
+    for (path, function, old, new), why in mutate.equivalents().items():
+        source = (generate.PACKAGE / path).read_bytes()
+        first, last = generate.Scopes(source).functions[function] if function else (1, None)
+        lines = source.decode().splitlines()[first - 1 : last]
+        text = " ".join(line.strip() for line in lines)
+        assert old in text, f"{path} {function}: {old!r} is no longer there"
+        assert new != old
         assert len(why.split()) > 3
 
 
@@ -143,8 +170,17 @@ def test_each_important_mutant_is_of_lines_and_tests_that_exist(mutant: importan
         assert (repository / "tests" / name).exists()
 
 
-def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("now_s", "waited_s", "ended_s"),
+    [
+        # It had run for four seconds before all of it was stopped, for 900 s.
+        ((100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5), 0.0, 1010.5),
+        # Others had the CPU for six seconds of it.
+        ((100.0, 104.0, 108.0, 112.0, 115.5, 116.5), 6.0, 116.5),
+    ],
+)
+def test_time_without_a_cpu_counts_for_no_limit(
+    now_s: tuple[float, ...], waited_s: float, ended_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
     places = slots.Slots(1)
@@ -160,13 +196,13 @@ def test_the_time_in_which_all_was_stopped_counts_for_no_limit(
     monkeypatch.setattr(places, "_end", end)
     monkeypatch.setattr("tools.mutate.slots.select.select", lambda *_: ([], [], []))
     monkeypatch.setattr("tools.mutate.slots.time.monotonic", lambda: time_s[-1])
+    monkeypatch.setattr(slots, "_waited_s", lambda pid: waited_s)
     try:
-        # It had run for four seconds before all of it was stopped, for 900 s.
-        for now_s in (100.0, 102.0, 104.0, 1004.0, 1006.0, 1009.0, 1010.5):
-            time_s.append(now_s)
+        for now in now_s:
+            time_s.append(now)
             list(places._ended())
     finally:
         places.close()
         os.close(reading)
         os.close(writing)
-    assert ended == [1010.5]
+    assert ended == [ended_s]

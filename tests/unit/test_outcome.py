@@ -214,6 +214,26 @@ def test_a_process_that_failed_fails_the_trial() -> None:
         result(report({"sent": sent()}, failure="the port is gone"), report())
 
 
+@pytest.mark.parametrize(
+    ("sending", "receiving"),
+    [
+        (sent(), received(flows=[[50, 0, 0, 0], [50, 0, 0, 0]])),
+        (sent(cores=[[2, 100]]), received()),
+        (sent(cores=[[2, 100]]), received(flows=[[50, 0, 0, 0], [50, 0, 0, 0]])),
+    ],
+)
+def test_reports_of_other_flows_than_those_of_the_path_are_no_result(
+    sending: dict[str, Any], receiving: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        one_way(sending, receiving)
+
+
+def test_reports_of_another_number_of_processes_are_no_result() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        result(report({"sent": sent()}), report({"received": received()}), report())
+
+
 # --- doubts ----------------------------------------------------------------------------------
 
 

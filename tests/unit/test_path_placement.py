@@ -436,3 +436,13 @@ def test_a_part_that_is_not_pinned_uses_any_cpu(
     pinned = {cpu for part in used or () for cpu in placed.pins[part].cpus}
     assert set(placed.used(range(4), but=but)) == ({0, 1, 2, 3} if used is None else pinned)
     assert len(placed.used(range(4), but=but)) == (4 if used is None else 2)
+
+
+def test_ends_with_nics_share_a_process_as_others_do() -> None:
+    ends = [replace(part, nics=(f"nic-{part.id}",)) for part in pairs(1)]
+    nodes = {"nic-s0": 0, "nic-r0": 0}
+    placed = place([POLLING, *ends], TWO, "auto", may_share=True, nodes=nodes)
+    assert placed.policy == "shared-process"
+    assert placed.doubts == ()
+    assert place([POLLING, *ends], TWO, "auto", may_share=False, nodes=nodes).policy == "pinned"
+    assert place([POLLING, *ends], FOUR, "auto", may_share=True, nodes=nodes).policy == "pinned"

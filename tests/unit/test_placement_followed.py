@@ -11,16 +11,18 @@ from switchmark.campaign.store import key
 from switchmark.errors import Unavailable
 from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.local import LocalHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import prepare as preparing
 from switchmark.lab.cable import Basis
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
-from switchmark.lab.prepare import prepare
+from switchmark.lab.prepare import followed, prepare
 from switchmark.lab.probes import Probes
 from switchmark.model.cpus import Cpu
+from switchmark.model.plan import Plan, Reserve
 from switchmark.model.record import TrialResult, TrialSpec
 from switchmark.model.test import Test
-from switchmark.model.topology import NOT_PROBED
+from switchmark.model.topology import NOT_PROBED, Between, Findings
 from switchmark.model.version import Version
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
@@ -56,6 +58,51 @@ def test_the_layout_is_of_the_placement_that_is_followed(
     layout = drawn(Test(**axes))
     assert layout.placement.policy == policy
     assert len(layout.processes) == (1 if policy == "shared-process" else 2)
+
+
+def test_the_parts_of_two_machines_get_the_cpus_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, right = RecordingHost(name="left"), RecordingHost(name="right")
+    cpus = {left: tuple(map(Cpu, range(4))), right: tuple(map(Cpu, (8, 9)))}
+    monkeypatch.setattr(preparing, "read_cpus", lambda host: cpus[host])
+    between = Between(foreign=frozenset({"right"}), doubts=("hosts-share-machine",))
+    test = Test(locality="remote", hosts="left,right", placement="pinned")
+    path = prepare(
+        left,
+        test,
+        Findings(between=between),
+        prefix="sm0000",
+        run_dir="/run/x",
+        can=lambda plan: True,
+        far=right,
+    )
+    pins = {part.id: path.placement.pin(part.id).cpus for part in path.parts}
+    assert pins == {"f0": (1,), "f1": (8,)}
+    assert path.placement.doubts == ("hosts-share-machine",)
+    assert followed(left, test, None, right) == "pinned"
+
+
+def test_memory_is_in_hugepages_where_all_can_be_had(cores: Any) -> None:
+    cores(4)
+    asked: list[Plan] = []
+
+    def kind(can: bool, **axes: Any) -> str:
+        def tried(plan: Plan) -> bool:
+            asked.append(plan)
+            return can
+
+        options: dict[str, Any] = {"prefix": "sm0000", "run_dir": "/run/x", "can": tried}
+        test = Test(**{**POLLING, **axes})
+        return prepare(RecordingHost(), test, NOT_PROBED, **options).wiring.memory.kind
+
+    assert kind(True) == "hugepages"
+    assert kind(False) == "no-huge"
+    assert {type(step) for plan in asked for step in plan} == {Reserve}
+    assert len(asked) == 2
+    assert kind(False, memory="hugepages") == "hugepages"
+    assert kind(True, memory="no-huge") == "no-huge"
+    assert len(asked) == 2, "where the memory is not ours to choose, nobody is asked"
 
 
 def test_results_of_hosts_that_place_otherwise_have_other_keys(cores: Any, tmp_path: Path) -> None:

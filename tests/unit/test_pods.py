@@ -4,28 +4,34 @@ them."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from switchmark.cli.app import app
+from switchmark.errors import SetupFailed
+from switchmark.hosts.base import Host
 from switchmark.hosts.hosts import NO_NICS, Hosts
 from switchmark.hosts.pod import PodHost
 from switchmark.hosts.recording import RecordingHost
-from switchmark.model.plan import Run
+from switchmark.model.plan import Plan, Run
 from switchmark.model.test import Test
 from switchmark.model.topology import Between, Findings
 from switchmark.path.assembly import build
 from switchmark.path.path import Path as Resolved
 from switchmark.path.refusals import check
 from switchmark.path.resolving import answered, resolve
+from switchmark.runs import pods
 from switchmark.runs.clean import clean
 from switchmark.runs.journal import Command, Far, Stop
 from switchmark.runs.own_run import OwnRun
-from switchmark.runs.pods import OTHER, SAME, SENDER, Cluster, hosts_axes, pods_plan
+from switchmark.runs.pods import OTHER, SAME, SENDER, Cluster, Pods, hosts_axes, pods_plan
 from switchmark.runs.workspace import Workspace
 
 AXES: dict[str, Any] = {
@@ -83,6 +89,61 @@ def test_the_sender_comes_first_and_each_pod_is_deleted() -> None:
     assert [step.save for step in steps[:4]] == [None, None, None, "sm0000-node"]
     assert steps[0].argv[7:] == ("auth", "can-i", "create", "pods")
     assert steps[0].undo is None
+    pod = [60, 190]
+    assert [step.timeout_s for step in steps] == [180, *pod, 10, *pod, *pod]
+
+
+class Making:
+    """An executor that makes pods, or fails, and deletes them."""
+
+    fails = False
+
+    def __init__(self, hosts: Mapping[str, Host], *arguments: object, **options: object) -> None:
+        assert list(hosts) == ["local"]
+        self.plans: list[Plan] = []
+        made.append(self)
+
+    def execute(self, plan: Plan) -> None:
+        self.plans.append(plan)
+        if self.fails:
+            raise SetupFailed("no node has room")
+
+    def unwind(self) -> tuple[str, ...]:
+        self.plans.append(())
+        return ("could not undo (kubectl delete pod): out of reach",)
+
+
+made: list[Making] = []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_pods_are_there_within_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    made.clear()
+    closed: list[str] = []
+    monkeypatch.setattr(pods, "Executor", Making)
+    monkeypatch.setattr(Making, "fails", fails)
+    monkeypatch.setattr(pods, "Workspace", lambda: nullcontext(SimpleNamespace(run="sm1a2b")))
+    monkeypatch.setattr(pods, "program_path", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(PodHost, "close", lambda host: closed.append(host.name))
+    cluster = Cluster(context="x", receivers=(OTHER,))
+    there = Pods(cluster, tmp_path)
+    if fails:
+        with pytest.raises(SetupFailed, match="no node has room"), there:
+            pytest.fail("there are none")
+    else:
+        with there:
+            assert list(there.hosts) == [SENDER, OTHER]
+            for name, host in there.hosts.items():
+                assert isinstance(host, PodHost)
+                assert (host.name, host.owner) == (name, "sm1a2b")
+                pod = f"switchmark-sm1a2b-{name}"
+                assert host._session()[:6] == ("kubectl", "--context", "x", "exec", "-i", pod)
+            assert made[0].plans == [pods_plan(cluster, "sm1a2b")]
+        assert closed == [SENDER, OTHER]
+    assert made[0].plans == [pods_plan(cluster, "sm1a2b"), ()]
+    assert there.left == ("could not undo (kubectl delete pod): out of reach",)
 
 
 def test_receivers_are_on_the_senders_node_and_on_another() -> None:

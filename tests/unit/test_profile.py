@@ -4,18 +4,30 @@ them weighed."""
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 import pytest
 
 from switchmark.errors import Unavailable
 from switchmark.hosts.base import Completed
-from switchmark.hosts.recording import RecordingHost
-from switchmark.lab.profile import GROUPS, group_of, parse_report, probe, sample_ns, shares
+from switchmark.hosts.recording import RecordingHost, RecordingProcess
+from switchmark.lab.profile import (
+    GROUPS,
+    Profiler,
+    group_of,
+    parse_report,
+    probe,
+    sample_ns,
+    shares,
+)
 from switchmark.metrics.named import METRICS, metric
 from switchmark.metrics.profile import weighs
 from switchmark.model.cost import InterruptCost, PerfCost, Profile, Shares, TrialCost
+from switchmark.model.plan import Plan, Spawn
 from switchmark.model.record import Record, TrialResult
 from switchmark.report.json import to_object
 
@@ -67,6 +79,27 @@ def test_shares_are_of_the_time_at_work() -> None:
     assert shares([]).groups == {}
 
 
+NAMED = {
+    "context_switch": "schedule context_switch pick_next_entity enqueue_task put_prev_task"
+    " update_curr do_sched_yield __wake_up wakeup_preempt_idle restore_fpregs_from_user",
+    "virtual_queues": "virtio_poll ptr_ring_consume handle_rx_net",
+    "sending": "dev_hard_start_xmit sch_direct_xmit __qdisc_run pfifo_fast_dequeue dql_completed"
+    " do_output tcp_v4_xmit_skb e1000_tx_map ixgbe_xmit_frame",
+    "user_copy": "copy_from_user copy_mc_fragile copyin rep_movs_alternative raw_copy_to_user"
+    " skb_copy_datagram_from_iter simple_copy_to_iter",
+    "locks": "_raw_spin_unlock queued_read_lock_slowpath __mutex_lock rwsem_wake up_write osq_lock",
+    "buffers": "kmem_cache_alloc build_skb __alloc_skb skb_put __consume_skb_many sock_wfree"
+    " page_frag_alloc napi_consume_skb __alloc_pages get_page_from_freelist",
+    "softirq": "run_ksoftirqd net_rx_action __napi_poll process_backlog netif_rx"
+    " enqueue_to_backlog __local_bh_enable_ip irq_exit_rcu",
+    "system_calls": "entry_SYSCALL_64 syscall_trace_enter __x64_sys_recvmsg __sys_sendto el0_svc"
+    " exit_to_user_mode_loop",
+    "network": "dev_gro_receive xdp_do_flush alloc_netdev_mqs sendmsg_copy_msghdr recvmsg_copy",
+    "other": "schedule2 xhandle_tx ring_buffer_lock_x",
+}
+"""Functions of each group, which its pattern names first, last and in between."""
+
+
 @pytest.mark.parametrize(
     ("symbol", "group"),
     [
@@ -89,6 +122,7 @@ def test_shares_are_of_the_time_at_work() -> None:
         ("ovs_vport_send", "sending"),
         ("ip_rcv", "network"),
         ("clear_page_erms", "other"),
+        *((name, group) for group, names in NAMED.items() for name in names.split()),
     ],
 )
 def test_a_function_is_of_one_group(symbol: str, group: str) -> None:
@@ -107,6 +141,9 @@ PERF: dict[tuple[str, ...], Completed] = {
     ("perf", "record"): Completed(0, b"", b""),
     ("head",): Completed(0, b"ffffffff81000000", b""),
 }
+COUNTED: dict[tuple[str, ...], Completed] = {
+    ("perf", "stat"): Completed(0, b"", b"1000;;cycles;1;100.00;;\n")
+}
 
 
 def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
@@ -114,10 +151,7 @@ def test_the_clock_is_sampled_where_there_are_no_counters() -> None:
         "6.1.187",
         "cpu-clock",
     )
-    counted: dict[tuple[str, ...], Completed] = {
-        ("perf", "stat"): Completed(0, b"", b"1000;;cycles;1;100.00;;\n")
-    }
-    assert probe(RecordingHost(PERF | counted)).mode == "cycles"
+    assert probe(RecordingHost(PERF | COUNTED)).mode == "cycles"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +185,135 @@ def test_a_sample_takes_what_it_adds_to_the_gaps_of_a_busy_loop() -> None:
         }
     )
     assert sample_ns(host, "traffic", "cpu-clock", 1) == pytest.approx(1.5 * 16_000)
+
+
+# --- while a trial runs -----------------------------------------------------------------------
+
+
+class Profiled:
+    """An executor whose perf answers, and writes samples; it ends when it is to stop."""
+
+    def __init__(self, answers: Sequence[str] = ("ack",) * 5) -> None:
+        self.plans: list[Plan] = []
+        self.perf = RecordingProcess(7, (), list(answers), last_output="no events")
+        self.perf.status = 0
+
+    def execute(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+    def process(self, name: str) -> RecordingProcess:
+        assert name == "perf-profile"
+        return self.perf
+
+
+def profiler(
+    executor: Profiled,
+    report: Completed,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Mapping[tuple[str, ...], Completed] = MappingProxyType({}),
+) -> tuple[Profiler, RecordingHost]:
+    host = RecordingHost({**PERF, **answers, ("perf", "report"): report})
+    tried: list[object] = []
+
+    def sample(*asked: object) -> float:
+        tried.append(asked)
+        return 1500.0
+
+    monkeypatch.setattr("switchmark.lab.profile.sample_ns", sample)
+    made = Profiler(host, cast(Any, executor), "/run/x", (1, 0), 99, "traffic")
+    assert tried == [(host, "traffic", "cycles" if answers else "cpu-clock", 0)]
+    return made, host
+
+
+def test_cycles_are_sampled_where_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = Profiled()
+    report = Completed(0, REPORT.encode(), b"")
+    made, _ = profiler(executor, report, monkeypatch, COUNTED)
+    ((step,),) = executor.plans
+    assert isinstance(step, Spawn)
+    assert step.argv[step.argv.index("-e") + 1] == "cycles"
+    profile = made.result({}, {})["profile"]
+    assert (profile.event, profile.busy) == ("cycles", None)
+
+
+def test_the_cpus_of_a_test_are_sampled_while_a_window_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor = Profiled()
+    made, host = profiler(executor, Completed(0, REPORT.encode(), b""), monkeypatch)
+    ((step,),) = executor.plans
+    assert step == Spawn(
+        "samples of CPUs",
+        "perf-profile",
+        tuple(
+            "perf record -q --no-buildid --no-buildid-cache -D -1 --control fd:0,1"
+            " -o /run/x/perf-profile -e cpu-clock -F 99 -C 0-1".split()
+        ),
+        stop=(signal.SIGINT, 10.0),
+    )
+    made.ready()
+    made.begin()
+    made.end()
+    places = {4146: "f0", 5077: "switch", 4: "f1"}
+    roles = {"f0": ["sender"], "switch": ["switch"], "f1": ["receiver"]}
+    profile = made.result(places, roles)["profile"]
+    assert executor.perf.sent == ["ping", "enable", "disable", "stop"]
+    file = "/run/x/perf-profile"
+    assert [argv for argv in host.ran if argv[:2] == ("perf", "report")] == [
+        tuple(f"perf report -i {file} --stdio -t ; -F period,sample,cpu,pid,sym".split())
+    ]
+    assert host.ran[-1] == ("rm", "-f", file)
+    assert (profile.event, profile.hz, profile.lost) == ("cpu-clock", 99, 3)
+    assert (profile.sample_ns, profile.missing) == (1500.0, None)
+    rows = list(parse_report(REPORT))
+    assert profile.whole == shares(rows)
+    assert profile.busy == pytest.approx(664664664 / 1164664664)
+    assert list(profile.cpus) == ["1", "0"]
+    assert profile.cpus["1"] == shares([row for row in rows if row.cpu == 1])
+    assert profile.parts == {
+        "f0": shares([row for row in rows if row.tid == 4146], ("sender",)),
+        "switch": shares([row for row in rows if row.tid == 5077], ("switch",)),
+        "f1": shares([], ("receiver",)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "report", "why"),
+    [
+        (
+            ("ack",) * 5,
+            Completed(1, b"# Samples: 3", b"first\ncannot read it\n"),
+            "perf failed: perf report: cannot read it",
+        ),
+        (("ack",) * 5, Completed(0, b"", b"no rows\n"), "perf failed: perf report: no rows"),
+        (
+            ("ack", "nack"),
+            Completed(0, REPORT.encode(), b""),
+            "perf failed: perf did not answer to 'enable': no events",
+        ),
+    ],
+)
+def test_a_profiler_that_fails_says_why_and_asks_nothing_more(
+    answers: Sequence[str], report: Completed, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = Profiled(answers)
+    made, _ = profiler(executor, report, monkeypatch)
+    made.ready()
+    made.begin()
+    made.end()
+    profile = made.result({}, {})["profile"]
+    assert (profile.missing, profile.event, profile.hz) == (why, "cpu-clock", 99)
+    assert executor.perf.sent == ["ping", "enable", "disable", "stop"][: len(answers)]
+
+
+def test_a_profiler_that_nobody_asked_for_does_nothing() -> None:
+    executor, host = Profiled(), RecordingHost()
+    made = Profiler(host, cast(Any, executor), "/run/x", (1,), None, "traffic")
+    made.ready()
+    made.begin()
+    made.end()
+    assert made.result({}, {}) == {}
+    assert (executor.plans, executor.perf.sent, host.ran) == ([], [], [])
 
 
 # --- of a test --------------------------------------------------------------------------------

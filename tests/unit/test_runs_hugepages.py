@@ -22,6 +22,7 @@ from switchmark.model.topology import NOT_PROBED
 from switchmark.runs.clean import clean
 from switchmark.runs.executor import Executor
 from switchmark.runs.hugepages import can_reserve, find_pool
+from switchmark.runs.journal import Lease
 from switchmark.runs.leases import Leases
 from switchmark.runs.script import describe
 from switchmark.runs.workspace import Workspace
@@ -121,6 +122,15 @@ def test_only_what_is_not_free_is_added_for_the_first(
     assert host.total == after
     run.end()
     assert host.total == total
+
+
+def test_the_journal_has_what_was_added_before_it_is_added(tmp_path: Path) -> None:
+    held = Held(tmp_path, Kernel(7, used=5))
+    held.reserve(10)
+    (undo,) = held.workspace.journal.pending.values()
+    assert isinstance(undo, Lease)
+    assert (undo.host, undo.added) == ("local", 8)
+    held.end()
 
 
 def test_what_another_program_has_mapped_and_not_touched_is_not_free(start: Starter) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from switchmark.errors import SetupFailed
 from switchmark.hosts.local import LocalHost
 from switchmark.runs import leases
-from switchmark.runs.clean import clean
+from switchmark.runs.clean import Cleaned, clean
 from switchmark.runs.executor import lease
 from switchmark.runs.journal import Lease
 from switchmark.runs.leases import Leases
@@ -179,12 +179,11 @@ def test_pages_of_a_root_that_is_gone_are_given_back_by_any_other(tmp_path: Path
     assert host.files[COUNT] == b"11\n"
     gone.die(run)
     (cleaned,) = clean(tmp_path / "other", hosts={"local": host}, dry_run=True)
-    assert (cleaned.run, cleaned.state, host.files[COUNT]) == (run.run, "dead", b"11\n")
+    given_back = (f"give back {COUNT}", f"give back {SETTING}")
+    assert cleaned == Cleaned(run.run, "dead", given_back)
+    assert host.files[COUNT] == b"11\n"
     (cleaned,) = clean(tmp_path / "other", hosts={"local": host})
-    assert (cleaned.state, cleaned.actions) == (
-        "cleaned",
-        (f"give back {COUNT}", f"give back {SETTING}"),
-    )
+    assert cleaned == Cleaned(run.run, "cleaned", given_back)
     assert (host.files[COUNT], host.files[SETTING].strip()) == (b"3\n", b"0")
 
 

@@ -82,3 +82,11 @@ def test_a_wait_that_fails_and_a_second_start_of_one_name_count(clock: ShownCloc
     with times.waiting("sw"):
         pass
     assert (times.start_s(["sw"]), times.stop_s(["sw"])) == (7, None)
+
+
+def test_a_wait_for_a_process_that_nobody_here_started_counts(clock: ShownClock) -> None:
+    times = Lifetimes()
+    with times.waiting("sw"):
+        clock.now += 3
+    assert times.start_s(("sw", "other")) == 3
+    assert times.start_s(("other",)) is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
-from switchmark.model.plan import Check, Node, Plan, Run, Spawn, Wait, Write
+from switchmark.model.plan import Check, End, Folder, Node, Plan, Rest, Run, Spawn, Wait, Write
 from switchmark.runs.script import describe, fill
 
 FAR = Node("host", "host", "far")
@@ -66,6 +66,49 @@ def test_every_kind_of_step_reads_as_an_operator_would_type_it() -> None:
             "until test -e x >/dev/null 2>&1; case $? in (1) true;; (*) false;; esac; "
             "do sleep 0.05; done  # at most 0.5 s"
         ),
+    ]
+
+
+def test_what_else_a_step_says_stands_behind_its_command() -> None:
+    plan: Plan = (
+        Run("try it", ("a",), ok=(0, 1, 2), undo=("b", "c d"), undo_stdin=b"x\n"),
+        Write("if it is there", "/a b", b"1", optional=True),
+        Write("if it is allowed", "/c", b"2", refusable=True),
+        Write("inside", "/d", b"3", at=NODE, refusable=True),
+        Spawn("a server", "server", ("serve",)),
+        Rest("a moment", 0.25),
+        End("gently", "server", (2, 4.0)),
+        End("at once", "server", (9, 0.0)),
+        Folder("a place", "/e f"),
+        Folder("a place inside", "/g", at=NODE),
+        Wait("any of them", Check(("x",), ok=(1, 2)), timeout_s=3),
+    )
+    assert describe(plan, inside) == [
+        "# try it",
+        "a  # ends with 0 or 1 or 2; undo: printf '%s\\n' x | b 'c d'",
+        "# if it is there",
+        "[ ! -e '/a b' ] || printf '%s' 1 >'/a b'",
+        "# if it is allowed",
+        "printf '%s' 2 >/c || true",
+        "# inside",
+        "printf '%s' 3 | ip netns exec sm0000-f0 tee /d >/dev/null || true",
+        "# a server",
+        "serve &  # server",
+        "server=$!",
+        "# a moment",
+        "sleep 0.25",
+        "# gently",
+        'kill -INT "${server}"; wait "${server}"  # SIGKILL after 4 s',
+        "# at once",
+        'kill -KILL "${server}"; wait "${server}"',
+        "# a place",
+        "mkdir -p '/e f'  # undo: what was not there is removed, if it is empty",
+        "# a place inside",
+        "ip netns exec sm0000-f0 mkdir -p /g"
+        "  # undo: what was not there is removed, if it is empty",
+        "# any of them",
+        "until x >/dev/null 2>&1; case $? in (1|2) true;; (*) false;; esac; do sleep 0.05; done"
+        "  # at most 3 s",
     ]
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmark.campaign.load import Campaign, from_options
-from switchmark.campaign.store import RunFolder, key, read_campaign, read_records
+from switchmark.campaign.store import RunFolder, check_name, key, read_campaign, read_records
 from switchmark.errors import RecordFailed, UsageError
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.recording import RecordingHost
@@ -75,6 +75,85 @@ def test_a_run_folder_holds_campaign_host_and_logs(tmp_path: Path) -> None:
 def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
     with new(tmp_path) as one, new(tmp_path) as two, new(tmp_path) as three:
         assert len({one.path, two.path, three.path}) == 3
+
+
+def test_logs_of_a_testbed_go_on_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.append_logs("bed-1", {"switch.stderr": "one\n", "steps.sh": "ip link\n"})
+        folder.append_logs(
+            "bed-1",
+            {"../host.json": "x", "..": "x", ".": "x", "a/b": "x", "switch.stderr": "two\n"},
+        )
+        logs = folder.path / "logs"
+        assert {str(file.relative_to(logs)): file.read_text() for file in logs.glob("*/*")} == {
+            "bed-1/switch.stderr": "one\ntwo\n",
+            "bed-1/steps.sh": "ip link\n",
+        }
+        assert json.loads((folder.path / "host.json").read_text()) == {"kernel": "6.1"}
+        (logs / "bed-2").write_text("no folder")
+        folder.append_logs("bed-2", {"a": "x"})  # the run goes on all the same
+
+
+def test_records_tell_the_facts_of_the_testbeds_that_measured_them(tmp_path: Path) -> None:
+    facts = {"one": {"kernel": "6.6"}, "two": {"kernel": "6.7"}}
+    lab = {
+        "testbeds": {name: {"facts": found} for name, found in facts.items()},
+        "groups": [["one"], ["two"]],
+        "differences": ["kernel"],
+    }
+    with new(tmp_path) as folder:
+        folder.keep_lab(lab)
+        assert (folder.path / "testbeds.json").read_text() == json.dumps(lab, indent=2) + "\n"
+        there = TRIAL.evidence.model_copy(update={"testbed": "two"})
+        trial = TRIAL.model_copy(update={"evidence": there})
+        stored_now = folder.append_record(record(1, trials=(trial,)), {"switch": "1"})
+        origin = stored_now.origin
+        assert origin is not None
+        assert (origin.host["kernel"], origin.facts) == ("6.7", {"kernel": "6.7"})
+        assert (origin.alike, origin.differences) == (("two",), ("kernel",))
+        assert origin.versions == {"switch": "1"}
+        assert read_records(folder.path)[0].origin == origin
+        shutil.rmtree(folder.path)
+        with pytest.raises(RecordFailed) as failed:
+            folder.keep_lab(lab)
+        file = folder.path / "testbeds.json"
+        assert failed.value.message == f"{file} cannot be written: No such file or directory"
+
+
+def test_a_name_that_no_run_can_have_is_refused(tmp_path: Path) -> None:
+    check_name(tmp_path, "mine-1")
+    with pytest.raises(UsageError) as refused:
+        check_name(tmp_path, "../mine")
+    assert refused.value.message == (
+        "'../mine' cannot name a run: use letters, digits, '.', '-' and '_'"
+    )
+    (tmp_path / "mine-1").mkdir()
+    with pytest.raises(UsageError) as refused:
+        check_name(tmp_path, "mine-1")
+    assert refused.value.message == f"there is a run named 'mine-1' already: {tmp_path}/mine-1"
+    assert refused.value.hint == f"another name, or: switchmark resume {tmp_path}/mine-1"
+
+
+def test_what_is_kept_of_a_run_is_told_in_words(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        assert folder.kept == "kept are 0 of 3 tests"
+        folder.append_trial("k2", 2, TRIAL)
+        assert folder.kept == "kept are 0 of 3 tests and 1 trial of others"
+        folder.append_trial("k3", 3, TRIAL)
+        folder.append_trial("k1", 1, TRIAL)
+        folder.append_record(record(1, status="ok"), {})
+        folder.append_record(record(3, status="failed"), {})
+        assert folder.kept == "kept are 1 of 3 tests and 2 trials of others"
+
+
+def test_the_command_that_goes_on_names_all_that_it_needs(tmp_path: Path) -> None:
+    with new(tmp_path) as folder:
+        folder.resumed_by = Path("my runs/a")
+        assert folder.resume_command == "switchmark resume 'my runs/a'"
+        folder.cluster = "lab file"
+        assert folder.resume_command == "switchmark resume 'my runs/a' --cluster 'lab file'"
+        folder.until_decided = 40
+        assert folder.resume_command == "switchmark compare 'my runs/a' --until-decided 40"
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

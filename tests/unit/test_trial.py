@@ -100,14 +100,23 @@ def never(planned: PlannedEvent, start_ns: int) -> EventResult:
     raise AssertionError(planned, start_ns)
 
 
-def ran(*counts: int, proving: bool = False, **axes: Any) -> tuple[Processes, Any]:
-    """Run a trial; the ports have counted so many frames each time that they are read."""
-    path = resolve(Test(switch="linux-bridge", **axes), prefix="sm0000", run_dir="/run/x")
+def ran(
+    *counts: int | tuple[int, int], proving: bool = False, spec: TrialSpec = SPEC, **axes: Any
+) -> tuple[Processes, Any]:
+    """Run a trial; the ports have counted so many frames each time that they are read, or so many
+    that entered and so many that left."""
+    path = resolve(Test(**axes), prefix="sm0000", run_dir="/run/x")
     left = list(counts)
-    end = PortEnd(path.flows[0].source, at_switch=True)
+    end, exit_ = (
+        PortEnd(port, at_switch=True) for port in (path.flows[0].source, path.flows[0].sink)
+    )
 
     def counters() -> PathCounters:
-        return PathCounters(links={end: PortCounters(left.pop(0), 0, 0, 0)})
+        found = left.pop(0)
+        if isinstance(found, int):
+            return PathCounters(links={end: PortCounters(found, 0, 0, 0)})
+        entered, out = (PortCounters(found[0], 0, 0, 0), PortCounters(0, found[1], 0, 0))
+        return PathCounters(links={end: entered, exit_: out})
 
     trials = Trials(
         path,
@@ -119,7 +128,7 @@ def ran(*counts: int, proving: bool = False, **axes: Any) -> tuple[Processes, An
     )
     processes = Processes(path)
     trials._workers = cast(Any, processes)
-    result = trials.measure(SPEC, proving=proving)
+    result = trials.measure(spec, proving=proving)
     assert left == []
     return processes, result.counters.links[end].rx
 
@@ -166,3 +175,115 @@ def test_a_trial_has_a_warm_up_and_a_measured_phase() -> None:
     (_, armed) = processes.asked[0]
     assert [len(command["tasks"]) for command in armed] == [1, 1]
     assert armed[0]["tasks"][0]["rate_pps"] == 1000
+
+
+def phases(processes: Processes) -> list[tuple[str, int]]:
+    """Return the phases of a trial with their lengths, in ns."""
+    starts = [members[0] for command, members in processes.asked if command == "start"]
+    return [(start["phase"], start["duration_ns"]) for start in starts]
+
+
+def test_frames_push_others_out_of_the_full_queues_of_a_polling_switch() -> None:
+    full = TrialSpec(rate_pps=None, duration_s=0.01, warmup_s=0.02)
+    polling: dict[str, Any] = {"switch": "testpmd", "engine": "dpdk"}
+    pushed = [("warmup", 20_000_000), ("warmup", 200_000), ("measured", 10_000_000)]
+    plain = [pushed[0], pushed[2]]
+    kept = ((9, 7), (12, 12), (100, 100))
+    assert phases(ran(*kept, spec=full, **polling)[0]) == pushed
+    assert phases(ran((9, 9), (99, 99), spec=full, **polling)[0]) == plain
+    assert phases(ran((9, 7), (99, 99), spec=full)[0]) == plain  # the kernel keeps no frame
+    paced = full.model_copy(update={"rate_pps": 1000})
+    assert phases(ran((9, 7), (99, 99), spec=paced, **polling)[0]) == plain
+
+
+def test_a_rate_rises_from_a_tenth_before_a_trial_and_full_speed_does_not() -> None:
+    paced = TrialSpec(rate_pps=1000, duration_s=0.01, warmup_s=0.5)
+    processes, _ = ran(0, 100, spec=paced, ramp=2)
+    assert phases(processes) == [("warmup", 2_500_000_000), ("measured", 10_000_000)]
+    (armed,) = (members for command, members in processes.asked if command == "arm")
+    assert armed[0]["longest_ns"] == 2_500_000_000
+    warmup, measured = (members[0] for name, members in processes.asked if name == "start")
+    assert warmup["steps"][:2] == [
+        {"at_ns": 0, "share": 0.1},
+        {"at_ns": 200_000_000, "share": 0.2},
+    ]
+    assert warmup["steps"][-1] == {"at_ns": 1_800_000_000, "share": 1.0}
+    assert len(warmup["steps"]) == 10
+    assert "steps" not in measured
+    full = paced.model_copy(update={"rate_pps": None})
+    processes, _ = ran(0, 100, spec=full, ramp=2)
+    assert phases(processes) == [("warmup", 500_000_000), ("measured", 10_000_000)]
+
+
+@pytest.mark.parametrize(("proving", "touch"), [(False, "none"), (True, "full")])
+def test_each_process_is_told_the_same_of_a_trial(proving: bool, touch: str) -> None:
+    long = TrialSpec(rate_pps=1000, duration_s=3, warmup_s=1)
+    processes, _ = ran(0, 100, spec=long, proving=proving, touch="none")
+    (armed,) = (members for command, members in processes.asked if command == "arm")
+    one, other = ({**members, "tasks": None} for members in armed)
+    assert one == other
+    assert 2**28 <= one.pop("run") < 2**32
+    assert one == {
+        "touch": touch,
+        "longest_ns": 3_000_000_000,
+        "interval_ns": long.interval_ns,
+        "announce_every_ns": 10_000_000_000,
+        "clock": None,
+        "tasks": None,
+    }
+
+
+def test_functions_that_share_a_cpu_hold_frames_until_their_turn() -> None:
+    assert ran(0, 100)[0].quiet_ms == [20, 20]
+    limited, _ = ran(0, 100, cpu_limit="function:50")
+    assert limited.quiet_ms == [120, 120]  # 20 ms, and the period of a limit
+
+
+class Opened:
+    """A traffic process that notes its orders."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(self, command: str, **members: Any) -> None:
+        self.orders.append((command, members))
+
+    def send(self, command: str, **members: Any) -> None:
+        self.orders.append((command, members))
+
+    def answer(self, command: str, **members: Any) -> dict[str, Any]:
+        return {}
+
+
+def test_another_test_on_a_path_opens_the_ports_with_other_settings_again() -> None:
+    long, full, slow = Test(frame_size=1518), Test(frame_size=1518, touch="full"), Test(rate="1k")
+    path = resolve(Test(), prefix="sm0000", run_dir="/run/x")
+    processes = [Opened() for _ in path.processes]
+    workers = [
+        Worker(cast(Any, process), player)
+        for process, player in zip(processes, path.processes, strict=True)
+    ]
+    trials = Trials(
+        path,
+        workers,
+        counters=PathCounters,
+        alive=lambda: None,
+        take_place=never,
+        meter=cast(Meter, Unmetered()),
+    )
+    joined: list[str] = []
+    trials.open(join=lambda: joined.append("join"), settle=lambda: joined.append("settle"))
+    assert joined == ["join", "settle"]
+    for process in processes:
+        assert [command for command, _ in process.orders] == ["open", "ready"]
+        assert process.orders[-1] == ("ready", {"timeout_ms": 5000})
+        process.orders.clear()
+    for test, opened in ((slow, False), (long, True), (full, False), (Test(), True)):
+        trials.turn_to(resolve(test, prefix="sm0000", run_dir="/run/x"))
+        for process in processes:
+            commands = [command for command, _ in process.orders]
+            assert commands == ["close", "open", "ready"] * opened, test
+            if opened:
+                assert process.orders[1][1]["timeout_s"] == 20.0
+                assert process.orders[2] == ("ready", {"timeout_ms": 5000})
+            process.orders.clear()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
+from switchmark.errors import CommandFailed
+from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import verifying
 from switchmark.lab.verifying import Outcome, Place
 from switchmark.model.record import Record
@@ -129,3 +132,86 @@ def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.Monk
     assert labs.ran == 6, "what is refused is not tried again"
     (folder,) = labs.folders
     assert not folder.exists()
+
+
+# --- the host --------------------------------------------------------------------------------
+
+
+def test_nics_are_two_cables_that_go_again() -> None:
+    host = RecordingHost()
+    with verifying.nics(host):
+        made = [" ".join(argv) for argv in host.ran]
+    assert made == [
+        "ip link add smver0 type veth peer name smver1",
+        "ethtool -K smver1 gro on",
+        "ip link add smver2 type veth peer name smver3",
+        "ethtool -K smver3 gro on",
+    ]
+    assert [" ".join(argv) for argv in host.ran[4:]] == [
+        "ip link del smver0",
+        "ip link del smver2",
+    ]
+
+
+def test_a_nic_that_cannot_be_made_says_why_and_leaves_none() -> None:
+    host = RecordingHost(fault=1)
+    with (
+        pytest.raises(CommandFailed, match="ethtool -K smver1 gro on: injected fault"),
+        verifying.nics(host),
+    ):
+        pytest.fail("there are no NICs")
+    assert [" ".join(argv) for argv in host.ran[2:]] == [
+        "ip link del smver0",
+        "ip link del smver2",
+    ]
+
+
+def test_the_tests_of_a_place_have_its_host_and_what_its_processor_sustains() -> None:
+    class Emulated(RecordingHost):
+        emulated = "TCG"
+
+    emulated = Emulated()
+    assert Place(host=RecordingHost()).axes == {}
+    assert Place("far", RecordingHost()).axes == {"hosts": "far"}
+    slow = {"duration": 0.4, "warmup": 0.1, "rate": "500"}
+    assert Place("far", emulated).axes == {"hosts": "far", **slow}
+    assert Place("far", emulated).runtimes == []
+    assert Place("far", emulated, ("docker",)).runtimes == ("docker",)
+
+
+FACTS = {
+    "kernel": "6.1.0-44-cloud-amd64",
+    "distribution": "Debian 12",
+    "cores_usable": 2,
+    "cpu_model": "Xeon",
+}
+MODELS = ("igb", "e1000e", "igb", "")
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_a_place_says_on_what_it_verifies(virtual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "host_facts", lambda host: {**FACTS, "virtual": virtual})
+    words = "Linux 6.1.0, Debian 12, 2 CPUs of Xeon" + ", virtual" * virtual
+    assert Place(host=RecordingHost()).words == words
+
+
+def test_a_place_in_a_machine_names_its_emulator_and_its_nics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Machine(RecordingHost):
+        is_machine = True
+        emulated = ""
+
+    qemu: dict[tuple[str, ...], bytes] = {}
+    qemu["qemu-x", "--version"] = b"QEMU emulator version 10.0.2 (Debian)\nCopyright\n"
+    nics = {str(number): SimpleNamespace(model=model) for number, model in enumerate(MODELS)}
+    monkeypatch.setattr(verifying, "host_facts", lambda host: FACTS)
+    monkeypatch.setattr(verifying, "qemu", lambda: "qemu-x")
+    monkeypatch.setattr(verifying, "LocalHost", lambda: RecordingHost(qemu))
+    monkeypatch.setattr(verifying, "host_entries", lambda: {"m1": SimpleNamespace(nics=nics)})
+    words = "Linux 6.1.0, Debian 12, in a VM, {}, QEMU 10.0.2 (e1000e, igb)"
+    assert Place("m1", Machine()).words == words.format("KVM")
+    monkeypatch.setattr(Machine, "emulated", "TCG")
+    assert Place("m1", Machine()).words == words.format("TCG")
+    monkeypatch.setattr(verifying, "host_entries", lambda: {"m1": SimpleNamespace(nics={})})
+    assert Place("m1", Machine()).words.endswith("QEMU 10.0.2")

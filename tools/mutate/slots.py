@@ -44,6 +44,7 @@ class Job:
     """Returns an answer that JSON can hold."""
     cpu_s: float
     wall_s: float
+    """The time that it may run or sleep; time in which it waits for a CPU does not count."""
 
 
 @dataclass
@@ -112,7 +113,10 @@ class Slots:
                 process.started = min(process.started + gap, now)
         self._looked = now
         for process in list(self._running.values()):
-            if now - process.started > process.job.wall_s:
+            lasted_s = now - process.started
+            if lasted_s > process.job.wall_s and lasted_s - _waited_s(process.pid) > (
+                process.job.wall_s
+            ):
                 yield self._end(process)
 
     def _end(self, process: _Process) -> tuple[Job, Answer, float]:
@@ -131,6 +135,14 @@ class Slots:
         except ValueError:
             answer = {"result": "time"}
         return process.job, answer, seconds
+
+
+def _waited_s(pid: int) -> float:
+    """Return the time for which a process was ready to run and had no CPU."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _work(job: Job, pipe: int, user: int, home: Path) -> None:

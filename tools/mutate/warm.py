@@ -28,8 +28,9 @@ OPTIONS = [
     *("-p", "no:rerunfailures"),
     "-s",
     "-q",
+    *("-m", "not slow and not further and not ((netns or root) and not smoke)"),
 ]
-"""Those of the project but for second tries."""
+"""Those of the project but for second tries. The marks are those of `make test-fast`."""
 
 
 def folders() -> list[str]:

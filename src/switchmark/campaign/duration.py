@@ -110,6 +110,7 @@ def bounds_of_test(test: Test) -> LoadBounds:
         test.finals,
         loss_ratio=test.loss_ratio,
         precision=test.precision,
+        duration_sum_s=test.duration_sum,
         loads=parse_shares(test.loads),
         until_certain=test.until_certain,
         senders=test.senders,

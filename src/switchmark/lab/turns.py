@@ -95,7 +95,7 @@ class Turns:
             record = self._measure_in(slot, visit)
         if evicted and slot.lab.unbuilt:  # the evicted paths were not the reason
             for other in evicted:
-                other.why = None
+                other.stay_up()
         elif evicted:
             slot.stand_up(evicted[0].why or "")
         if record is not None:
@@ -209,6 +209,10 @@ class _Slot:
         self.wake()
         self.lab.take_down()
         self.why, self._kept = why, "set-up-again"
+
+    def stay_up(self) -> None:
+        """Keep the path up between visits again: it was not in the way."""
+        self.why, self._kept = None, "idle"
 
     def record(self) -> TurnsRecord:
         """Return the slot's part of the record."""

@@ -1,0 +1,157 @@
+"""These tests check what is known of the hosts of a test: which they are, and which versions its
+figures depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from switchmark import __version__
+from switchmark.errors import Unavailable
+from switchmark.hosts.base import Host
+from switchmark.hosts.hosts import Hosts
+from switchmark.hosts.recording import RecordingHost
+from switchmark.lab import probes as lab_probes
+from switchmark.lab.probes import Location, Probes
+from switchmark.model.test import Test
+from switchmark.model.topology import NOTHING, Between
+from switchmark.model.version import Version
+
+
+class Cabled(dict[str, Host]):
+    """The hosts by name, and what is between them."""
+
+    joined = NOTHING
+
+    def between(self, names: Sequence[str], switch: str) -> Between:
+        return self.joined if names else NOTHING
+
+
+class Asked(Probes):
+    """Probes that answer with what they were asked for, in the modes that are given."""
+
+    def __init__(self, hosts: Cabled, **modes: str) -> None:
+        super().__init__(cast(Hosts, hosts))
+        self.modes = modes
+
+    def probe(self, kind: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
+        mode = self.modes.get(f"{kind}_{host.name}") or self.modes.get(kind)
+        return Version(f"{name}-1", mode, program=f"/bin/{name}")
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Cabled:
+    monkeypatch.setattr(lab_probes, "identity", lambda host: f"machine of {host.name}")
+    monkeypatch.setattr(lab_probes, "followed", lambda *asked: f"as on {asked[0].name}")
+    return Cabled({name: RecordingHost(name=name) for name in ("local", "left", "right")})
+
+
+def located(there: Cabled, modes: dict[str, str] | None = None, /, **axes: Any) -> Location:
+    return Asked(there, **(modes or {})).locate(Test(**axes))
+
+
+def test_figures_depend_on_the_versions_of_all_that_takes_part(hosts: Cabled) -> None:
+    modes = {"switch": "kernel", "environment": "crun"}
+    assert located(hosts, modes, environment="podman").versions() == {
+        "switchmark": __version__,
+        "switch linux-bridge": "linux-bridge-1 kernel",
+        "engine raw-mmsg": "raw-mmsg-1",
+        "environment netns": "netns-1 crun",
+        "environment podman": "podman-1 crun",
+        "placement": "as on local",
+    }
+
+
+def test_what_else_a_test_uses_has_a_version_too(hosts: Cabled) -> None:
+    further = {"noise": "web", "profile": 99, "placement": "pinned"}
+    chain = {"switch": "testpmd", "engine": "dpdk", "scenario": "loopback", "function": "l2fwd"}
+    found = located(hosts, **chain, **further).versions()
+    assert found == {
+        "switchmark": __version__,
+        "switch testpmd": "testpmd-1",
+        "engine dpdk": "dpdk-1",
+        "environment netns": "netns-1",
+        "noise web": "web-1",
+        "profile perf": "perf-1",
+        "function l2fwd": "l2fwd-1",
+    }
+
+
+def test_each_host_has_its_versions(hosts: Cabled) -> None:
+    remote = {"locality": "remote", "hosts": "left,right", "switch": "ovs"}
+    found = located(hosts, {"engine_right": "new"}, **remote).versions()
+    assert found == {
+        "switchmark": __version__,
+        "switch ovs on left": "ovs-1",
+        "engine raw-mmsg on left": "raw-mmsg-1",
+        "environment netns on left": "netns-1",
+        "on left": "machine of left",
+        "switch ovs on right": "ovs-1",
+        "engine raw-mmsg on right": "raw-mmsg-1 new",
+        "environment netns on right": "netns-1",
+        "on right": "machine of right",
+        "placement": f"as on {located(hosts, **remote).host.name}",
+    }
+
+
+def test_both_hosts_have_the_same_mode_of_a_switch(hosts: Cabled) -> None:
+    remote = {"locality": "remote", "hosts": "left,right", "switch": "ovs"}
+    modes = {"switch_left": "kernel", "switch_right": "userspace"}
+    with pytest.raises(
+        Unavailable,
+        match="switch ovs is not the same on both hosts: kernel on left and userspace on right",
+    ):
+        _ = located(hosts, modes, **remote).switch
+    assert located(hosts, {"switch": "kernel"}, **remote).switch.mode == "kernel"
+
+
+def test_what_is_measured_where(hosts: Cabled) -> None:
+    remote = {"locality": "remote", "hosts": "left,right"}
+    here = located(hosts)
+    assert (here.host, here.far, [*here.hosts]) == (hosts["local"], None, ["local"])
+    named = located(hosts, hosts="left")
+    assert (named.host, named.far, [*named.hosts]) == (hosts["left"], None, ["left"])
+    apart = located(hosts, **remote)
+    assert (apart.far, [*apart.hosts]) == (hosts["right"], ["left", "right"])
+    hosts.joined = Between(one_machine=True)
+    assert located(hosts, **remote).far is None
+    hosts.joined = Between(foreign=frozenset({"left", "right"}))
+    assert located(hosts, **remote).host is hosts["left"]
+
+
+def test_a_path_knows_the_programs_and_the_modes_of_its_hosts(hosts: Cabled) -> None:
+    chain = {"switch": "testpmd", "engine": "dpdk", "scenario": "loopback", "function": "l2fwd"}
+    modes = {"switch": "vhost", "environment": "sandbox"}
+    found = located(hosts, modes, **chain).findings
+    assert (found.mode, found.modes, found.between) == ("vhost", {"netns": "sandbox"}, NOTHING)
+    programs = {key: version.program for key, version in found.programs.items()}
+    assert programs == {("local", "testpmd"): "/bin/testpmd", ("local", "l2fwd"): "/bin/l2fwd"}
+
+
+def test_a_probe_asks_a_host_once(hosts: Cabled) -> None:
+    asked: list[str] = []
+
+    def probe(host: Host) -> Version:
+        asked.append(host.name)
+        return Version(host.name)
+
+    found = Probes(cast(Hosts, hosts))
+    for name in ("local", "left", "local"):
+        assert found.probe("switch", "x", probe, hosts[name]).text == name
+    assert found.probe("engine", "x", probe, hosts["local"]).text == "local"
+    assert found.probe("engine", "y", probe, hosts["local"]).text == "local"
+    assert asked == ["local", "left", "local", "local"]
+
+
+def test_a_build_is_known_by_its_content(hosts: Cabled, tmp_path: Path) -> None:
+    program = tmp_path / "testpmd"
+    program.write_bytes(b"x")
+    program.chmod(0o755)
+    cast(RecordingHost, hosts["local"]).files[f"/bin/testpmd@{program}"] = b"one build"
+    first = located(hosts, switch=f"testpmd@{program}", engine="dpdk").versions()
+    cast(RecordingHost, hosts["local"]).files[f"/bin/testpmd@{program}"] = b"another"
+    other = located(hosts, switch=f"testpmd@{program}", engine="dpdk").versions()
+    assert {name for name in first if first[name] != other[name]} == {"switch build"}
