@@ -1181,7 +1181,7 @@ static void a_port_reflects_what_it_received(const struct engine *e)
 			e->release(w.tx, f, n);
 			back += n;
 		}
-		if (!complaint[0] && back != sent)
+		if (!complaint[0] && (back != sent || !sent))
 			snprintf(complaint, sizeof(complaint),
 				 "%u sent, %u reflected, %u came back: %s%s", sent, k, back,
 				 w.tx->why, w.rx->why);
