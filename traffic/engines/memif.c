@@ -184,10 +184,16 @@ always_inline bool ring_look(struct ring *r)
 	return true;
 }
 
-/* Hands over the slots before `first`. */
-always_inline void ring_publish(struct ring *r)
+/* Returns the slots before `first` to the end that fills them, which never sleeps for that. */
+always_inline void ring_return(struct ring *r)
 {
 	position_write(r->ours, (uint16_t)(r->first + r->ours_ahead));
+}
+
+/* Hands over the frames before `first`. */
+always_inline void ring_publish(struct ring *r)
+{
+	ring_return(r);
 	if (unlikely(!(*(volatile uint16_t *)&r->ring->flags & MEMIF_NO_WAKE))) {
 		const uint64_t one = 1;
 
@@ -427,7 +433,7 @@ static void reflected_return(struct memif_port *p)
 {
 	for (uint32_t i = 0; i < p->queues; i++) {
 		slots_skip(&p->rx[i]);
-		ring_publish(&p->rx[i]);
+		ring_return(&p->rx[i]);
 	}
 }
 
@@ -667,7 +673,7 @@ always_inline uint32_t ring_receive(struct port *port, struct memif_port *p, uin
 					   .handle = handle_make(slot, queue, HANDLE_RECEIVED) };
 	}
 	if (unlikely(returned))
-		ring_publish(r);
+		ring_return(r);
 	return got;
 }
 
@@ -740,14 +746,14 @@ static void memif_release(struct port *port, struct frame *f, uint32_t n)
 		r = handle_ring(p, handle);
 		if (unlikely(last && last != r)) {
 			slots_skip(last);
-			ring_publish(last);
+			ring_return(last);
 		}
 		last = r;
 		slot_return(p, r, handle_slot(handle));
 	}
 	if (likely(last)) {
 		slots_skip(last);
-		ring_publish(last);
+		ring_return(last);
 	}
 }
 
@@ -839,6 +845,7 @@ static int memif_open(struct port *port)
 	d->received_from |= queues_read(port, d->plan.queues);
 	d->sent_to |= queue_sent(port);
 	port->priv = p;
+	port->shares_frames = true;
 	port->tx = p->client ? client_tx : server_tx;
 	port->rx = p->client ? client_rx : server_rx;
 	mode_write(port, p);
