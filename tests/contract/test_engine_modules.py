@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def listed(program: Path) -> tuple[set[str], dict[str, str]]:
     )
 
 
-def opened(program: Path, engine: str) -> dict[str, Any]:
-    running = Program(str(program))
+def opened(*program: str | Path, engine: str) -> dict[str, Any]:
+    running = Program(*map(str, program))
     answer = running.ask(
         "open",
         ports=[{"engine": engine, "options": {"loop": 1}}],
@@ -59,12 +60,12 @@ def opened(program: Path, engine: str) -> dict[str, Any]:
 
 def test_a_module_next_to_the_program_is_an_engine_of_it(program: Path) -> None:
     assert "toy" not in listed(program)[0]
-    assert "no engine 'toy'" in opened(program, "toy")["error"]
+    assert "no engine 'toy'" in opened(program, engine="toy")["error"]
     put(program, "switchmark-engine-toy.so")
     names, unloaded = listed(program)
     assert "toy" in names
     assert unloaded == {}
-    assert opened(program, "toy")["ok"]
+    assert opened(program, engine="toy")["ok"]
 
 
 def test_a_module_is_loaded_where_the_program_lies_and_not_where_it_is_started(
@@ -82,8 +83,30 @@ def test_a_module_without_its_libraries_is_named_with_the_reason(program: Path) 
     assert "toy" not in names
     assert "switchmark-engine-toy.so" in unloaded
     assert "ELF header" in unloaded["switchmark-engine-toy.so"] or "too short" in str(unloaded)
-    error = opened(program, "toy")["error"]
+    error = opened(program, engine="toy")["error"]
     assert "engine toy cannot be loaded: " in error
+
+
+def test_a_program_without_proc_says_why_it_has_no_modules(program: Path) -> None:
+    """The link /proc/self/exe says where the program lies."""
+    put(program, "switchmark-engine-toy.so")
+    hidden = ("sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"', str(program))
+    without = ("unshare", "--user", "--map-root-user", "--mount", *hidden)
+    completed = subprocess.run([*without, "engines"], capture_output=True, check=True)
+    answer = json.loads(completed.stdout)
+    assert "toy" not in {engine["name"] for engine in answer["engines"]}
+    assert "/proc/self/exe: No such file" in answer["unsearched"]
+    assert "/proc/self/exe: No such file" in opened(*without, engine="toy")["error"]
+
+
+def test_a_folder_that_cannot_be_read_is_named_with_the_reason(program: Path) -> None:
+    as_nobody = ("setpriv", "--reuid=65534", "--clear-groups") if os.geteuid() == 0 else ()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(program, folder)
+        Path(folder).chmod(0o311)
+        completed = subprocess.run([*as_nobody, copy, "engines"], capture_output=True, check=True)
+        Path(folder).chmod(0o700)
+    assert json.loads(completed.stdout)["unsearched"] == f"{folder}/: Permission denied"
 
 
 def test_the_highest_abi_that_loads_is_used(program: Path) -> None:
@@ -92,7 +115,7 @@ def test_the_highest_abi_that_loads_is_used(program: Path) -> None:
     names, unloaded = listed(program)
     assert "toy" in names
     assert list(unloaded) == ["switchmark-engine-toy.10.so"], "10 is tried before 9"
-    assert opened(program, "toy")["ok"]
+    assert opened(program, engine="toy")["ok"]
     put(program, "switchmark-engine-toy.10.so")
     put(program, "switchmark-engine-toy.9.so", b"nothing that can be loaded")
     assert listed(program) == (names, {}), "a lower ABI is not tried"
@@ -117,7 +140,7 @@ def test_a_module_with_another_engine_than_its_name_is_refused(program: Path) ->
 
 def test_an_engine_of_the_program_itself_comes_before_a_module(program: Path) -> None:
     put(program, "switchmark-engine-null.so", b"nothing that can be loaded")
-    assert opened(program, "null")["ok"]
+    assert opened(program, engine="null")["ok"]
 
 
 def test_modules_are_carried_to_other_hosts_with_the_program(

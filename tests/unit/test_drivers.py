@@ -146,6 +146,16 @@ def test_an_engine_whose_module_cannot_be_loaded_is_unavailable_with_the_reason(
     assert (refused.value.hint or "").startswith("apt-get install librte-meta-all")
 
 
+def test_an_engine_is_unavailable_with_the_reason_where_no_module_can_be_looked_for() -> None:
+    class Built(RecordingHost):
+        def run(self, argv: tuple[str, ...], **options: Any) -> Completed:
+            listed = {"version": "1", "engines": [], "unloaded": [], "unsearched": "no /proc"}
+            return Completed(0, json.dumps(listed).encode(), b"")
+
+    with pytest.raises(Unavailable, match="next to it: no /proc"):
+        ENGINES["dpdk"].probe(Built())
+
+
 def nic_host(link: dict[str, Any], routes: bytes = b"[]") -> RecordingHost:
     return RecordingHost(
         {

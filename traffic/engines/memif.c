@@ -5,9 +5,10 @@
  *
  * The client's memory has one buffer per slot. A slot keeps its buffer, so a sent frame of the same
  * length changes nothing but the frame. If frames are sent in another order than allocated, the
- * buffers of their slots are exchanged. A server cannot do that: its slots belong to the client. It
- * copies frames from memory of its own after the first frame that comes out of order, and if the
- * client's buffers are shorter than its frames.
+ * buffers of their slots are exchanged, and also if a received frame is sent back. A server cannot
+ * do that: its slots belong to the client. It copies the frames that it sends back, and after the
+ * first frame that comes out of order, or if the client's buffers are shorter than its frames, it
+ * copies from memory of its own.
  */
 #include "engine.h"
 #include "memif_device.h"
@@ -24,7 +25,8 @@ enum {
 	HANDLE_IN_RING = 1 << 0,
 	HANDLE_RECEIVED = 1 << 1,
 	HANDLE_QUEUE_AT = 2, /* the number among the queues that the port reads */
-	HANDLE_SLOT_AT = 8, /* of a client's frame to send: the buffer */
+	/* The slot of a received frame, or of a server's frame to send; the buffer of a client's. */
+	HANDLE_SLOT_AT = 8,
 };
 
 /* One ring of a port. Positions count on beyond the end of the ring. */
@@ -39,9 +41,11 @@ struct ring {
 	/* The slots from `first` to `next` are the caller's: allocated, or received. */
 	uint16_t first, next;
 	int wake;
-	uint8_t *buffers; /* at a client */
-	uint32_t stride;
-	uint16_t *buffer_of, *slot_of; /* of a client that sends */
+	/* At a client: the buffers of all its rings have numbers, from the first at `buffers` on. */
+	uint8_t *buffers;
+	uint32_t buffers_at, stride; /* in region 0 */
+	uint32_t *buffer_of; /* by slot */
+	uint16_t *slot_of; /* of a ring to send, by buffer: the slot, if the ring has the buffer */
 	uint8_t *returned; /* slots between `first` and `next` that the caller has returned */
 };
 
@@ -139,16 +143,34 @@ static bool ring_open(struct ring *r, const struct memif_link *link, const struc
 		return false;
 	if (!client)
 		return true;
-	r->buffers =
-		link->regions[0].base + link->buffers + (uint64_t)number * slots * link->stride;
+	r->buffers = link->regions[0].base + link->buffers;
+	r->buffers_at = (uint32_t)link->buffers;
 	r->stride = link->stride;
-	if (!sends)
-		return true;
 	r->buffer_of = lines_alloc(slots, sizeof(*r->buffer_of));
-	r->slot_of = lines_alloc(slots, sizeof(*r->slot_of));
-	for (uint32_t s = 0; r->buffer_of && r->slot_of && s < slots; s++)
-		r->buffer_of[s] = r->slot_of[s] = (uint16_t)s;
-	return r->buffer_of && r->slot_of;
+	for (uint32_t s = 0; r->buffer_of && s < slots; s++)
+		r->buffer_of[s] = number * slots + s;
+	if (!sends || !r->buffer_of)
+		return r->buffer_of;
+	r->slot_of = lines_alloc((size_t)(link->to_server_count + link->to_client_count) * slots,
+				 sizeof(*r->slot_of));
+	for (uint32_t s = 0; r->slot_of && s < slots; s++)
+		r->slot_of[r->buffer_of[s]] = (uint16_t)s;
+	return r->slot_of;
+}
+
+/* At a client: gives a slot another buffer. */
+always_inline void slot_point(struct ring *r, uint16_t slot, uint32_t buffer)
+{
+	r->buffer_of[slot] = buffer;
+	if (r->slot_of)
+		r->slot_of[buffer] = slot;
+	r->ring->slots[slot].offset = r->buffers_at + buffer * r->stride;
+}
+
+/* At a client: returns the memory of a slot. */
+always_inline uint8_t *slot_data(const struct ring *r, uint16_t slot)
+{
+	return r->buffers + (size_t)r->buffer_of[slot] * r->stride;
 }
 
 /* Looks how many slots the other end has handed over. False: it has written nonsense. */
@@ -162,10 +184,16 @@ always_inline bool ring_look(struct ring *r)
 	return true;
 }
 
-/* Hands over the slots before `first`. */
-always_inline void ring_publish(struct ring *r)
+/* Returns the slots before `first` to the end that fills them, which never sleeps for that. */
+always_inline void ring_return(struct ring *r)
 {
 	position_write(r->ours, (uint16_t)(r->first + r->ours_ahead));
+}
+
+/* Hands over the frames before `first`. */
+always_inline void ring_publish(struct ring *r)
+{
+	ring_return(r);
 	if (unlikely(!(*(volatile uint16_t *)&r->ring->flags & MEMIF_NO_WAKE))) {
 		const uint64_t one = 1;
 
@@ -294,6 +322,17 @@ always_inline uint16_t handle_slot(uint64_t handle)
 	return (uint16_t)(handle >> HANDLE_SLOT_AT);
 }
 
+always_inline uint32_t handle_buffer(uint64_t handle)
+{
+	return (uint32_t)(handle >> HANDLE_SLOT_AT);
+}
+
+/* The ring that a received frame is from. */
+always_inline struct ring *handle_ring(struct memif_port *p, uint64_t handle)
+{
+	return &p->rx[handle >> HANDLE_QUEUE_AT & (MEMIF_QUEUES_MAX - 1)];
+}
+
 /* The buffers of the next slots, at a server: the client has described them. */
 static uint32_t server_alloc(struct memif_port *p, struct ring *r, struct frame *f, uint32_t n)
 {
@@ -344,10 +383,11 @@ static uint32_t memif_alloc(struct port *port, struct frame *f, uint32_t n)
 		return n;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		const uint16_t buffer = r->buffer_of[(r->next + i) & r->mask];
-		uint8_t *data = r->buffers + (size_t)buffer * r->stride;
+		const uint16_t slot = (uint16_t)(r->next + i) & r->mask;
+		uint8_t *data = slot_data(r, slot);
 
-		f[i] = (struct frame){ .data = data, .handle = handle_make(buffer, 0, 0) };
+		f[i] = (struct frame){ .data = data,
+				       .handle = handle_make(r->buffer_of[slot], 0, 0) };
 		__builtin_prefetch(data, 1);
 	}
 	r->next = (uint16_t)(r->next + n);
@@ -358,15 +398,68 @@ static uint32_t memif_alloc(struct port *port, struct frame *f, uint32_t n)
 /* Exchanges the buffers of two slots of a client. */
 static void buffers_swap(struct ring *r, uint16_t a, uint16_t b)
 {
-	const uint16_t of_a = r->buffer_of[a], of_b = r->buffer_of[b];
-	const uint32_t offset = r->ring->slots[a].offset;
+	const uint32_t of_a = r->buffer_of[a];
 
-	r->ring->slots[a].offset = r->ring->slots[b].offset;
-	r->ring->slots[b].offset = offset;
-	r->buffer_of[a] = of_b;
-	r->buffer_of[b] = of_a;
-	r->slot_of[of_a] = b;
-	r->slot_of[of_b] = a;
+	slot_point(r, a, r->buffer_of[b]);
+	slot_point(r, b, of_a);
+}
+
+/* Returns a slot to the other end; a client offers its buffer again. */
+always_inline void slot_return(struct memif_port *p, struct ring *r, uint16_t slot)
+{
+	if (p->client) {
+		struct memif_slot *s = &r->ring->slots[slot];
+
+		s->flags = 0;
+		s->len = p->buffer;
+	}
+	if (likely(slot == (r->first & r->mask)))
+		r->first++;
+	else
+		r->returned[slot] = 1;
+}
+
+/* Passes over slots that were returned before. */
+always_inline void slots_skip(struct ring *r)
+{
+	while (unlikely(r->first != r->next && r->returned[r->first & r->mask])) {
+		r->returned[r->first & r->mask] = 0;
+		r->first++;
+	}
+}
+
+/* Returns the slots of frames that were sent back. */
+static void reflected_return(struct memif_port *p)
+{
+	for (uint32_t i = 0; i < p->queues; i++) {
+		slots_skip(&p->rx[i]);
+		ring_return(&p->rx[i]);
+	}
+}
+
+/* Gives the slot at `at` the buffer of a received frame, whose slot gets the buffer in exchange.
+ * False: there is no free slot. */
+static bool client_reflect(struct port *port, struct memif_port *p, uint16_t at, uint64_t handle)
+{
+	struct ring *r = &p->tx, *from = handle_ring(p, handle);
+	const uint16_t slot = at & r->mask, other = handle_slot(handle);
+	uint32_t free;
+
+	if (r->next == r->limit && unlikely(!ring_look(r))) {
+		ring_broken(port);
+		return false;
+	}
+	if (r->next == r->limit)
+		return false;
+	/* The slot may have the buffer of an allocated frame, which stays with the caller. */
+	if (at != r->next)
+		buffers_swap(r, slot, r->next & r->mask);
+	r->next++;
+	free = r->buffer_of[slot];
+	slot_point(r, slot, from->buffer_of[other]);
+	slot_point(from, other, free);
+	slot_return(p, from, other);
+	return true;
 }
 
 static uint32_t client_tx(struct port *port, struct frame *f, uint32_t n)
@@ -374,22 +467,31 @@ static uint32_t client_tx(struct port *port, struct frame *f, uint32_t n)
 	struct memif_port *p = port->priv;
 	struct ring *r = &p->tx;
 	uint16_t at = r->first;
+	bool reflected = false;
+	uint32_t i;
 
-	for (uint32_t i = 0; i < n; i++, at++) {
-		const uint16_t slot = at & r->mask, buffer = handle_slot(f[i].handle);
+	for (i = 0; i < n; i++, at++) {
+		const uint16_t slot = at & r->mask;
 		struct memif_slot *s = &r->ring->slots[slot];
 
-		if (unlikely(r->buffer_of[slot] != buffer))
-			buffers_swap(r, slot, r->slot_of[buffer]);
+		if (unlikely(f[i].handle & HANDLE_RECEIVED)) {
+			if (!client_reflect(port, p, at, f[i].handle))
+				break;
+			reflected = true;
+		} else if (unlikely(r->buffer_of[slot] != handle_buffer(f[i].handle))) {
+			buffers_swap(r, slot, r->slot_of[handle_buffer(f[i].handle)]);
+		}
 		/* The server only reads: its cache keeps what does not change. */
 		if (unlikely(s->len != f[i].len))
 			s->len = f[i].len;
 	}
 	r->first = at;
-	p->held -= n;
-	if (n)
+	p->held -= i;
+	if (i)
 		ring_publish(r);
-	return n;
+	if (unlikely(reflected))
+		reflected_return(p);
+	return i;
 }
 
 /* Copies a frame into as many slots as it needs. False: there are too few. */
@@ -447,6 +549,12 @@ static bool server_put(struct port *port, struct memif_port *p, const struct fra
 
 	if (unlikely(!(f->handle & HANDLE_IN_RING)))
 		return r->first == r->next && server_copy(port, p, f);
+	if (unlikely(f->handle & HANDLE_RECEIVED)) {
+		if (r->first != r->next || !server_copy(port, p, f))
+			return false;
+		slot_return(p, handle_ring(p, f->handle), slot);
+		return true;
+	}
 	if (unlikely(slot != first)) {
 		struct memif_slot free;
 		uint8_t *to;
@@ -473,10 +581,12 @@ static uint32_t server_tx(struct port *port, struct frame *f, uint32_t n)
 	struct memif_port *p = port->priv;
 	struct ring *r = &p->tx;
 	uint32_t taken = 0;
+	bool reflected = false;
 
 	while (taken < n && server_put(port, p, &f[taken])) {
 		if (unlikely(!(f[taken].handle & HANDLE_IN_RING)))
 			pool_give(&f[taken], 1);
+		reflected |= f[taken].handle & HANDLE_IN_RING && f[taken].handle & HANDLE_RECEIVED;
 		taken++;
 	}
 	p->held -= taken;
@@ -484,34 +594,12 @@ static uint32_t server_tx(struct port *port, struct frame *f, uint32_t n)
 		server_shrink(r);
 	if (taken)
 		ring_publish(r);
+	if (unlikely(reflected))
+		reflected_return(p);
 	return taken;
 }
 
 /* ---- receiving ----------------------------------------------------------------------- */
-
-/* Returns a slot to the other end; a client offers its buffer again. */
-always_inline void slot_return(struct memif_port *p, struct ring *r, uint16_t slot)
-{
-	if (p->client) {
-		struct memif_slot *s = &r->ring->slots[slot];
-
-		s->flags = 0;
-		s->len = p->buffer;
-	}
-	if (likely(slot == (r->first & r->mask)))
-		r->first++;
-	else
-		r->returned[slot] = 1;
-}
-
-/* Passes over slots that were returned before. */
-always_inline void slots_skip(struct ring *r)
-{
-	while (unlikely(r->first != r->next && r->returned[r->first & r->mask])) {
-		r->returned[r->first & r->mask] = 0;
-		r->first++;
-	}
-}
 
 /* Receives a frame that lies in several slots, by copying. Returns false if it is discarded. */
 static bool chain_receive(struct memif_port *p, struct ring *r, struct frame *f)
@@ -569,7 +657,7 @@ always_inline uint32_t ring_receive(struct port *port, struct memif_port *p, uin
 		}
 		r->next++;
 		if (client)
-			data = s.len <= p->buffer ? r->buffers + (size_t)slot * r->stride : NULL;
+			data = s.len <= p->buffer ? slot_data(r, slot) : NULL;
 		else
 			data = slot_buffer(p->link, &s, s.len);
 		if (unlikely(!data)) {
@@ -585,7 +673,7 @@ always_inline uint32_t ring_receive(struct port *port, struct memif_port *p, uin
 					   .handle = handle_make(slot, queue, HANDLE_RECEIVED) };
 	}
 	if (unlikely(returned))
-		ring_publish(r);
+		ring_return(r);
 	return got;
 }
 
@@ -624,15 +712,16 @@ static uint32_t server_rx(struct port *port, struct frame *f, struct arrival *ar
 static void sending_release(struct memif_port *p, const struct frame *f)
 {
 	struct ring *r = &p->tx;
-	const uint16_t id = handle_slot(f->handle), last = (uint16_t)(r->next - 1) & r->mask;
+	const uint16_t last = (uint16_t)(r->next - 1) & r->mask;
+	const uint32_t buffer = handle_buffer(f->handle);
 
 	if (!p->client) {
-		r->returned[id] = 1;
+		r->returned[handle_slot(f->handle)] = 1;
 		server_shrink(r);
 		return;
 	}
-	if (r->buffer_of[last] != id)
-		buffers_swap(r, last, r->slot_of[id]);
+	if (r->buffer_of[last] != buffer)
+		buffers_swap(r, last, r->slot_of[buffer]);
 	r->next--;
 }
 
@@ -654,17 +743,17 @@ static void memif_release(struct port *port, struct frame *f, uint32_t n)
 			sending_release(p, &f[i]);
 			continue;
 		}
-		r = &p->rx[handle >> HANDLE_QUEUE_AT & (MEMIF_QUEUES_MAX - 1)];
+		r = handle_ring(p, handle);
 		if (unlikely(last && last != r)) {
 			slots_skip(last);
-			ring_publish(last);
+			ring_return(last);
 		}
 		last = r;
 		slot_return(p, r, handle_slot(handle));
 	}
 	if (likely(last)) {
 		slots_skip(last);
-		ring_publish(last);
+		ring_return(last);
 	}
 }
 
@@ -756,6 +845,7 @@ static int memif_open(struct port *port)
 	d->received_from |= queues_read(port, d->plan.queues);
 	d->sent_to |= queue_sent(port);
 	port->priv = p;
+	port->shares_frames = true;
 	port->tx = p->client ? client_tx : server_tx;
 	port->rx = p->client ? client_rx : server_rx;
 	mode_write(port, p);
@@ -784,7 +874,7 @@ static void memif_stats(struct port *port, struct engine_stats *stats)
 
 const struct engine engine_memif = {
 	.name = "memif",
-	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES,
+	.caps = ENGINE_SPREADS | ENGINE_SENDS | ENGINE_RECEIVES | ENGINE_REFLECTS,
 	.options = memif_options,
 	.summary = "memif without DPDK: frames in memory shared with the switch",
 	.open = memif_open,

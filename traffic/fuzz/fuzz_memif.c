@@ -274,7 +274,9 @@ static void memory(struct input *in)
 			got = port->rx(port, f, NULL, n);
 			MUST(got <= n);
 			frames_touch(f, got, 0);
-			engine_memif.release(port, f, got);
+			taken = take(in, 1) & 1 ? port->tx(port, f, got) : 0;
+			MUST(taken <= got);
+			engine_memif.release(port, f + taken, got - taken);
 			break;
 		default:
 			got = engine_memif.alloc(port, f, n);

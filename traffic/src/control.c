@@ -265,6 +265,8 @@ void control_list_engines(FILE *out)
 	}
 	object = json_pack("{s:s,s:o,s:o}", "version", SWITCHMARK_VERSION, "engines", list,
 			   "unloaded", unloaded);
+	if (modules_unsearched())
+		json_object_set_new(object, "unsearched", text_json(modules_unsearched()));
 	json_dumpf(object, out, JSON_COMPACT);
 	fputc('\n', out);
 	json_decref(object);

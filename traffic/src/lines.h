@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in separate cache lines. Small heap blocks that different threads write at every burst
- * could otherwise share a cache line, and the threads would wait for each other.
+ * Cache lines. Small heap blocks that different threads write at every burst could otherwise share a
+ * cache line, and the threads would wait for each other.
  */
 #ifndef SWITCHMARK_LINES_H
 #define SWITCHMARK_LINES_H
+
+#include "inline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,18 @@ static inline void *lines_alloc(size_t count, size_t bytes)
 	all = (all + CACHE_LINE) / CACHE_LINE * CACHE_LINE;
 	memory = aligned_alloc(CACHE_LINE, all);
 	return memory ? memset(memory, 0, all) : NULL;
+}
+
+/* Requests a line for writing. Lines that other cores have read come together in this way; stores
+ * wait for them one by one. For the oldest processors of x86-64 compilers make a request for reading
+ * of __builtin_prefetch. Those without the instruction ignore it. */
+always_inline void line_claim(const void *at)
+{
+#ifdef __x86_64__
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+	__builtin_prefetch(at, 1);
+#endif
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 static struct loaded_module modules[MODULES_MAX];
 static size_t module_count;
 static char folder[4096]; /* of the program, with a slash; empty: not looked into yet, or unknown */
+static char unsearched[sizeof(folder) + 128]; /* why the folder was not searched; empty: it was */
 
 /* The highest ABI comes first. */
 static int by_version(const void *a, const void *b)
@@ -41,17 +43,24 @@ static void modules_look(void)
 	const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
 	DIR *entries;
 
+	unsearched[0] = '\0';
 	if (n <= 0) {
 		folder[0] = '\0';
+		snprintf(unsearched, sizeof(unsearched),
+			 "the program does not know its own folder: /proc/self/exe: %s",
+			 strerror(errno));
 		return;
 	}
 	folder[n] = '\0';
 	*(strrchr(folder, '/') + 1) = '\0';
 	entries = opendir(folder);
-	for (struct dirent *e; entries && (e = readdir(entries));)
+	if (!entries) {
+		snprintf(unsearched, sizeof(unsearched), "%s: %s", folder, strerror(errno));
+		return;
+	}
+	for (struct dirent *e; (e = readdir(entries));)
 		module_add(e->d_name);
-	if (entries)
-		closedir(entries);
+	closedir(entries);
 	qsort(modules, module_count, sizeof(modules[0]), by_version);
 }
 
@@ -123,4 +132,9 @@ const char *module_why(const char *name)
 		if (!strcmp(modules[i].name, name) && modules[i].why[0])
 			return modules[i].why;
 	return NULL;
+}
+
+const char *modules_unsearched(void)
+{
+	return unsearched[0] ? unsearched : NULL;
 }

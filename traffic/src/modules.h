@@ -36,4 +36,7 @@ const struct loaded_module *modules_found(size_t *count);
 /* Returns why the module of an engine was not loaded; NULL if there is no such module. */
 const char *module_why(const char *name);
 
+/* Returns why modules_load could not search for modules; NULL if it could. */
+const char *modules_unsearched(void);
+
 #endif

@@ -90,6 +90,9 @@ static bool port_read(struct reader *r, json_t *object, struct port_plan *port)
 	if (!port->engine && module_why(engine))
 		return refuse(r, "open: engine %s cannot be loaded: %s", engine,
 			      module_why(engine));
+	if (!port->engine && modules_unsearched())
+		return refuse(r, "open: no engine '%.*s', and no module could be looked for: %s",
+			      (int)text_cut(engine, NAME_SHOWN), engine, modules_unsearched());
 	if (!port->engine)
 		return refuse(r, "open: this build has no engine '%.*s'",
 			      (int)text_cut(engine, NAME_SHOWN), engine);

@@ -438,6 +438,8 @@ void sender_choose_step(struct sender *s, enum touch touch, enum form form)
 	s->write_any = writes[0][touch][form];
 	s->write_varied = writes[1][touch][form];
 	s->write_alike = writes[2][touch][form];
+	/* With TOUCH_NONE most frames are only read. */
+	s->claims = s->port->shares_frames && touch != TOUCH_NONE;
 }
 
 /* Counts frames in the interval of the time that their payload carries. */
@@ -458,6 +460,8 @@ static void sender_build(struct sender *s, uint32_t n, uint64_t due)
 {
 	if (unlikely(s->series != NULL))
 		sender_note(s, n, due);
+	for (uint32_t i = 0; s->claims && i < n; i++)
+		line_claim(s->frames[i].data);
 	if (s->flows * s->sizes > 1)
 		s->write_any(s, n, due);
 	else if (s->singly || s->subflows.count)

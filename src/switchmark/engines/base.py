@@ -138,6 +138,10 @@ class Engine:
                     "\n  ".join((f"engine {self.name} cannot be loaded", *reasons)),
                     hint=self.loads_with,
                 )
+            if unsearched := built.get("unsearched"):
+                raise Unavailable(
+                    f"switchmark-traffic cannot look for engines next to it: {unsearched}"
+                )
             raise Unavailable(
                 f"this build of switchmark-traffic has no engine {self.name}: a library was "
                 "missing when it was built",
