@@ -91,6 +91,7 @@ cat >"$root/DEBIAN/control" <<-END
 	 It measures the bridges of the kernel, Open vSwitch, VPP, DPDK programs and
 	 others, with functions in namespaces, containers and virtual machines.
 END
+install -m755 tools/deb/prerm "$root/DEBIAN/prerm"
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 chmod -R u+rwX,go+rX,go-w "$root"
 package=$out/${name}_${version}_$architecture.deb

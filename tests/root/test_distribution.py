@@ -146,6 +146,21 @@ def test_the_package_has_the_command_its_pages_and_completions(
     assert os.access(tmp_path / "usr/lib/switchmark/bin/switchmark", os.X_OK)
 
 
+def test_the_package_removes_what_python_compiled(repository: Path, tmp_path: Path) -> None:
+    package = newest(repository, "build/deb/*.deb", "make deb")
+    for folder in ("updates", "info"):
+        (tmp_path / "var/lib/dpkg" / folder).mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").touch()
+    dpkg = ("dpkg", "--root", tmp_path, "--force-script-chrootless", "--force-depends")
+    subprocess.run((*dpkg, "--install", package), check=True)
+    installed = tmp_path / "usr/lib/switchmark"
+    cache = next(installed.glob("lib/python*/site-packages/switchmark")) / "__pycache__"
+    cache.mkdir()
+    (cache / "errors.cpython-311.pyc").touch()
+    subprocess.run((*dpkg, "--remove", "switchmark"), check=True)
+    assert not installed.exists()
+
+
 def test_the_package_is_clean_for_lintian(repository: Path) -> None:
     if shutil.which("lintian") is None:
         pytest.skip("lintian is not installed: make deb builds what it looks at")
