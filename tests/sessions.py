@@ -27,7 +27,8 @@ from typing import Any
 
 import pytest
 
-from session_programs import Folder, install
+import session_programs
+from session_programs import Folder, as_text, install
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import program_variable
 from switchmark.model.plan import Plan, Spawn, Wait
@@ -42,6 +43,8 @@ from wirings import wiring_of
 SESSIONS = Path(__file__).parent / "sessions"
 _TRAFFIC_S = 0.5
 _QUIET_S = 0.3
+_START_S = 4.0
+"""The time in which a program fails to start, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,8 @@ class Case:
     semantics: Semantics = Semantics.PATCH
     program: str
     """The name of the program."""
+    unknown: Callable[[Session], None] = lambda session: None
+    """Asks the running program what it does not know, so that its answer is recorded."""
 
     @property
     def name(self) -> str:
@@ -74,10 +79,25 @@ class Case:
         header: dict[str, Any] = json.loads(self.file.read_text().partition("\n")[0])
         return header
 
+    def made(self) -> dict[str, Any]:
+        """Return what the real program made, and what it refused to start beside."""
+        line = self.file.read_text().splitlines()[1]
+        made: dict[str, Any] = json.loads(line)["made"]
+        return made
+
+
+def _ask_click(session: Session) -> None:
+    (command, *_) = session.driver.counters.commands(session.wiring)
+    end = next(i for i, word in enumerate(command.argv) if word.endswith(session_programs.CLICK))
+    argv = (*command.argv[: end + 1], "nosuch", "nosuch.count")
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
 
 CASES = (
     Case(switch="snabb", program="snabb"),
     Case(switch="snabb", semantics=Semantics.LEARNING, program="snabb"),
+    Case(switch="fastclick", program="click", unknown=_ask_click),
+    Case(switch="fastclick", semantics=Semantics.LEARNING, program="click", unknown=_ask_click),
 )
 
 
@@ -151,8 +171,8 @@ class Session:
         return counting.parse(self.wiring, self.executor.run(*counting.commands(self.wiring)))
 
     def files(self) -> list[str]:
-        """Return the files and links of the program: those that somebody reads, or that a killed
-        program leaves."""
+        """Return the files, links and sockets of the program: those that it makes where the run and
+        the other ends make none, and that somebody reads or a killed program leaves."""
         ends = {end.path for end in self.driver.endpoints(self.wiring).values() if end.server}
         folders = (self.wiring.ports_dir, self.wiring.switch_dir)
         paths = (path for folder in folders for path in Path(folder).rglob("*"))
@@ -160,10 +180,10 @@ class Session:
 
 
 def _is_kept(path: Path) -> bool:
-    if path.is_symlink():
-        return True
+    if path.is_symlink() or path.is_socket():
+        return path.suffix != ".real"
     is_counter = path.suffix == ".counter" and "links" in str(path)
-    return is_counter or path.name == "linked"
+    return is_counter or path.suffix == ".pid" or path.name == "linked"
 
 
 @contextmanager
@@ -187,6 +207,7 @@ def play(session: Session, ends: Ends) -> Played:
         played.idle = session.counters()
         played.frames = traffic()
         played.counted = session.counters()
+        session.case.unknown(session)
         for event in ("kill", "restart"):
             change = driver.events(wiring)[event]
             executor.execute(change.disturb)
@@ -316,6 +337,7 @@ def record(case: Case) -> None:
             made["status"] = 128 - status if status < 0 else status
             left = played.left["restart"]  # a process that survives Snabb removes its counters
             made["left"] = [plain(path) for path in left if not path.endswith(".counter")]
+        made["refuses"] = _refused(case)
         header = {
             "switch": case.switch,
             "version": played.version.text,
@@ -329,18 +351,26 @@ def record(case: Case) -> None:
 
 
 def _said_once(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a session that a fake needs: each start once, and all answers."""
-    starts = set()
+    """Yield the lines of a session that a fake needs: each start once, and all answers that are not
+    those to the same question before."""
+    starts: set[str] = set()
+    answers: dict[tuple[str, str], str] = {}
     for line in lines:
         entry = json.loads(line)
-        if "ran" in entry or "asked" in entry or ("started" in entry and line not in starts):
+        if "asked" in entry:
+            question = entry["at"], entry["asked"]
+            is_new = answers.get(question) != entry["answer"]
+            answers[question] = entry["answer"]
+        else:
+            is_new = "ran" in entry or ("started" in entry and line not in starts)
+            starts.add(line)
+        if is_new:
             yield line
-        starts.add(line)
 
 
 def _made(session: Session) -> dict[str, Any]:
-    """Return the files and links that the running program has made."""
-    made: dict[str, Any] = {"files": {}, "links": {}, "last": []}
+    """Return the sockets, files and links that the running program has made."""
+    made: dict[str, Any] = {"sockets": [], "files": {}, "links": {}, "last": []}
     pid = session.folder.entries("pid")[-1]["pid"]  # of the real program, a child of its recorder
 
     def plain(text: str) -> str:
@@ -350,11 +380,52 @@ def _made(session: Session) -> dict[str, Any]:
         path = Path(name)
         if path.is_symlink():
             made["links"][plain(name)] = plain(str(path.readlink()))
+        elif path.is_socket():
+            made["sockets"].append(plain(name))
         elif path.name == "linked":
             made["last"].append(plain(name))
         else:
             made["files"][plain(name)] = plain(path.read_bytes().decode("latin-1"))
     return made
+
+
+def _refused(case: Case) -> dict[str, list[str]]:
+    """Kill the real program, start it beside each of the files that it left, and return what it
+    said to those beside which it does not start."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sm-session-"))
+        file = Path(folder) / "session.jsonl"
+        file.touch()
+        session = stack.enter_context(playing(case, file, {case.program: case.driver.path}))
+        driver, wiring, executor = session.driver, session.wiring, session.executor
+        executor.execute(driver.start(wiring))
+        with testpmd_ends(session):
+            executor.execute((*driver.join(wiring), *driver.settled(wiring)))
+            executor.execute(driver.events(wiring)["kill"].disturb)
+        left = [path for path in session.files() if not path.endswith(".counter")]
+        said = {path: _said_beside(session, path, left) for path in left}
+        return {session.folder.plain(path): words for path, words in said.items() if words}
+
+
+def _said_beside(session: Session, path: str, left: Sequence[str]) -> list[str]:
+    """Start the program beside a file alone, and return its last lines; nothing if it lives."""
+    (started, *_) = session.folder.entries("started")
+    own, plain = session.folder.own, session.folder.plain
+    argv = [session.folder.real[session.case.program], *map(own, started["started"][1:])]
+    env = {**os.environ, **{name: own(value) for name, value in started["env"].items()}}
+    aside = {Path(other): Path(f"{other}.aside") for other in left if other != path}
+    for other, away in aside.items():
+        other.rename(away)
+    try:
+        done = subprocess.run(
+            argv, env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=_START_S
+        )
+    except subprocess.TimeoutExpired:
+        return []
+    finally:
+        for other, away in aside.items():
+            away.rename(other)
+    return plain(as_text(done.stderr + done.stdout)).strip().splitlines()[-5:]
 
 
 def check(played: Played) -> None:

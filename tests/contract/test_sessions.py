@@ -4,11 +4,14 @@ speak the protocols of these programs."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from session_programs import UNRECORDED
 from sessions import CASES, Case, Session, check, no_ends, play, playing
 from switchmark.errors import SetupFailed
+from switchmark.model.plan import Spawn
 from switchmark.switches.verified import verifications
 
 RECORDED = [case for case in CASES if case.file.exists()]
@@ -59,6 +62,29 @@ def test_the_version_of_a_session_is_the_one_that_was_verified(name: str) -> Non
             )
 
 
+STALE = [
+    pytest.param(case, path, words, id=f"{case.name} {path.rpartition('/')[2]}")
+    for case in RECORDED
+    for path, words in case.made()["refuses"].items()
+]
+
+
+@pytest.mark.parametrize(("case", "path", "words"), STALE)
+def test_a_program_does_not_start_beside_what_a_killed_one_left(
+    case: Case, path: str, words: list[str]
+) -> None:
+    """The real program refused this file, so a driver has to remove it."""
+    with playing(case, case.file) as session:
+        plan = session.driver.start(session.wiring)
+        number = next(i for i, step in enumerate(plan) if isinstance(step, Spawn))
+        session.executor.execute(plan[:number])
+        Path(session.folder.own(path)).parent.mkdir(parents=True, exist_ok=True)
+        Path(session.folder.own(path)).touch()
+        with pytest.raises(SetupFailed, match=f"ended with status {UNRECORDED}") as refused:
+            session.executor.execute((*plan[number:], *session.driver.settled(session.wiring)))
+        assert session.folder.own(words[-1]) in str(refused.value)
+
+
 @pytest.mark.parametrize("case", FIRST.values(), ids=lambda case: case.name)
 def test_a_fake_refuses_what_its_session_does_not_have(case: Case) -> None:
     with playing(case, case.file) as session:
@@ -66,3 +92,16 @@ def test_a_fake_refuses_what_its_session_does_not_have(case: Case) -> None:
         with pytest.raises(SetupFailed):
             session.executor.execute((*session.driver.start(other), *session.driver.settled(other)))
         assert f"the session {case.file.name} has no such command" in unrecorded(session)
+
+
+def test_an_unknown_question_gets_the_answer_of_the_real_program() -> None:
+    case = FIRST["fastclick"]
+    with playing(case, case.file) as session:
+        driver, wiring = session.driver, session.wiring
+        session.executor.execute((*driver.start(wiring), *driver.settled(wiring)))
+        (step,) = driver.counters.commands(wiring)
+        wrong = tuple("f0.counts" if word == "f0.count" else word for word in step.argv)
+        outputs = session.executor.run(replace(step, argv=wrong))
+        with pytest.raises(ValueError, match="did not report the counters"):
+            driver.counters.parse(wiring, outputs)
+        assert "READ f0.counts" in unrecorded(session)
