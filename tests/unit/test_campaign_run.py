@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import pytest
 
@@ -337,6 +337,43 @@ def test_a_share_of_an_r_plus_that_was_not_found_fails_with_the_reason(tmp_path:
         assert "R+, of which 10% was asked, was not found" in (folder.latest[0].error or "")
 
 
+class TwoRates(FakeLab):
+    """This lab finds an R+ for each switch, but for one that fails."""
+
+    rates: ClassVar = {"linux-bridge": 1000.0, "ovs": 400.0}
+    failing = ""
+
+    def visit(self, visit: Visit) -> Record | None:
+        record = super().visit(visit)
+        assert record is not None
+        if visit.test.search != "max":
+            return record
+        goal = R_PLUS.model_copy(update={"rate_pps": self.rates[visit.test.switch]})
+        status = "failed" if visit.test.switch == self.failing else "ok"
+        found = FOUND.model_copy(update={"goals": (goal,)})
+        return record.model_copy(update={"search": found, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("failing", "rates"),
+    [("", {"linux-bridge": 400.0, "ovs": 400.0}), ("ovs", {"linux-bridge": 1000.0})],
+)
+def test_compared_outages_have_the_rate_of_the_slowest_switch(
+    failing: str, rates: dict[str, float], tmp_path: Path
+) -> None:
+    axes = {"dimension": "outage", "event": "restart", "engine": "raw-mmsg"}
+    with new(tmp_path, rate="10%", switch="linux-bridge,ovs", **axes) as folder:
+        lab = TwoRates()
+        lab.failing = failing
+        go(folder, lab)
+        found = {record.test.switch: record.r_plus_pps for record in folder.latest}
+        assert {name: pps for name, pps in found.items() if name in rates} == rates
+        failed = [record for record in folder.latest if record.status == "failed"]
+        assert [record.test.switch for record in failed] == [failing] * bool(failing)
+        for record in failed:
+            assert "R+, of which 10% was asked, was not found" in (record.error or "")
+
+
 def test_latency_at_a_share_is_of_the_throughputs_r_plus(tmp_path: Path) -> None:
     with new(tmp_path, dimension="latency", rate="50%") as folder:
         lab = FakeLab()
@@ -477,8 +514,9 @@ def test_a_stored_run_of_other_versions_does_not_go_on(tmp_path: Path) -> None:
     lab.version = "2"
     with RunFolder(path) as folder:
         folder.until_decided = 200
-        with pytest.raises(UsageError, match="with other versions: switch 1, now 2"):
+        with pytest.raises(UsageError, match="with other versions: switch 1, now 2") as refused:
             go(folder, lab)
+        assert refused.value.hint == f"a new run: switchmark run {path}/campaign.yaml"
         assert all(len(record.trials) == 5 for record in folder.latest)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from switchmark.errors import TrialFailed
 from switchmark.lab import measure
 from switchmark.lab.measure import Lab
 from switchmark.lab.running import _added, entrances
 from switchmark.model.counters import PortCounters
+from switchmark.model.record import GateResult
 from switchmark.model.test import Test
 from switchmark.path.resolving import resolve
 from switchmark.switches.base import Counters
@@ -73,6 +75,95 @@ def test_a_lab_that_keeps_its_paths_undoes_nothing(
     executor = Undoing(("could not undo (ip link del x): busy",), ())
     assert ended(monkeypatch, tmp_path, executor, "sm1a2b") == ("could not restore smt",)
     assert executor.unwound == []
+
+
+# --- a path that rests, or that is in the way --------------------------------------------------
+
+
+class Resting:
+    """A path that is up: it is alive, or it died, or it serves another test."""
+
+    def __init__(self, test: Test, *, died: bool = False, serves: bool = True) -> None:
+        self.path = resolve(test, prefix="sm1a2b", run_dir="/run/x")
+        self.mark, self.died, self.serving = 5, died, serves
+        self.frames_after: int | None = None
+        self.calls: list[str] = []
+        self.trials = SimpleNamespace(
+            end=lambda: self.calls.append("end"),
+            turn_to=lambda path: self.calls.append(f"turn to {path.test.rate}"),
+        )
+
+    def alive(self, when: str) -> None:
+        self.calls.append(when)
+        if self.died:
+            raise TrialFailed(f"switch ovs died {when}")
+
+    def serves(self, test: Test) -> bool:
+        return self.serving
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    made: Any = Lab(tmp_path)
+    made._executor = Undoing(("could not undo (x): busy",), ())
+    return made
+
+
+def test_a_path_that_died_while_it_rested_is_taken_down(lab: Any) -> None:
+    for resting, message in (
+        (Resting(Test(), died=True), "switch ovs died between two rounds"),
+        (Resting(Test(), serves=False), "a traffic process died between two rounds"),
+    ):
+        lab._up = resting
+        lab._require_whole(Test(switch="macvlan"))  # it is the path of another test
+        with pytest.raises(TrialFailed, match=message):
+            lab._require_whole(Test(rate="1k"))
+        assert lab.up is None
+        assert resting.calls == ["between two rounds", "end"]
+    assert lab._executor.unwound == [5, 5]
+    assert lab._not_undone == ("could not undo (x): busy",) * 2
+    lab._require_whole(Test())
+    lab._up = whole = Resting(Test())
+    lab._require_whole(Test())
+    assert (lab.up, whole.calls) == (whole, ["between two rounds"])
+
+
+def test_a_path_is_proved_again_after_its_rest(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates: list[Any] = [GateResult(passed=True, tries=1, frames=98), None]
+    monkeypatch.setattr(measure, "pass_gate", lambda path, trials, gate: gates.pop(0))
+    lab._up = resting = Resting(Test())
+    lab._prove_again(resting)
+    assert resting.frames_after == 98
+    lab._prove_again(resting)  # nobody asked for the functional trial
+    assert (resting.frames_after, lab.up) == (0, resting)
+    with pytest.raises(IndexError):
+        lab._prove_again(resting)
+    assert (lab.up, resting.calls) == (None, ["end"])
+
+
+def test_a_path_goes_on_with_a_test_that_it_serves(lab: Any) -> None:
+    lacking: set[str] = set()
+    location: Any = SimpleNamespace(test=Test(rate="2k"), booted=("boot", "cpu"))
+    for name in ("_calibrations", "_cable_latencies"):
+        lacks = SimpleNamespace(lacks=lambda basis, name=name: name in lacking)
+        setattr(lab, name, lacks)
+    assert not lab._goes_on_with(location, {})
+    lab._up = resting = Resting(Test(rate="1k"))
+    assert lab._goes_on_with(location, {})
+    assert (resting.calls, resting.path.test.rate) == (["turn to 2k"], "2k")
+    for name in ("_calibrations", "_cable_latencies"):
+        lacking = {name}
+        assert not lab._goes_on_with(location, {})
+    lacking = set()
+    resting.serving = False
+    assert not lab._goes_on_with(location, {})
+    resting.serving = True
+
+    def fails(path: object) -> None:
+        raise TrialFailed("the port is gone")
+
+    resting.trials.turn_to = fails
+    assert not lab._goes_on_with(location, {})
 
 
 # --- a path that is up ------------------------------------------------------------------------

@@ -4,6 +4,7 @@ figures depend on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from switchmark.lab import probes as lab_probes
 from switchmark.lab.probes import Location, Probes
 from switchmark.model.test import Test
 from switchmark.model.topology import NOTHING, Between
-from switchmark.model.version import Version
+from switchmark.model.version import Image, Version
 
 
 class Cabled(dict[str, Host]):
@@ -155,3 +156,26 @@ def test_a_build_is_known_by_its_content(hosts: Cabled, tmp_path: Path) -> None:
     cast(RecordingHost, hosts["local"]).files[f"/bin/testpmd@{program}"] = b"another"
     other = located(hosts, switch=f"testpmd@{program}", engine="dpdk").versions()
     assert {name for name in first if first[name] != other[name]} == {"switch build"}
+
+
+class Imaged(Asked):
+    """Probes of a switch from an image."""
+
+    def probe(self, kind: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
+        found = super().probe(kind, name, probe, host)
+        image = Image("podman", "mine:1", "sha256:1a", ("reg/mine@sha256:2b",))
+        return replace(found, image=image) if kind == "switch" else found
+
+
+def test_the_next_version_of_an_upgrade_and_the_image_of_a_switch_are_versions(
+    hosts: Cabled,
+) -> None:
+    event = {"dimension": "outage", "event": "upgrade:ovs@/opt/ovs"}
+    located_there = Imaged(hosts).locate(Test(switch="ovs@podman:mine:1", **event))
+    versions = located_there.versions()
+    assert versions["switch ovs@podman:mine:1"] == "ovs@podman:mine:1-1"
+    assert versions["switch ovs@/opt/ovs"] == "ovs@/opt/ovs-1"
+    assert versions["switch image"] == "podman sha256:1a sha256:2b"
+    found = located_there.findings
+    assert [*found.programs] == [("local", "ovs@podman:mine:1"), ("local", "ovs@/opt/ovs")]
+    assert [*found.modes] == ["netns", "podman"]

@@ -183,6 +183,19 @@ def test_what_was_measured_alone_is_not_doubted() -> None:
     assert record.doubts == ("short",)
 
 
+def test_a_lab_knows_how_its_block_ended() -> None:
+    ended: list[object] = []
+
+    class Ending(_LabOfThree):
+        def __exit__(self, *how: object) -> None:
+            ended.extend(how)
+
+    with pytest.raises(KeyError) as failed, Doubting(Ending(), {}):
+        raise KeyError
+    assert ended[:2] == [KeyError, failed.value]
+    assert ended[2] is not None
+
+
 # --- several machines -------------------------------------------------------------------------
 
 

@@ -129,6 +129,9 @@ class Item:
     r_plus_pps: float | None = None
     """The result of a reference."""
 
+    passed_over: bool = False
+    """Whether the search of a reference failed for a compared test, which continues without it."""
+
     set_up: dict[str, Any] = field(default_factory=dict)
     """The set-up times in the reference's record, for the visit after it."""
 
@@ -165,8 +168,16 @@ class Item:
 
     @property
     def missing(self) -> Item | None:
-        """Return the first reference that is still to be measured; None if there is none."""
-        return next((reference for reference in self.needs if not reference.done), None)
+        """Return the first reference that is still to be measured; None if there is none. Its own
+        is never passed over."""
+        return next(
+            (
+                reference
+                for number, reference in enumerate(self.needs)
+                if not (reference.done or (number and reference.passed_over))
+            ),
+            None,
+        )
 
     @property
     def reference_pps(self) -> float | None:

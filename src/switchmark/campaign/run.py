@@ -316,9 +316,9 @@ class Rounds:
         limit the rate of the others."""
         found, test = record.status == "ok", item.wanted_by
         assert test is not None
-        is_of_other = item is not test.needs[0]
-        self._agenda.landed(item, is_done=found or is_of_other)
-        if not found and is_of_other:
+        self._agenda.landed(item, is_done=found)
+        if not found and item is not test.needs[0]:
+            item.passed_over = True
             return
         if found:
             item.r_plus_pps = r_plus(record)
