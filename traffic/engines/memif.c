@@ -243,6 +243,16 @@ always_inline struct memif_slot slot_read_length(const struct memif_slot *at)
 	return s;
 }
 
+/* Writes a slot without flags by one store. */
+always_inline void slot_write(struct memif_slot *at, uint32_t len)
+{
+	struct memif_slot s = { .region = at->region, .len = len };
+	uint64_t first;
+
+	memcpy(&first, &s, sizeof(first));
+	__atomic_store_n((word *)at, first, __ATOMIC_RELAXED);
+}
+
 /* ---- links --------------------------------------------------------------------------- */
 
 static void rings_close(struct memif_port *p)
@@ -334,7 +344,8 @@ always_inline struct ring *handle_ring(struct memif_port *p, uint64_t handle)
 }
 
 /* The buffers of the next slots, at a server: the client has described them. */
-static uint32_t server_alloc(struct memif_port *p, struct ring *r, struct frame *f, uint32_t n)
+static uint32_t server_alloc(const struct port *port, struct memif_port *p, struct ring *r,
+			     struct frame *f, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		const uint16_t at = r->next & r->mask;
@@ -349,6 +360,14 @@ static uint32_t server_alloc(struct memif_port *p, struct ring *r, struct frame 
 		f[i] = (struct frame){ .data = data, .handle = handle_make(at, 0, 0) };
 		__builtin_prefetch(data, 1);
 		r->next++;
+	}
+	for (uint32_t i = 0; port->claims && i < n && (uint16_t)(r->next + i) != r->limit; i++) {
+		const struct memif_slot s =
+			slot_read(&r->ring->slots[(uint16_t)(r->next + i) & r->mask]);
+		const uint8_t *data = slot_buffer(p->link, &s, 1);
+
+		if (likely(data))
+			line_claim(data);
 	}
 	return n;
 }
@@ -378,7 +397,7 @@ static uint32_t memif_alloc(struct port *port, struct frame *f, uint32_t n)
 	}
 	n = n < room ? n : room;
 	if (!p->client) {
-		n = server_alloc(p, r, f, n);
+		n = server_alloc(port, p, r, f, n);
 		p->held += n;
 		return n;
 	}
@@ -391,6 +410,8 @@ static uint32_t memif_alloc(struct port *port, struct frame *f, uint32_t n)
 		__builtin_prefetch(data, 1);
 	}
 	r->next = (uint16_t)(r->next + n);
+	for (uint32_t i = 0; port->claims && i < n && (uint16_t)(r->next + i) != r->limit; i++)
+		line_claim(slot_data(r, (uint16_t)(r->next + i) & r->mask));
 	p->held += n;
 	return n;
 }
@@ -410,8 +431,7 @@ always_inline void slot_return(struct memif_port *p, struct ring *r, uint16_t sl
 	if (p->client) {
 		struct memif_slot *s = &r->ring->slots[slot];
 
-		s->flags = 0;
-		s->len = p->buffer;
+		slot_write(s, p->buffer);
 	}
 	if (likely(slot == (r->first & r->mask)))
 		r->first++;
@@ -570,8 +590,7 @@ static bool server_put(struct port *port, struct memif_port *p, const struct fra
 		r->returned[first] = 0;
 		r->returned[slot] = 1;
 	}
-	s->len = f->len;
-	s->flags = 0;
+	slot_write(s, f->len);
 	r->first++;
 	return true;
 }

@@ -138,7 +138,11 @@ struct port {
 	 * checksum field. */
 	bool completes_sums;
 	bool notes_arrivals; /* rx fills a struct arrival for every frame */
-	bool shares_frames; /* another core reads sent frames, and may have their cache lines */
+	/* Another core reads sent frames, and takes their cache lines each time. Set by `open`. */
+	bool shares_frames;
+	/* The caller writes each frame that it allocates: with `shares_frames`, alloc requests the lines
+	 * of later frames in advance. Set by the core. */
+	bool claims;
 	bool whole_counters; /* no counter of this port has 32 bits: note_drops is not called */
 	const char *stamps_by; /* source of the arrival timestamps: "kernel", "device", "call" */
 	uint32_t first_flow; /* ENGINE_PAYLOAD: the flow that the first socket sends */

@@ -282,6 +282,7 @@ static bool template_is_short(const struct frame_template *t)
 
 /* Sixteen bytes at any alignment, which the compiler keeps in a register. */
 typedef uint64_t block __attribute__((vector_size(16)));
+typedef uint32_t quad __attribute__((vector_size(16)));
 
 always_inline block block_load(const void *at)
 {
@@ -296,9 +297,20 @@ always_inline void block_store(void *at, block b)
 	memcpy(at, &b, sizeof(b));
 }
 
+/* True if memory holds these bytes of a short frame: 0 to 15, 16 to 31, 24 to 39. */
+always_inline bool short_is_of(const uint8_t *d, block first, block second, block third)
+{
+	const block differs = (block_load(d) ^ first) | (block_load(d + 16) ^ second) |
+			      (block_load(d + 24) ^ third);
+
+	return !(differs[0] | differs[1]);
+}
+
 /* Writes `n` short frames that differ only in number and checksum; the checksum goes down by one
- * per number. The whole frame is written, whatever the memory contains: it is one cache line. */
-static void write_short(struct sender *s, uint32_t n, uint64_t due)
+ * per number. `shared`: another core has read the memory. It usually holds a frame of the template,
+ * of which only the varying bytes are then written, as each store waits for the cache line.
+ * Otherwise the whole frame is written, whatever the memory contains: it is one cache line. */
+always_inline void write_shorts(struct sender *s, uint32_t n, uint64_t due, const bool shared)
 {
 	const uint64_t time_net = time_to_net(clock_ns(s->clock, due));
 	const struct frame_template *const t = s->templates;
@@ -309,22 +321,40 @@ static void write_short(struct sender *s, uint32_t n, uint64_t due)
 		(uint16_t)~checksum_fold(t->sum + time_sum(time_net) + net32(s->seq));
 	uint16_t checksum = folded ? net16(folded) : 0xffff;
 	struct frame *f = s->frames, *const end = f + n;
-	uint32_t seq = s->seq;
+	const uint32_t tail = load32(t->head + 44);
+	uint32_t seq = s->seq, time[2];
 
+	memcpy(time, &time_net, sizeof(time));
 	for (; f < end; f++) {
 		uint8_t *d = f->data;
 
 		f->len = FRAME_MIN;
-		block_store(d, first);
-		block_store(d + 16, second);
-		block_store(d + 24, third);
+		if (!shared || unlikely(!short_is_of(d, first, second, third))) {
+			block_store(d, first);
+			block_store(d + 16, second);
+			block_store(d + 24, third);
+		}
 		store64(d + 40, own | word_join(net16(checksum), 0));
-		store32(d + 48, net32(seq));
-		store64(d + 52, time_net);
+		if (shared) {
+			const quad last = { tail, net32(seq), time[0], time[1] };
+
+			memcpy(d + 44, &last, sizeof(last));
+		} else {
+			store32(d + 48, net32(seq));
+			store64(d + 52, time_net);
+		}
 		seq++;
 		checksum = checksum_less(checksum);
 	}
 	s->seq = seq;
+}
+
+static void write_short(struct sender *s, uint32_t n, uint64_t due)
+{
+	if (s->port->shares_frames)
+		write_shorts(s, n, due, true);
+	else
+		write_shorts(s, n, due, false);
 }
 
 /* The same for frames whose ports or times also differ; `c` has their share of the checksum. */
@@ -439,7 +469,7 @@ void sender_choose_step(struct sender *s, enum touch touch, enum form form)
 	s->write_varied = writes[1][touch][form];
 	s->write_alike = writes[2][touch][form];
 	/* With TOUCH_NONE most frames are only read. */
-	s->claims = s->port->shares_frames && touch != TOUCH_NONE;
+	s->port->claims = s->port->shares_frames && touch != TOUCH_NONE;
 }
 
 /* Counts frames in the interval of the time that their payload carries. */
@@ -460,8 +490,6 @@ static void sender_build(struct sender *s, uint32_t n, uint64_t due)
 {
 	if (unlikely(s->series != NULL))
 		sender_note(s, n, due);
-	for (uint32_t i = 0; s->claims && i < n; i++)
-		line_claim(s->frames[i].data);
 	if (s->flows * s->sizes > 1)
 		s->write_any(s, n, due);
 	else if (s->singly || s->subflows.count)

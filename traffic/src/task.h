@@ -95,7 +95,6 @@ struct sender {
 	struct subflows subflows; /* the sub-flows of each flow */
 	uint32_t subflow; /* with ORDER_SEQUENTIAL: that of the next frame */
 	uint32_t longest; /* longest frame of a phase */
-	bool claims; /* requests the cache lines of a burst before it writes the frames */
 	uint32_t first, held; /* frames built and not yet taken by tx */
 	struct frame *frames;
 	/* Write `n` frames: from any templates, from one template, or from one template with only

@@ -510,11 +510,56 @@ static void the_shortest_frames_have_their_checksums(void)
 	bench_free(b);
 }
 
+/* Another core reads the frames, and may change any byte before the memory returns. */
+static void a_changed_frame_is_written_anew(void)
+{
+	struct bench *b = bench_make(false);
+	struct sender *s = &b->task.sender;
+	uint32_t wrong = 0, sent = 0;
+	uint8_t want[HEAD_BYTES];
+	struct frame f[BURST];
+
+	memory_spoil(&b->port);
+	b->port.shares_frames = true;
+	b->task.role = ROLE_SENDER;
+	*s = (struct sender){ .port = &b->port,
+			      .flows = 1,
+			      .sizes = 1,
+			      .burst = BURST,
+			      .clock = &b->clock,
+			      .window = &b->window,
+			      .frames = b->frames };
+	s->templates = aligned_alloc(CACHE_LINE, sizeof(*s->templates));
+	template_make(s->templates, &address, FRAME_MIN, RUN, 0, PHASE_MEASURED, false);
+	task_choose_step(&b->task, TOUCH_NONE, TIMING_NONE);
+	EXPECT(!b->port.claims);
+	task_choose_step(&b->task, TOUCH_HEADER, TIMING_NONE);
+	EXPECT(b->port.claims);
+	task_begin(&b->task);
+	for (uint64_t now = 1; sent < 10000; now++) {
+		const uint64_t time_net = time_to_net(clock_ns(&b->clock, now));
+		uint32_t n = b->task.step(&b->task, now);
+
+		EXPECT_EQ(b->port.rx(&b->port, f, NULL, BURST), n);
+		for (uint32_t i = 0; i < n; i++, sent++) {
+			frame_build(want, s->templates, sent, time_net, time_sum(time_net),
+				    TOUCH_HEADER, false, false);
+			wrong += f[i].len != FRAME_MIN || memcmp(f[i].data, want, FRAME_MIN);
+			((uint8_t *)f[i].data)[sent / BURST % FRAME_MIN] ^= (uint8_t)(sent % 3);
+		}
+		b->port.engine->release(&b->port, f, n);
+	}
+	EXPECT_EQ(wrong, 0);
+	free(s->templates);
+	bench_free(b);
+}
+
 int main(void)
 {
 	TEST(a_burst_is_counted_as_its_frames_are);
 	TEST(a_course_is_counted_as_its_frames_are);
 	TEST(the_shortest_frames_have_their_checksums);
+	TEST(a_changed_frame_is_written_anew);
 	TEST(every_frame_is_what_its_template_says);
 	TEST(an_announcement_leaves_nothing_behind_a_frame);
 	return tap_end();
