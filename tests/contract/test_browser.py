@@ -46,7 +46,7 @@ told.count = document.getElementById("count").textContent;
 told.explored = document.querySelectorAll("#explored svg.marks").length;
 """
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]  # and no part of make setup
 
 
 @pytest.fixture(scope="module")

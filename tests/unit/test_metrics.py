@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recorded import fresh, latency_trial
+from switchmark.metrics import statistics
 from switchmark.metrics.cpu import cores_by_role
+from switchmark.metrics.distribution import percentile_ns, stdev_ns
 from switchmark.metrics.latency import PERCENTILES, from_counts, latency_ns
 from switchmark.metrics.loss import lost_at, total
+from switchmark.metrics.repeats import FIGURES, main_figure
 from switchmark.metrics.statistics import MIN_OF_INTERVAL, is_unstable, mser_start
 from switchmark.metrics.throughput import (
     confidence,
@@ -30,6 +35,7 @@ from switchmark.metrics.throughput import (
 from switchmark.model.evidence import Evidence
 from switchmark.model.latency import Latency
 from switchmark.model.record import FlowCounts, PartReport, Record, TrialResult, TrialSpec
+from switchmark.model.test import Test
 from switchmark.report.json import MEMBERS
 
 STORED = Path(__file__).parent / "data/records-schema-1.jsonl"
@@ -419,3 +425,39 @@ def test_trials_without_histograms_have_no_common_percentile() -> None:
     assert found is not None
     assert found.count == 400
     assert found.p50 is None
+
+
+@pytest.mark.parametrize(
+    ("axes", "name"),
+    [
+        ({}, "rate"),
+        ({"dimension": "latency"}, "latency"),
+        ({"dimension": "outage"}, "outage"),
+        ({"search": "back-to-back"}, "burst"),
+        ({"search": "back-to-back", "dimension": "outage"}, "burst"),
+    ],
+)
+def test_a_test_is_measured_for_its_main_figure(axes: dict[str, str], name: str) -> None:
+    assert main_figure(fresh(test=Test.model_validate(axes))) is FIGURES[name]
+
+
+@pytest.mark.parametrize("score", [20, 40, 60])
+def test_the_odds_of_an_order_are_those_of_all_orders(
+    score: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For many values they are those of the normal distribution."""
+    exact = statistics._order_odds(20, score)
+    monkeypatch.setattr(statistics, "_COUNTED", 19)
+    assert statistics._order_odds(20, score) == pytest.approx(exact, rel=0.1)
+
+
+def test_a_latency_without_a_histogram_has_no_percentile_and_no_deviation() -> None:
+    latency = latency_trial(1000, range(2000, 3000)).latency
+    assert latency is not None
+    assert percentile_ns(latency, Fraction(50)) == pytest.approx(2500, rel=0.01)
+    assert stdev_ns(latency) == pytest.approx(289, rel=0.01)
+    bare = latency.model_copy(update={"histogram": None})
+    assert percentile_ns(bare, Fraction(50)) is None
+    assert stdev_ns(bare) is None
+    few = latency.model_copy(update={"count": 1})
+    assert stdev_ns(few) is None

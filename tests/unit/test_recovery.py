@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from recorded import fresh
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult, TrialSpec
+from switchmark.model.search import Goal, SearchResult
 from switchmark.model.series import Gap, TimeSeries
-from switchmark.report.recovery import recovery_text
+from switchmark.report.recovery import recovery_text, sentences
 from switchmark.searches import TABLE
 from switchmark.searches.base import Estimate, LoadBounds
 from synthetic import SyntheticSwitch
@@ -145,3 +147,40 @@ def test_a_calm_tenth_at_the_end_is_a_recovery() -> None:
 def test_flows_whose_frames_are_not_numbered_are_refused() -> None:
     with pytest.raises(UsageError, match="numbers of all frames"):
         found(Overloaded(numbered=False))
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubts", "text"),
+    [
+        (
+            {"recovery_s": 0.25, "resolution_s": 0.1},
+            (),
+            "linux-bridge lost frames for 250 ms after an overload of 110 kpps for 2 s.",
+        ),
+        (
+            {"recovery_s": 0.05, "resolution_s": 0.1},
+            (),
+            "linux-bridge lost frames for less than 100 ms after an overload of 110 kpps for 2 s.",
+        ),
+        (
+            {"recovery_s": None},
+            ("no-overload",),
+            "linux-bridge: no overload reached with 110 kpps for 2 s, so there is no recovery "
+            "time.",
+        ),
+        (
+            {"recovery_s": None},
+            ("not-recovered",),
+            "linux-bridge did not recover from 110 kpps for 2 s: it lost frames to the end of the "
+            "trial.",
+        ),
+    ],
+)
+def test_an_answer_says_how_long_the_recovery_took_or_why_there_is_none(
+    changes: dict[str, Any], doubts: tuple[str, ...], text: str
+) -> None:
+    load = {"rate_pps": None, "loss_ratio": 0.0, "overload_pps": 110_000.0, "overload_s": 2.0}
+    goal = Goal(goal="recovery", **load, **changes)
+    search = SearchResult(name="recovery", trials=1, goals=(goal,))
+    other = fresh(search=SearchResult(name="ndr", trials=1, goals=(goal,)))
+    assert sentences([fresh(search=search, doubts=doubts), other, fresh()]) == [text]

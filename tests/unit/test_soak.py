@@ -130,3 +130,21 @@ def test_the_record_of_a_day_is_bounded() -> None:
         update={"spec": spec, "series": series, "intervals": intervals}
     )
     assert len(trial.model_dump_json()) < 2 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        ((0,) * 13, "linux-bridge: no frame was lost; worst intervals"),
+        (None, "linux-bridge: losses are not known; worst intervals"),
+    ],
+)
+def test_an_answer_says_whether_frames_were_lost(lost: tuple[int, ...] | None, words: str) -> None:
+    (text, *_) = sentences([fresh(trials=(soaked(lost=lost),))])
+    assert text.startswith(words)
+
+
+def test_an_interval_in_which_no_frame_was_due_has_no_loss_ratio() -> None:
+    (first, second, *_) = intervals_of(soaked(offered=(0, *(1000,) * 11, 0)))
+    assert (first.loss_ratio, second.loss_ratio) == (None, 0.0)
+    assert [one.loss_ratio for one in intervals_of(soaked(lost=None))] == [None] * 12
