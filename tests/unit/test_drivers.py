@@ -180,6 +180,13 @@ def test_a_lent_nic_gets_back_its_mac_features_and_state() -> None:
     assert ("ethtool", "-K", "eth1", "tx", "on", "gso", "off") in undos
 
 
+def test_default_routes_of_both_protocols_are_looked_at() -> None:
+    host = nic_host({"ifname": "eth1", "flags": [], "address": "aa:bb:cc:00:00:01"})
+    lend(host, "eth1", "02:00:00:00:00:09")
+    asked = [" ".join(argv) for argv in host.ran if "route" in argv]
+    assert asked == ["ip -j route show default", "ip -j -6 route show default"]
+
+
 @pytest.mark.parametrize(
     ("flags", "semantics", "has_rule"),
     [

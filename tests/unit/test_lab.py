@@ -57,6 +57,21 @@ def test_a_lab_that_has_undone_all_leaves_nothing(
     assert executor.unwound == [None]
 
 
+def test_a_lab_beside_another_one_leaves_the_preparation_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = Undoing((), ()), Undoing((), ())
+    assert ended(monkeypatch, tmp_path, first) == ("could not restore smt",)
+    workspace = SimpleNamespace(run="sm1a2c", close=lambda: None)
+    monkeypatch.setattr(measure, "Workspace", lambda: workspace)
+    monkeypatch.setattr(measure, "Executor", lambda *arguments, **options: second)
+    main = Lab(tmp_path)
+    with Lab(tmp_path, beside=main) as beside:
+        assert beside.instruments is main.instruments
+    assert beside.left == ()
+    assert second.unwound == [None]
+
+
 def test_what_a_lab_leaves_is_told_with_the_command_that_undoes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

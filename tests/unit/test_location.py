@@ -18,7 +18,7 @@ from switchmark.hosts.recording import RecordingHost
 from switchmark.lab import probes as lab_probes
 from switchmark.lab.probes import Location, Probes
 from switchmark.model.test import Test
-from switchmark.model.topology import NOTHING, Between
+from switchmark.model.topology import NOTHING, Between, HandedNic
 from switchmark.model.version import Image, Version
 
 
@@ -96,6 +96,18 @@ def test_each_host_has_its_versions(hosts: Cabled) -> None:
         "on right": "machine of right",
         "placement": f"as on {located(hosts, **remote).host.name}",
     }
+
+
+def test_cables_past_the_kernel_are_a_version_of_a_switch_on_dpdk(hosts: Cabled) -> None:
+    handed = {
+        ("left", "eth1"): HandedNic("0000:03:00.0", ""),
+        ("right", "eth7"): HandedNic("0000:05:00.1", "uio_pci_generic"),
+    }
+    hosts.joined = Between(handed=handed)
+    remote = {"locality": "remote", "hosts": "left,right", "engine": "dpdk"}
+    versions = located(hosts, switch="ovs-dpdk", **remote).versions()
+    assert versions["cable by"] == "vfio-pci of left, uio_pci_generic of right"
+    assert "cable by" not in located(hosts, switch="ovs", **remote).versions()
 
 
 def test_both_hosts_have_the_same_mode_of_a_switch(hosts: Cabled) -> None:

@@ -229,6 +229,12 @@ def test_reports_of_other_flows_than_those_of_the_path_are_no_result(
         one_way(sending, receiving)
 
 
+def test_reports_of_other_ports_than_those_of_the_path_are_no_result() -> None:
+    sending = report({"sent": sent()})
+    with pytest.raises(ValueError, match="zip"):
+        result(sending | {"ports": sending["ports"] * 2}, report({"received": received()}))
+
+
 def test_reports_of_another_number_of_processes_are_no_result() -> None:
     with pytest.raises(ValueError, match="zip"):
         result(report({"sent": sent()}), report({"received": received()}), report())

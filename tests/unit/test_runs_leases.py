@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from switchmark.errors import SetupFailed
 from switchmark.hosts.local import LocalHost
+from switchmark.hosts.recording import RecordingHost
 from switchmark.runs import leases
 from switchmark.runs.clean import Cleaned, clean
 from switchmark.runs.executor import lease
-from switchmark.runs.journal import Lease
+from switchmark.runs.journal import Command, Lease
 from switchmark.runs.leases import Leases
 from switchmark.runs.undo import carry_out
 from switchmark.runs.workspace import Workspace
@@ -185,6 +186,33 @@ def test_pages_of_a_root_that_is_gone_are_given_back_by_any_other(tmp_path: Path
     (cleaned,) = clean(tmp_path / "other", hosts={"local": host})
     assert cleaned == Cleaned(run.run, "cleaned", given_back)
     assert (host.files[COUNT], host.files[SETTING].strip()) == (b"3\n", b"0")
+
+
+def test_what_leases_have_added_is_their_sum(tmp_path: Path) -> None:
+    host = Kernel({COUNT: b"3\n", SETTING: b"0\n"})
+    root = Root(tmp_path, host)
+    assert Leases(tmp_path).added(host, COUNT) == 0
+    root.start(8)
+    root.start(2)
+    assert Leases(tmp_path).added(host, COUNT) == 10
+    assert Leases(tmp_path).added(host, SETTING) == 0
+    root.end(root.live[0])
+    assert Leases(tmp_path).added(host, COUNT) == 2
+    root.end(root.live[0])
+    assert Leases(tmp_path).added(host, COUNT) == 0
+
+
+def test_each_undo_of_a_dead_run_is_carried_out_once(tmp_path: Path) -> None:
+    host = RecordingHost()
+    dead = Workspace(tmp_path)
+    undos = [Command(host="local", argv=("undo", str(number))) for number in range(2)]
+    for undo in undos:
+        dead.journal.intend(undo)
+    dead.leases.close()
+    dead.journal.close()
+    (cleaned,) = clean(tmp_path, hosts={"local": host})
+    assert cleaned.state == "cleaned"
+    assert [argv for argv in host.ran if argv[0] == "undo"] == [("undo", "1"), ("undo", "0")]
 
 
 def test_pages_that_go_with_their_program_are_not_counted_as_there(tmp_path: Path) -> None:

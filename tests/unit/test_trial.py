@@ -56,6 +56,7 @@ class Processes:
         self.asked.append((command, [members(worker) for worker in self.every]))
         if command != "report":
             return []
+        assert options == {"timeout_s": 30.0}, "the counts of many flows take a while"
         return [report({"sent": sent()}), report({"received": received()})]
 
     def read_clocks(self, *, well: bool) -> None:
@@ -253,6 +254,43 @@ class Opened:
 
     def answer(self, command: str, **members: Any) -> dict[str, Any]:
         return {}
+
+
+def test_a_process_that_connects_to_another_opens_its_ports_after_it() -> None:
+    test = Test(switch="direct", engine="dpdk", port="vhost-user")
+    path = resolve(test, prefix="sm0000", run_dir="/run/x")
+    order: list[str] = []
+
+    class Noting(Opened):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def send(self, command: str, **members: Any) -> None:
+            order.append(f"{command} {self.name}")
+
+        def answer(self, command: str, **members: Any) -> dict[str, Any]:
+            assert members == {"timeout_s": 20.0} or command != "open"
+            order.append(f"answer {command} {self.name}")
+            return {}
+
+    workers = [Worker(cast(Any, Noting(player.name)), player) for player in path.processes]
+    trials = Trials(
+        path,
+        workers[::-1],
+        counters=PathCounters,
+        alive=lambda: None,
+        take_place=never,
+        meter=cast(Meter, Unmetered()),
+    )
+    trials.open(join=lambda: order.append("join"), settle=lambda: order.append("settle"))
+    listening = {player.name for player in path.processes if player.endpoints[0].server}
+    (first,), (second,) = listening, {player.name for player in path.processes} - listening
+    assert order[:6] == [
+        *(f"open {first}", f"answer open {first}"),
+        *(f"open {second}", f"answer open {second}"),
+        *("join", "settle"),
+    ]
 
 
 def test_another_test_on_a_path_opens_the_ports_with_other_settings_again() -> None:

@@ -122,7 +122,7 @@ def test_a_test_has_several_attempts_and_leaves_no_file(monkeypatch: pytest.Monk
     whole = {"lost": 0, "lost_at": {}, "reordered": 0, "stray": 0, "foreign": 0}
     trial = faulty.trials[0].model_copy(update=whole)
     right = faulty.model_copy(update={"trials": (trial,)})
-    refused = faulty.model_copy(update={"status": "refused", "error": "no\nway"})
+    refused = faulty.model_copy(update={"status": "refused", "error": "no\nway\nout"})
     labs = Labs(faulty, right, faulty, faulty, faulty, refused)
     monkeypatch.setattr(verifying, "Lab", labs)
     tests = dict.fromkeys(("a", "b", "c"), Test())
