@@ -25,6 +25,7 @@ from switchmark.cli.judging import judged_run
 from switchmark.errors import Exit, UsageError
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import Test
+from switchmark.papers.asked import digest
 from switchmark.papers.library import library, read
 from switchmark.papers.points import LEFT_OUT, Point
 from switchmark.path.refusals import check
@@ -123,6 +124,17 @@ def test_another_file_than_that_of_the_run_is_refused(tmp_path: Path) -> None:
     file.unlink()
     file.symlink_to("/etc/hostname")
     with pytest.raises(UsageError, match="symbolic link"):
+        judged_run(run, read_records(run))
+
+
+@pytest.mark.parametrize("text", ["summary: [", "- 1", "[" * 100_000], ids=["cut", "list", "deep"])
+def test_a_file_of_the_run_that_is_no_experiment_is_refused(tmp_path: Path, text: str) -> None:
+    run = made_run(tmp_path)
+    (run / "experiment" / f"{TABLE2}.yaml").write_text(text)
+    content = json.loads((run / "experiment.json").read_text())
+    content["files"][f"{TABLE2}.yaml"] = digest(text)
+    (run / "experiment.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="experiment/? cannot be read"):
         judged_run(run, read_records(run))
 
 

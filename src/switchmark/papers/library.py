@@ -227,12 +227,15 @@ def _valid(model: type[_Model], content: Any, file: Path) -> _Model:
 
 
 def content_of(text: bytes | str) -> Any:
-    """Return the content of a YAML file. PyYAML's loader in C, if present, takes a tenth of the
-    time, but nesting without end kills the process."""
+    """Return the content of a YAML file; raise ValueError if it has none. PyYAML's loader in C, if
+    present, takes a tenth of the time, but nesting without end kills the process."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    if len(text) > _DEEPEST and any(depth > _DEEPEST for depth in _depths(text, loader)):
-        raise yaml.YAMLError(f"it has more than {_DEEPEST} lists and mappings in each other")
-    return yaml.load(text, loader)
+    try:
+        if len(text) > _DEEPEST and any(depth > _DEEPEST for depth in _depths(text, loader)):
+            raise ValueError(f"it has more than {_DEEPEST} lists and mappings in each other")
+        return yaml.load(text, loader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _depths(text: bytes | str, loader: Any) -> Iterator[int]:
@@ -246,5 +249,5 @@ def _depths(text: bytes | str, loader: Any) -> Iterator[int]:
 def _content(file: Path) -> Any:
     try:
         return content_of(read_regular(file))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
