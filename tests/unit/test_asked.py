@@ -284,7 +284,8 @@ def test_a_gallery_of_two_versions_keeps_both_and_says_which_claims_changed(
     new = made_run(tmp_path, "new", rates=(6e5, 5e5, 4e5, 3e5), version="6.1", day=23)
     page = gallery_of(tmp_path, new, old)
     assert "Claims by host, version and date" in page
-    assert "a_cpu, 2 CPUs, 22 November 2026" in page
+    assert "<td class='words'>22 November 2026</td>" in page
+    assert "<th scope='col'>claim</th><th scope='col'>A</th><th scope='col'>B</th>" in page
     assert "<h3>From A to B</h3>" in page
     assert "switch linux-bridge: 6.0, then 6.1" in page
     assert "holds, then does not hold" in page
@@ -295,9 +296,27 @@ def test_runs_of_two_hosts_are_columns_and_no_change_is_told_between_them(tmp_pa
     here = made_run(tmp_path, "here")
     there = made_run(tmp_path, "there", facts={**FACTS, "cpu_model": "another"}, day=23)
     page = gallery_of(tmp_path, here, there)
-    assert "A: a_cpu, 2 CPUs" in page
-    assert "B: another, 2 CPUs" in page
+    rows = re.findall(
+        r"<td>([AB])</td><td class='words'>\w+</td><td class='words'>([^<]+)</td>", page
+    )
+    assert rows == [("A", "a_cpu, 2 CPUs"), ("B", "another, 2 CPUs")]
     assert "From A to B" not in page
+
+
+def test_a_change_is_told_since_the_last_run_of_the_same_experiment(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, f"r{day}", experiment, rates, facts={**FACTS, "kernel": kernel}, day=day)
+        for day, experiment, rates, kernel in (
+            (21, "zhang-2021/fig4", (3e5, 4e5, 5e5, 6e5), "6.1"),  # switches that no other run has
+            (22, TABLE2, (3e5, 4e5, 5e5, 6e5), "6.1"),
+            (23, "ara-2021/fig4b", (3e5, 4e5, 5e5, 6e5), "6.2"),
+            (24, TABLE2, (6e5, 5e5, 4e5, 3e5), "6.3"),
+        )
+    ]
+    page = gallery_of(tmp_path, *runs)
+    assert re.findall(r"<h3>(From .+?)</h3><p>(.+?)</p>", page) == [
+        ("From A to C", "kernel: 6.1, then 6.3.")
+    ]
 
 
 def test_three_runs_of_one_host_are_judged_together(tmp_path: Path) -> None:

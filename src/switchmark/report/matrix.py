@@ -171,13 +171,12 @@ def _answers(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
     for name in every:
         experiment = next(r[name] for r in by_side.values() if name in r).experiment
         for claim in experiment.claims:
-            cells = [escape(name), escape(claim.says)]
+            cells = [f"<td>{escape(name)}</td><td class='words'>{escape(claim.says)}</td>"]
             for side in sides:
                 result = by_side[side.label].get(name)
-                cells.append(_cell(result, claim) if result else "-")
-            rows.append("".join(f"<td class='words'>{cell}</td>" for cell in cells))
-    names = ["experiment", "claim"]
-    names += [f"{side.label}: {side.host_words}, {days(side.records)}" for side in sides]
+                cells.append(f"<td>{_cell(result, claim) if result else '-'}</td>")
+            rows.append("".join(cells))
+    names = ["experiment", "claim", *(side.label for side in sides)]
     return _table("claims by run", names, rows, "Claims by host, version and date") if rows else ""
 
 
@@ -188,13 +187,15 @@ def _cell(result: Judged, claim: Claim) -> str:
 
 
 def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged]]) -> list[str]:
-    """Return the claims that changed from each side to the next one on the same machine, with what
-    differs between them."""
+    """Return the claims that changed between sides of the same machine that have experiments in
+    common, with what differs between the sides."""
     parts = []
-    for one, other in _successive(sides):
+    for one, other in _successive(sides, by_side):
         differing = host_differences([one.facts, other.facts])
         differences = "; ".join(
-            f"{entry.what}: {entry.values[0]}, then {entry.values[1]}" for entry in differing
+            f"{entry.what}: {entry.values[0]}, then {entry.values[1]}"
+            for entry in differing
+            if "-" not in entry.values  # a switch of one side only is no other version
         )
         found = changes(by_side[one.label], by_side[other.label])
         rows = "".join(
@@ -202,22 +203,26 @@ def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
             f"{change.before.verdict}, then {change.after.verdict}</li>"
             for change in found
         )
-        shared = by_side[one.label].keys() & by_side[other.label].keys()
-        what = f"<ul>{rows}</ul>" if rows else "<p>No answer changed.</p>"
-        what = what if shared else "<p>They have no experiment in common.</p>"
         parts.append(
             f"<h3>From {escape(one.label)} to {escape(other.label)}</h3>"
-            f"<p>{escape(differences or 'Nothing is known to differ')}.</p>{what}"
+            f"<p>{escape(differences or 'Nothing is known to differ')}.</p>"
+            + (f"<ul>{rows}</ul>" if rows else "<p>No answer changed.</p>")
         )
     return parts
 
 
-def _successive(sides: Sequence[RunSide]) -> list[tuple[RunSide, RunSide]]:
-    """Return the pairs of successive sides on the same machine."""
-    machines: dict[tuple[Any, ...], list[RunSide]] = {}
-    for side in sides:
-        machines.setdefault(side.machine, []).append(side)
-    return [pair for entry in machines.values() for pair in itertools.pairwise(entry)]
+def _successive(
+    sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged]]
+) -> list[tuple[RunSide, RunSide]]:
+    """Return each side after the last earlier one of the same machine with the same experiment."""
+    pairs = []
+    for number, side in enumerate(sides):
+        for earlier in reversed(sides[:number]):
+            shared = by_side[earlier.label].keys() & by_side[side.label].keys()
+            if earlier.machine == side.machine and shared:
+                pairs.append((earlier, side))
+                break
+    return pairs
 
 
 def _table(label: str, names: Sequence[str], rows: Sequence[str], caption: str) -> str:

@@ -213,7 +213,8 @@ def values_table(result: Judged) -> str:
 
 def _cells(row: ValueRow, *, has_published: bool, has_here: bool) -> str:
     cells = [escape(value_text(axis, value)) for axis, value in row.point.axes.items()]
-    cells_of_row = [f"<td>{cell}</td>" for cell in (*cells, escape(axis_title(row.metric)))]
+    cells_of_row = [f"<td>{cell}</td>" for cell in cells]
+    cells_of_row.append(f"<td class='metric'>{escape(axis_title(row.metric))}</td>")
     numbers = [published_words(row.published)] * has_published
     if has_here:
         mark = doubt_mark(row.doubts)
