@@ -103,10 +103,11 @@ def put_sound_run(folder: Path) -> None:
     _put(folder / "run", _sound_folders()[0])
 
 
-def _spoil(draw: random.Random, path: Path) -> None:
+def spoil(draw: random.Random, path: Path) -> None:
     """Spoil a file: a value of one of its lines where it is JSON, else its text or its bytes."""
     if not path.is_file() or (chance := draw.random()) < 0.05:
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():  # rmtree would wait for the other end of a pipe
+            shutil.rmtree(path)
         endless(draw, path)
         return
     content = path.read_bytes()
@@ -141,7 +142,7 @@ def run_folders(draw: random.Random, folder: Path) -> Iterator[Ended]:
     names = [*["records.jsonl"] * 6, *["trials.jsonl"] * 2, "host.json", "testbeds.json"]
     names += ["campaign.yaml", "logs/steps.sh", "asked.yaml"]
     for _ in range(draw.choice((1, 1, 2))):
-        _spoil(draw, spoilt / draw.choice(names))
+        spoil(draw, spoilt / draw.choice(names))
     for argv in draw.sample(_READERS, 4):
         yield command(*argv, folder=folder, before=_measure_nothing)
 

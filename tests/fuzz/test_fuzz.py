@@ -18,6 +18,7 @@ import pytest
 
 from fuzz import harness
 from fuzz.harness import Ended, command, hunt, seeds_of
+from fuzz.stored import spoil
 from fuzz.targets import TARGETS
 
 FEWER = frozenset({"run-folders", "surroundings", "interruptions"})
@@ -137,6 +138,15 @@ def test_a_traceback_is_a_fault_unless_it_was_asked_for() -> None:
     assert Ended(("run",), 2, traceback).fault == "a traceback"
     assert Ended(("--debug", "run"), 2, traceback).fault == ""
     assert Ended(("--debug", "run"), 70, traceback).fault == "status 70"
+
+
+@pytest.mark.timeout(5)
+def test_a_pipe_is_spoilt_without_waiting_for_its_other_end(tmp_path: Path) -> None:
+    for seed in range(20):
+        path = tmp_path / str(seed)
+        os.mkfifo(path)
+        spoil(random.Random(seed), path)
+        assert path.is_symlink() or path.exists()
 
 
 def test_what_ends_well_is_no_fault(tmp_path: Path) -> None:

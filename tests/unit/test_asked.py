@@ -319,6 +319,25 @@ def test_a_change_is_told_since_the_last_run_of_the_same_experiment(tmp_path: Pa
     ]
 
 
+def test_a_run_with_some_of_the_tests_is_shown_only_where_no_run_was_made_for_an_experiment(
+    tmp_path: Path,
+) -> None:
+    made = made_run(tmp_path, "made")
+    other = made_run(tmp_path, "other", facts={**FACTS, "kernel": "6.2"}, day=23)
+    (other / "experiment.json").unlink()
+    assert "4 of 4 points measured here." in gallery_of(tmp_path, other)
+    page = gallery_of(tmp_path, made, other)
+    assert "4 of 4 points measured here." in page
+    assert "points measured in B" not in page
+
+
+def test_an_experiment_that_shares_the_runs_of_another_one_was_asked_for_with_it(
+    tmp_path: Path,
+) -> None:
+    page = gallery_of(tmp_path, made_run(tmp_path, "x", experiment="ara-2021/fig4b"))
+    assert "Command: switchmark paper ara-2021/fig4c --quick." in page
+
+
 def test_three_runs_of_one_host_are_judged_together(tmp_path: Path) -> None:
     runs = [made_run(tmp_path, f"r{day}", day=day) for day in (22, 23, 24)]
     assert "r22, r23, r24 (3 repeats, judged together)" in gallery_of(tmp_path, *runs)

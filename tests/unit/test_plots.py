@@ -537,6 +537,13 @@ def test_bars_have_their_values_where_these_fit() -> None:
     assert sum(str(layer.get("name")).startswith(VALUES) for layer in layers) == 2
 
 
+def test_bars_have_no_values_where_marks_of_a_second_scale_would_cover_them() -> None:
+    chart = of_kind("bars", Mark("p", 1.234), Mark("q", 5.678))
+    both = replace(chart, second=(Mark("p", 70.0), Mark("q", 90.0)), y2=Scale("cores of all"))
+    assert "1.23" in values_shown(chart)
+    assert "1.23" not in values_shown(both)
+
+
 def test_bars_of_several_series_have_their_values_where_all_of_them_fit() -> None:
     marks = tuple(Mark(x, 1.234, name) for x in "pqrstu" for name in "ab")
     assert "1.23" in values_shown(of_kind("bars", *marks))

@@ -47,7 +47,8 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str, folders: tuple[Path
 
     Each figure is drawn as its paper drew it, with the published values and the results of every
     run; its claims are answered by run. Three or more runs of the same tests on the same host with
-    the same versions are judged together.
+    the same versions are judged together. Where runs were made for an experiment, those that only
+    share some of its tests are not shown with it.
     """
     from switchmark.campaign.asked import paper_points
     from switchmark.cli.experiment_checks import chosen_experiments
@@ -59,7 +60,8 @@ def gallery(runs: tuple[Path, ...], output: Path, only: str, folders: tuple[Path
     for experiment in chosen_experiments(only, folders):
         results = {side.label: _judged(experiment, column) for side, column in groups}
         measured = {label: result for label, result in results.items() if result.measured}
-        every = measured or {"": _judged(experiment, _Runs((), ()))}
+        made_for = {label: result for label, result in measured.items() if result.asked}
+        every = made_for or measured or {"": _judged(experiment, _Runs((), ()))}
         shown.append(GalleryEntry(every, paper_points(experiment)))
     write_gallery(output, shown, [side for side, _ in groups])
     begun = sum(entry.is_measured for entry in shown)
@@ -175,9 +177,8 @@ def _judged(experiment: Experiment, runs: _Runs) -> Judged:
     ]
     kernel = options[0] if options and all(other == options[0] for other in options) else None
     asked = (read_asked(folder) for folder in runs.folders)
-    own_options = next(
-        (a.asked for a in asked if a and experiment.name in a.asked.experiments), None
-    )
+    own = {experiment.name, experiment.same_runs_as}
+    own_options = next((a.asked for a in asked if a and own & {*a.asked.experiments}), None)
     quick = own_options is not None and own_options.quick
     records = [record for entry in every for record in entry]
     points = points_by_tests(experiment, records, quick=quick)

@@ -162,6 +162,8 @@ def layers_of(chart: Chart, *, apart: bool = False) -> list[Spec]:
         layers += _published(base, upright=chart.kind != "curves")
     layers += _references(chart, x)
     if chart.second and chart.y2:
+        # The marks of the second scale would cover the values of bars.
+        layers = [layer for layer in layers if not str(layer.get("name")).startswith(VALUES)]
         return [{"layer": layers}, _second(chart, {"x": x, **offset}, chart.y2)]
     return layers
 
