@@ -526,6 +526,15 @@ def values_shown(chart: Chart, width: int = 640) -> list[str]:
     return [text for text in re.findall(r">([0-9.]+)</text>", picture) if "." in text]
 
 
+def test_labels_of_near_values_do_not_cover_each_other() -> None:
+    sizes = (64, 128, 256, 512, 1024, 1518)
+    picture = svg(specification(of_kind("lines", *(Mark(size, 1.0) for size in sizes)), 410))
+    ticks = re.findall(r'<text[^>]*opacity="(0|1)">([0-9]+)</text>', picture)
+    labels = [text for shown, text in ticks if shown == "1" and int(text) in sizes]
+    assert labels[0] == "64"
+    assert "128" not in labels
+
+
 def test_bars_have_their_values_where_these_fit() -> None:
     marks = (Mark("p", 1.234), Mark("q", 5.678, bounded=True))
     chart = of_kind("bars", *marks)

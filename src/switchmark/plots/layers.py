@@ -74,7 +74,9 @@ def _scale(scale: Scale, field: str, places: Sequence[float | str] = ()) -> Spec
         axis: Spec = {"format": ".0%"} if scale.percent else {}
         axis |= {"tickCount": _TICKS} if field == "x" else {}
         if 1 < len(set(places)) <= _TICKS and all(float(place).is_integer() for place in places):
-            axis = {"values": sorted(set(places)), "format": "d"}
+            values = sorted(set(places))
+            apart = {"labelOverlap": "greedy", "labelSeparation": 6}
+            axis = {"values": values, "format": "d", **apart}
         return {**spec, "axis": axis, "scale": {"zero": scale.zero, "nice": True}}
     numbers = {float(place) for place in places}
     few = len(numbers) <= _TICKS and all(number.is_integer() for number in numbers)
