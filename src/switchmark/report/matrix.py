@@ -195,7 +195,7 @@ def _changed(sides: Sequence[RunSide], by_side: Mapping[str, Mapping[str, Judged
         differences = "; ".join(
             f"{entry.what}: {entry.values[0]}, then {entry.values[1]}"
             for entry in differing
-            if "-" not in entry.values  # a switch of one side only is no other version
+            if "-" not in entry.values  # a switch of one side has no other version to compare
         )
         found = changes(by_side[one.label], by_side[other.label])
         rows = "".join(
