@@ -457,6 +457,29 @@ def test_a_login_that_never_ends_is_given_up(tmp_path: Path) -> None:
         Talker("a").run(("true",))
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [("ssh: no such host", "ssh: no such host"), ("", "it gives no shell")],
+)
+def test_a_host_without_a_session_is_refused_with_the_words_of_ssh_alone(
+    tmp_path: Path, words: str, reason: str
+) -> None:
+    (tmp_path / "agent").touch()
+    ssh = ("sh", "-c", f"printf '{words}' >&2; exit 255")
+    with pytest.raises(Unavailable) as refused:
+        agent.Agent("a", ssh, str(tmp_path / "agent"))
+    assert refused.value.message == f"host a cannot be reached\n  {reason}"
+
+
+def test_what_ssh_says_after_the_answer_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "agent").touch()
+    nonce = "printf %s \"$0\" | grep -o '<[0-9a-f]*>' | head -n 1 | tr -d '\\n'"
+    ssh = ("sh", "-c", f"{nonce}; echo full; sleep 0.2; echo 'No space left' >&2")
+    with pytest.raises(SetupFailed) as refused:
+        agent.Agent("a", ssh, str(tmp_path / "agent"))
+    assert refused.value.message == "switchmark-agent cannot be copied to host a\n  No space left"
+
+
 # --- what is no question ---------------------------------------------------------------------
 
 

@@ -227,6 +227,14 @@ class Agent:
 
     def close(self) -> None:
         """End the session and with it every process on it."""
+        self._end_ssh()
+        if self._up:
+            self._listener.join()
+        self._end()
+        self._stdout.close()
+
+    def _end_ssh(self) -> None:
+        """Wait for the end of ssh, which may still print why the host ended the session."""
         with suppress(OSError):
             self._stdin.close()
         try:
@@ -234,10 +242,6 @@ class Agent:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-        if self._up:
-            self._listener.join()
-        self._end()
-        self._stdout.close()
 
     def __del__(self) -> None:
         with suppress(OSError, AttributeError):
@@ -250,8 +254,7 @@ class Agent:
         try:
             self._until(nonce.encode(), unread, deadline)  # skip what the login prints first
         except (EOFError, TimeoutError) as error:
-            self._child.kill()
-            self._child.wait()
+            self._end_ssh()
             output = self._last_words() or "it gives no shell"
             raise Unavailable(
                 f"host {self.host} cannot be reached"
@@ -272,8 +275,7 @@ class Agent:
             if not unread.startswith(hello):
                 raise EOFError
         except (EOFError, TimeoutError, HostLost) as error:
-            self._child.kill()
-            self._child.wait()
+            self._end_ssh()
             raise _not_run(self.host, self.path, self._last_words(), bytes(unread)) from error
         self._listener = threading.Thread(
             target=self._listen, args=(unread,), name=f"agent of {self.host}", daemon=True
@@ -370,7 +372,8 @@ class Agent:
 
     def _last_words(self) -> str:
         size = os.lseek(self._log, 0, os.SEEK_CUR)  # where ssh has written up to
-        return last_lines(os.pread(self._log, 4096, max(0, size - 4096)))
+        most = min(size, 4096)  # zeros follow: the file has its full size from the beginning
+        return last_lines(os.pread(self._log, most, size - most))
 
 
 def _content(program: str) -> bytes:
