@@ -6,6 +6,7 @@
  * sequence, each command has exactly one JSON answer, the counters of a report are consistent, and
  * nothing is left open.
  */
+#include "../tests/fds.h"
 #include "clock.h"
 #include "control.h"
 #include "input.h"

@@ -4,6 +4,7 @@
  * shared memory. A link that is agreed on lies within its memory, every frame lies within the link,
  * and no descriptor is left open.
  */
+#include "../tests/fds.h"
 #include "input.h"
 #include "memif_device.h"
 

@@ -3,7 +3,6 @@
 #ifndef SWITCHMARK_FUZZ_INPUT_H
 #define SWITCHMARK_FUZZ_INPUT_H
 
-#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,19 +11,6 @@
 		if (!(condition))                                                                  \
 			__builtin_trap();                                                          \
 	} while (0)
-
-/* Returns the number of open file descriptors. */
-static inline int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
 
 /* The rest of the input; zeros after its end. */
 struct input {

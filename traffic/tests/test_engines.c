@@ -6,6 +6,7 @@
  */
 #include "clock.h"
 #include "engine.h"
+#include "fds.h"
 #include "judge.h"
 #include "memif_device.h"
 
@@ -77,18 +78,6 @@ static double seconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
 }
 
 static int run(const char *command)
