@@ -67,18 +67,21 @@ def newest(repository: Path, pattern: str, target: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def folder_of_runc() -> Iterator[None]:
-    """Remove the empty folder that runc leaves when podman calls it."""
-    folder = Path("/run/runc")
-    existed = folder.exists()
+def folders_of_podman() -> Iterator[None]:
+    """Remove the empty folders that podman and runc leave."""
+
+    def left() -> set[Path]:
+        found = {*Path("/sys/fs/cgroup").glob("*/libpod_parent"), Path("/run/runc")}
+        return {folder for folder in found if folder.exists()}
+
+    before = left()
     yield
-    if folder.exists() and not existed:
+    for folder in left() - before:
         folder.rmdir()
 
 
-@pytest.mark.timeout(
-    600
-)  # podman copies the whole image for each container where it has no overlay
+# Without an overlay, podman copies the whole image for each container.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["", "-full"])
 @pytest.mark.parametrize("engine", PATHS)
 def test_an_image_runs_and_leaves_its_report_in_a_volume(
