@@ -77,6 +77,8 @@ def folders_of_podman() -> Iterator[None]:
     before = left()
     yield
     for folder in left() - before:
+        for inner in sorted(filter(Path.is_dir, folder.rglob("*")), reverse=True):
+            inner.rmdir()
         folder.rmdir()
 
 
