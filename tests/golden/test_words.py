@@ -4,10 +4,17 @@ values where their form changes, and the outcome of every recorded run in words.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
+import pytest
+
 from golden.test_figures import all_records, drawn
-from switchmark.metrics.doubts import severity_of
+from switchmark.errors import UsageError
+from switchmark.metrics.doubts import SPOILS, severity_of
+from switchmark.metrics.doubts import TABLE as DOUBTS
+from switchmark.metrics.named import METRICS, PATTERNS, figure_of, metric, scale_of
+from switchmark.metrics.repeats import FIGURES
 from switchmark.metrics.searched import SearchValue
 from switchmark.model.record import Record
 from switchmark.model.search import Goal, SearchResult
@@ -53,6 +60,26 @@ def test_figures_in_words(golden: Golden) -> None:
         lines.append(f"mark of {doubts}: '{figures.doubt_mark(doubts)}'")
     lines.append(f"note: {figures.BOUND_NOTE}")
     golden("words/figures.txt", "\n".join([*lines, ""]))
+
+
+def test_doubts_and_metrics_in_words(golden: Golden) -> None:
+    lines = [f"{name}: {text}" for name, text in SPOILS.items()]
+    for name, doubt in DOUBTS.items():
+        said = [f"  {field.name}: {getattr(doubt, field.name)}" for field in fields(doubt)]
+        lines += [name, *said[1:], f"  cure: {doubt.cure}", f"  severity: {doubt.severity}"]
+    golden("words/doubts.txt", "\n".join([*lines, ""]))
+    lines = [f"{name} [{one.unit}]: {one.description}" for name, one in METRICS.items()]
+    lines += [f"pattern {pattern}: {meaning}" for pattern, meaning in PATTERNS.items()]
+    for name in (*METRICS, "latency.p99.9_us", "latency.p33_us", "profile.symbol.x"):
+        ways = figure_of(name), figure_of(name, less=True)
+        shown = [f"{one.name} [{one.unit}] {one.either_way}" for one in ways]
+        lines.append(f"compared by {name}: {', '.join(shown)}, times {scale_of(name)}")
+    for name in ("latency.p0_us", "latency.p100_us", "latency.p99us", "profile.symbol.", "xyz"):
+        with pytest.raises(UsageError) as refused:
+            metric(name)
+        lines.append(f"{refused.value.message}; {refused.value.hint}")
+    lines += [f"{one.name} [{one.unit}] {one.more_is_better}" for one in FIGURES.values()]
+    golden("words/metrics.txt", "\n".join([*lines, ""]))
 
 
 def test_repeats_in_words(golden: Golden) -> None:
