@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from golden.test_figures import RECORDINGS, summed
 from recorded import FACTS, interrupted_trial, stored_run
 from switchmark.model.record import SCHEMA
 from switchmark.model.search import Goal
-from switchmark.report.rows import TABLES, FlatColumn, Tables, kind_of
+from switchmark.report.rows import TABLES, FlatColumn, Tables, Unreadable, kind_of
 
 Golden = Callable[[str, str], None]
 
@@ -105,8 +106,9 @@ def run(tmp_path: Path) -> Path:
     stored = copy.deepcopy(list(lines()))
     for line in stored:
         fill(line["record"])
-    stored[1]["record"]["testbeds"] = {"east": "1.0"}
-    stored[2]["record"]["testbeds"] = {"nameless": "1.0"}
+    for place, testbed in ((0, "east"), (1, "nameless")):
+        for trial in stored[place]["record"]["trials"]:
+            trial["evidence"]["testbed"] = testbed
     stored.insert(0, {**stored[0], "record": {**stored[0]["record"], "error": "superseded"}})
     trial = interrupted_trial(lost=7).model_dump(mode="json", by_alias=True)
     unfinished = {"schema": SCHEMA, "key": "u", "number": len(lines()) + 1, "trial": trial}
@@ -143,3 +145,37 @@ def test_every_column_of_every_table(run: Path, golden: Golden) -> None:
         text = [f"{table}: {content.row}, {len(tables.rows(table))} rows"]
         text += [told(column, tables.values(table, column.name)) for column in content.columns]
         golden(f"tables/{table}.txt", "\n".join([*text, ""]))
+
+
+def test_runs_of_one_name_and_what_cannot_be_read(golden: Golden, tmp_path: Path) -> None:
+    text = []
+    one, other, third = (tmp_path / name for name in ("a/run", "b/run", "c"))
+    for folder in (one, other, third):
+        folder.mkdir(parents=True)
+        stored = [json.dumps(line) for line in lines()[:2]]
+        (folder / "records.jsonl").write_text("\n".join([*stored, ""]))
+    tables = Tables([third, one, other, one])
+    text += [f"{result.run} {result['number']} {result['status']}" for result in tables.results]
+    text += [f"{tables.name(folder)}: {tables.finished(folder)}" for folder in (one, third)]
+    (third / "records.jsonl").write_text("\n" * 5000)
+    broken = {"no JSON": "{]\n", "no record": "{}\n", "a newer schema": '{"schema": 10000}\n'}
+    for name, content in broken.items():
+        (one / "records.jsonl").write_text(content)
+        text.append(f"{name}: {refused(lambda: Tables([one]))}")
+    text.append(f"changed since: {refused(lambda: tables.results[-1].metrics)}")
+    for name in ("records.jsonl", "trials.jsonl"):
+        (other / name).unlink(missing_ok=True)
+        (other / name).mkdir()
+        text.append(f"a folder {name}: {refused(lambda: Tables([other]))}")
+    for kind, value in (("BIGINT", "x"), ("BOOLEAN", ""), ("DOUBLE", math.inf), ("VARCHAR", 3)):
+        column = FlatColumn("c", kind, "a value", lambda row: row)
+        text.append(f"{kind} {value!r}: {refused(partial(column.value, value))}")
+    golden("tables/unreadable.txt", "\n".join([*text, ""]).replace(str(tmp_path), "TMP"))
+
+
+def refused(read: Callable[[], Any]) -> str:
+    """Return the refusal of a reader, or what it returned."""
+    try:
+        return repr(read())
+    except Unreadable as error:
+        return f"refused: {error.message}"
