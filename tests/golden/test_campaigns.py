@@ -302,12 +302,14 @@ def test_the_settings_that_are_tried(golden: Golden) -> None:
         for count in (0, 1, 12):
             tried = to_try(campaign, count, check)
             seconds = expected_tuning_s(campaign, tried)
-            lines.append(f"{axes}, {count}: {len(tried.tests)} tests, {seconds:.4f} s")
+            lines.append(
+                f"{axes}, {count}: {len(tried.tests)} tests of {tried.name}, {seconds:.4f} s"
+            )
         lines += [f"  {shown(test)}" for test in tried.tests]
         records = [
             fresh(test=test, status="failed" if place % 5 == 4 else "ok", number=place + 1)
             for place, test in enumerate(tried.tests)
         ]
         compared = to_compare(campaign, records, lambda record: record.number * 37 % 11)
-        lines += [f"  compared: {shown(test)}" for test in compared.tests]
+        lines += [f"  compared in {compared.name}: {shown(test)}" for test in compared.tests]
     golden("campaigns/settings.txt", "\n".join([*lines, ""]))
