@@ -14,8 +14,9 @@ import pytest
 
 from refused import MALFORMED, REFUSED
 from switchmark.campaign.load import load
+from switchmark.campaign.values import read_value, read_words, shortened
 from switchmark.errors import UsageError
-from switchmark.model.test import Test
+from switchmark.model.test import AXES, Test
 from switchmark.path.refusals import check
 
 _LATENCY = {"dimension": "latency", "rate": "1k"}
@@ -160,3 +161,43 @@ def test_every_malformed_campaign_in_full(
         message = str(refused.value).replace(f"{tmp_path}/", "")
         text.append(f"# {title}\n{message}\n")
     golden("malformed.txt", _LONG.sub(r"\1...", "\n".join(text)))
+
+
+WORDS = ("x", "-1", "0", "1", "1.5", "nan", "inf", "1e12", "maybe", "none", "0%", "101%", "1s")
+RANGES = (
+    "1..3",
+    "1..1..3",
+    "3..1",
+    "1..0..2",
+    "1..2k..3k",
+    "1..2",
+    "a..b",
+    "1..2..3..4",
+    "1,",
+    ",",
+)
+
+
+def test_the_meaning_of_words_on_axes(golden: Callable[[str, str], None]) -> None:
+    """Axes whose values are names of a table or words of a list have texts of their own."""
+    text = []
+    for name, axis in AXES.items():
+        if axis.table or axis.choices:
+            continue
+        found = {word: str(outcome(read_value, name, word)) for word in WORDS}
+        text.append(f"# {name}")
+        text += [f"{word}: {told}" for word, told in found.items() if told != word]
+    for name in ("frame_size", "flows", "rate", "loads", "switch"):
+        text += [f"# {name}", *(f"{word}: {outcome(read_words, name, word)}" for word in RANGES)]
+    text.append(str(outcome(read_words, "flows", "0..1..100000")))
+    text.append(str(outcome(read_words, "flows", "1..1..100000"))[:60])
+    text += [f"'{shortened('x' * count)}'" for count in (60, 61)]
+    golden("words/values.txt", "\n".join([*text, ""]))
+
+
+def outcome(read: Callable[[str, str], Any], name: str, word: str) -> Any:
+    """Return what a reader makes of a word, or why it refuses it."""
+    try:
+        return read(name, word)
+    except UsageError as error:
+        return f"refused: {error.message}; {error.hint}"

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from recorded import FACTS, fresh
 from switchmark import papers
-from switchmark.campaign.asked import keep, kernel_options_of, read_asked
+from switchmark.campaign.asked import keep, kernel_options_of, paper_points, read_asked
 from switchmark.campaign.experiments import PlannedPoint, planned
 from switchmark.campaign.load import Campaign
 from switchmark.campaign.store import RunFolder, read_records
@@ -26,7 +26,7 @@ from switchmark.errors import Exit, UsageError
 from switchmark.model.record import TrialSpec
 from switchmark.model.test import Test
 from switchmark.papers.asked import digest
-from switchmark.papers.library import library, read
+from switchmark.papers.library import library, names, read
 from switchmark.papers.points import LEFT_OUT, Point
 from switchmark.path.refusals import check
 from switchmark.report.paper import as_object
@@ -503,3 +503,13 @@ def test_the_options_of_a_kernel_are_those_of_the_hosts_that_measured(
     with RunFolder.create(tmp_path, Campaign("x", tuple(tests) or (Test(),)), facts, "x") as folder:
         records = [fresh(number, test=test) for number, test in enumerate(tests, 1)]
     assert kernel_options_of(folder.path, records) == options
+
+
+def test_points_are_those_of_the_papers_rates_and_of_rates_of_the_host() -> None:
+    scaled = next(one for one in map(read, names()) if one.owner.scale and one.axes)
+    as_published, of_host = (
+        [entry.point.axes for entry in planned(scaled, lambda test: (), {}, **way)]
+        for way in ({"as_published": True}, {"cores": None})
+    )
+    assert as_published != of_host
+    assert [point.axes for point in paper_points(scaled)] == as_published + of_host

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -382,3 +382,24 @@ def test_the_sizes_of_rfc2544_are_a_sweep() -> None:
     assert sizes == [64, 128, 256, 512, 1024, 1280, 1518, 9000]
     (file,) = parse("frame-size: rfc2544\nduration: 1", {}, check, source="c", name="c").tests[:1]
     assert file.frame_size == 64
+
+
+@pytest.mark.parametrize("word", ["far", "3", "2.5", "true", "2001-02-03"])
+def test_plain_values_are_read_as_they_are_written(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"hosts: {word}\n")
+    (test,) = load(path, {}, lambda test: []).tests
+    assert test.hosts == word
+
+
+def test_what_a_command_line_leaves_open_is_chosen_in_order() -> None:
+    def choose(tests: Sequence[Test]) -> list[Test]:
+        engines = ("dpdk", "raw-mmsg")
+        pairs = zip(tests, engines, strict=True)
+        return [test.model_copy(update={"engine": engine}) for test, engine in pairs]
+
+    chosen = from_options({"switch": "testpmd,ovs"}, lambda test: [], choose).tests
+    assert [(test.switch, test.engine) for test in chosen] == [
+        ("testpmd", "dpdk"),
+        ("ovs", "raw-mmsg"),
+    ]

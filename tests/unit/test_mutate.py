@@ -206,3 +206,14 @@ def test_time_without_a_cpu_counts_for_no_limit(
         os.close(reading)
         os.close(writing)
     assert ended == [ended_s]
+
+
+def test_no_two_commands_have_a_user() -> None:
+    one = slots.Slots(2)
+    other = slots.Slots(2)
+    assert len({*one.users, *other.users}) == 4
+    one.close()
+    third = slots.Slots(2)
+    assert third.users == one.users
+    for each in (other, third):
+        each.close()

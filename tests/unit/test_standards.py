@@ -1004,9 +1004,9 @@ def test_axes_that_no_campaign_can_have_are_refused() -> None:
         planned("rfc9004", line_rate="10Gbps")
 
 
-@pytest.mark.parametrize("option", ["search", "verification"])
+@pytest.mark.parametrize("option", ["search", "verification", "dimension"])
 def test_what_the_standard_sets_cannot_be_set(option: str) -> None:
-    with pytest.raises(UsageError, match="is set by the standard"):
+    with pytest.raises(UsageError, match=f"^--{option} is set by the standard"):
         planned("rfc2544", quick=False, **{option: "none"})
 
 

@@ -11,6 +11,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -20,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FIRST_USER = 59800
-"""The user of the first slot; Debian leaves the numbers up to 59999 to the administrator."""
+FIRST_USER, LAST_USER = 59800, 59999
+"""The users of slots; Debian leaves these numbers to the administrator."""
 
 _PR_SET_PDEATHSIG = 1
 _STOPPED_S = 5.0
@@ -61,14 +62,22 @@ class Slots:
     """Places for so many processes at a time."""
 
     def __init__(self, count: int) -> None:
+        self._users, self._holds = zip(*(_free_user() for _ in range(count)), strict=True)
         self._free = list(range(count))
         self._folder = Path(tempfile.mkdtemp(prefix="sm-mutate-"))
         self._folder.chmod(0o711)
         self._running: dict[int, _Process] = {}
         self._looked = 0.0
 
+    @property
+    def users(self) -> tuple[int, ...]:
+        """Return the user of each slot. No other command on this machine has it."""
+        return self._users
+
     def close(self) -> None:
-        """Remove what the processes wrote."""
+        """Remove what the processes wrote, and let the users go."""
+        for hold in self._holds:
+            hold.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Answer, float]]:
@@ -87,7 +96,7 @@ class Slots:
         slot = self._free.pop()
         home = self._folder / str(slot)
         shutil.rmtree(home, ignore_errors=True)
-        user = FIRST_USER + slot
+        user = self._users[slot]
         for folder in (home, home / "tmp", home / "run"):
             folder.mkdir(mode=0o700)
             os.chown(folder, user, user)
@@ -121,7 +130,7 @@ class Slots:
 
     def _end(self, process: _Process) -> tuple[Job, Answer, float]:
         seconds = time.monotonic() - process.started
-        user = FIRST_USER + process.slot
+        user = self._users[process.slot]
         # All that the user has: processes that the tests left, too.
         subprocess.run(
             ["kill", "-KILL", "-1"], user=user, group=user, extra_groups=[], capture_output=True
@@ -135,6 +144,20 @@ class Slots:
         except ValueError:
             answer = {"result": "time"}
         return process.job, answer, seconds
+
+
+def _free_user() -> tuple[int, socket.socket]:
+    """Return a user that no command has, with the socket that holds it. All processes of a user end
+    with its slot, so two commands with one user would end each other's."""
+    for user in range(FIRST_USER, LAST_USER + 1):
+        hold = socket.socket(socket.AF_UNIX)
+        try:
+            hold.bind(f"\0switchmark-mutate-{user}")
+        except OSError:
+            hold.close()
+            continue
+        return user, hold
+    raise RuntimeError(f"the users from {FIRST_USER} to {LAST_USER} are all taken")
 
 
 def _waited_s(pid: int) -> float:

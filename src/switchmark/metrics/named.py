@@ -50,7 +50,7 @@ class Metric:
     name: str
     """The name, as in exports and queries."""
     unit: str
-    """The unit; `1` for a ratio or a count."""
+    """The unit; empty for a ratio or a count."""
     description: str
     """The description, for the reference."""
     of: Callable[[Record], float | None]
