@@ -145,16 +145,23 @@ SHARED = pytest.StashKey[Shared]()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test wait for its turn, and other lanes for a test that runs alone."""
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Let a test wait for its turn, and other lanes for the tests that run alone."""
     turns = item.config.stash.get(TURNS, None)
     if turns is None:
         return (yield)
-    turns.enter(alone=item.get_closest_marker("alone") is not None)
+    turns.enter(alone=_runs_alone(item))
     try:
         return (yield)
     finally:
-        turns.leave()
+        if nextitem is None or not (_runs_alone(item) and _runs_alone(nextitem)):
+            turns.leave()
+
+
+def _runs_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

