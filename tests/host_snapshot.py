@@ -348,10 +348,10 @@ def _is_lived_in(group: str) -> bool:
         ("cgroup.events", re.compile("populated 1")),
         ("memory.stat", re.compile(r"^rss [1-9]", re.MULTILINE)),
     )
-    for name, sign in signs:
-        for file in Path(group).rglob(name):
+    for folder, _, files in os.walk(group):  # whose groups go meanwhile
+        for name, sign in signs:
             with suppress(OSError):
-                if sign.search(_read(str(file))):
+                if name in files and sign.search(_read(f"{folder}/{name}")):
                     return True
     return False
 

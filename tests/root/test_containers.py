@@ -257,8 +257,9 @@ def test_an_engine_has_what_it_needs_in_a_container(
 def test_a_driver_of_dpdk_has_what_it_needs_in_a_container(
     measure_there: Measure, runtime: str, driver: str
 ) -> None:
-    record = measure_there(environment=runtime, engine="dpdk", driver=driver, **QUICK)
-    assert_every_frame_is_accounted_for(record)
+    # So few frames that the rings have room for all: DPDK tells of none that it had no room for.
+    axes = {"environment": runtime, "engine": "dpdk", "driver": driver, **QUICK, "rate": "2k"}
+    assert_every_frame_is_accounted_for(measure_there(**axes))
 
 
 @pytest.mark.parametrize("runtime", ["lxc", "podman"])  # docker: below, with ovs-dpdk
