@@ -42,6 +42,7 @@ _STAMPED_BY = {
     **dict.fromkeys(("mmap", "mmap-gso", "xdp-live"), "kernel"),
     **dict.fromkeys(("raw", "udp"), "call"),
 }
+SPLIT = ("raw-gso", "mmap-gso", "udp-gso")
 REAL = [name for name in SINGLE_HOST if PortKind.VETH in SWITCHES[name].port_kinds]
 
 
@@ -180,19 +181,21 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
     ("engine", "axes"),
     [
         *(
-            (engine, {"switch": switch})
-            for engine in ("raw-gso", "mmap-gso", "udp-gso")
-            for switch in REAL
-            if switch != "cni"  # its interfaces keep their offloads, and the engines refuse them
-            and not check(Test(switch=switch, engine=engine))
+            pytest.param(engine, {"switch": switch}, marks=marks)
+            for (engine, switch), marks, _ in measured(
+                [
+                    (engine, switch)
+                    for engine in SPLIT
+                    for switch in REAL
+                    if switch != "cni"  # its interfaces keep their offloads, which are refused
+                    and not check(Test(switch=switch, engine=engine))
+                ],
+                lambda pair: {pair[1], (pair[0], SWITCHES[pair[1]].semantics[0])},
+            )
         ),
-        *(
-            (engine, {"frame_size": size})
-            for engine in ("raw-gso", "mmap-gso", "udp-gso")
-            for size in (1518, 9600)
-        ),
-        *((engine, {"frame_size": "imix"}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
-        *((engine, {"flows": 7}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
+        *((engine, {"frame_size": size}) for engine in SPLIT for size in (1518, 9600)),
+        *((engine, {"frame_size": "imix"}) for engine in SPLIT),
+        *((engine, {"flows": 7}) for engine in SPLIT),
         ("raw-gso", {"flows": 7, "function_cores": 2}),
         ("raw-gso", {"flows": 100_000, "flows_by": "ip"}),
         ("raw-gso", {"flows": 1000, "flow_order": "zipf", "frame_size": "imix"}),

@@ -107,7 +107,8 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
         # The plans of all scenarios but p2p are that of p2p with other nodes (test_plans.py).
         lambda combination: {
             combination[0],
-            (SWITCHES[combination[0]].semantics[0], combination[1]),
+            combination[1],
+            (SWITCHES[combination[0]].semantics[0], combination[1] == "p2p"),
         },
     ),
 )

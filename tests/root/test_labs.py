@@ -220,6 +220,7 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
+@pytest.mark.alone  # the value is that of all lanes
 def test_the_testbeds_of_a_lab_are_prepared_and_restored(
     lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ import pytest
 from combinations import measured
 from real_frames import DISTURBED, skip_unpackaged
 from switchmark.hosts.local import LocalHost
+from switchmark.lab import series as intervals
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
@@ -449,16 +450,18 @@ def test_a_step_of_the_latency_is_found_where_it_was(attempt: Try) -> None:
     assert sum(trial.series.received) == sum(trial.series.offered)
 
 
-@pytest.mark.slow
-def test_a_leak_of_the_switch_is_named(attempt: Try) -> None:
-    """Memory is read once a second, and a trend takes ten values in each half."""
+def test_a_leak_of_the_switch_is_named(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trend takes ten values in each half. Memory is read five times a second here, not once."""
+    monkeypatch.setattr(intervals, "_LOOK_NS", 200_000_000)
+    often: dict[str, Any] = {"duration": 6.0, "interval": 0.2}
     with preferred():
-        record = attempt("--leak-kib", 200, duration=26.0, interval=1.0)
+        record = attempt("--leak-kib", 200, **often)
     (trial,) = record.trials
     assert "growing" in trial.doubts
-    grown_kib = trial.evidence.doubts["growing"]["rss_kib"]
-    assert grown_kib[1] - grown_kib[0] == pytest.approx(200 * 10 * 24, rel=0.2)
-    assert "growing" not in attempt(duration=26.0, interval=1.0).doubts
+    doubt = trial.evidence.doubts["growing"]
+    first_kib, last_kib = doubt["rss_kib"]
+    assert last_kib - first_kib == pytest.approx(200 * 10 * doubt["seconds"], rel=0.2)
+    assert "growing" not in attempt(**often).doubts
 
 
 # --- what a switch does to times -----------------------------------------------------------------
