@@ -71,8 +71,9 @@ def test_functions_that_leave_frames_as_they_are(
         switch="ovs", function=function, engine=engine, chain=2, direction="bi", **LOOPBACK
     )
     trial = assert_nothing_is_lost(record)
-    assert trial.counters.functions["f1"]["f1.0"].rx == trial.tx_frames // 2
-    assert trial.counters.functions["f2"]["f2.1"].tx == trial.tx_frames // 2
+    first, second = trial.counters.functions["f1"], trial.counters.functions["f2"]
+    assert (first["f1.0"].rx or 0) + (first["f1.1"].rx or 0) == trial.tx_frames
+    assert (second["f2.0"].tx or 0) + (second["f2.1"].tx or 0) == trial.tx_frames
 
 
 def test_a_process_that_forwards_tells_what_it_used(measure: Measure) -> None:

@@ -37,6 +37,7 @@ from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES
+from truths import preferred
 
 _STAMPED_BY = {
     **dict.fromkeys(("mmap", "mmap-gso", "xdp-live"), "kernel"),
@@ -315,13 +316,14 @@ def test_a_switch_that_fills_a_link_is_told_by_what_was_offered(measure: Measure
         assert record.verdict == "offered-load"
 
 
+@pytest.mark.alone
 def test_perf_counts_what_the_kernel_counts(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Software events, which every host has, take the way of the processor's."""
     monkeypatch.setattr(perf, "EVENTS", ("task-clock", "context-switches", "cycles"))
     monkeypatch.setattr(perf, "_SOFTWARE", set())  # so that it is asked
-    with measuring(tmp_path) as counting:
+    with preferred(), measuring(tmp_path) as counting:
         alone = only(counting())
         shared = only(counting(placement="0", duration=0.1))
     assert alone.cost is not None
