@@ -229,7 +229,7 @@ def test_functions_that_bypass_the_kernel_forward_in_containers(
     measure_there: Measure, runtime: str, switch: str, chain: int, function: str
 ) -> None:
     axes = {"environment": runtime, "switch": switch, "function": function, "chain": chain}
-    quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
+    quick = {"duration": 0.5, "warmup": 0.05, "rate": "1k"}
     before = hugepages()
     record = measure_there(scenario="loopback", engine="dpdk", **axes, **quick)
     assert_nothing_is_lost(record)

@@ -8,7 +8,7 @@ import pytest
 
 from real_frames import Measure, assert_nothing_is_lost, skip_unpackaged
 
-CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
+CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.4}
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_faults_are_counted_in_frames_of_any_kind(attempt: Try, axes: dict[str, 
     assert trial.corrupted == sum(flow.corrupted for flow in trial.per_flow)
 
 
-OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4}
+OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4, "duration": 0.4}
 
 
 @pytest.mark.parametrize("port", ["vhost-user", "memif"])
