@@ -110,6 +110,14 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         yield run
 
 
+@pytest.fixture
+def first_served() -> Iterator[None]:
+    """Prefer a test to other programs: what is counted exactly needs frames of every flow, which
+    come before the drain is over."""
+    with preferred():
+        yield
+
+
 def only(record: Record) -> TrialResult:
     assert record.status == "ok", record.error
     (trial,) = record.trials
@@ -192,6 +200,7 @@ def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
 TWO_CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("engine", ["raw", "raw-mmsg", "mmap", "xdp", "udp-mmsg"])
 def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
     attempt: Try, engine: str
@@ -210,6 +219,7 @@ def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
     assert "flows-mixed" not in trial.doubts
 
 
+@pytest.mark.usefixtures("first_served")
 def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
     attempt: Try,
 ) -> None:
@@ -226,6 +236,7 @@ def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
         assert flow.reordered == len(swapped) - held - len(unseen)
 
 
+@pytest.mark.usefixtures("first_served")
 def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None:
     faults = ("--spread", 3, "--duplicate", 5, "--drop", 10)
     (trial,) = attempt(*faults, engine="raw-mmsg", **TWO_CORES).trials
@@ -238,6 +249,7 @@ def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None
     assert ("flows-mixed" in trial.doubts) == (trial.evidence.ties > 0)
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("engine", ["mmap", "raw-mmsg"])
 def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) -> None:
     # Other ports bring some frames to the other core, among them such as are overtaken.
@@ -262,6 +274,7 @@ def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) ->
 # --- the same in frames of other kinds ---------------------------------------------------------
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize(
     "axes",
     [
@@ -316,6 +329,7 @@ def test_faults_are_counted_in_frames_of_any_kind(attempt: Try, axes: dict[str, 
 OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4, "duration": 0.4}
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("port", ["vhost-user", "memif"])
 def test_faults_are_counted_over_ports_of_dpdk(attempt: Try, port: str) -> None:
     faults = [word for fault in FAULTS.items() for word in fault]
@@ -327,6 +341,7 @@ def test_faults_are_counted_over_ports_of_dpdk(attempt: Try, port: str) -> None:
     assert len(trial.per_flow) == 4
 
 
+@pytest.mark.usefixtures("first_served")
 def test_faults_are_counted_over_two_queues_of_dpdk(attempt: Try) -> None:
     # Other ports bring some frames to the other queue, and so to the other core.
     faults = [word for fault in {**FAULTS, "--spread": 3}.items() for word in fault]
