@@ -452,7 +452,7 @@ def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
     (tmp_path / "lab.toml").write_text("[local]\n")
     arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
     run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
     ends = listening(psutil.Process(run.pid))
     strangers = answered(ends, user=7001)
     run.send_signal(signal.SIGINT)
@@ -480,7 +480,7 @@ def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
     near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
     arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
     run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
     here = listening(psutil.Process(run.pid))
     sockets = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
     there = {line.split()[3] for line in sockets.splitlines()} - {f"{far}:22"}

@@ -482,13 +482,15 @@ def test_a_leak_of_the_switch_is_named(attempt: Try, monkeypatch: pytest.MonkeyP
 # --- what a switch does to times -----------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("first_served")
 def test_a_known_delay(attempt: Try) -> None:
-    trial = only(attempt("--delay-us", 20_000, rate="2k"))
+    record = attempt("--delay-us", 20_000, rate="2k")
+    trial = only(record)
     assert trial.latency is not None
     assert trial.latency.min >= 20_000_000
     assert trial.latency.p50 is not None
-    assert trial.latency.p50 < 60_000_000
-    assert trial.lost == 0
+    assert trial.latency.p50 < 60_000_000 or DISTURBED & {*record.doubts}
+    assert trial.lost == trial.lost_at.get(Place(PlaceKind.LATE), 0)
 
 
 @pytest.mark.alone
