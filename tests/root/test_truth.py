@@ -503,6 +503,7 @@ def test_a_known_cap(attempt: Try) -> None:
     assert names(record, "switch"), record.verdict
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize(
     ("fault", "axes", "says"),
     [
