@@ -65,11 +65,12 @@ BUILD_PATHS = tests/netns tests/root
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 # Tests that build paths wait for most of their time: a third lane works meanwhile. A selection by
 # PYTEST= may match nothing: status 5 of pytest.
-ALL_TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 3 $(DIST) -v --durations=10 $(1) \
+LANES = 3
+ALL_TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(LANES) $(DIST) -v --durations=10 $(1) \
 	$(BESIDE) $(BUILD_PATHS) $(PYTEST) || [ $$? -eq 5 ]
 
 .PHONY: test
-test: setup-all build/sanitize ## unit, contract, golden, replay, netns, root: all but further combinations
+test: setup-all build/sanitize ## every test but further combinations; LANES=1 one at a time
 	$(call ALL_TESTS,-m "not further")
 
 .PHONY: test-all

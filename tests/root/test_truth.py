@@ -580,6 +580,12 @@ def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
     return other if len(other) > TIMES - WANTED else []
 
 
+def calibrate(attempt: Try, **axes: Any) -> None:
+    """Have the calibration measured before anybody is slow, and preferred as what it is for."""
+    with preferred():
+        attempt(**axes)
+
+
 SATURATED = {"switch": "linux-bridge", "rate": "max", "burst": 32}
 CHAIN = {**SATURATED, "scenario": "loopback", "chain": 2}
 COPIES = {**SATURATED, "copies": 2}
@@ -587,7 +593,7 @@ COPIES = {**SATURATED, "copies": 2}
 
 @pytest.mark.alone
 def test_a_throttled_sender(attempt: Try) -> None:
-    attempt(**SATURATED)  # the calibration, before anybody is slow
+    calibrate(attempt, **SATURATED)
 
     def run() -> Record:
         with slowed(Role.SENDER, 20_000):
@@ -598,7 +604,7 @@ def test_a_throttled_sender(attempt: Try) -> None:
 
 @pytest.mark.alone
 def test_a_throttled_receiver(attempt: Try) -> None:
-    attempt(**SATURATED)
+    calibrate(attempt, **SATURATED)
 
     def run() -> Record:
         with slowed(Role.RECEIVER, 50_000):
@@ -619,7 +625,7 @@ def test_a_throttled_receiver(attempt: Try) -> None:
 )
 @pytest.mark.alone
 def test_throttled_ends(attempt: Try, axes: dict[str, Any], slow: dict[Role, int]) -> None:
-    attempt(**axes)
+    calibrate(attempt, **axes)
 
     def run(role: Role) -> Record:
         with slowed(role, slow[role]):
@@ -658,7 +664,7 @@ DIFFERENT = measured(
 def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> None:
     skip_unpackaged(switch)
     axes = {**saturating(switch), "duration": 1}  # ten periods of its share
-    attempt(**axes)
+    calibrate(attempt, **axes)
     assert named(lambda: attempt(**axes, cpu_limit="switch:50"), "switch") == []
 
 
@@ -667,7 +673,7 @@ def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> N
 def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: str) -> None:
     skip_unpackaged(switch)
     axes = saturating(switch)
-    attempt(**axes)
+    calibrate(attempt, **axes)
 
     def run() -> Record:
         with slowed(Role.SENDER, 20_000):
