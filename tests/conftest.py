@@ -176,6 +176,10 @@ def pytest_runtest_protocol(
             turns.leave()
 
 
+def _lanes(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
 def _runs_alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("alone") is not None
 
@@ -230,7 +234,7 @@ def _host_is_left_as_it_was(
     file = request.node.getparent(pytest.Module)
     areas = None if request.node.get_closest_marker("whole_host") else QUICK
     last_state, shared = file.stash.get(SEEN_LAST, None), None
-    if TURNS not in request.config.stash:  # else all lanes would wait for each other
+    if _lanes(request.config) == 1:  # several would wait for each other after each test
         shared = request.config.stash[SHARED]
     with left_as_it_was(last_state, areas, shared) as state:
         file.stash[SEEN_LAST] = None  # after a failure the next test looks for itself
