@@ -48,10 +48,10 @@ image: setup ## as root: container images for podman and docker, into build/imag
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)
 
-# Two tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for the
-# next time, whatever Python is told of others.
-LANES = -n 2 --dist loadfile --no-loadscope-reorder
-TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest $(LANES)
+# Several tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for
+# the next time, whatever Python is told of others.
+DIST = --dist loadfile --no-loadscope-reorder
+TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 2 $(DIST)
 
 # The files of the tests with real frames that test-fast runs: to read all others takes seconds.
 SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
@@ -60,23 +60,22 @@ SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
 test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
-# Tests that build paths run one at a time, in a lane of their own; all others two at a time.
 BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
-ONE_BY_ONE = tests/netns tests/root
+BUILD_PATHS = tests/netns tests/root
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
-# A selection by PYTEST= may match nothing of one half: status 5 of pytest.
-HALVES = status=0; \
-	$(TESTS) -v --durations=10 $(1) $(BESIDE) $(PYTEST) || [ $$? -eq 5 ] || status=1; \
-	$(PYTEST_ALONE) -v --durations=10 $(1) $(ONE_BY_ONE) $(PYTEST) || [ $$? -eq 5 ] || status=1; \
-	exit $$status
+# Tests that build paths wait for most of their time: a third lane works meanwhile. A selection by
+# PYTEST= may match nothing: status 5 of pytest.
+LANES = 3
+ALL_TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(LANES) $(DIST) -v --durations=10 $(1) \
+	$(BESIDE) $(BUILD_PATHS) $(PYTEST) || [ $$? -eq 5 ]
 
 .PHONY: test
-test: setup-all build/sanitize ## unit, contract, golden, replay, netns, root: all but further combinations
-	$(call HALVES,-m "not further")
+test: setup-all build/sanitize ## every test but further combinations; LANES=1 one at a time
+	$(call ALL_TESTS,-m "not further")
 
 .PHONY: test-all
 test-all: setup-all build/sanitize ## every test, in every combination
-	$(call HALVES,)
+	$(call ALL_TESTS,)
 
 .PHONY: test-again
 test-again: setup-all build/sanitize ## the tests that failed last, one at a time: for CI alone, and not for long

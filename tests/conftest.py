@@ -45,6 +45,12 @@ BUDGET_S = {
 }
 """The time in seconds that each folder may take on two cores. It is printed, not asserted."""
 
+LONGEST = (
+    *("test_containers.py", "test_bypass.py", "test_labs.py", "test_truth.py"),
+    *("test_host_as_it_was.py", "test_bypass_failures.py", "test_turns.py", "test_vm.py"),
+)
+"""Files whose tests take more than a minute together."""
+
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
 
@@ -116,9 +122,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.filterwarnings("error"), append=False)
         if folder == "root" and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root"))
-    # Lanes begin with what takes long, so that both end at about the same time.
-    order = [*reversed(BUDGET_S)] if hasattr(config, "workerinput") else [*BUDGET_S]
-    items.sort(key=lambda item: order.index(folder_of(item.nodeid) or "unit"))
+    files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+    order, longest = [*BUDGET_S], {}
+    if hasattr(config, "workerinput"):
+        # Lanes begin with what takes long, so that they end at about the same time.
+        order.reverse()
+        longest = {name: number - len(LONGEST) for number, name in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> tuple[int, int, int, bool]:
+        folder = order.index(folder_of(item.nodeid) or "unit")
+        # Tests of a file that run alone follow each other, and no lane waits between them.
+        return folder, longest.get(item.path.name, 0), files[item.path], _runs_alone(item)
+
+    items.sort(key=place)
 
 
 # --- the user's environment ------------------------------------------------------------------
@@ -145,16 +161,27 @@ SHARED = pytest.StashKey[Shared]()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test wait for its turn, and other lanes for a test that runs alone."""
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Let a test wait for its turn, and other lanes for the tests that run alone."""
     turns = item.config.stash.get(TURNS, None)
     if turns is None:
         return (yield)
-    turns.enter(alone=item.get_closest_marker("alone") is not None)
+    turns.enter(alone=_runs_alone(item))
     try:
         return (yield)
     finally:
-        turns.leave()
+        if nextitem is None or not (_runs_alone(item) and _runs_alone(nextitem)):
+            turns.leave()
+
+
+def _lanes(config: pytest.Config) -> int:
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _runs_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -199,13 +226,16 @@ def _host_is_left_as_it_was(
     request: pytest.FixtureRequest, _host_is_left_as_it_was_by_a_file: None
 ) -> Iterator[None]:
     """Check that the host is in the same state as before, whatever a test did. Slow areas are
-    checked only after a file, or after each test that is marked for it."""
+    checked only after a file, or after each test that is marked for it, and what lanes share is
+    checked only after a file where there are several."""
     if not _touches_the_host(request.node):
         yield
         return
     file = request.node.getparent(pytest.Module)
     areas = None if request.node.get_closest_marker("whole_host") else QUICK
-    last_state, shared = file.stash.get(SEEN_LAST, None), request.config.stash[SHARED]
+    last_state, shared = file.stash.get(SEEN_LAST, None), None
+    if _lanes(request.config) == 1:  # several would wait for each other after each test
+        shared = request.config.stash[SHARED]
     with left_as_it_was(last_state, areas, shared) as state:
         file.stash[SEEN_LAST] = None  # after a failure the next test looks for itself
         yield

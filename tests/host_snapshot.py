@@ -20,7 +20,7 @@ from pathlib import Path
 
 from switchmark.hosts.local import LocalHost
 from switchmark.runs.clean import clean
-from switchmark.runs.leases import MACHINE_WIDE, Leases
+from switchmark.runs.leases import MACHINE_WIDE, Leases, _count
 from switchmark.runs.workspace import RUN
 
 RUNS = Path("/run/switchmark")
@@ -299,12 +299,12 @@ def run_of(process: Path) -> str:
 
 
 def hugepages() -> int:
-    """Return the number of this host's hugepages without those that runs have added."""
-    total = sum(int(path.read_text()) for path in _pools())
-    if not RUNS.exists():  # nothing ran since the machine was started
-        return total
-    leases, host = Leases(RUNS), LocalHost()
-    return total - sum(leases.added(host, str(path)) for path in _pools())
+    """Return the number of this host's hugepages without those that runs have added, of whatever
+    lane. No run changes the number meanwhile: the ledger of leases is locked."""
+    files, host = {str(path) for path in _pools()}, LocalHost()
+    with Leases(RUNS)._ledger_of(host) as (ledger, _):
+        added = sum(take.added or 0 for take in ledger.takes if take.path in files)
+        return sum(_count(host, file) for file in files) - added
 
 
 def _leases() -> list[str]:
@@ -348,10 +348,10 @@ def _is_lived_in(group: str) -> bool:
         ("cgroup.events", re.compile("populated 1")),
         ("memory.stat", re.compile(r"^rss [1-9]", re.MULTILINE)),
     )
-    for name, sign in signs:
-        for file in Path(group).rglob(name):
+    for folder, _, files in os.walk(group):  # whose groups go meanwhile
+        for name, sign in signs:
             with suppress(OSError):
-                if sign.search(_read(str(file))):
+                if name in files and sign.search(_read(f"{folder}/{name}")):
                     return True
     return False
 

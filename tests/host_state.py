@@ -13,6 +13,7 @@ from typing import Any
 from host_snapshot import RUNS, run_of
 from switchmark.runs.clean import Cleaned
 from switchmark.runs.clean import clean as clean_all
+from switchmark.runs.workspace import RUN
 
 COMMAND = [sys.executable, "-m", "switchmark"]
 
@@ -33,10 +34,11 @@ def start(environment: dict[str, str], cwd: Path, *arguments: str) -> subprocess
 
 
 def clean(base: Path = RUNS, *, dry_run: bool = False) -> list[Cleaned]:
-    """Clean up after the runs below `base`, and return the results. It gives back what dead runs of
-    other lanes hold of the host's values, too."""
-    names = {folder.name for folder in base.glob("sm*")}
-    return [result for result in clean_all(base, dry_run=dry_run) if result.run in names]
+    """Clean up after the runs below `base`, and return the results. A clean-up of all runs would
+    give back what a dead run of another lane holds of the host's values, while its programs use
+    it."""
+    names = sorted(folder.name for folder in base.glob("sm*") if RUN.fullmatch(folder.name))
+    return clean_all(base, runs=names, dry_run=dry_run) if names else []
 
 
 def wait_for(condition: Callable[[], Any], description: str, limit_s: float = 60) -> Any:

@@ -68,24 +68,31 @@ class Turns:
         self._door, self._room = (
             os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("door", "room")
         )
+        self._alone = False
 
     def enter(self, *, alone: bool) -> None:
+        """Wait for a turn. A lane that has one to run alone keeps it for its next such test."""
+        if self._alone and alone:
+            return
+        self.leave()
         fcntl.flock(self._door, fcntl.LOCK_EX)
         try:
             fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            self._alone = alone
         finally:
             fcntl.flock(self._door, fcntl.LOCK_UN)
 
     def leave(self) -> None:
+        self._alone = False
         fcntl.flock(self._room, fcntl.LOCK_UN)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Wait in a test until the tests of other lanes have ended, and let no other test begin."""
-        self.leave()
+        was_alone = self._alone
         self.enter(alone=True)
         try:
             yield
         finally:
-            self.leave()
-            self.enter(alone=False)
+            if not was_alone:
+                self.enter(alone=False)

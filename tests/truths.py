@@ -87,7 +87,9 @@ def preferred() -> Iterator[None]:
     controller. A nice value would not do: the kernel shares a CPU among sessions first."""
     root = cpu_root(LocalHost())
     file, most = ("cpu.shares", 262_144) if root == V1 else ("cpu.weight", 10_000)
-    group = Path(root) / f"sm-truth-{os.getpid()}"
+    # Lanes share control groups, and have process numbers of their own.
+    lane = Path("/proc/self/ns/pid").stat().st_ino
+    group = Path(root) / f"sm-truth-{lane}-{os.getpid()}"
     lines = (line.split(":") for line in Path("/proc/self/cgroup").read_text().splitlines())
     (home,) = (
         path for _, names, path in lines if ("cpu" in names.split(",") if root == V1 else not names)

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from real_frames import Measure, assert_every_frame_is_accounted_for, only
+from real_frames import Measure, assert_nothing_is_lost, only
 from switchmark.functions import TABLE as FUNCTIONS
 from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.model.addresses import Addressing
-from switchmark.model.record import Record, TrialResult
 from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
@@ -32,13 +31,6 @@ from truths import measured_phases
 
 LOOPBACK: dict[str, Any] = {"scenario": "loopback", "rate": "2k"}
 NAMESPACE = "smtest-chains"
-
-
-def assert_nothing_is_lost(record: Record) -> TrialResult:
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.lost == 0, trial.lost_at
-    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
-    return trial
 
 
 @pytest.mark.parametrize(("chain", "direction"), [(1, "bi"), (2, "uni"), (4, "bi")])
@@ -79,8 +71,9 @@ def test_functions_that_leave_frames_as_they_are(
         switch="ovs", function=function, engine=engine, chain=2, direction="bi", **LOOPBACK
     )
     trial = assert_nothing_is_lost(record)
-    assert trial.counters.functions["f1"]["f1.0"].rx == trial.tx_frames // 2
-    assert trial.counters.functions["f2"]["f2.1"].tx == trial.tx_frames // 2
+    first, second = trial.counters.functions["f1"], trial.counters.functions["f2"]
+    assert (first["f1.0"].rx or 0) + (first["f1.1"].rx or 0) == trial.tx_frames
+    assert (second["f2.0"].tx or 0) + (second["f2.1"].tx or 0) == trial.tx_frames
 
 
 def test_a_process_that_forwards_tells_what_it_used(measure: Measure) -> None:

@@ -37,11 +37,13 @@ from switchmark.path.refusals import check
 from switchmark.scenarios import TABLE as SCENARIOS
 from switchmark.searches import base as searches
 from switchmark.switches import TABLE as SWITCHES
+from truths import preferred
 
 _STAMPED_BY = {
     **dict.fromkeys(("mmap", "mmap-gso", "xdp-live"), "kernel"),
     **dict.fromkeys(("raw", "udp"), "call"),
 }
+SPLIT = ("raw-gso", "mmap-gso", "udp-gso")
 REAL = [name for name in SINGLE_HOST if PortKind.VETH in SWITCHES[name].port_kinds]
 
 
@@ -180,19 +182,21 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
     ("engine", "axes"),
     [
         *(
-            (engine, {"switch": switch})
-            for engine in ("raw-gso", "mmap-gso", "udp-gso")
-            for switch in REAL
-            if switch != "cni"  # its interfaces keep their offloads, and the engines refuse them
-            and not check(Test(switch=switch, engine=engine))
+            pytest.param(engine, {"switch": switch}, marks=marks)
+            for (engine, switch), marks, _ in measured(
+                [
+                    (engine, switch)
+                    for engine in SPLIT
+                    for switch in REAL
+                    if switch != "cni"  # its interfaces keep their offloads, which are refused
+                    and not check(Test(switch=switch, engine=engine))
+                ],
+                lambda pair: {pair[1], (pair[0], SWITCHES[pair[1]].semantics[0])},
+            )
         ),
-        *(
-            (engine, {"frame_size": size})
-            for engine in ("raw-gso", "mmap-gso", "udp-gso")
-            for size in (1518, 9600)
-        ),
-        *((engine, {"frame_size": "imix"}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
-        *((engine, {"flows": 7}) for engine in ("raw-gso", "mmap-gso", "udp-gso")),
+        *((engine, {"frame_size": size}) for engine in SPLIT for size in (1518, 9600)),
+        *((engine, {"frame_size": "imix"}) for engine in SPLIT),
+        *((engine, {"flows": 7}) for engine in SPLIT),
         ("raw-gso", {"flows": 7, "function_cores": 2}),
         ("raw-gso", {"flows": 100_000, "flows_by": "ip"}),
         ("raw-gso", {"flows": 1000, "flow_order": "zipf", "frame_size": "imix"}),
@@ -312,13 +316,14 @@ def test_a_switch_that_fills_a_link_is_told_by_what_was_offered(measure: Measure
         assert record.verdict == "offered-load"
 
 
+@pytest.mark.alone
 def test_perf_counts_what_the_kernel_counts(
     measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Software events, which every host has, take the way of the processor's."""
     monkeypatch.setattr(perf, "EVENTS", ("task-clock", "context-switches", "cycles"))
     monkeypatch.setattr(perf, "_SOFTWARE", set())  # so that it is asked
-    with measuring(tmp_path) as counting:
+    with preferred(), measuring(tmp_path) as counting:
         alone = only(counting())
         shared = only(counting(placement="0", duration=0.1))
     assert alone.cost is not None

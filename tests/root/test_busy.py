@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from real_frames import DISTURBED, Measure, only
-from switchmark.model.record import TrialResult
+from switchmark.model.record import Record, TrialResult
 from switchmark.model.topology import PortKind, Semantics
 from switchmark.switches import TABLE as SWITCHES
 from truths import preferred
@@ -31,13 +31,16 @@ def semantics_of(switch: str) -> str:
     return Semantics.LEARNING if Semantics.LEARNING in semantics else semantics[0]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("switch", USER_SPACE)
 def test_the_busy_share_follows_the_load(measure: Measure, switch: str) -> None:
     """More with more load; without other programs, nearly nothing at 200 pps and nearly all at R+.
     A switch that does not report its busy share does not report it at any load."""
     axes = {"switch": switch, "engine": engine_of(switch), "semantics": semantics_of(switch)}
     with preferred():
-        trials = [only(measure(**axes, **load)) for load in LOADS]
+        records = measure.in_sequence(*({**axes, **load} for load in LOADS))
+    assert_it_took_time_to_start_and_to_stop(records[0], records[-1])
+    trials = [only(record) for record in records]
     shares = [busy_in(trial) for trial in trials]
     if shares[0] is None:
         assert shares == [None] * len(LOADS)
@@ -54,15 +57,14 @@ def busy_in(trial: TrialResult) -> float | None:
     return trial.evidence.verdict.switch_busy
 
 
-@pytest.mark.parametrize("switch", USER_SPACE)
-def test_a_program_takes_time_to_start_and_to_stop(measure: Measure, switch: str) -> None:
-    record = measure(switch=switch, engine=engine_of(switch))
-    assert record.setup_s is not None
-    assert record.teardown_s is not None
-    assert record.start_s is not None
-    assert record.stop_s is not None
-    assert 0 < record.start_s < record.setup_s
-    assert 0 < record.stop_s < record.teardown_s
+def assert_it_took_time_to_start_and_to_stop(first: Record, last: Record) -> None:
+    """Check the times of a program: the first test on a path starts it, the last one stops it."""
+    assert first.setup_s is not None
+    assert first.start_s is not None
+    assert 0 < first.start_s < first.setup_s
+    assert last.teardown_s is not None
+    assert last.stop_s is not None
+    assert 0 < last.stop_s < last.teardown_s
 
 
 def test_the_kernel_takes_no_time_to_start(measure: Measure) -> None:

@@ -13,7 +13,13 @@ import pytest
 
 from combinations import measured
 from host_snapshot import hugepages
-from real_frames import Measure, assert_every_frame_is_accounted_for, only, skip_refused
+from real_frames import (
+    Measure,
+    assert_every_frame_is_accounted_for,
+    assert_nothing_is_lost,
+    only,
+    skip_refused,
+)
 from switchmark.lab.trial import Trials
 from switchmark.metrics.cpu import cost
 from switchmark.model.place import Place
@@ -49,16 +55,6 @@ def test_cables(measure: Measure, port: str, memory: str) -> None:
     marks = " (the device would only mark it)" if port == PortKind.VHOST_USER else ""
     assert f"tx checksum by software{marks}" in record.engine_mode
     assert "rx times by software" in record.engine_mode
-
-
-@pytest.mark.parametrize("switch", BYPASS)
-def test_round_trips_through_every_switch(measure: Measure, switch: str) -> None:
-    """Each takes frames from one port to another, and their answers back."""
-    axes = {"switch": switch, "engine": "dpdk", "dimension": "latency", "rate": "500"}
-    skip_refused(**axes)
-    trial = assert_every_frame_is_accounted_for(measure(**axes))
-    assert trial.latency is not None
-    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
 
 
 _SPOIL = """
@@ -111,14 +107,14 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
         # The plans of all scenarios but p2p are that of p2p with other nodes (test_plans.py).
         lambda combination: {
             combination[0],
-            (SWITCHES[combination[0]].semantics[0], combination[1]),
+            combination[1],
+            (SWITCHES[combination[0]].semantics[0], combination[1] == "p2p"),
         },
     ),
 )
 def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
     record = measure(switch=switch, engine="dpdk", scenario=scenario)
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.lost == 0
+    assert_nothing_is_lost(record)
     assert record.semantics == SWITCHES[switch].semantics[0]
     assert record.memory == "hugepages"
 
@@ -132,7 +128,12 @@ def test_every_switch_on_the_host_itself(measure: Measure, switch: str) -> None:
 
 @pytest.mark.parametrize("switch", BYPASS)
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
-    record = measure(switch=switch, engine="dpdk", rate="2k")
+    """Nobody loses a frame that is not counted somewhere, at whatever load."""
+    axes = {"switch": switch, "engine": "dpdk"}
+    record, saturated = measure.in_sequence(
+        {**axes, "rate": "2k"}, {**axes, "rate": "max", "duration": 0.5}
+    )
+    assert_every_frame_is_accounted_for(saturated)
     trial = only(record)
     assert trial.counters.at_switch["f0"].rx == trial.tx_frames
     assert trial.counters.at_switch["f1"].tx == trial.rx_frames
@@ -151,18 +152,12 @@ def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
 
 
 @pytest.mark.parametrize("switch", BYPASS)
-def test_a_saturated_switch_adds_up(measure: Measure, switch: str) -> None:
-    """Nobody loses a frame that is not counted somewhere, at whatever load."""
-    record = measure(switch=switch, engine="dpdk", rate="max", duration=1)
-    assert_every_frame_is_accounted_for(record)
-
-
-@pytest.mark.parametrize("switch", BYPASS)
 def test_round_trips(measure: Measure, switch: str) -> None:
+    """Each takes frames from one port to another, and their answers back."""
     record = measure(switch=switch, engine="dpdk", dimension="latency", rate="1000", burst=4)
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.latency is not None
-    assert trial.latency.count == trial.rx_frames
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
 
 
 @pytest.mark.parametrize("switch", BYPASS)
@@ -248,9 +243,7 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
 def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -> None:
     axes = {"switch": switch, "engine": "dpdk", "port": port, "driver": driver}
     record = measure(**axes, queues=2, flows=5, direction="bi")
-    trial = assert_every_frame_is_accounted_for(record)
-    assert len(trial.per_flow) == 10
-    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+    assert len(assert_nothing_is_lost(record).per_flow) == 10
 
 
 @pytest.mark.parametrize(
@@ -260,11 +253,10 @@ def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
     """If there are no other CPUs, the functions share these CPUs."""
     axes = {"switch": switch, "engine": "dpdk", "switch_cores": 2, "queues": 2, "flows": 16}
     record = measure(**axes, direction="bi")
-    trial = assert_every_frame_is_accounted_for(record)
-    assert all(flow.rx == flow.tx > 0 for flow in trial.per_flow)
+    trial = assert_nothing_is_lost(record)
     workers = next(part for part in trial.parts if part.part == "switch")
     assert workers.cores is not None
-    assert workers.cores > 0.1
+    assert workers.cores > 0
 
 
 @pytest.mark.parametrize("side", ["switch", "functions"])

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from host_state import COMMAND
+from real_frames import DISTURBED
 from soak_copies import PROGRAM, WORKING
+from truths import preferred
 
 SCRIPT = Path(__file__).parents[2] / "ci/compare.sh"
 RUN = "--engine dpdk --search max --calibrate never --repeat 8 --duration 0.2 --warmup 0.05"
@@ -37,16 +39,22 @@ def test_the_slower_of_two_commits_fails(tmp_path: Path, traffic_program: str) -
         git("commit", "--quiet", "--message", tag)
         git("tag", tag)
     options = ("--build", f'cp {PROGRAM} "$OUT/"', "--base", "fast", "--run", RUN)
-    done = subprocess.run(
-        (str(SCRIPT), "--switch", "testpmd", *options, "--fail-on", "slower:10%"),
-        cwd=toy,
-        env={**os.environ, "SWITCHMARK": " ".join(COMMAND), "SWITCHMARK_TRAFFIC": traffic_program},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
+    variables = {"SWITCHMARK": " ".join(COMMAND), "SWITCHMARK_TRAFFIC": traffic_program}
+    with preferred():
+        done = subprocess.run(
+            (str(SCRIPT), "--switch", "testpmd", *options, "--fail-on", "slower:10%"),
+            cwd=toy,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=110,
+        )
     comment = (toy / "switchmark-ci/comment.md").read_text()
+    if done.returncode == 6:  # other programs took CPU time, and it says so
+        assert any(doubt in done.stdout for doubt in DISTURBED), done.stdout + done.stderr
+        assert comment.startswith("### switchmark: cannot tell\n")
+        return
+    assert done.returncode == 1, done.stdout + done.stderr
     assert comment.startswith("### switchmark: failed\n")
     assert "slower" in comment
     assert (toy / "switchmark-ci/report.html").stat().st_size > 10_000

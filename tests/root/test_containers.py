@@ -24,6 +24,7 @@ from real_frames import (
     Measure,
     assert_every_frame_is_accounted_for,
     assert_nearly_all_arrive,
+    assert_nothing_is_lost,
     measuring,
 )
 from switchmark.engines import TABLE as ENGINES
@@ -228,10 +229,10 @@ def test_functions_that_bypass_the_kernel_forward_in_containers(
     measure_there: Measure, runtime: str, switch: str, chain: int, function: str
 ) -> None:
     axes = {"environment": runtime, "switch": switch, "function": function, "chain": chain}
-    quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
+    quick = {"duration": 0.5, "warmup": 0.05, "rate": "1k"}
     before = hugepages()
     record = measure_there(scenario="loopback", engine="dpdk", **axes, **quick)
-    assert assert_every_frame_is_accounted_for(record).lost == 0
+    assert_nothing_is_lost(record)
     assert "cores-overcommitted" in record.doubts or (os.cpu_count() or 1) > 2 + chain
     assert hugepages() == before
 
@@ -256,8 +257,9 @@ def test_an_engine_has_what_it_needs_in_a_container(
 def test_a_driver_of_dpdk_has_what_it_needs_in_a_container(
     measure_there: Measure, runtime: str, driver: str
 ) -> None:
-    record = measure_there(environment=runtime, engine="dpdk", driver=driver, **QUICK)
-    assert_every_frame_is_accounted_for(record)
+    # So few frames that the rings have room for all: DPDK tells of none that it had no room for.
+    axes = {"environment": runtime, "engine": "dpdk", "driver": driver, **QUICK, "rate": "2k"}
+    assert_every_frame_is_accounted_for(measure_there(**axes))
 
 
 @pytest.mark.parametrize("runtime", ["lxc", "podman"])  # docker: below, with ovs-dpdk
@@ -284,7 +286,7 @@ def test_frames_in_containers_are_captured(
     axes = {"environment": runtime, "switch": switch, "engine": "raw-mmsg"}
     inside_too = {} if switch == "macvlan" else {"switch_environment": runtime}
     with Lab(tmp_path, capture=20, gate="off") as run:
-        test = Test(**axes, **inside_too, **QUICK)
+        test = Test(**axes, **inside_too, **{**QUICK, "duration": 0.5})
         record = run.run(test)
     assert record.status == "ok", record.error
     files = sorted((tmp_path / "captures").glob("*.pcap"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from real_frames import Measure, skip_unpackaged
+from real_frames import Measure, assert_nothing_is_lost, skip_unpackaged
 
-CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
+CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.4}
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,4 @@ CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duratio
 def test_two_cores_have_two_queues_of_dpdk(switch: str, port: str, measure: Measure) -> None:
     skip_unpackaged(switch)
     record = measure(switch=switch, port=port, engine="dpdk", warmup=0.05, **CORES)
-    (trial,) = record.trials
-    assert trial.rx_frames == trial.tx_frames > 0
-    assert [flow.lost for flow in trial.per_flow] == [0] * 8
-    assert min(flow.rx for flow in trial.per_flow) > 0
+    assert len(assert_nothing_is_lost(record).per_flow) == 8

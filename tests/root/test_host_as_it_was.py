@@ -59,7 +59,7 @@ def axes(request: pytest.FixtureRequest) -> dict[str, str]:
         found["scenario"] = "p2v"  # a node is enough
     if axis == "environment" and not check(Test(**found, switch_environment=name)):
         found["switch_environment"] = name
-    found |= {"duration": "0.15", "warmup": "0", "rate": "500"}
+    found |= {"duration": "0.5", "warmup": "0", "rate": "500"}
     assert check(Test(**found)) == []
     return found
 

@@ -180,6 +180,7 @@ def left() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
+@pytest.mark.alone
 def test_what_lanes_share_is_compared_while_no_other_lane_runs_a_test(left: Path) -> None:
     @contextmanager
     def others_end() -> Iterator[None]:
@@ -192,6 +193,7 @@ def test_what_lanes_share_is_compared_while_no_other_lane_runs_a_test(left: Path
     assert not left.exists()
 
 
+@pytest.mark.alone
 def test_what_is_left_there_fails_where_nobody_else_is_on_the_machine(
     left: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ def test_what_is_left_there_fails_where_nobody_else_is_on_the_machine(
         shared.check(["files"])
 
 
+@pytest.mark.alone
 def test_what_belongs_to_a_run_that_lives_is_left_out() -> None:
     before = state_of_the_host()
     with Workspace() as run, command(f"ip netns add {run.run}-x", f"ip netns del {run.run}-x"):

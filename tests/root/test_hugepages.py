@@ -18,6 +18,8 @@ from switchmark.runs.executor import Executor
 from switchmark.runs.hugepages import Pool, can_reserve, find_pool
 from switchmark.runs.workspace import Workspace
 
+pytestmark = pytest.mark.alone  # pages of a run in another lane count, too
+
 ADDED_MB = 64
 
 

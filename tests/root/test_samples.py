@@ -51,7 +51,7 @@ def test_starts_and_wants_ports(
     repository: Path, own_folder: dict[str, str], program: str, complaint: str
 ) -> None:
     argv = command(repository, program)
-    completed = subprocess.run(argv, env=own_folder, capture_output=True, text=True, timeout=20)
+    completed = subprocess.run(argv, env=own_folder, capture_output=True, text=True, timeout=60)
     output = completed.stdout + completed.stderr
     assert completed.returncode == 1, output
     assert "RTE Version: 'DPDK " in output
@@ -63,7 +63,7 @@ def test_finds_the_drivers_of_the_distribution(
 ) -> None:
     argv = [*command(repository, "dpdk-skeleton"), "--vdev", "net_null0", "--vdev", "net_null1"]
     with subprocess.Popen(
-        ["timeout", "20", "stdbuf", "-oL", *argv],
+        ["timeout", "60", "stdbuf", "-oL", *argv],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=own_folder,

@@ -192,6 +192,7 @@ def in_root(
     )
 
 
+@pytest.mark.alone  # it would take back what a run of another lane has
 def test_commands_in_a_bare_root_see_a_clone_and_nothing_of_the_host(
     repository: Path, root: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_commands_in_a_bare_root_see_a_clone_and_nothing_of_the_host(
     assert subprocess.run(asleep, check=False, capture_output=True).stdout == b""
 
 
+@pytest.mark.alone  # it would take back what a run of another lane has
 def test_what_is_left_in_the_kernel_is_taken_back(repository: Path, root: Path) -> None:
     groups = Path("/sys/fs/cgroup")
     base = groups if (groups / "cgroup.controllers").exists() else groups / "cpu"
@@ -235,6 +237,7 @@ def test_what_is_left_in_the_kernel_is_taken_back(repository: Path, root: Path) 
                 group.rmdir()
 
 
+@pytest.mark.alone  # it would take back what a run of another lane has
 def test_a_bare_root_is_made_in_no_folder_that_holds_something(
     repository: Path, root: Path
 ) -> None:

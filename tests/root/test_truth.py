@@ -23,6 +23,7 @@ import pytest
 from combinations import measured
 from real_frames import DISTURBED, skip_unpackaged
 from switchmark.hosts.local import LocalHost
+from switchmark.lab import series as intervals
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
@@ -109,6 +110,14 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         yield run
 
 
+@pytest.fixture
+def first_served() -> Iterator[None]:
+    """Prefer a test to other programs: what is counted exactly needs frames of every flow, which
+    come before the drain is over."""
+    with preferred():
+        yield
+
+
 def only(record: Record) -> TrialResult:
     assert record.status == "ok", record.error
     (trial,) = record.trials
@@ -191,6 +200,7 @@ def test_every_tenth_frame_at_another_port(attempt: Try) -> None:
 TWO_CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.2}
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("engine", ["raw", "raw-mmsg", "mmap", "xdp", "udp-mmsg"])
 def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
     attempt: Try, engine: str
@@ -209,6 +219,7 @@ def test_frames_that_are_lost_and_doubled_are_counted_on_two_cores(
     assert "flows-mixed" not in trial.doubts
 
 
+@pytest.mark.usefixtures("first_served")
 def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
     attempt: Try,
 ) -> None:
@@ -225,6 +236,7 @@ def test_frames_that_are_overtaken_and_corrupted_are_counted_on_two_cores(
         assert flow.reordered == len(swapped) - held - len(unseen)
 
 
+@pytest.mark.usefixtures("first_served")
 def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None:
     faults = ("--spread", 3, "--duplicate", 5, "--drop", 10)
     (trial,) = attempt(*faults, engine="raw-mmsg", **TWO_CORES).trials
@@ -237,6 +249,7 @@ def test_flows_that_come_to_both_cores_are_counted_exactly(attempt: Try) -> None
     assert ("flows-mixed" in trial.doubts) == (trial.evidence.ties > 0)
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("engine", ["mmap", "raw-mmsg"])
 def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) -> None:
     # Other ports bring some frames to the other core, among them such as are overtaken.
@@ -261,6 +274,7 @@ def test_what_overtakes_on_another_core_is_counted(attempt: Try, engine: str) ->
 # --- the same in frames of other kinds ---------------------------------------------------------
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize(
     "axes",
     [
@@ -312,9 +326,10 @@ def test_faults_are_counted_in_frames_of_any_kind(attempt: Try, axes: dict[str, 
     assert trial.corrupted == sum(flow.corrupted for flow in trial.per_flow)
 
 
-OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4}
+OVER_DPDK: dict[str, Any] = {"switch": "truth-dpdk", "engine": "dpdk", "flows": 4, "duration": 0.4}
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize("port", ["vhost-user", "memif"])
 def test_faults_are_counted_over_ports_of_dpdk(attempt: Try, port: str) -> None:
     faults = [word for fault in FAULTS.items() for word in fault]
@@ -326,6 +341,7 @@ def test_faults_are_counted_over_ports_of_dpdk(attempt: Try, port: str) -> None:
     assert len(trial.per_flow) == 4
 
 
+@pytest.mark.usefixtures("first_served")
 def test_faults_are_counted_over_two_queues_of_dpdk(attempt: Try) -> None:
     # Other ports bring some frames to the other queue, and so to the other core.
     faults = [word for fault in {**FAULTS, "--spread": 3}.items() for word in fault]
@@ -449,28 +465,32 @@ def test_a_step_of_the_latency_is_found_where_it_was(attempt: Try) -> None:
     assert sum(trial.series.received) == sum(trial.series.offered)
 
 
-@pytest.mark.slow
-def test_a_leak_of_the_switch_is_named(attempt: Try) -> None:
-    """Memory is read once a second, and a trend takes ten values in each half."""
+def test_a_leak_of_the_switch_is_named(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trend takes ten values in each half. Memory is read five times a second here, not once."""
+    monkeypatch.setattr(intervals, "_LOOK_NS", 200_000_000)
+    often: dict[str, Any] = {"duration": 6.0, "interval": 0.2}
     with preferred():
-        record = attempt("--leak-kib", 200, duration=26.0, interval=1.0)
+        record = attempt("--leak-kib", 200, **often)
     (trial,) = record.trials
     assert "growing" in trial.doubts
-    grown_kib = trial.evidence.doubts["growing"]["rss_kib"]
-    assert grown_kib[1] - grown_kib[0] == pytest.approx(200 * 10 * 24, rel=0.2)
-    assert "growing" not in attempt(duration=26.0, interval=1.0).doubts
+    doubt = trial.evidence.doubts["growing"]
+    first_kib, last_kib = doubt["rss_kib"]
+    assert last_kib - first_kib == pytest.approx(200 * 10 * doubt["seconds"], rel=0.2)
+    assert "growing" not in attempt(**often).doubts
 
 
 # --- what a switch does to times -----------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("first_served")
 def test_a_known_delay(attempt: Try) -> None:
-    trial = only(attempt("--delay-us", 20_000, rate="2k"))
+    record = attempt("--delay-us", 20_000, rate="2k")
+    trial = only(record)
     assert trial.latency is not None
     assert trial.latency.min >= 20_000_000
     assert trial.latency.p50 is not None
-    assert trial.latency.p50 < 60_000_000
-    assert trial.lost == 0
+    assert trial.latency.p50 < 60_000_000 or DISTURBED & {*record.doubts}
+    assert trial.lost == trial.lost_at.get(Place(PlaceKind.LATE), 0)
 
 
 @pytest.mark.alone
@@ -483,6 +503,7 @@ def test_a_known_cap(attempt: Try) -> None:
     assert names(record, "switch"), record.verdict
 
 
+@pytest.mark.usefixtures("first_served")
 @pytest.mark.parametrize(
     ("fault", "axes", "says"),
     [
@@ -559,6 +580,12 @@ def named(run: Callable[[], Record], verdict: str, *doubts: str) -> list[str]:
     return other if len(other) > TIMES - WANTED else []
 
 
+def calibrate(attempt: Try, **axes: Any) -> None:
+    """Have the calibration measured before anybody is slow, and preferred as what it is for."""
+    with preferred():
+        attempt(**axes)
+
+
 SATURATED = {"switch": "linux-bridge", "rate": "max", "burst": 32}
 CHAIN = {**SATURATED, "scenario": "loopback", "chain": 2}
 COPIES = {**SATURATED, "copies": 2}
@@ -566,7 +593,7 @@ COPIES = {**SATURATED, "copies": 2}
 
 @pytest.mark.alone
 def test_a_throttled_sender(attempt: Try) -> None:
-    attempt(**SATURATED)  # the calibration, before anybody is slow
+    calibrate(attempt, **SATURATED)
 
     def run() -> Record:
         with slowed(Role.SENDER, 20_000):
@@ -577,7 +604,7 @@ def test_a_throttled_sender(attempt: Try) -> None:
 
 @pytest.mark.alone
 def test_a_throttled_receiver(attempt: Try) -> None:
-    attempt(**SATURATED)
+    calibrate(attempt, **SATURATED)
 
     def run() -> Record:
         with slowed(Role.RECEIVER, 50_000):
@@ -598,7 +625,7 @@ def test_a_throttled_receiver(attempt: Try) -> None:
 )
 @pytest.mark.alone
 def test_throttled_ends(attempt: Try, axes: dict[str, Any], slow: dict[Role, int]) -> None:
-    attempt(**axes)
+    calibrate(attempt, **axes)
 
     def run(role: Role) -> Record:
         with slowed(role, slow[role]):
@@ -637,7 +664,7 @@ DIFFERENT = measured(
 def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> None:
     skip_unpackaged(switch)
     axes = {**saturating(switch), "duration": 1}  # ten periods of its share
-    attempt(**axes)
+    calibrate(attempt, **axes)
     assert named(lambda: attempt(**axes, cpu_limit="switch:50"), "switch") == []
 
 
@@ -646,7 +673,7 @@ def test_a_switch_in_user_space_with_half_a_core(attempt: Try, switch: str) -> N
 def test_a_throttled_sender_before_a_switch_in_user_space(attempt: Try, switch: str) -> None:
     skip_unpackaged(switch)
     axes = saturating(switch)
-    attempt(**axes)
+    calibrate(attempt, **axes)
 
     def run() -> Record:
         with slowed(Role.SENDER, 20_000):

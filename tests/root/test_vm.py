@@ -14,7 +14,12 @@ from typing import Any
 import pytest
 
 from host_state import marked, of_run, records, start, wait_for
-from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
+from real_frames import (
+    Measure,
+    assert_every_frame_is_accounted_for,
+    assert_nothing_is_lost,
+    measuring,
+)
 from switchmark.environments import vm
 from switchmark.errors import Unavailable
 from switchmark.hosts.hosts import Hosts
@@ -59,8 +64,7 @@ def test_frames_pass_from_machine_to_machine(
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     with measuring(tmp_path) as measure:
         record = measure(environment="vm", engine="xdp", rate="1k", duration=0.3)
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.rx_frames == trial.tx_frames > 150
+    trial = assert_nothing_is_lost(record)
     assert record.port == "tap"
     # No clock is common to both ends; that of an emulated processor cannot be told well enough.
     unsure_ns = trial.evidence.unsure_ns
@@ -90,7 +94,7 @@ def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
     )
     assert trial.latency is not None
     assert trial.latency.kind == "rtt"
-    assert trial.latency.count == trial.rx_frames > 60
+    assert trial.latency.count == trial.rx_frames > 0
     assert "clock" not in record.doubts
 
 
@@ -111,19 +115,17 @@ def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> No
         rate="1k",
         duration=0.3,
     )
-    trial = assert_every_frame_is_accounted_for(record)
+    trial = assert_nothing_is_lost(record)
     assert record.steering == "static by in-port"
-    assert trial.counters.at_parts["f1.0"].rx == trial.rx_frames == trial.tx_frames > 0
+    assert trial.counters.at_parts["f1.0"].rx == trial.tx_frames
     assert trial.tx_frames + trial.tx_unsent == 300
 
 
 def test_dpdks_test_program_writes_macs_in_a_machine(measure: Measure) -> None:
     axes = {"scenario": "loopback", "function": "testpmd", "function_semantics": "mac"}
     record = measure(environment="vm", switch="ovs", rate="500", duration=0.6, **axes)
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.lost == 0, trial.lost_at
+    trial = assert_nothing_is_lost(record)
     assert record.test.function_semantics == "mac"
-    assert trial.rx_frames == trial.tx_frames > 0
     function = trial.counters.functions["f1"]
     assert function["f1.0"].rx == function["f1.1"].tx == trial.tx_frames
 
@@ -149,8 +151,7 @@ def test_a_switch_shares_the_memory_of_a_machine(
         assert missing[PortKind.VHOST_USER][0] in (record.error or "")
         return
     record = measure(environment="vm", switch=switch, rate="500", duration=0.6, **axes)
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.rx_frames == trial.tx_frames >= 300
+    assert_nothing_is_lost(record)
     assert record.port == "vhost-user"
 
 

@@ -70,3 +70,15 @@ def test_a_test_can_wait_for_the_others_in_its_middle(tmp_path: Path) -> None:
     assert not again.wait(0.1), "the first goes on"
     first.leave()
     wait_for(again.is_set, "its turn")
+
+
+def test_a_lane_keeps_its_turn_to_run_alone_for_its_next_such_test(tmp_path: Path) -> None:
+    first, second = (Turns(tmp_path) for _ in range(2))
+    first.enter(alone=True)
+    beside = waiting(second, alone=False)
+    first.enter(alone=True)
+    with first.alone():
+        assert not beside.wait(0.1), "the first still runs alone"
+    assert not beside.wait(0.1), "it did before it looked, too"
+    first.enter(alone=False)
+    assert beside.wait(20)
