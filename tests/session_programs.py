@@ -500,7 +500,7 @@ class _Fake:
             command = question.partition("\n")[0]
             alike = [each for each in script.questions if each.partition("\n")[0] == command]
             unrecorded(self.programs, "question", question, (alike or [""])[0])
-            answer = ""
+            answer = script.answer("nosuch").replace("nosuch", command.rpartition(" ")[2])
         peer.sendall(self.programs.own(answer).encode(errors="surrogateescape"))
 
 

@@ -116,6 +116,16 @@ def test_a_script_that_vpp_was_not_given_is_no_part_of_its_session() -> None:
         assert "+set interface l2 bridge VirtualEthernet0/0/0 1" in unrecorded(session)
 
 
+def test_an_unknown_command_gets_the_answer_of_vpp() -> None:
+    case = FIRST["vpp"]
+    with playing(case, case.file) as session:
+        session.executor.execute(session.driver.start(session.wiring))
+        (step, *_) = session.driver.counters.commands(session.wiring)
+        (output,) = session.executor.run(replace(step, argv=(*step.argv[:3], "shew")))
+        assert output.decode().strip() == "unknown input `shew'"
+        assert "shew" in unrecorded(session)
+
+
 def _is_script(step: Step) -> bool:
     return isinstance(step, Write) and step.path.endswith("ports.cli")
 
