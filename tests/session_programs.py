@@ -39,8 +39,10 @@ sys.path.insert(0, {tests!r})
 import session_programs
 session_programs.main({name!r}, {folder!r})
 """
-TELEMETRY, CLICK = "dpdk_telemetry.v2", "-click.sock"
+TELEMETRY, CLICK, VPP = "dpdk_telemetry.v2", "-click.sock", "-vpp/cli.sock"
 """The ends of the paths of the sockets that are asked something."""
+CLIENTS = frozenset({"vppctl"})
+"""The programs that ask a switch for a driver: their first words are an option and a socket."""
 _PDEATHSIG = 1
 _STOPS = {signal.SIGTERM, signal.SIGINT}
 
@@ -48,14 +50,15 @@ _STOPS = {signal.SIGTERM, signal.SIGINT}
 # --- folders of programs ----------------------------------------------------------------------
 
 
-def install(folder: Path, name: str, **settings: Any) -> None:
-    """Make a program that records or speaks a session, as `settings` say: `session` is the file,
-    `run` the folder of the run; `real` has the path of the program to record, by its name."""
+def install(folder: Path, names: Iterable[str], **settings: Any) -> None:
+    """Make programs that record or speak a session, as `settings` say: `session` is the file,
+    `run` the folder of the run; `real` has the paths of the programs to record, by their names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(settings))
     words = {"python": sys.executable, "tests": str(Path(__file__).parent), "folder": str(folder)}
-    (folder / name).write_text(_SHIM.format(name=name, **words))
-    (folder / name).chmod(0o755)
+    for name in names:
+        (folder / name).write_text(_SHIM.format(name=name, **words))
+        (folder / name).chmod(0o755)
 
 
 class Folder:
@@ -89,6 +92,16 @@ class Folder:
         lines = map(json.loads, self.session.read_text().splitlines())
         return [entry for entry in lines if kind in entry]
 
+    def times(self, what: str) -> int:
+        """Return how often something has happened before, and count it."""
+        file = Path(self.path, "happened")
+        line = json.dumps(what) + "\n"
+        with file.open("a+") as happened:
+            happened.seek(0)
+            before = happened.readlines().count(line)
+            happened.write(line)
+        return before
+
 
 def as_text(content: bytes) -> str:
     return content.decode(errors="surrogateescape").encode(errors="backslashreplace").decode()
@@ -101,7 +114,10 @@ def main(name: str, folder: str) -> None:
     """Be the program of this name, in the folder of a session."""
     programs = Folder(folder)
     argv = [Path(name).name, *sys.argv[1:]]
-    (record if programs.real else fake)(programs, name, argv)
+    if name in CLIENTS:
+        (record_client if programs.real else fake_client)(programs, name, argv)
+    else:
+        (record if programs.real else fake)(programs, name, argv)
 
 
 def _given(programs: Folder, argv: list[str]) -> Entry:
@@ -122,7 +138,14 @@ def _given(programs: Folder, argv: list[str]) -> Entry:
 
 def _stays(argv: list[str]) -> bool:
     """Return whether a command starts the switch: the others tell a version, or ask."""
-    return "--dpdk" in argv or "snsh" in argv
+    return "--dpdk" in argv or "snsh" in argv or argv[:2] == ["vpp", "-c"]
+
+
+def _question(programs: Folder, argv: list[str]) -> str:
+    """Return what a client asks, with the files that it names."""
+    words = [programs.plain(word) for word in argv[3:]]
+    files = _given(programs, argv)["files"]
+    return "\n".join([" ".join(words), *(files[word] for word in words if word in files)])
 
 
 # --- recorders --------------------------------------------------------------------------------
@@ -168,6 +191,29 @@ def record(programs: Folder, name: str, argv: list[str]) -> None:
     stop.set()
     programs.note(ended=[*map(int, ended)], status=status)
     sys.exit(128 - status if status < 0 else status)
+
+
+def record_client(programs: Folder, name: str, argv: list[str]) -> None:
+    """Run the real client of a switch, and note what it asked and what was answered. `life` is the
+    number of the process that answered."""
+    question = _question(programs, argv)
+    done = subprocess.run(
+        [programs.real[name], *argv[1:]],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    at, out, err = (
+        programs.plain(text) for text in (argv[2], as_text(done.stdout), as_text(done.stderr))
+    )
+    if done.returncode:
+        programs.note(unanswered=name, status=done.returncode, out=out, err=err)
+    else:
+        life = len(programs.entries("pid")) - 1
+        programs.note(asked=question, at=at, life=life, answer=out, err=err)
+    sys.stdout.buffer.write(done.stdout)
+    sys.stderr.buffer.write(done.stderr)
+    sys.exit(done.returncode)
 
 
 def _lives(pid: int) -> bool:
@@ -258,6 +304,11 @@ class Script:
             self._answers[question].append(answer)
         self._lock = threading.Lock()
 
+    @property
+    def questions(self) -> list[str]:
+        """Return all questions that have answers."""
+        return list(self._answers)
+
     def answer(self, question: str) -> str:
         """Return the next answer; raise KeyError if there is none."""
         with self._lock:
@@ -311,6 +362,26 @@ def _fake_command(programs: Folder, argv: list[str]) -> None:
     sys.exit(done["status"])
 
 
+def fake_client(programs: Folder, name: str, argv: list[str]) -> None:
+    """Ask the fake at the socket; without one, fail as the real client did."""
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(argv[2])
+        except OSError as error:
+            failures = programs.entries("unanswered")
+            words = os.strerror(error.errno or 0)
+            failed = next((entry for entry in failures if words in entry["err"]), None)
+            if failed is None:
+                sys.exit(_failed(unrecorded(programs, f"failure of {name}", words)))
+            sys.stdout.write(programs.own(failed["out"]))
+            sys.stderr.write(programs.own(failed["err"]))
+            sys.exit(failed["status"])
+        s.sendall(_question(programs, argv).encode(errors="surrogateescape"))
+        s.shutdown(socket.SHUT_WR)
+        with s.makefile("rb") as answer:
+            sys.stdout.buffer.write(answer.read())
+
+
 class _Fake:
     """A process of a switch: the files and sockets that it makes, and its answers."""
 
@@ -318,6 +389,7 @@ class _Fake:
         self.programs = programs
         self.made = made
         self.scripts: dict[str, Script] = {}
+        self.life = programs.times("a switch starts")
 
     def serve(self) -> None:
         """Make everything, and answer until a signal comes."""
@@ -333,8 +405,8 @@ class _Fake:
             Path(own(path)).parent.mkdir(parents=True, exist_ok=True)
             Path(own(path)).unlink(missing_ok=True)
             Path(own(path)).symlink_to(own(target))
-        # Who was told by telemetry that the links are up may ask the others at once.
-        for path in sorted(made["sockets"], key=lambda path: path.endswith(TELEMETRY)):
+        # Who was told by these that the switch is ready may ask or use the others at once.
+        for path in sorted(made["sockets"], key=lambda path: path.endswith((TELEMETRY, VPP))):
             self._listen(own(path))
         for path in made["last"]:
             Path(own(path)).touch()
@@ -352,11 +424,10 @@ class _Fake:
     def _listen(self, path: str) -> None:
         kind = socket.SOCK_SEQPACKET if path.endswith(TELEMETRY) else socket.SOCK_STREAM
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            Path(path).unlink()
         listener = socket.socket(socket.AF_UNIX, kind)
-        listener.bind(path)
+        listener.bind(f"{path}.real")  # a client finds no socket, or one that listens
         listener.listen()
+        Path(f"{path}.real").rename(path)
         threading.Thread(target=self._accept, args=(listener, path), daemon=True).start()
 
     def _accept(self, listener: socket.socket, path: str) -> None:
@@ -365,7 +436,7 @@ class _Fake:
             threading.Thread(target=self._answer, args=(peer, path), daemon=True).start()
 
     def _answer(self, peer: socket.socket, path: str) -> None:
-        speaks = {TELEMETRY: self._telemetry, CLICK: self._click}
+        speaks = {TELEMETRY: self._telemetry, CLICK: self._click, VPP: self._vpp}
         for end, speak in speaks.items():
             if path.endswith(end):
                 with peer, suppress(BrokenPipeError, ConnectionResetError):
@@ -375,7 +446,11 @@ class _Fake:
         return self.scripts.setdefault(path, Script(entries()))
 
     def _asked(self, path: str) -> list[Entry]:
-        return [entry for entry in self.programs.entries("asked") if entry["at"] == path]
+        """Return the questions at a socket: where the session tells them apart, those to the
+        process of this number."""
+        entries = [entry for entry in self.programs.entries("asked") if entry["at"] == path]
+        life = min(self.life, max((entry.get("life", 0) for entry in entries), default=0))
+        return [entry for entry in entries if entry.get("life", life) == life]
 
     def _telemetry(self, peer: socket.socket, path: str) -> None:
         """DPDK's telemetry: a greeting, then a message for each message."""
@@ -412,6 +487,21 @@ class _Fake:
                 peer.sendall(answer.encode(errors="surrogateescape"))
                 if line == "QUIT":
                     return
+
+    def _vpp(self, peer: socket.socket, path: str) -> None:
+        """VPP's CLI, from one fake to the other: a question, and its answer."""
+        asked = self._asked(path)
+        script = self._script(path, lambda: [(e["asked"], e["answer"]) for e in asked])
+        with peer.makefile("rb") as file:
+            question = as_text(file.read())
+        try:
+            answer = script.answer(question)
+        except KeyError:
+            command = question.partition("\n")[0]
+            alike = [each for each in script.questions if each.partition("\n")[0] == command]
+            unrecorded(self.programs, "question", question, (alike or [""])[0])
+            answer = script.answer("nosuch").replace("nosuch", command.rpartition(" ")[2])
+        peer.sendall(self.programs.own(answer).encode(errors="surrogateescape"))
 
 
 def _click_lines(entry: Entry) -> Iterator[tuple[str, str]]:

@@ -22,27 +22,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
 import session_programs
 from session_programs import Folder, as_text, install
+from switchmark.engines import TABLE as ENGINES
+from switchmark.engines.base import traffic_program
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import program_variable
 from switchmark.model.plan import Plan, Spawn, Wait
 from switchmark.model.topology import Functions, Memory, PortKind, Semantics
+from switchmark.model.units import LAYER_2_BYTES
 from switchmark.model.version import Version
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
 from switchmark.switches import TABLE
 from switchmark.switches.base import Counters, Switch
+from switchmark.switches.changes import Change
+from traffic_program import ADDRESS, Program
 from wirings import wiring_of
 
 SESSIONS = Path(__file__).parent / "sessions"
 _TRAFFIC_S = 0.5
 _QUIET_S = 0.3
+_FRAMES = 500
 _START_S = 4.0
 """The time in which a program fails to start, in seconds."""
 
@@ -74,6 +80,17 @@ class Case:
         """Return the driver of the switch."""
         return TABLE[self.switch]
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Return the names of all programs that say or answer something."""
+        return (self.program, *self.driver.companions)
+
+    def real(self) -> dict[str, str]:
+        """Return the paths of the real programs, by name."""
+        path = PurePath(self.driver.path)
+        beside = {name: str(path.with_name(name)) for name in self.driver.companions}
+        return {self.program: str(path), **beside}
+
     def header(self) -> dict[str, Any]:
         """Return the first line of the session: the version of the program, and the date."""
         header: dict[str, Any] = json.loads(self.file.read_text().partition("\n")[0])
@@ -93,11 +110,28 @@ def _ask_click(session: Session) -> None:
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
+def _ask_vpp(session: Session) -> None:
+    (command, *_) = session.driver.counters.commands(session.wiring)
+    argv = (*command.argv[:3], "nosuch")
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
+
 CASES = (
     Case(switch="snabb", program="snabb"),
     Case(switch="snabb", semantics=Semantics.LEARNING, program="snabb"),
     Case(switch="fastclick", program="click", unknown=_ask_click),
     Case(switch="fastclick", semantics=Semantics.LEARNING, program="click", unknown=_ask_click),
+    *(
+        Case(
+            switch="vpp",
+            kind=kind,
+            semantics=semantics,
+            program="vpp",
+            unknown=_ask_vpp,
+        )
+        for kind in (PortKind.VHOST_USER, PortKind.MEMIF)
+        for semantics in (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
+    ),
 )
 
 
@@ -135,7 +169,7 @@ class Session:
         self.case, self.driver, self.programs = case, case.driver, folder / "programs"
         install(
             self.programs,
-            case.program,
+            case.programs,
             session=str(session),
             run=str(workspace.folder),
             real=dict(real),
@@ -175,8 +209,9 @@ class Session:
         the other ends make none, and that somebody reads or a killed program leaves."""
         ends = {end.path for end in self.driver.endpoints(self.wiring).values() if end.server}
         folders = (self.wiring.ports_dir, self.wiring.switch_dir)
-        paths = (path for folder in folders for path in Path(folder).rglob("*"))
-        return sorted(str(path) for path in paths if str(path) not in ends and _is_kept(path))
+        paths = [path for folder in folders for path in Path(folder).rglob("*")]
+        kept = {str(path) for path in paths if str(path) not in ends and _is_kept(path)}
+        return sorted(kept | {*filter(os.path.lexists, self.driver.leftovers(self.wiring))} - ends)
 
 
 def _is_kept(path: Path) -> bool:
@@ -208,8 +243,7 @@ def play(session: Session, ends: Ends) -> Played:
         played.frames = traffic()
         played.counted = session.counters()
         session.case.unknown(session)
-        for event in ("kill", "restart"):
-            change = driver.events(wiring)[event]
+        for event, change in replacing(session).items():
             executor.execute(change.disturb)
             played.left[event] = session.files()
             steps, waits = change.restore, driver.settled_again(wiring)
@@ -220,6 +254,12 @@ def play(session: Session, ends: Ends) -> Played:
             session.counters()
     assert executor.unwind() == ()
     return played
+
+
+def replacing(session: Session) -> dict[str, Change]:
+    """Return the events that replace the program, of those that the driver has."""
+    events = session.driver.events(session.wiring)
+    return {kind: events[kind] for kind in ("kill", "restart") if kind in events}
 
 
 def _at_once(waits: Plan) -> Plan:
@@ -294,6 +334,51 @@ def testpmd_ends(session: Session) -> Iterator[Traffic]:
         yield traffic
 
 
+@contextmanager
+def own_ends(session: Session) -> Iterator[Traffic]:
+    """Return a sender at the first port and a receiver at the second, in our traffic program: it
+    connects to memif ports again."""
+    wiring, ends = session.wiring, session.driver.endpoints(session.wiring)
+    engine = ENGINES["memif"]
+    program = Program(traffic_program())
+    try:
+        ports = [
+            {
+                "engine": engine.name,
+                "ifname": end.ifname,
+                "frame_bytes": wiring.mtu + LAYER_2_BYTES,
+                "options": engine.port_options(wiring, wiring.node, list(ends.values()), i, ""),
+            }
+            for i, end in enumerate(ends.values())
+        ]
+        roles = ("sender", "receiver")
+        tasks = [{"role": role, "ports": [number]} for number, role in enumerate(roles)]
+        answer = program.ask("open", ports=ports, threads=[{"tasks": tasks, "yield": True}])
+        assert answer["ok"], answer
+
+        def traffic() -> Frames:
+            flow = session.driver.addressing(wiring)["f0-f1"]
+            address = {
+                **ADDRESS,
+                "src_mac": flow.sent_src_mac,
+                "dst_mac": flow.sent_dst_mac,
+                "src_ip": flow.source_ip,
+                "dst_ip": flow.sink_ip,
+            }
+            load = {"frame_bytes": [64], "address": address, "rate_pps": _FRAMES / _TRAFFIC_S}
+            armed = program.ask("arm", run=7, longest_ns=10**9, tasks=[load, {}])
+            assert armed["ok"], armed
+            sent, received = program.trial(round(_TRAFFIC_S * 1e9))["tasks"]
+            return {
+                "f0": {"sent": sent["sent"]["frames"], "received": 0},
+                "f1": {"sent": 0, "received": received["received"]["frames"]},
+            }
+
+        yield traffic
+    finally:
+        program.end()
+
+
 def _said(process: subprocess.Popen[str], command: str, prompt: str) -> str:
     """Give a command to testpmd, and return what it prints before its next prompt."""
     assert process.stdin
@@ -310,17 +395,24 @@ def _said(process: subprocess.Popen[str], command: str, prompt: str) -> str:
     return said
 
 
+def real_ends(session: Session) -> AbstractContextManager[Traffic]:
+    """Return the ends for the real program. testpmd waits for the switch at vhost-user ports, so
+    that it is connected again."""
+    is_vhost = session.case.kind is PortKind.VHOST_USER
+    return testpmd_ends(session) if is_vhost else own_ends(session)
+
+
 def record(case: Case) -> None:
     """Record a case, check what its driver found, and keep it."""
     with tempfile.TemporaryDirectory(prefix="sm-session-") as folder:
         file = Path(folder) / "session.jsonl"
         file.touch()
-        with playing(case, file, {case.program: case.driver.path}) as session:
+        with playing(case, file, case.real()) as session:
             made: dict[str, Any] = {}
 
             @contextmanager
             def ends(session: Session) -> Iterator[Traffic]:
-                with testpmd_ends(session) as traffic:
+                with real_ends(session) as traffic:
 
                     def send_and_look() -> Frames:
                         frames = traffic()
@@ -335,7 +427,9 @@ def record(case: Case) -> None:
             ended = [entry for entry in session.folder.entries("ended") if entry["ended"]]
             status = ended[0]["status"]
             made["status"] = 128 - status if status < 0 else status
-            left = played.left["restart"]  # a process that survives Snabb removes its counters
+            left = played.left.get(
+                "restart", ()
+            )  # a process that survives Snabb removes its counters
             made["left"] = [plain(path) for path in left if not path.endswith(".counter")]
         made["refuses"] = _refused(case)
         header = {
@@ -351,18 +445,19 @@ def record(case: Case) -> None:
 
 
 def _said_once(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a session that a fake needs: each start once, and all answers that are not
-    those to the same question before."""
+    """Yield the lines of a session that a fake needs: each start and each failure of a client once,
+    all answers to clients, and all other answers that are not those to the same question before."""
     starts: set[str] = set()
     answers: dict[tuple[str, str], str] = {}
     for line in lines:
         entry = json.loads(line)
-        if "asked" in entry:
+        if "asked" in entry and "life" not in entry:
             question = entry["at"], entry["asked"]
             is_new = answers.get(question) != entry["answer"]
             answers[question] = entry["answer"]
         else:
-            is_new = "ran" in entry or ("started" in entry and line not in starts)
+            is_again = line in starts and ("started" in entry or "unanswered" in entry)
+            is_new = {"ran", "asked", "started", "unanswered"} & {*entry} and not is_again
             starts.add(line)
         if is_new:
             yield line
@@ -382,7 +477,7 @@ def _made(session: Session) -> dict[str, Any]:
             made["links"][plain(name)] = plain(str(path.readlink()))
         elif path.is_socket():
             made["sockets"].append(plain(name))
-        elif path.name == "linked":
+        elif path.name == "linked" or path.is_relative_to("/dev/shm"):
             made["last"].append(plain(name))
         else:
             made["files"][plain(name)] = plain(path.read_bytes().decode("latin-1"))
@@ -396,10 +491,12 @@ def _refused(case: Case) -> dict[str, list[str]]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sm-session-"))
         file = Path(folder) / "session.jsonl"
         file.touch()
-        session = stack.enter_context(playing(case, file, {case.program: case.driver.path}))
+        session = stack.enter_context(playing(case, file, case.real()))
         driver, wiring, executor = session.driver, session.wiring, session.executor
+        if "kill" not in replacing(session):
+            return {}
         executor.execute(driver.start(wiring))
-        with testpmd_ends(session):
+        with real_ends(session):
             executor.execute((*driver.join(wiring), *driver.settled(wiring)))
             executor.execute(driver.events(wiring)["kill"].disturb)
         left = [path for path in session.files() if not path.endswith(".counter")]

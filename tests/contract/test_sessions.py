@@ -10,8 +10,9 @@ import pytest
 
 from session_programs import UNRECORDED
 from sessions import CASES, Case, Session, check, no_ends, play, playing
-from switchmark.errors import SetupFailed
-from switchmark.model.plan import Spawn
+from switchmark.errors import CommandFailed, SetupFailed
+from switchmark.model.plan import Spawn, Step, Write
+from switchmark.model.topology import Semantics
 from switchmark.switches.verified import verifications
 
 RECORDED = [case for case in CASES if case.file.exists()]
@@ -92,6 +93,41 @@ def test_a_fake_refuses_what_its_session_does_not_have(case: Case) -> None:
         with pytest.raises(SetupFailed):
             session.executor.execute((*session.driver.start(other), *session.driver.settled(other)))
         assert f"the session {case.file.name} has no such command" in unrecorded(session)
+
+
+def test_a_client_of_no_switch_fails_as_the_real_one_did() -> None:
+    case = FIRST["vpp"]
+    with playing(case, case.file) as session:
+        (command, *_) = session.driver.counters.commands(session.wiring)
+        with pytest.raises(CommandFailed, match="connect: No such file or directory"):
+            session.executor.run(command)
+        assert not unrecorded(session)
+
+
+def test_a_script_that_vpp_was_not_given_is_no_part_of_its_session() -> None:
+    """The difference is shown."""
+    case = FIRST["vpp"]
+    with playing(case, case.file) as session:
+        driver, wiring = session.driver, session.wiring
+        other = replace(wiring, semantics=Semantics.LEARNING)
+        (script,) = (step for step in driver.start(other) if _is_script(step))
+        plan = driver.start(wiring)
+        session.executor.execute(tuple(script if _is_script(step) else step for step in plan))
+        assert "+set interface l2 bridge VirtualEthernet0/0/0 1" in unrecorded(session)
+
+
+def test_an_unknown_command_gets_the_answer_of_vpp() -> None:
+    case = FIRST["vpp"]
+    with playing(case, case.file) as session:
+        session.executor.execute(session.driver.start(session.wiring))
+        (step, *_) = session.driver.counters.commands(session.wiring)
+        (output,) = session.executor.run(replace(step, argv=(*step.argv[:3], "shew")))
+        assert output.decode().strip() == "unknown input `shew'"
+        assert "shew" in unrecorded(session)
+
+
+def _is_script(step: Step) -> bool:
+    return isinstance(step, Write) and step.path.endswith("ports.cli")
 
 
 def test_an_unknown_question_gets_the_answer_of_the_real_program() -> None:

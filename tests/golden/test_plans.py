@@ -231,7 +231,7 @@ def plans() -> Iterator[tuple[str, Test]]:
     yield "variants/ovs-image", Test(switch="ovs@docker:mine:1")
     yield (
         "variants/vpp-image",
-        Test(switch="vpp@podman:mine:1", engine="dpdk", event="kill", dimension="outage"),
+        Test(switch="vpp@podman:mine:1", engine="memif", event="kill", dimension="outage"),
     )
     cores = {"function_cores": 2, "flows": 8}
     yield "variants/linux-bridge-function-cores-xdp", Test(engine="xdp", **cores)

@@ -224,6 +224,13 @@ def test_the_plan_waits_for_the_last_port_and_for_every_link() -> None:
     assert found == [False, True]
 
 
+def test_no_process_replaces_another_on_vhost_user_ports() -> None:
+    """The links of the next process stayed down: it waits for notifications of the functions."""
+    assert set(SWITCH.events(wiring())) == {"pause"}
+    for kind in (PortKind.MEMIF, PortKind.VETH):
+        assert set(SWITCH.events(wiring(kind=kind))) == {"pause", "restart", "kill"}
+
+
 def test_what_it_cannot_do_is_refused() -> None:
     assert SWITCH.accepts(wiring()) is None
     crossed = wiring(4)

@@ -167,17 +167,45 @@ static bool link_build(struct memif_talk *t, uint8_t log2)
 	return true;
 }
 
-static void rings_say(struct memif_talk *t, const struct memif_queue *queues, uint32_t count,
-		      uint16_t flags)
+static void ring_say(struct memif_talk *t, const struct memif_queue *queues, uint32_t i,
+		     uint16_t flags)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		struct memif_message *m = talk_say(t, MEMIF_ADD_RING, queues[i].wake);
+	struct memif_message *m = talk_say(t, MEMIF_ADD_RING, queues[i].wake);
 
-		m->ring.flags = flags;
-		m->ring.index = (uint16_t)i;
-		m->ring.offset = queues[i].offset;
-		m->ring.log2 = queues[i].log2;
+	m->ring.flags = flags;
+	m->ring.index = (uint16_t)i;
+	m->ring.offset = queues[i].offset;
+	m->ring.log2 = queues[i].log2;
+}
+
+/* Returns how many messages a client says after its first one: the region, the rings, and that it
+ * is connected. */
+static uint32_t messages_of_client(const struct memif_talk *t)
+{
+	return 2 + 2 * t->plan->queues;
+}
+
+/* Says the next message, after the answer to the one before. VPP sends one answer for each message
+ * that it hears later: of several at once it would keep the last answers. */
+static void client_says_next(struct memif_talk *t)
+{
+	const uint32_t queues = t->plan->queues, ring = t->said - 1;
+	struct memif_message *m;
+
+	if (t->said == 0) {
+		m = talk_say(t, MEMIF_ADD_REGION, t->link->regions[0].fd);
+		m->region.bytes = t->link->regions[0].bytes;
+	} else if (ring < queues) {
+		ring_say(t, t->link->to_server, ring, MEMIF_TO_SERVER);
+	} else if (ring < 2 * queues) {
+		ring_say(t, t->link->to_client, ring - queues, 0);
+	} else if (t->said < messages_of_client(t)) {
+		m = talk_say(t, MEMIF_CONNECT, -1);
+		memcpy(m->connect.name, "switchmark", sizeof("switchmark"));
+	} else {
+		return;
 	}
+	t->said++;
 }
 
 static bool client_hears_hello(struct memif_talk *t, const struct memif_message *in)
@@ -199,12 +227,6 @@ static bool client_hears_hello(struct memif_talk *t, const struct memif_message 
 	m->init.id = t->plan->id;
 	m->init.mode = MEMIF_ETHERNET;
 	memcpy(m->init.name, "switchmark", sizeof("switchmark"));
-	m = talk_say(t, MEMIF_ADD_REGION, t->link->regions[0].fd);
-	m->region.bytes = t->link->regions[0].bytes;
-	rings_say(t, t->link->to_server, queues, MEMIF_TO_SERVER);
-	rings_say(t, t->link->to_client, queues, 0);
-	m = talk_say(t, MEMIF_CONNECT, -1);
-	memcpy(m->connect.name, "switchmark", sizeof("switchmark"));
 	t->state = MEMIF_AWAITS_REST;
 	return true;
 }
@@ -345,11 +367,14 @@ void memif_talk_begin(struct memif_talk *t, const struct memif_plan *plan)
 
 static bool client_hears(struct memif_talk *t, const struct memif_message *in)
 {
-	if (in->type == MEMIF_ACK && t->state == MEMIF_AWAITS_REST)
+	if (in->type == MEMIF_ACK && t->state == MEMIF_AWAITS_REST) {
+		client_says_next(t);
 		return true;
+	}
 	if (in->type == MEMIF_HELLO && t->state == MEMIF_AWAITS_FIRST)
 		return client_hears_hello(t, in);
-	if (in->type == MEMIF_CONNECTED && t->state == MEMIF_AWAITS_REST)
+	if (in->type == MEMIF_CONNECTED && t->state == MEMIF_AWAITS_REST &&
+	    t->said == messages_of_client(t))
 		return client_hears_connected(t);
 	return talk_fail(t, "message %u is not expected here", in->type);
 }

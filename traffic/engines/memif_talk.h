@@ -62,6 +62,7 @@ struct memif_talk {
 	const struct memif_plan *plan;
 	enum memif_state state;
 	struct memif_link *link; /* NULL: not begun */
+	uint32_t said; /* messages of a client after its first one */
 	uint32_t out_count; /* messages to send, with a descriptor or -1 */
 	struct memif_message out[MEMIF_OUT_MAX];
 	int out_fds[MEMIF_OUT_MAX];

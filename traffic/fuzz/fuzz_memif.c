@@ -138,7 +138,7 @@ static void talk(struct input *in)
 			MUST(end.type == MEMIF_DISCONNECT && memchr(end.disconnect.text, 0, 96));
 			break;
 		}
-		MUST(t.out_count <= MEMIF_OUT_MAX);
+		MUST(t.out_count <= (plan.client ? 1 : MEMIF_OUT_MAX)); /* VPP answers one alone */
 		if (t.state != MEMIF_IS_CONNECTED)
 			continue;
 		MUST(t.link->to_server_count == plan.queues &&

@@ -19,12 +19,14 @@ from switchmark.hosts.programs import how_to_name, probe_version, require_progra
 from switchmark.model.addresses import Addressing, mac_address
 from switchmark.model.counters import PortCounters
 from switchmark.model.cpus import all_but
+from switchmark.model.event import REPLACING
 from switchmark.model.plan import Check, Plan, Run, Spawn, Wait, Write
 from switchmark.model.topology import Endpoint, Port, PortKind, Semantics, Wiring
 from switchmark.model.version import Version
 from switchmark.switches import links
 from switchmark.switches.base import Counters, Counting, Switch, routed_addressing, wire_refusal
 from switchmark.switches.builds import Build
+from switchmark.switches.changes import Change
 from switchmark.switches.eal_ports import eal_endpoints
 from switchmark.switches.vpp_config import (
     BUFFERS,
@@ -264,6 +266,14 @@ class Vpp(Switch):
         files = (f"{home(wiring)}/{file}" for file in ("cli.sock", "vpp.pid"))
         shared = (f"/dev/shm/{process(wiring)}-{part}" for part in _API)
         return (*super().leftovers(wiring), *files, *shared)
+
+    def events(self, wiring: Wiring) -> Mapping[str, Change]:
+        """Return the events of a process. On vhost-user ports no process replaces another: vpp uses
+        a ring from its first notification on, and functions send none to the next vpp."""
+        events = super().events(wiring)
+        if wiring.kind is not PortKind.VHOST_USER:
+            return events
+        return {kind: change for kind, change in events.items() if kind not in REPLACING}
 
     def settled(self, wiring: Wiring) -> Plan:
         return tuple(
