@@ -34,7 +34,8 @@ NFV_TESTPERF = Peer(
     "NFV_TESTPERF",
     None,
     "it is the application of github.com/gabrieleara/nfv-testperf, expected as a corrected build: "
-    "as published, its raw frames carry their addresses the wrong way round and reach nobody",
+    "as published, it receives no raw frames, because it cuts off the name of an interface after 8 "
+    "characters and reads with too little room for addresses",
     "the addresses of raw frames and of those by DPDK; of UDP nothing",
 )
 _NOTHING_RECEIVED = "nothing: it only sends, and a counter behind it counts"

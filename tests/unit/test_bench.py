@@ -422,6 +422,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "memif-pktgen",
         "memif-native",
         "bypass-testpmd",
+        "memif-testpmd",
         "setup-bypass",
         "container",
         "start-function",
