@@ -221,6 +221,7 @@ def test_an_upgrade_that_cannot_be_is_refused(tmp_path: Path) -> None:
         **user_space, event=f"upgrade:{other}"
     )
     assert "'testpmd@99'" in reasons(**user_space, event="upgrade:testpmd@99")
+    assert "switch linux-bridge has no event upgrade" in reasons(event=f"upgrade:{other}")
 
 
 def test_a_bridge_keeps_its_ports_when_it_is_removed() -> None:

@@ -377,12 +377,12 @@ def _switch_event_reasons(test: Test, path: Path) -> Iterable[Refusal]:
     upgraded = {UPGRADE} if RESTART in offered and _has_processes(path) else set()
     plain = plain_name(test.switch)
     for event in test.events:
-        if event.to and plain_name(event.to) != plain:
-            why = f"event upgrade starts another version of {plain}, not {event.to}"
-            yield Refusal(axes, why, f"--event upgrade:{plain}@VERSION")
-        elif event.kind not in upgraded.union(offered):
+        if event.kind not in upgraded.union(offered):
             why = f"switch {test.switch} has no event {event.kind}"
             yield Refusal(axes, why, f"--event {','.join(sorted(offered))}" if offered else None)
+        elif event.to and plain_name(event.to) != plain:
+            why = f"event upgrade starts another version of {plain}, not {event.to}"
+            yield Refusal(axes, why, f"--event upgrade:{plain}@VERSION")
         elif event.kind in OF_PROCESSES and _has_processes(path):
             yield from _process_reasons(test, path, event)
 
