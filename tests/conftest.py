@@ -27,7 +27,7 @@ pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 
 from golden_changes import changes_in_words  # noqa: E402
 from host_snapshot import QUICK, Shared, Snapshot, left_as_it_was  # noqa: E402
-from lanes import Turns, pytest_cmdline_main  # noqa: E402, F401
+from lanes import FOLDER, Turns, pytest_cmdline_main  # noqa: E402, F401
 from real_frames import Measure, measuring  # noqa: E402
 from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
 
@@ -189,7 +189,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     theirs."""
     config = session.config
     if hasattr(config, "workerinput"):
-        config.stash[TURNS] = Turns(REPOSITORY / "build/lanes")
+        config.stash[TURNS] = Turns(FOLDER)
     if any(_touches_the_host(item) for item in session.items) and not config.option.collectonly:
         turns = config.stash.get(TURNS, None)
         config.stash[SHARED] = Shared(turns.alone) if turns else Shared()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from lanes import runs_kept
 from switchmark.hosts.local import LocalHost
 from switchmark.runs.clean import clean
 from switchmark.runs.leases import MACHINE_WIDE, Leases, _count
@@ -166,7 +167,11 @@ class Shared:
         warnings.warn(f"{_in_words(changed)}\nby this test or another program", stacklevel=2)
 
     def _changed(self, areas: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-        now = _part(state_of_the_host(areas), shared=True)
+        of_others = _any_of(runs_kept())
+        now = {
+            area: frozenset(line for line in lines if not of_others.search(line))
+            for area, lines in _part(state_of_the_host(areas), shared=True).items()
+        }
         return differences({area: self._before[area] for area in now}, now)
 
 

@@ -56,6 +56,29 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     os.execve(SCRIPT, [str(SCRIPT), sys.executable, *sys.orig_argv[1:]], environment)
 
 
+FOLDER = Path(__file__).parents[1] / "build/lanes"
+"""What lanes share."""
+
+_KEPT = FOLDER / "kept"
+
+
+@contextmanager
+def kept(run: str) -> Iterator[None]:
+    """Tell other lanes that the control groups of a run are there between tests, too."""
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    name = _KEPT / run
+    name.touch()
+    try:
+        yield
+    finally:
+        name.unlink(missing_ok=True)
+
+
+def runs_kept() -> list[str]:
+    """Return the runs of all lanes that are there between tests."""
+    return [name.name for name in _KEPT.glob("sm*")]
+
+
 class Turns:
     """The turns of lanes: tests run at the same time, except a test that runs alone.
 

@@ -19,6 +19,7 @@ from scapy.utils import rdpcap
 from combinations import measured
 from host_snapshot import hugepages
 from host_state import COMMAND, marked, of_run, records, start, wait_for, wait_for_trials
+from lanes import kept
 from real_frames import (
     SINGLE_HOST,
     Measure,
@@ -100,8 +101,9 @@ def users_docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             Wait("it answers", Check(("docker", "-H", address, "version")), unless_dead="dockerd"),
         )
     )
-    yield address
-    assert executor.unwind() == ()
+    with kept(workspace.run):
+        yield address
+        assert executor.unwind() == ()
     workspace.close()
 
 

@@ -23,6 +23,7 @@ from host_snapshot import (
     left_as_it_was,
     state_of_the_host,
 )
+from lanes import kept
 from switchmark.hosts.processes import MARK
 from switchmark.runs.workspace import Workspace
 
@@ -207,6 +208,20 @@ def test_what_is_left_there_fails_where_nobody_else_is_on_the_machine(
     left.unlink()
     monkeypatch.delenv("CI")
     with pytest.warns(UserWarning, match="files: gone /var/lib/smtest-left"):
+        shared.check(["files"])
+
+
+@pytest.mark.alone
+def test_what_a_file_keeps_between_its_tests_is_left_out(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("host_snapshot._LATER_S", 0.1)
+    monkeypatch.setenv("CI", "true")
+    shared = Shared()
+    left.touch()
+    with kept("smtest-left"):
+        shared.check(["files"])
+    with pytest.raises(AssertionError, match="files: new /var/lib/smtest-left"):
         shared.check(["files"])
 
 
