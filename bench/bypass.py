@@ -1,4 +1,4 @@
-"""The comparisons vhost, memif, memif-testpmd, bypass-testpmd and setup-bypass are of ports in user
+"""The comparisons vhost, memif, setup-bypass, and those through a switch are of ports in user
 space, with dpdk-testpmd on the same devices, without hugepages on both sides."""
 
 from __future__ import annotations
@@ -318,17 +318,17 @@ def _flowgen(session: Session, track: Track, program: str) -> float:
             return counters.rate(session.seconds) / 1e6
 
 
-def _bypass_testpmd(
-    name: str, port: str, driver: str, engine: str, limit: float | None, session: Session
+def _through(
+    name: str, switch: str, port: str, driver: str, engine: str, limit: float, session: Session
 ) -> list[Row]:
-    """Compare through switch testpmd. `driver` is the peer's, and that of engine dpdk."""
+    """Compare through a switch. `driver` is the peer's, and that of engine dpdk."""
     program = find(TESTPMD)
 
     def through(measure: Callable[[Track], float]) -> float:
         # A new switch each time: the server of a memif may crash when its client leaves.
         with session.bed.block():
             return measure(
-                _track(session.bed, _switch("testpmd"), port, driver, placement="shared-process")
+                _track(session.bed, _switch(switch), port, driver, placement="shared-process")
             )
 
     ours = partial(through, lambda track: _ours(session, track, engine))
@@ -344,9 +344,9 @@ def _bypass_testpmd(
             "testpmd flowgen",
             "Mpps",
             interleaved(session.pairs, slots, session.say),
-            None if limit is None else Limit("at least", limit),
+            Limit("at least", limit),
             (
-                f"64 B through switch testpmd (io), {port}, received; both are one process of"
+                f"64 B through switch {switch}, {port}, received; both are one process of"
                 " one thread on the same core; sender and receiver of A check every frame, one"
                 " way; B sends and receives at both ports, and is counted at both",
             ),
@@ -417,12 +417,17 @@ BYPASS = (
     Comparison(
         "bypass-testpmd",
         "engine dpdk through switch testpmd against a closed loop of dpdk-testpmd",
-        partial(_bypass_testpmd, "bypass-testpmd", "vhost-user", "auto", "dpdk", 1.2),
+        partial(_through, "bypass-testpmd", "testpmd", "vhost-user", "auto", "dpdk", 1.2),
     ),
     Comparison(
         "memif-testpmd",
         "engine memif through switch testpmd against a closed loop of dpdk-testpmd",
-        partial(_bypass_testpmd, "memif-testpmd", "memif", "memif-zero-copy", "memif", 1.2),
+        partial(_through, "memif-testpmd", "testpmd", "memif", "memif-zero-copy", "memif", 1.2),
+    ),
+    Comparison(
+        "memif-vpp",
+        "engine memif through switch vpp against a closed loop of dpdk-testpmd",
+        partial(_through, "memif-vpp", "vpp", "memif", "memif-zero-copy", "memif", 1.2),
     ),
     Comparison(
         "setup-bypass", "what a test through ovs-dpdk costs beyond its traffic", _setup_bypass

@@ -423,6 +423,7 @@ def test_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
         "memif-native",
         "bypass-testpmd",
         "memif-testpmd",
+        "memif-vpp",
         "setup-bypass",
         "container",
         "start-function",
