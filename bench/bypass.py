@@ -324,17 +324,17 @@ def _through(
     """Compare through a switch. `driver` is the peer's, and that of engine dpdk."""
     program = find(TESTPMD)
 
-    def through(measure: Callable[[Track], float]) -> float:
-        # A new switch each time: the server of a memif may crash when its client leaves.
+    def with_a_new_switch(measure: Callable[[Track], float]) -> float:
+        # The server of a memif may crash when its client leaves.
         with session.bed.block():
             return measure(
                 _track(session.bed, _switch(switch), port, driver, placement="shared-process")
             )
 
-    ours = partial(through, lambda track: _ours(session, track, engine))
+    ours = partial(with_a_new_switch, lambda track: _ours(session, track, engine))
     slots: dict[str, Measure] = {
         "A": ours,
-        "B": partial(through, lambda track: _flowgen(session, track, program)),
+        "B": partial(with_a_new_switch, lambda track: _flowgen(session, track, program)),
         "A again": ours,
     }
     return [

@@ -427,9 +427,8 @@ def record(case: Case) -> None:
             ended = [entry for entry in session.folder.entries("ended") if entry["ended"]]
             status = ended[0]["status"]
             made["status"] = 128 - status if status < 0 else status
-            left = played.left.get(
-                "restart", ()
-            )  # a process that survives Snabb removes its counters
+            # A process that survives Snabb removes its counters.
+            left = played.left.get("restart", ())
             made["left"] = [plain(path) for path in left if not path.endswith(".counter")]
         made["refuses"] = _refused(case)
         header = {
