@@ -61,7 +61,8 @@ PKTGEN = Peer(
     "pktgen-dpdk",
     "PKTGEN",
     "pktgen",
-    "it is Pktgen-DPDK, of github.com/pktgen/Pktgen-DPDK: build it",
+    "it is Pktgen-DPDK, of github.com/pktgen/Pktgen-DPDK, expected as a build that starts without "
+    "a terminal, and where the MTU of a port cannot be set",
     _NOTHING_RECEIVED,
 )
 DPERF = Peer(
