@@ -21,7 +21,8 @@ _WIDEST = 40.0
 _FARTHEST = 1e6
 _LEAST = 1e-300
 _PLACES = 40
-"""The entries of the table of odds for each power of e of the value."""
+"""The places with known odds for each power of e of the value; between them they are
+interpolated."""
 
 
 def range_odds(value: float, means: int, freedom: float) -> float:
@@ -33,7 +34,7 @@ def range_odds(value: float, means: int, freedom: float) -> float:
         return 1.0
     place = math.log1p(value) * _PLACES
     first = int(place)
-    low, high = _table(means, freedom)[first : first + 2]
+    low, high = (_log_odds(each, means, freedom) for each in (first, first + 1))
     return math.exp(low + (high - low) * (place - first))
 
 
@@ -54,19 +55,17 @@ def t_quantile(odds: float, freedom: float) -> float:
     return range_quantile(odds, 2, freedom) / math.sqrt(2)
 
 
-@lru_cache(maxsize=256)
-def _table(means: int, freedom: float) -> list[float]:
-    """Return the logarithms of the odds, for values at equal steps of log(1 + value)."""
+@lru_cache(maxsize=65536)
+def _log_odds(place: int, means: int, freedom: float) -> float:
+    """Return the logarithm of the odds at a place, at equal steps of log(1 + value). A quantile
+    needs a few of the 554 places."""
     import numpy as np
 
     scales, weights = _scales(freedom)
     widths, below = _ranges(means)
-    logs = []
-    for place in range(int(math.log1p(_FARTHEST) * _PLACES) + 2):
-        value = math.expm1(place / _PLACES)
-        above = np.interp(value * scales, widths, 1.0 - below, right=0.0)
-        logs.append(math.log(max(float(weights @ above), _LEAST)))
-    return logs
+    value = math.expm1(place / _PLACES)
+    above = np.interp(value * scales, widths, 1.0 - below, right=0.0)
+    return math.log(max(float(weights @ above), _LEAST))
 
 
 @lru_cache(maxsize=256)
