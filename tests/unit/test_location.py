@@ -159,6 +159,24 @@ def test_a_probe_asks_a_host_once(hosts: Cabled) -> None:
     assert asked == ["local", "left", "local", "local"]
 
 
+@pytest.mark.parametrize(("keep_missing", "times"), [(False, 3), (True, 2)])
+def test_what_is_missing_is_asked_for_again_unless_it_is_kept(
+    keep_missing: bool, times: int, hosts: Cabled
+) -> None:
+    asked: list[str] = []
+
+    def probe(host: Host) -> Version:
+        asked.append(host.name)
+        raise Unavailable(f"no x on {host.name}", hint="apt-get install x")
+
+    found = Probes(cast(Hosts, hosts), keep_missing=keep_missing)
+    for name in ("local", "left", "local"):
+        with pytest.raises(Unavailable, match=f"no x on {name}") as refused:
+            found.probe("switch", "x", probe, hosts[name])
+        assert refused.value.hint == "apt-get install x"
+    assert len(asked) == times
+
+
 def test_a_build_is_known_by_its_content(hosts: Cabled, tmp_path: Path) -> None:
     program = tmp_path / "testpmd"
     program.write_bytes(b"x")

@@ -39,7 +39,7 @@ class ThisHost:
         self._refusals: dict[str, Sequence[Refusal]] = {}
         self._paths: dict[tuple[object, ...], Ability] = {}
         self._hosts = hosts
-        self._probes = Probes(hosts)
+        self._probes = Probes(hosts, keep_missing=True)
         self.cpus = len(os.sched_getaffinity(0))
 
     def find(self, test: Test) -> Ability:

@@ -140,7 +140,7 @@ class Testbed:
     def _abilities(self, tests: Sequence[Test]) -> Content:
         """Return this host's ability to run the paths of tests, and the facts that claims may
         depend on."""
-        probes = Probes(self._hosts)
+        probes = Probes(self._hosts, keep_missing=True)
         return {
             "abilities": [asdict(ability(test, probes)) for test in tests],
             "cpus": len(os.sched_getaffinity(0)),

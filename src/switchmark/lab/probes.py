@@ -1,5 +1,5 @@
 """The hosts of a test, and the results of probes there: the versions and modes of the switch, the
-environments, the engine and more. A run executes every probe once per host."""
+environments, the engine and more. A run executes a successful probe once per host."""
 
 from __future__ import annotations
 
@@ -30,21 +30,34 @@ from switchmark.switches.versions import is_build, probe_asked
 
 
 class Probes:
-    """Probes hosts for versions and modes, and caches the results."""
+    """Probes hosts for versions and modes, and caches the results.
 
-    def __init__(self, hosts: Hosts) -> None:
+    What is missing is probed again for the next test, as it may have come meanwhile. A command that
+    asks for many tests at once remembers it, too (`keep_missing`)."""
+
+    def __init__(self, hosts: Hosts, *, keep_missing: bool = False) -> None:
         self.hosts = hosts
-        self._probed: dict[tuple[Host, str, str], Version] = {}
+        self._keep_missing = keep_missing
+        self._probed: dict[tuple[Host, str, str], Version | Unavailable] = {}
 
     def locate(self, test: Test) -> Location:
         """Return the location of a test. Raise UsageError if it names too many hosts or too few."""
         return Location(test, self)
 
     def probe(self, kind: str, name: str, probe: Callable[[Host], Version], host: Host) -> Version:
-        """Return the result of a probe on a host. The probe runs only once."""
-        if (host, kind, name) not in self._probed:
-            self._probed[host, kind, name] = probe(host)
-        return self._probed[host, kind, name]
+        """Return the result of a probe on a host. A probe that finds something runs only once."""
+        key = (host, kind, name)
+        if key not in self._probed:
+            try:
+                self._probed[key] = probe(host)
+            except Unavailable as error:
+                if not self._keep_missing:
+                    raise
+                self._probed[key] = error
+        result = self._probed[key]
+        if isinstance(result, Unavailable):
+            raise result.with_traceback(None)
+        return result
 
 
 class Location:

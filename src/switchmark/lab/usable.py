@@ -28,7 +28,7 @@ class UsableHere:
 
     def __init__(self, hosts: Hosts, *, far: bool) -> None:
         self._far = far
-        self._probes = Probes(hosts)
+        self._probes = Probes(hosts, keep_missing=True)
         self._known: dict[Test, bool] = {}
 
     def __call__(self, test: Test) -> bool:
