@@ -133,9 +133,9 @@ def in_phase(act: Callable[[Trials, str, int], AbstractContextManager[object]]) 
         phase = Trials._phase
         numbers = itertools.count()
 
-        def disturbed(self: Trials, name: str, *arguments: Any) -> None:
+        def disturbed(self: Trials, name: str, *arguments: Any, **named: Any) -> None:
             with act(self, name, next(numbers)):
-                phase(self, name, *arguments)
+                phase(self, name, *arguments, **named)
 
         patch.setattr(Trials, "_phase", disturbed)
 
