@@ -10,7 +10,7 @@ import importlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from switchmark.campaign.expand import grouped, product
@@ -37,6 +37,20 @@ _HOSTS = "a,b"
 
 _value = cache(read_value)
 """Experiments have few distinct words, each many times."""
+
+
+@cache
+def _table(name: str) -> Mapping[str, Any]:
+    """Return the table of an axis, such as `switches`."""
+    table: Mapping[str, Any] = importlib.import_module(f"switchmark.{name}").TABLE
+    return table
+
+
+@lru_cache(maxsize=8192)
+def _test_of(*values: tuple[str, Any]) -> Test:
+    """Return the test with these values of axes. An experiment is planned several times: for its
+    published values, for a run, and for a quick run."""
+    return next(iter(product({name: [value] for name, value in values})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +207,7 @@ def _planned(
     lacks_hosts = asked.get("locality") == "remote" and "hosts" not in asked
     named = {**asked, "hosts": _HOSTS} if lacks_hosts else asked
     try:
-        values = {name: _value(name, word) for name, word in named.items()}
-        test = next(iter(product({name: [value] for name, value in values.items()})))
+        test = _test_of(*((name, _value(name, word)) for name, word in named.items()))
         refusals = [refusal.why for refusal in check(test)]
     except UsageError as error:
         refusals = [error.message]
@@ -212,7 +225,7 @@ def _unknown(asked: Mapping[str, str]) -> Iterator[str]:
     """Yield what this build lacks: the words that are no value of their axis."""
     for name, word in asked.items():
         table = AXES[name].table
-        if table and word not in importlib.import_module(f"switchmark.{table}").TABLE:
+        if table and word not in _table(table):
             yield f"{AXES[name].label} {word} is not known here"
             continue
         try:
