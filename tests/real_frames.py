@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,12 +25,17 @@ SINGLE_HOST = [name for name, switch in SWITCHES.items() if name != "null" and n
 """The switches that carry frames on one host."""
 
 
-class Measure:
-    """Runs tests in a lab, short and slow by default. Afterwards, the host has the same interfaces
-    as before."""
+BRIEF: Mapping[str, Any] = {"duration": 0.1, "warmup": 0.0}
+"""A trial of a few thousand frames. The functional trial warms the path up."""
 
-    def __init__(self, lab: Lab) -> None:
+
+class Measure:
+    """Runs tests in a lab, short and slow by default, or with other `defaults`. Afterwards, the
+    host has the same interfaces as before."""
+
+    def __init__(self, lab: Lab, defaults: Mapping[str, Any]) -> None:
         self._lab = lab
+        self._defaults = defaults
 
     def __call__(self, **axes: Any) -> Record:
         (record,) = self.in_sequence(axes)
@@ -37,7 +43,7 @@ class Measure:
 
     def in_sequence(self, *tests: Mapping[str, Any]) -> list[Record]:
         """Run tests one after the other, on a common path if they can share it."""
-        usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
+        usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k", **self._defaults}
         # Several programs poll on each CPU of a busy host, and each is to have a turn.
         longer = {"duration": 0.4} if tests[0].get("engine") in ("dpdk", "memif") else {}
         requested = [Test(**{**usual, **longer, **axes}) for axes in tests]
@@ -58,10 +64,12 @@ class Measure:
 
 
 @contextmanager
-def measuring(folder: Path) -> Iterator[Measure]:
+def measuring(
+    folder: Path, defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Measure]:
     """Keep a lab in `folder`."""
     with Lab(folder) as lab:
-        yield Measure(lab)
+        yield Measure(lab, defaults)
 
 
 def interfaces(lab: Lab) -> set[str]:
