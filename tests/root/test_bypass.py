@@ -1,15 +1,23 @@
 """These tests send real frames past the kernel: the DPDK engine, its cables, and the switches in
-user space."""
+user space.
+
+Programs that poll keep all CPUs busy while a path is up, so `make test` has few paths: each shows
+several facts. `make test-all` also shows each fact on a path of its own, and `make test` does so
+for switches that users build.
+"""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from combinations import measured
 from host_snapshot import hugepages
@@ -23,16 +31,26 @@ from real_frames import (
 from switchmark.lab.trial import Trials
 from switchmark.metrics.cpu import cost
 from switchmark.model.place import Place
+from switchmark.model.plan import PORTS_DIR
+from switchmark.model.record import FlowCounts, Record, TrialResult
 from switchmark.model.topology import PortKind, Role
 from switchmark.switches import TABLE as SWITCHES
 from traffic_program import ADDRESS, Program
 
-CABLES = [PortKind.VHOST_USER, PortKind.MEMIF]
 BYPASS = [
     name
     for name, switch in SWITCHES.items()
     if name not in ("direct", "null") and PortKind.VHOST_USER in switch.port_kinds
 ]
+LATENCY = {"dimension": "latency", "rate": "1000", "burst": 4}
+VXLAN_OF_IPV6 = {"encapsulation": "vxlan6", "ip_version": "6", "frame_size": 154}
+QUEUED = {"queues": 2, "flows": 5, "direction": "bi"}
+
+
+def alone(*combinations: tuple[str, ...]) -> list[ParameterSet]:
+    """Return the parameters of a test that shows one fact: `further`, unless users build the
+    switch. `TOGETHER` has the same facts."""
+    return measured(combinations, lambda _: ())
 
 
 @pytest.fixture(autouse=True)
@@ -42,19 +60,85 @@ def hugepages_come_back() -> Iterator[None]:
     assert hugepages() == before
 
 
-@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
-@pytest.mark.parametrize("port", CABLES)
+@contextmanager
+def sockets_of_before(measure: Measure) -> Iterator[None]:
+    """Leave files at the paths of the sockets of ports: a socket, and one that is not."""
+    folder = measure._lab.workspace.folder / PORTS_DIR
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / "p0.sock"))
+        (folder / "p1.sock").write_text("not a socket at all")
+        yield
+
+
+CABLE_PATHS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
+    "vhost-user-of-every-size": (
+        {"port": "vhost-user", "memory": "hugepages"},
+        (
+            *({"frame_size": size} for size in (64, 65, 1518, "imix")),
+            {"frame_size": 1500, "touch": "full"},
+        ),
+    ),
+    "vhost-user-with-queues": (
+        {"port": "vhost-user", "memory": "no-huge", **QUEUED},
+        ({"frame_size": 9600},),
+    ),
+    "memif-with-cores": (
+        {"port": "memif", "memory": "hugepages", "function_cores": 2, "flows": 8},
+        ({"frame_size": 1500, "touch": "full"},),
+    ),
+    "memif-of-long-frames": ({"port": "memif", "memory": "hugepages"}, ({"frame_size": 9600},)),
+    "memif-with-queues": (
+        {
+            **QUEUED,
+            "port": "memif",
+            "driver": "memif-zero-copy",
+            "memory": "no-huge",
+        },
+        ({"frame_size": 9600},),
+    ),
+}
+"""The axes of the path of a cable, and those of each of its trials."""
+
+
+@pytest.mark.parametrize(("axes", "trials"), CABLE_PATHS.values(), ids=CABLE_PATHS)
 @pytest.mark.smoke
-def test_cables(measure: Measure, port: str, memory: str) -> None:
-    record = measure(switch="direct", engine="dpdk", port=port, memory=memory, offload="on")
-    assert_every_frame_is_accounted_for(record)
-    assert (record.semantics, record.port, record.memory) == ("patch", port, memory)
-    assert record.engine_mode
-    assert memory in record.engine_mode
+def test_cables(measure: Measure, axes: dict[str, Any], trials: Sequence[dict[str, Any]]) -> None:
+    usual = {"switch": "direct", "engine": "dpdk", "offload": "on", "rate": "2k", **axes}
+    with sockets_of_before(measure):
+        records = measure.in_sequence(*({**usual, **trial} for trial in trials))
+    for record in records:
+        assert_a_cable_carries_all(record)
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("size", [64, 9600])
+@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
+@pytest.mark.parametrize(
+    ("port", "driver"),
+    [("vhost-user", "auto"), ("memif", "auto"), ("memif", "memif-zero-copy")],
+)
+def test_each_cable_with_each_memory(
+    measure: Measure, port: str, driver: str, memory: str, size: int
+) -> None:
+    axes = {"port": port, "driver": driver, "memory": memory, "frame_size": size}
+    usual = {"switch": "direct", "engine": "dpdk", "offload": "on", "rate": "2k"}
+    assert_a_cable_carries_all(measure(**usual, **axes))
+    assert_a_cable_carries_all(measure(**usual, **axes, **QUEUED))
+
+
+def assert_a_cable_carries_all(record: Record) -> None:
+    test = record.test
+    trial = assert_nothing_is_lost(record)
+    assert (record.semantics, record.port, record.memory) == ("patch", test.port, test.memory)
+    assert len(trial.per_flow) == int(test.flows) * (2 if test.direction == "bi" else 1)
+    if isinstance(test.frame_size, int):
+        assert trial.rx_bytes == test.frame_size * trial.rx_frames
+    mode = record.engine_mode or ""
+    assert test.memory in mode
     # Such a cable would carry frames without a checksum: it is not asked to make any.
-    marks = " (the device would only mark it)" if port == PortKind.VHOST_USER else ""
-    assert f"tx checksum by software{marks}" in record.engine_mode
-    assert "rx times by software" in record.engine_mode
+    marks = " (the device would only mark it)" if test.port == PortKind.VHOST_USER else ""
+    assert f"tx checksum by software{marks}" in mode
+    assert "rx times by software" in mode
 
 
 _SPOIL = """
@@ -100,17 +184,141 @@ def test_a_device_makes_and_checks_sums(sanitized_traffic_program: str, tmp_path
     assert (peer_heard["received"]["corrupted"], heard["received"]["corrupted"]) == (0, 50)
 
 
+# --- switches: several facts on each path ------------------------------------------------------
+
+BOTH_WAYS = {"direction": "bi", "pairs": 2}
+LOADS = ({"rate": "3k"}, {"rate": "max", "duration": 0.3})
+TOGETHER: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
+    "ovs-dpdk-learns": (
+        {"switch": "ovs-dpdk", "switch_environment": "host", "scenario": "p2p", **BOTH_WAYS},
+        LOADS,
+    ),
+    "ovs-dpdk-is-static": (
+        {
+            **QUEUED,
+            "switch": "ovs-dpdk",
+            "semantics": "static",
+            "scenario": "v2p",
+            "switch_cores": 2,
+            "rx_affinity": "fixed",
+        },
+        ({"rate": "5k"},),
+    ),
+    "ovs-dpdk-round-trips": (
+        {"switch": "ovs-dpdk", "placement": "pinned", **VXLAN_OF_IPV6},
+        (LATENCY,),
+    ),
+    "testpmd-patches": (
+        {"switch": "testpmd", "switch_environment": "host", "scenario": "p2v", **BOTH_WAYS},
+        LOADS,
+    ),
+    "testpmd-is-static": (
+        {
+            **QUEUED,
+            "switch": "testpmd",
+            "semantics": "static",
+            "switch_cores": 2,
+            "function_cores": 2,
+            "flows": 16,
+            "listen": "functions",
+        },
+        ({"rate": "5k"},),
+    ),
+    "testpmd-memif": (
+        {"switch": "testpmd", "port": "memif", "placement": "pinned", **QUEUED},
+        ({"rate": "5k"},),
+    ),
+    "testpmd-round-trips": ({"switch": "testpmd", "placement": "shared-process"}, (LATENCY,)),
+    "basicfwd-patches": (
+        {"switch": "basicfwd", "switch_environment": "host", "scenario": "p2p", **BOTH_WAYS},
+        LOADS,
+    ),
+    "basicfwd-round-trips": (
+        {"switch": "basicfwd", "scenario": "v2p", "listen": "functions"},
+        (LATENCY,),
+    ),
+    "l2fwd-is-static": (
+        {"switch": "l2fwd", "switch_environment": "host", "semantics": "static", **BOTH_WAYS},
+        LOADS,
+    ),
+    "l2fwd-round-trips": (
+        {"switch": "l2fwd", "listen": "functions", "ip_version": "6", "frame_size": 84},
+        (LATENCY,),
+    ),
+}
+"""The axes of the path of a switch, and those of each of its trials. A switch that polls is on the
+host's own network stack once, is saturated once, and finds sockets of before in its way once."""
+
+
+@pytest.mark.parametrize(("axes", "trials"), TOGETHER.values(), ids=TOGETHER)
+def test_facts_together(
+    measure: Measure, axes: dict[str, Any], trials: Sequence[dict[str, Any]]
+) -> None:
+    with sockets_of_before(measure):
+        usual = {"engine": "dpdk", "duration": 0.3, **axes}
+        first, *others = measure.in_sequence(*({**usual, **trial} for trial in trials))
+    trial = assert_nothing_is_lost(first)
+    test = first.test
+    default = SWITCHES[test.switch].semantics[0]
+    assert (first.semantics, first.memory) == (axes.get("semantics", default), "hugepages")
+    ways = 2 if test.direction == "bi" else 1
+    assert len(trial.per_flow) == ways * test.pairs * int(test.flows)
+    assert first.gate is not None
+    assert first.gate.headers > 0
+    assert_switch_counts_frames(trial)
+    if test.dimension == "latency":
+        assert_polling_is_told(first)
+        assert trial.latency is not None
+        assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
+    if "placement" in axes:
+        assert_placed(first, axes["placement"])
+    for saturated in others:
+        assert_every_frame_is_accounted_for(saturated)
+
+
+def assert_switch_counts_frames(trial: TrialResult) -> None:
+    """Check that the switch counts all frames at each port of a trial that loses none."""
+    for port, counted in trial.counters.at_switch.items():
+        entered = sum(flow.tx for flow in trial.per_flow if ends_of(flow)[0] == port)
+        left = sum(flow.rx for flow in trial.per_flow if ends_of(flow)[1] == port)
+        if trial.latency is not None and trial.latency.kind == "rtt":
+            entered = left = trial.tx_frames  # of the only flow, or answers
+        assert (counted.rx, counted.tx) == (entered, left)
+
+
+def ends_of(flow: FlowCounts) -> list[str]:
+    """Return the sender and the receiver of a flow."""
+    return flow.flow.partition("#")[0].split("-")
+
+
+def assert_polling_is_told(record: Record) -> None:
+    """Check what two figures tell of the cores of a switch that polls with next to nothing to
+    do, if it counts its busy cycles."""
+    trial, found = only(record), cost(record)
+    assert found is not None
+    if trial.counters.busy_cycles is None or "host-busy" in trial.doubts:
+        return
+    by_scheduler, by_cycles = found.switch_cores, found.switch_busy_cores
+    assert by_scheduler is not None
+    assert by_cycles is not None
+    assert by_cycles < 0.5 < by_scheduler
+    assert [each for each in found.disagreements if each.part == "switch"]
+
+
+def assert_placed(record: Record, placement: str) -> None:
+    """Check that the cores of the functions are told if each is a process of its own."""
+    assert record.placement is not None
+    assert record.placement.policy == placement
+    told = [part.cores is not None for part in only(record).parts if part.part != "switch"]
+    assert told == [placement == "pinned"] * 2
+
+
+# --- switches: one fact at a time --------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("switch", "scenario"),
-    measured(
-        [(switch, scenario) for switch in BYPASS for scenario in ("p2p", "p2v", "v2p", "v2v")],
-        # The plans of all scenarios but p2p are that of p2p with other nodes (test_plans.py).
-        lambda combination: {
-            combination[0],
-            combination[1],
-            (SWITCHES[combination[0]].semantics[0], combination[1] == "p2p"),
-        },
-    ),
+    alone(*((switch, scenario) for switch in BYPASS for scenario in ("p2p", "p2v", "v2p", "v2v"))),
 )
 def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario: str) -> None:
     record = measure(switch=switch, engine="dpdk", scenario=scenario)
@@ -119,48 +327,38 @@ def test_every_switch_in_every_scenario(measure: Measure, switch: str, scenario:
     assert record.memory == "hugepages"
 
 
-@pytest.mark.parametrize("switch", BYPASS)
+EACH = alone(*((switch,) for switch in BYPASS))
+
+
+@pytest.mark.parametrize("switch", EACH)
 def test_every_switch_on_the_host_itself(measure: Measure, switch: str) -> None:
     axes = {"switch": switch, "engine": "dpdk", "switch_environment": "host"}
     skip_refused(**axes)
     assert_every_frame_is_accounted_for(measure(**axes))
 
 
-@pytest.mark.parametrize("switch", BYPASS)
+@pytest.mark.parametrize("switch", EACH)
 def test_switches_count_what_we_count(measure: Measure, switch: str) -> None:
     """Nobody loses a frame that is not counted somewhere, at whatever load."""
     axes = {"switch": switch, "engine": "dpdk"}
     record, saturated = measure.in_sequence(
         {**axes, "rate": "2k"}, {**axes, "rate": "max", "duration": 0.5}
     )
+    assert_switch_counts_frames(assert_nothing_is_lost(record))
+    assert_polling_is_told(record)
     assert_every_frame_is_accounted_for(saturated)
-    trial = only(record)
-    assert trial.counters.at_switch["f0"].rx == trial.tx_frames
-    assert trial.counters.at_switch["f1"].tx == trial.rx_frames
-    found = cost(record)
-    assert found is not None
-    if trial.counters.busy_cycles is not None:  # it polls with next to nothing to do
-        by_scheduler, by_cycles = found.switch_cores, found.switch_busy_cores
-        disagreements = [
-            disagreement for disagreement in found.disagreements if disagreement.part == "switch"
-        ]
-        assert by_scheduler is not None
-        assert by_cycles is not None
-        if "host-busy" not in trial.doubts:
-            assert by_cycles < 0.5 < by_scheduler
-            assert disagreements
 
 
-@pytest.mark.parametrize("switch", BYPASS)
+@pytest.mark.parametrize("switch", EACH)
 def test_round_trips(measure: Measure, switch: str) -> None:
     """Each takes frames from one port to another, and their answers back."""
-    record = measure(switch=switch, engine="dpdk", dimension="latency", rate="1000", burst=4)
+    record = measure(switch=switch, engine="dpdk", **LATENCY)
     trial = assert_every_frame_is_accounted_for(record)
     assert trial.latency is not None
     assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.rx_frames)
 
 
-@pytest.mark.parametrize("switch", BYPASS)
+@pytest.mark.parametrize("switch", EACH)
 def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
     skip_refused(switch=switch, engine="dpdk", pairs=2, direction="bi")
     record = measure(switch=switch, engine="dpdk", pairs=2, direction="bi", rate="3k")
@@ -169,7 +367,7 @@ def test_pairs_in_both_directions(measure: Measure, switch: str) -> None:
 
 @pytest.mark.parametrize(
     ("switch", "semantics"),
-    [(switch, kind) for switch in BYPASS for kind in SWITCHES[switch].semantics[1:]],
+    alone(*((switch, kind) for switch in BYPASS for kind in SWITCHES[switch].semantics[1:])),
 )
 def test_other_semantics(measure: Measure, switch: str, semantics: str) -> None:
     record = measure(switch=switch, engine="dpdk", semantics=semantics)
@@ -177,30 +375,22 @@ def test_other_semantics(measure: Measure, switch: str, semantics: str) -> None:
     assert record.semantics == semantics
 
 
-LATENCY = {"dimension": "latency", "rate": "1000"}
-
-
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("switch", "placement", "load"),
     [
         ("testpmd", "pinned", {}),
         ("testpmd", "shared-process", {}),
-        ("testpmd", "shared-process", LATENCY),
-        ("ovs-dpdk", "pinned", LATENCY),
         ("ovs-dpdk", "shared-process", {}),
+        ("ovs-dpdk", "shared-process", LATENCY),
     ],
 )
 def test_a_pair_apart_and_in_one_process(
-    measure: Measure, switch: str, placement: str, load: dict[str, str]
+    measure: Measure, switch: str, placement: str, load: dict[str, Any]
 ) -> None:
     record = measure(switch=switch, engine="dpdk", placement=placement, **load)
     assert_every_frame_is_accounted_for(record)
-    assert record.placement is not None
-    assert record.placement.policy == placement
-    measured_parts = [
-        part.cores is not None for part in only(record).parts if part.part != "switch"
-    ]
-    assert measured_parts == [placement == "pinned"] * 2
+    assert_placed(record, placement)
 
 
 def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
@@ -223,8 +413,7 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
 
 @pytest.mark.parametrize(
     ("switch", "port", "driver"),
-    [
-        ("direct", "vhost-user", "auto"),
+    alone(
         ("testpmd", "vhost-user", "auto"),
         ("ovs-dpdk", "vhost-user", "auto"),
         ("fastclick", "vhost-user", "auto"),
@@ -234,20 +423,17 @@ def test_what_a_packet_sockets_ring_has_no_room_for_is_counted(
         ("bess", "vhost-user", "auto"),
         ("bess", "memif", "auto"),
         ("t4p4s", "vhost-user", "auto"),
-        ("direct", "memif", "auto"),
-        ("direct", "memif", "memif-zero-copy"),
-        ("testpmd", "memif", "auto"),
         ("testpmd", "memif", "memif-zero-copy"),
-    ],
+    ),
 )
 def test_several_queues(measure: Measure, switch: str, port: str, driver: str) -> None:
     axes = {"switch": switch, "engine": "dpdk", "port": port, "driver": driver}
-    record = measure(**axes, queues=2, flows=5, direction="bi")
+    record = measure(**axes, **QUEUED)
     assert len(assert_nothing_is_lost(record).per_flow) == 10
 
 
 @pytest.mark.parametrize(
-    "switch", ["testpmd", "fastclick", "bess", "t4p4s"]
+    "switch", alone(("testpmd",), ("fastclick",), ("bess",), ("t4p4s",))
 )  # vpp needs a third CPU
 def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
     """If there are no other CPUs, the functions share these CPUs."""
@@ -261,38 +447,18 @@ def test_two_cores_share_a_switchs_ports(measure: Measure, switch: str) -> None:
 
 @pytest.mark.parametrize("side", ["switch", "functions"])
 @pytest.mark.parametrize(
-    "switch", [name for name in BYPASS if "listen" in SWITCHES[name].resources]
+    "switch", alone(*((name,) for name in BYPASS if "listen" in SWITCHES[name].resources))
 )
 def test_either_side_of_a_port_listens(measure: Measure, switch: str, side: str) -> None:
     axes = {"switch": switch, "engine": "dpdk", "port": "vhost-user", "listen": side}
     assert_every_frame_is_accounted_for(measure(**axes))
 
 
-@pytest.mark.parametrize("size", [64, 65, 1518, 9600, "imix"])
-def test_frame_sizes(measure: Measure, size: int | str) -> None:
-    record = measure(switch="direct", engine="dpdk", port="vhost-user", frame_size=size)
-    trial = assert_every_frame_is_accounted_for(record)
-    if isinstance(size, int):
-        assert trial.rx_bytes == size * trial.rx_frames
-
-
 @pytest.mark.parametrize(
-    ("port", "driver"), [("memif", "auto"), ("memif", "memif-zero-copy"), ("veth", "auto")]
+    "memory", [pytest.param("hugepages", marks=pytest.mark.further), "no-huge"]
 )
-@pytest.mark.parametrize("memory", ["hugepages", "no-huge"])
-def test_long_frames(measure: Measure, memory: str, port: str, driver: str) -> None:
-    axes = {"engine": "dpdk", "port": port, "driver": driver, "memory": memory}
+def test_long_frames_by_packet_sockets(measure: Measure, memory: str) -> None:
+    axes = {"engine": "dpdk", "port": "veth", "memory": memory, "rate": "2k"}
     trial = only(measure(switch="direct", frame_size=9600, **axes))
     assert trial.rx_bytes == 9600 * trial.rx_frames
     assert trial.lost == trial.duplicated == trial.reordered == 0
-
-
-@pytest.mark.parametrize("port", CABLES)
-def test_every_byte_is_checked(measure: Measure, port: str) -> None:
-    record = measure(switch="direct", engine="dpdk", port=port, touch="full", frame_size=1500)
-    assert_every_frame_is_accounted_for(record)
-
-
-def test_receive_queues_that_stay_with_their_cpus(measure: Measure) -> None:
-    axes = {"switch_cores": 2, "queues": 2, "flows": 2, "rx_affinity": "fixed"}
-    assert_every_frame_is_accounted_for(measure(switch="ovs-dpdk", engine="dpdk", **axes))

@@ -11,6 +11,7 @@ from real_frames import Measure, assert_nothing_is_lost, skip_unpackaged
 CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "duration": 0.4}
 
 
+@pytest.mark.further  # test_bypass.py has functions on two cores with other facts on the same path
 @pytest.mark.parametrize(
     ("switch", "port"),
     [("direct", "vhost-user"), ("direct", "memif"), ("testpmd", "vhost-user")],
