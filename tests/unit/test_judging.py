@@ -757,7 +757,7 @@ def test_repeats_that_rise_or_fall_are_doubted(mpps: tuple[float, ...], drifts: 
 RAISED_BY = {
     "other-commit": "root/test_compare.py::test_a_stored_run_goes_on_until_it_is_decided",
     "cores-shared": "netns/test_real_frames.py::test_pairs_in_both_directions",
-    "cores-overcommitted": "root/test_chains.py::test_functions_behind_a_switch",
+    "cores-overcommitted": "root/test_chains.py::test_chains_are_told_apart_by_their_source_macs",
     "sibling-busy": "unit/test_path_placement.py::test_parts_are_seated",
     "nic-on-other-node": "unit/test_placement_nics.py"
     "::test_a_polling_switch_and_its_memory_are_on_the_node_of_its_nics",
