@@ -3,12 +3,14 @@ wheel."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,18 +41,58 @@ class Without:
     def __getattr__(self, name):
         return getattr(self.finder, name)
 sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
-from switchmark.cli import main
-sys.argv = ["switchmark", *{arguments}]
-main()
 """
 
+EACH = """
+import contextlib, importlib, json, os, pkgutil
+import switchmark
+from switchmark.cli import main
+for module in pkgutil.walk_packages(switchmark.__path__, "switchmark."):
+    if not module.name.endswith("__main__"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+for line in sys.stdin:
+    folder, arguments = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for number, path in enumerate((os.devnull, "out", "err")):
+            os.dup2(os.open(os.path.join(folder, path), os.O_RDWR | os.O_CREAT), number)
+        os.chdir(os.path.join(folder, "here"))
+        sys.argv = ["switchmark", *arguments]
+        main()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""It imports all that can be imported, once, and runs each command that it is told in a child."""
 
-def without_extras(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command in a Python that cannot import the extras."""
-    code = WITHOUT.format(blocked=set(BLOCKED), arguments=list(arguments))
-    return subprocess.run(
-        (sys.executable, "-c", code), capture_output=True, text=True, cwd=cwd, timeout=100
-    )
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def _python() -> Iterator[subprocess.Popen[str]]:
+    """Start a Python that cannot import the extras."""
+    code, pipe = WITHOUT.format(blocked=set(BLOCKED)) + EACH, subprocess.PIPE
+    argv = (sys.executable, "-c", code)
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
+        yield process
+
+
+@pytest.fixture
+def without_extras(_python: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run a command there, in a folder that is otherwise empty."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        folder = tmp_path_factory.mktemp("without")
+        (folder / "here").mkdir()
+        assert _python.stdin is not None
+        assert _python.stdout is not None
+        _python.stdin.write(json.dumps([str(folder), arguments]) + "\n")
+        _python.stdin.flush()
+        status = int(_python.stdout.readline())
+        assert list((folder / "here").iterdir()) == []
+        out, err = ((folder / name).read_text() for name in ("out", "err"))
+        return subprocess.CompletedProcess(arguments, status, out, err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +128,9 @@ def test_the_core_names_no_package_of_an_extra() -> None:
         ("plan", "--switch", "direct,linux-bridge", "--search", "mlr"),
     ],
 )
-def test_the_core_commands_work_without_the_extras(arguments: tuple[str, ...]) -> None:
+def test_the_core_commands_work_without_the_extras(
+    arguments: tuple[str, ...], without_extras: Run
+) -> None:
     ended = without_extras(*arguments)
     assert ended.returncode in (Exit.FINE, Exit.UNAVAILABLE), ended.stderr
     assert "Traceback" not in ended.stderr
@@ -94,7 +138,9 @@ def test_the_core_commands_work_without_the_extras(arguments: tuple[str, ...]) -
     assert ended.stdout
 
 
-def test_doctor_names_each_missing_extra_and_the_command_that_installs_it() -> None:
+def test_doctor_names_each_missing_extra_and_the_command_that_installs_it(
+    without_extras: Run,
+) -> None:
     shown = without_extras("doctor").stdout
     for extra in EXTRAS:
         assert f"- {extra.name} " in shown
@@ -112,16 +158,15 @@ def test_doctor_names_each_missing_extra_and_the_command_that_installs_it() -> N
     ],
 )
 def test_a_command_that_needs_an_extra_says_which_and_how_to_get_it(
-    arguments: tuple[str, ...], extra: object, run_folder: Path, tmp_path: Path
+    arguments: tuple[str, ...], extra: object, run_folder: Path, without_extras: Run
 ) -> None:
     words = [str(run_folder) if word == "RUN" else word for word in arguments]
-    ended = without_extras(*words, cwd=tmp_path)
+    ended = without_extras(*words)
     assert ended.returncode == Exit.UNAVAILABLE, ended.stderr
     assert isinstance(extra, type(QUERY))
     assert f"the extra `{extra.name}` is not installed" in ended.stderr
     hint = ended.stderr.partition("hint: ")[2].partition(", or")[0].strip()
     assert shlex.split(hint) == [sys.executable, "-m", "pip", "install", *extra.requirements]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -133,7 +178,11 @@ def test_a_command_that_needs_an_extra_says_which_and_how_to_get_it(
     ],
 )
 def test_records_are_written_without_the_extras(
-    arguments: tuple[str, ...], output: str, run_folder: Path, tmp_path: Path
+    arguments: tuple[str, ...],
+    output: str,
+    run_folder: Path,
+    tmp_path: Path,
+    without_extras: Run,
 ) -> None:
     names = {"RUN": str(run_folder), "OUTPUT": str(tmp_path / output)}
     ended = without_extras(*(names.get(word, word) for word in arguments))
@@ -141,7 +190,7 @@ def test_records_are_written_without_the_extras(
     assert (tmp_path / output).stat().st_size
 
 
-def test_runs_are_compared_without_the_extras(run_folder: Path) -> None:
+def test_runs_are_compared_without_the_extras(run_folder: Path, without_extras: Run) -> None:
     ended = without_extras("compare", str(run_folder), str(run_folder))
     assert "Traceback" not in ended.stderr
     assert ended.stdout
@@ -176,8 +225,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_a_recorded_run_and_its_answer_import_no_extra() -> None:
-    setting, _, _ = WITHOUT.partition("from switchmark.cli")
-    code = setting.format(blocked=set(BLOCKED)) + REPLAYED.format(name=REPLAYED_CASE)
+    code = WITHOUT.format(blocked=set(BLOCKED)) + REPLAYED.format(name=REPLAYED_CASE)
     folders = f"{REPOSITORY / 'src'}:{REPOSITORY / 'tests'}:{REPOSITORY}"
     ended = subprocess.run(
         (sys.executable, "-c", code),
