@@ -36,7 +36,7 @@ from switchmark.hosts.commit import commit
 from switchmark.model.record import Record
 from switchmark.model.test import AXES, Test
 from switchmark.model.visit import Visit
-from switchmark.papers.library import read
+from switchmark.papers.library import Library, library, read
 from switchmark.path.choosing import with_engines
 from switchmark.path.refusals import check
 from switchmark.plugins import Table
@@ -84,9 +84,13 @@ class FakeLab:
 
 @pytest.fixture
 def cli(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    undrawn: None,
 ) -> Callable[..., Ended]:
-    """Run a command in an empty folder, with the fake lab and without privileges."""
+    """Run a command in an empty folder, with the fake lab and without privileges. Its pages have no
+    pictures."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(switchmark.lab.turns, "Turns", FakeLab)
@@ -626,8 +630,15 @@ def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
         assert entry["usable"] or users, entry
 
 
-def test_the_list_of_papers_says_what_its_marks_mean(cli) -> None:
+@pytest.mark.parametrize("chosen", ["*/table*", pytest.param("*", marks=pytest.mark.slow)])
+def test_the_list_of_papers_says_what_its_marks_mean(
+    chosen: str, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(library().matching(chosen))
+    monkeypatch.setattr(Library, "names", names)
     *entries, blank, legend = cli("list", "papers").out.splitlines()
+    listed = [line[2:].partition(":")[0] for line in entries if not line.startswith(" ")]
+    assert listed == [*names]
     marks = {line[0] for line in entries if not line.startswith(" ")}
     assert blank == ""
     assert legend == "✓ all points can be measured here   · some of them   ✗ none"
