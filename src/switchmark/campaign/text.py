@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -13,6 +14,7 @@ from switchmark.errors import UsageError
 from switchmark.regular_file import MIB, read_regular
 
 _MOST_BYTES = 16 * MIB
+_MOST_KEPT = 64 * 1024
 _END_OF_FILE = "<stream end>"
 _OPENED = {"sequence": "list with '['", "mapping": "mapping with '{'"}
 """PyYAML's names of flow collections, and plain names."""
@@ -32,9 +34,10 @@ def read_text(path: Path, *, links: bool = True) -> str:
 
 
 def compose(text: str, source: str) -> yaml.Node:
-    """Return the file's tree of nodes with line numbers; tags construct nothing."""
+    """Return the file's tree of nodes with line numbers; tags construct nothing. Callers do not
+    change it: runs of the same campaign share it."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = (_composed if len(text) <= _MOST_KEPT else _composed.__wrapped__)(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UsageError(f"{source}:{line}: not text: it holds 0x{error.character:02x}") from error
@@ -46,6 +49,12 @@ def compose(text: str, source: str) -> yaml.Node:
         raise UsageError(
             f"{source}:1: the file is empty", hint="begin with campaigns/smallest.yaml"
         )
+    return root
+
+
+@lru_cache(maxsize=32)
+def _composed(text: str) -> yaml.Node | None:
+    root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     return root
 
 
