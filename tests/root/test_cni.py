@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from combinations import measured
 from host_state import clean, wait_for_trials
 from real_frames import Measure, assert_every_frame_is_accounted_for
 from switchmark.lab.measure import Lab
@@ -41,8 +42,17 @@ def described(folder: Path, config: Mapping[str, Any]) -> str:
     return f"cni:{file}"
 
 
-@pytest.mark.parametrize("engine", ["raw-mmsg", "udp-mmsg", "xdp"])
-@pytest.mark.parametrize("network", ["bridge", "macvlan", "ptp"])
+@pytest.mark.parametrize(
+    ("network", "engine"),
+    measured(
+        [
+            (network, engine)
+            for network in ("bridge", "macvlan", "ptp")
+            for engine in ("raw-mmsg", "udp-mmsg", "xdp")
+        ],
+        lambda combination: combination,
+    ),
+)
 def test_frames_cross_the_network_of_a_list(measure: Measure, network: str, engine: str) -> None:
     """The gate has compared every header with the addresses that the plugins chose."""
     before = state(), rules(), Path("/proc/sys/net/ipv4/ip_forward").read_text()
@@ -56,13 +66,20 @@ def test_frames_cross_the_network_of_a_list(measure: Measure, network: str, engi
     assert (state(), rules(), Path("/proc/sys/net/ipv4/ip_forward").read_text()) == before
 
 
-@pytest.mark.parametrize("axes", [{}, {"engine": "udp-mmsg"}, {"direction": "bi", "pairs": 2}])
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"direction": "bi", "pairs": 2},
+        *(pytest.param(axes, marks=pytest.mark.further) for axes in ({}, {"engine": "udp-mmsg"})),
+    ],
+    ids=str,
+)
 def test_frames_cross_the_network_without_a_list(measure: Measure, axes: dict[str, Any]) -> None:
     usual = {"switch": "cni", "scenario": "v2v", "rate": "5k", **axes}
     assert_every_frame_is_accounted_for(measure(**usual))
 
 
-@pytest.mark.parametrize("network", ["bridge", "ptp"])
+@pytest.mark.parametrize("network", ["ptp", pytest.param("bridge", marks=pytest.mark.further)])
 def test_frames_are_answered(measure: Measure, network: str) -> None:
     name = f"cni:{DATA}/{network}.conflist"
     axes = {"engine": "udp", "dimension": "latency", "rate": "1000"}
@@ -119,7 +136,10 @@ def test_a_killed_run_is_cleaned_up(tmp_path: Path) -> None:
     before = state(), rules(), interfaces()
     program = (sys.executable, "-m", "switchmark", "run", "--scenario", "v2v", "--repeat", "100")
     switch = ("--switch", f"cni:{DATA}/bridge.conflist", "--rate", "1k", "--out", f"{tmp_path}/r")
-    run = subprocess.Popen((*program, *switch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    brief = ("--duration", "0.2", "--warmup", "0")
+    run = subprocess.Popen(
+        (*program, *switch, *brief), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
         wait_for_trials(tmp_path)
     finally:

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from host_state import COMMAND, clean, records, wait_for_trials
+
+Cli = Callable[..., tuple[int, str, str]]
 
 STAND_IN = Path(__file__).parents[1] / "kubectl_stand_in.py"
 
@@ -72,7 +74,10 @@ def test_the_network_between_pods_is_measured_and_the_pods_go(
 
 
 def test_pods_of_a_killed_run_are_deleted_by_clean(cluster: dict[str, str], tmp_path: Path) -> None:
-    axes = ("--rate", "1k", "--repeat", "100", "--receiver", "other-node", "--share-machine")
+    axes = (
+        *("--rate", "1k", "--duration", "0.2", "--warmup", "0", "--repeat", "100"),
+        *("--receiver", "other-node", "--share-machine"),
+    )
     run = subprocess.Popen(
         [*COMMAND, "pods", *axes],
         env=cluster,
@@ -96,32 +101,25 @@ def test_pods_of_a_killed_run_are_deleted_by_clean(cluster: dict[str, str], tmp_
 
 
 def test_a_pod_that_cannot_be_made_is_told_and_all_go(
-    cluster: dict[str, str], tmp_path: Path
+    cluster: dict[str, str], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    completed = subprocess.run(
-        [*COMMAND, "pods", "--node", "node-9", "--share-machine"],
-        env=cluster,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert completed.returncode == 4
-    assert 'error: node "node-9" not found' in completed.stderr
+    set_all(monkeypatch, cluster)
+    code, _, err = cli("pods", "--node", "node-9", "--share-machine")
+    assert code == 4
+    assert 'error: node "node-9" not found' in err
     assert pods_left(cluster) == []
 
 
 def test_a_cluster_that_forbids_pods_leaves_nothing_to_clean(
-    cluster: dict[str, str], tmp_path: Path
+    cluster: dict[str, str], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    completed = subprocess.run(
-        [*COMMAND, "pods", "--share-machine"],
-        env={**cluster, "KUBECTL_FORBIDS": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert completed.returncode == 4
-    assert "the cluster lets this user make pods: the command ended with status 1" in (
-        completed.stderr
-    )
+    set_all(monkeypatch, {**cluster, "KUBECTL_FORBIDS": "1"})
+    code, _, err = cli("pods", "--share-machine")
+    assert code == 4
+    assert "the cluster lets this user make pods: the command ended with status 1" in err
     assert [each for each in clean(dry_run=True) if "kubectl" in str(each.actions)] == []
+
+
+def set_all(patch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    for name, value in environment.items():
+        patch.setenv(name, value)
