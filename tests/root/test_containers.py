@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,32 +116,33 @@ def measure_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Measure]:
     """Return `measure` with the user's docker daemon, and storage of podman's."""
-    storage = tmp_path / "storage.conf"
-    folders = f'graphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/run"\n'
-    storage.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
-    settings = tmp_path / "containers.conf"
-    settings.write_text(
-        f'[engine]\nlock_type = "file"\ntmp_dir = "{tmp_path}/podman"\n'
-        f'[network]\nnetwork_config_dir = "{tmp_path}/networks"\n'
-    )
-    monkeypatch.setenv("CONTAINERS_CONF", str(settings))
-    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
-    monkeypatch.setenv("DOCKER_HOST", users_docker)
+    set_engines(monkeypatch, users_docker, tmp_path)
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     with measuring(tmp_path / "runs") as run:
         yield run
 
 
-def port_of(switch: str) -> str:
-    """Return the kind of a switch's ports: how these reach a container is the runtime's."""
-    return str(SWITCHES[switch].port_kinds[0])
+def set_engines(patch: pytest.MonkeyPatch, users_docker: str, folder: Path) -> None:
+    """Set the user's docker daemon, and a folder for storage of podman's."""
+    storage = folder / "storage.conf"
+    folders = f'graphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
+    storage.write_text(f'[storage]\ndriver = "vfs"\n{folders}')
+    settings = folder / "containers.conf"
+    settings.write_text(
+        f'[engine]\nlock_type = "file"\ntmp_dir = "{folder}/podman"\n'
+        f'[network]\nnetwork_config_dir = "{folder}/networks"\n'
+    )
+    patch.setenv("CONTAINERS_CONF", str(settings))
+    patch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
+    patch.setenv("DOCKER_HOST", users_docker)
 
 
 @pytest.mark.parametrize(
     ("environment", "switch"),
     measured(
         [(runtime, name) for name in SINGLE_HOST for runtime in RUNTIMES],
-        lambda combination: {combination[1], (combination[0], port_of(combination[1]))},
+        # The other tests of this file have each runtime with each kind of port of a bare root.
+        lambda combination: (),
     ),
 )
 def test_frames_pass_in_every_runtime_through_every_switch(
@@ -203,22 +204,23 @@ def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "switch", "function"),
+    ("runtime", "switch", "chain", "function"),
     [
-        ("lxc", "linux-bridge", "forwarder"),
-        ("docker", "ovs", "linux-bridge"),
-        ("podman", "ovs", "pcap-bridge"),
+        ("lxc", "linux-bridge", 2, "forwarder"),
+        ("docker", "ovs", 1, "linux-bridge"),
+        ("podman", "ovs", 1, "pcap-bridge"),
     ],
 )
 def test_functions_of_a_chain_forward_in_containers(
-    measure_there: Measure, runtime: str, switch: str, function: str
+    measure_there: Measure, runtime: str, switch: str, chain: int, function: str
 ) -> None:
-    axes = {"environment": runtime, "switch": switch, "function": function}
+    axes = {"environment": runtime, "switch": switch, "function": function, "chain": chain}
     quick = {"duration": 0.2, "warmup": 0.05, "rate": "1k"}
-    record = measure_there(scenario="loopback", chain=2, direction="bi", **axes, **quick)
+    record = measure_there(scenario="loopback", direction="bi", **axes, **quick)
     assert_every_frame_is_accounted_for(record)
 
 
+@pytest.mark.further  # below, a switch in a container has such functions
 @pytest.mark.parametrize(
     ("runtime", "switch", "chain", "function"),
     [
@@ -240,21 +242,33 @@ def test_functions_that_bypass_the_kernel_forward_in_containers(
 
 
 @pytest.mark.parametrize(
-    ("runtime", "engine"),
+    ("runtime", "engine", "switch"),
     [
-        *(("lxc", engine) for engine in ("udp", "mmap", "xdp-live")),
-        *((runtime, "xdp") for runtime in RUNTIMES),
+        ("lxc", "udp", "linux-bridge"),
+        ("lxc", "mmap", "macvlan"),
+        ("lxc", "xdp-live", "linux-bridge"),
+        ("docker", "xdp", "macvlan"),
+        ("podman", "xdp", "macvlan"),
+        *(
+            pytest.param(runtime, "xdp", "linux-bridge", marks=pytest.mark.further)
+            for runtime in RUNTIMES
+        ),
     ],
 )
 def test_an_engine_has_what_it_needs_in_a_container(
-    measure: Measure, runtime: str, engine: str
+    measure_there: Measure, runtime: str, engine: str, switch: str
 ) -> None:
-    record = measure(environment=runtime, engine=engine, **QUICK)
+    record = measure_there(environment=runtime, engine=engine, switch=switch, **QUICK)
     assert_every_frame_is_accounted_for(record)
 
 
 @pytest.mark.parametrize(
-    ("runtime", "driver"), [("docker", "af_packet"), ("podman", "af_xdp"), ("lxc", "af_xdp")]
+    ("runtime", "driver"),
+    [
+        ("docker", "af_packet"),
+        ("lxc", "af_xdp"),
+        pytest.param("podman", "af_xdp", marks=pytest.mark.further),
+    ],
 )
 def test_a_driver_of_dpdk_has_what_it_needs_in_a_container(
     measure_there: Measure, runtime: str, driver: str
@@ -264,33 +278,61 @@ def test_a_driver_of_dpdk_has_what_it_needs_in_a_container(
     assert_every_frame_is_accounted_for(measure_there(**axes))
 
 
-@pytest.mark.parametrize("runtime", ["lxc", "podman"])  # docker: below, with ovs-dpdk
-def test_the_kernel_is_bypassed_in_containers(measure: Measure, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "switch", "axes"),
+    [
+        ("lxc", "testpmd", {}),
+        ("podman", "testpmd", {}),
+        ("docker", "ovs-dpdk", {"scenario": "loopback", "function": "l2fwd", "rate": "1k"}),
+    ],
+)
+def test_the_kernel_is_bypassed_in_containers(
+    measure_there: Measure, runtime: str, switch: str, axes: dict[str, str]
+) -> None:
     """Switch and functions apart: sockets of the run's folder lead from one to the other."""
-    record = measure(
-        switch="testpmd",
-        environment=runtime,
-        switch_environment=runtime,
-        engine="dpdk",
-        **QUICK,
-    )
+    before = hugepages()
+    usual = {"engine": "dpdk", **QUICK, "duration": 0.4}
+    where = {"environment": runtime, "switch_environment": runtime}
+    record = measure_there(switch=switch, **{**usual, **where, **axes})
     trial = assert_every_frame_is_accounted_for(record)
     assert busy_cores(trial) > 0.02  # of the switch, not of `docker exec`, which sleeps
+    assert hugepages() == before
 
 
-@pytest.mark.parametrize("switch", ["linux-bridge", "macvlan"])
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("runtime", "switch"),
+    [
+        ("lxc", "linux-bridge"),
+        ("docker", "macvlan"),
+        ("podman", "macvlan"),
+        *(
+            pytest.param(runtime, switch, marks=pytest.mark.further)
+            for runtime, switch in (
+                ("lxc", "macvlan"),
+                ("docker", "linux-bridge"),
+                ("podman", "linux-bridge"),
+            )
+        ),
+    ],
+)
 def test_frames_in_containers_are_captured(
-    runtime: str, switch: str, tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+    runtime: str,
+    switch: str,
+    users_docker: str,
+    tmp_path: Path,
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the switch's ports, or the functions' where it has none: neither sees the run's folder."""
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.setenv("DOCKER_HOST", users_docker)
     axes = {"environment": runtime, "switch": switch, "engine": "raw-mmsg"}
     inside_too = {} if switch == "macvlan" else {"switch_environment": runtime}
     with Lab(tmp_path, capture=20, gate="off") as run:
         test = Test(**axes, **inside_too, **{**QUICK, "duration": 0.5})
         record = run.run(test)
     assert record.status == "ok", record.error
+    assert_every_frame_is_accounted_for(record)
     files = sorted((tmp_path / "captures").glob("*.pcap"))
     assert [file.name for file in files] == ["0001-f0.pcap", "0001-f1.pcap"]
     for file in files:
@@ -299,9 +341,10 @@ def test_frames_in_containers_are_captured(
         assert all(frame[UDP].dport == UDP_PORT for frame in frames)
 
 
+@pytest.mark.further  # above, switches are in lxc and podman, and below one is in docker
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_switch_of_the_kernel_lives_in_a_container(measure: Measure, runtime: str) -> None:
-    record = measure(switch_environment=runtime, engine="raw-mmsg", **QUICK)
+def test_a_switch_of_the_kernel_lives_in_a_container(measure_there: Measure, runtime: str) -> None:
+    record = measure_there(switch_environment=runtime, engine="raw-mmsg", **QUICK)
     assert_every_frame_is_accounted_for(record)
 
 
@@ -327,6 +370,7 @@ def test_the_first_network_of_a_host_may_be_that_of_a_container(
     assert completed.returncode == 0, completed.stderr
 
 
+@pytest.mark.further  # above, its functions are in docker too
 def test_ovs_with_dpdk_lives_in_docker(measure: Measure) -> None:
     record = measure(switch="ovs-dpdk", switch_environment="docker", engine="dpdk", **QUICK)
     trial = assert_every_frame_is_accounted_for(record)
@@ -450,7 +494,12 @@ def test_a_docker_daemon_that_is_killed_fails_the_test_and_leaves_nothing(
     ("runtime", "program"), [("lxc", "lxc-start"), ("docker", "docker"), ("podman", "podman")]
 )
 def test_a_runtime_that_is_missing_is_refused(
-    runtime: str, program: str, tmp_path: Path, traffic_program: str
+    cli: Callable[..., tuple[int, str, str]],
+    runtime: str,
+    program: str,
+    tmp_path: Path,
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "bin"
     path.mkdir()
@@ -459,17 +508,10 @@ def test_a_runtime_that_is_missing_is_refused(
             (path / found.name).unlink(missing_ok=True)
             if found.name != program:
                 (path / found.name).symlink_to(found)
-    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "PATH": str(path)}
-    arguments = ("run", "--environment", runtime, "--duration", "0.2", "--json")
-    completed = subprocess.run(
-        (*COMMAND, *arguments),
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert completed.returncode == 3, completed.stderr
-    (record,) = records(completed)
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.setenv("PATH", str(path))
+    code, out, err = cli("run", "--environment", runtime, "--duration", "0.2", "--json")
+    assert code == 3, err
+    record = json.loads(out)
     assert record["status"] == "refused"
     assert f"hint: make setup PARTS={runtime}" in record["error"]

@@ -3,19 +3,20 @@ the run, and a host that is unchanged afterwards."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND, marked, records, start, wait_for
-from real_frames import Measure, assert_every_frame_is_accounted_for
-from root.test_containers import measure_there, users_docker  # noqa: F401  fixtures
+from host_state import COMMAND, marked, start, wait_for
+from real_frames import Measure, assert_every_frame_is_accounted_for, measuring
+from root.test_containers import set_engines, users_docker  # noqa: F401  a fixture
 from switchmark.model.record import Record
 
 ENGINES = ("docker", "podman")
@@ -81,17 +82,25 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def images(
-    request: pytest.FixtureRequest,
-    root: Path,
-    measure_there: Measure,  # noqa: F811
-) -> Iterator[Mapping[str, str]]:
-    """Yield the id of the image of the engine that a test is about, or of every engine."""
-    callspec = getattr(request.node, "callspec", None)
-    engines = (callspec.params["engine"],) if callspec else ENGINES
+@pytest.fixture(scope="module")
+def measure_there(
+    users_docker: str,  # noqa: F811
+    traffic_program: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Measure]:
+    """Return `measure` with the user's docker daemon, and storage of podman's, for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_engines(patch, users_docker, tmp_path_factory.mktemp("engines"))
+        patch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+        with measuring(tmp_path_factory.mktemp("run")) as run:
+            yield run
+
+
+@pytest.fixture(scope="module")
+def imported(root: Path, measure_there: Measure) -> Mapping[str, str]:
+    """Return the id of the image of each engine."""
     ids = {}
-    for engine in engines:
+    for engine in ENGINES:
         change = f"ENV PATH={OWN}/sbin:{OWN}/bin:/usr/bin:/bin"
         with subprocess.Popen(("tar", "-C", root, "-c", "."), stdout=subprocess.PIPE) as packed:
             subprocess.run(
@@ -107,7 +116,18 @@ def images(
             check=True,
         ).stdout
         ids[engine] = text.strip().removeprefix("sha256:")
-    yield ids
+    return ids
+
+
+@pytest.fixture
+def images(
+    request: pytest.FixtureRequest, imported: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    """Yield the ids of the images, and check that the engines of a test have no containers
+    afterwards."""
+    callspec = getattr(request.node, "callspec", None)
+    engines = (callspec.params["engine"],) if callspec else ENGINES
+    yield imported
     assert [containers(engine) for engine in engines] == [""] * len(engines)
 
 
@@ -125,18 +145,25 @@ def of_image(name: str, run: subprocess.Popen[str]) -> list[Path]:
     return [path for path in processes if str((path / "exe").readlink()) == OVS[name]]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+OF_KERNEL = {"engine": "raw-mmsg"}
+VHOST = {"engine": "dpdk"}
+MEMIF = {"engine": "dpdk", "port": "memif", "memory": "no-huge"}
+
+
 @pytest.mark.parametrize(
-    ("switch", "axes"),
+    ("engine", "switch", "axes"),
     [
-        ("ovs", {"engine": "raw-mmsg"}),
-        ("testpmd", {"engine": "dpdk"}),
-        ("testpmd", {"engine": "dpdk", "port": "memif", "memory": "no-huge"}),
+        ("podman", "ovs", OF_KERNEL),
+        ("docker", "testpmd", VHOST),
+        ("podman", "testpmd", MEMIF),
+        pytest.param("docker", "ovs", OF_KERNEL, marks=pytest.mark.further),  # as below
+        pytest.param("podman", "testpmd", VHOST, marks=pytest.mark.further),
+        pytest.param("docker", "testpmd", MEMIF, marks=pytest.mark.further),
     ],
     ids=lambda value: value if isinstance(value, str) else value.get("port", value["engine"]),
 )
 def test_frames_pass_a_program_of_an_image(
-    measure_there: Measure,  # noqa: F811
+    measure_there: Measure,
     images: Mapping[str, str],
     engine: str,
     switch: str,
@@ -153,18 +180,22 @@ def test_frames_pass_a_program_of_an_image(
 
 
 def test_either_engine_gives_an_image_that_has_no_engine_in_its_name(
-    measure_there: Measure,  # noqa: F811
-    images: Mapping[str, str],
+    images: Mapping[str, str], tmp_path: Path
 ) -> None:
-    subprocess.run(("podman", "rmi", NAME), capture_output=True, check=True)
-    record: Record = measure_there(switch=f"ovs@image:{NAME}", **QUICK)
+    subprocess.run(("podman", "untag", NAME), check=True)
+    try:
+        with measuring(tmp_path) as measure:
+            record: Record = measure(switch=f"ovs@image:{NAME}", **QUICK)
+            image = measure._lab.versions(record.test)["switch image"]
+    finally:
+        subprocess.run(("podman", "tag", images["podman"], NAME), check=True)
     assert_every_frame_is_accounted_for(record)
-    assert measure_there._lab.versions(record.test)["switch image"] == f"docker {images['docker']}"
+    assert image == f"docker {images['docker']}"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_program_of_an_image_is_a_process_of_the_run_and_nothing_is_left_of_a_kill(
-    measure_there: Measure,  # noqa: F811
+    measure_there: Measure,
     images: Mapping[str, str],
     engine: str,
     tmp_path: Path,
@@ -204,7 +235,7 @@ def test_a_program_of_an_image_is_a_process_of_the_run_and_nothing_is_left_of_a_
 @pytest.mark.further
 @pytest.mark.parametrize("engine", ENGINES)
 def test_verify_finds_that_an_image_does_all_that_the_driver_asks(
-    measure_there: Measure,  # noqa: F811
+    measure_there: Measure,
     images: Mapping[str, str],
     engine: str,
     tmp_path: Path,
@@ -223,18 +254,12 @@ def test_verify_finds_that_an_image_does_all_that_the_driver_asks(
     assert list(here.iterdir()) == [], "it stores nothing"
 
 
+@pytest.mark.usefixtures("measure_there")
 def test_a_missing_image_is_refused_with_the_command_that_pulls_it(
-    measure_there: Measure,  # noqa: F811
-    tmp_path: Path,
+    cli: Callable[..., tuple[int, str, str]],
 ) -> None:
-    completed = subprocess.run(
-        [*COMMAND, "run", "--switch", "ovs@image:localhost/no-such:1", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=100,
-    )
-    assert completed.returncode == 3
-    (record,) = records(completed)
+    code, out, _ = cli("run", "--switch", "ovs@image:localhost/no-such:1", "--json")
+    assert code == 3
+    record = json.loads(out)
     assert "there is no image localhost/no-such:1" in record["error"]
     assert "docker pull localhost/no-such:1 or podman pull" in record["error"]
