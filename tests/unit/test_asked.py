@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from checked import check
 from recorded import FACTS, fresh
 from switchmark import papers
 from switchmark.campaign.asked import keep, kernel_options_of, paper_points, read_asked
@@ -28,7 +29,6 @@ from switchmark.model.test import Test
 from switchmark.papers.asked import digest
 from switchmark.papers.library import library, names, read
 from switchmark.papers.points import LEFT_OUT, Point
-from switchmark.path.refusals import check
 from switchmark.report.paper import as_object
 from switchmark.report.schema import schema
 from synthetic import SyntheticSwitch

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from checked import check
 from recorded import fresh, latency_trial
 from switchmark.campaign.experiments import PlannedPoint, planned
 from switchmark.campaign.load import Campaign
@@ -19,7 +20,6 @@ from switchmark.cli.gallery import gallery
 from switchmark.errors import UsageError
 from switchmark.model.record import TrialResult
 from switchmark.papers.library import library, names, read
-from switchmark.path.refusals import check
 from switchmark.plots.render import svg
 from switchmark.plots.vega import specification
 from switchmark.report.drawn import experiment_charts
@@ -28,6 +28,8 @@ from switchmark.report.judged import Judged, judged
 from switchmark.report.paper import ODDS
 from switchmark.report.paper_files import check_drawing, write_papers
 from switchmark.report.paper_page import paper_page
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @lru_cache(maxsize=1)

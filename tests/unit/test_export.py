@@ -41,6 +41,8 @@ from switchmark.report.latex import as_latex, escape
 from switchmark.report.query import ask, columns_of_tables, opened
 from switchmark.report.rows import TABLES, Tables, Unreadable, column_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FAILED = fresh(4, status="failed", error="a & b_c: 50% of it\nbroke", trials=())
 REFUSED = fresh(5, status="refused", error="it cannot work", trials=())
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import switchmark.switches
+from checked import check
 from recorded import latency_trial
 from switchmark.campaign.experiments import planned
 from switchmark.metrics.named import metric
@@ -23,7 +24,6 @@ from switchmark.model.test import Test
 from switchmark.papers.asked import Asked
 from switchmark.papers.library import names, read
 from switchmark.papers.points import Point
-from switchmark.path.refusals import check
 from switchmark.plots.chart import Chart, Mark, Reference, Scale
 from switchmark.plots.looks import look_of_switch, looks_of
 from switchmark.plots.render import svg

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from checked import check
 from switchmark.campaign.experiments import PlannedPoint, campaign_of, left_out, planned
 from switchmark.errors import UsageError
 from switchmark.model.cable import Calibration
@@ -18,7 +19,6 @@ from switchmark.papers.experiment import Experiment
 from switchmark.papers.library import library, read
 from switchmark.papers.points import LEFT_OUT, OVERLOADED, UNABLE, Point
 from switchmark.papers.published import published_points
-from switchmark.path.refusals import check
 from switchmark.report.judged import judged, measured
 from switchmark.report.paper import ODDS, as_object, print_judged, print_summary
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from checked import check
 from switchmark.campaign.experiments import blocks_of, planned
 from switchmark.campaign.values import read_words
 from switchmark.cli.experiment_checks import check_experiment, mistakes_of
@@ -23,7 +24,6 @@ from switchmark.papers.experiment import Experiment
 from switchmark.papers.library import names, read
 from switchmark.papers.points import IMPOSSIBLE, UNABLE, WAITING, Point
 from switchmark.papers.published import published_points
-from switchmark.path.refusals import check
 
 FIGURES = {
     "ara-2021": 16,
