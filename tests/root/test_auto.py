@@ -21,7 +21,7 @@ from switchmark.path.choosing import AUTO, with_engines
 from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
 
-SHORT = "--duration 0.3 --warmup 0.1 --calibrate never".split()
+SHORT = "--duration 0.15 --warmup 0.05 --repeat 1 --calibrate never".split()
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -93,6 +93,7 @@ def test_a_bridge_ovs_and_ovs_dpdk_are_measured_by_one_engine(
     assert stored_engines(tmp_path) == dict.fromkeys(("linux-bridge", "ovs", "ovs-dpdk"), "dpdk")
 
 
+@pytest.mark.further  # test_choosing.py has the choice, and test_cli.py what is said
 def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(
     tmp_path: Path, traffic_program: str
 ) -> None:
@@ -103,18 +104,22 @@ def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(
     assert "engine" not in completed.stderr
 
 
-@pytest.mark.parametrize(
-    "switch", ["linux-bridge", "ip-forward", "macvlan", "tc-redirect", "xdp-redirect", "vxlan"]
-)
-def test_what_is_chosen_for_a_switch_of_the_kernel_passes_its_frames(
-    switch: str, tmp_path: Path, traffic_program: str
+def test_what_is_chosen_for_switches_of_the_kernel_passes_their_frames(
+    tmp_path: Path, traffic_program: str
 ) -> None:
-    skip_without(switch)
-    completed = run(tmp_path, traffic_program, "--switch", switch, "--rate", "5k", "--json")
-    (record,) = records(completed)
-    assert (record["status"], record["test"]["engine"]) == ("ok", "xdp"), record["error"]
+    """The engine of several switches is usable for each of them alone."""
+    switches = ["linux-bridge", "ip-forward", "macvlan", "tc-redirect", "xdp-redirect", "vxlan"]
+    skip_without(*switches)
+    arguments = ("--switch", ",".join(switches), "--rate", "5k", "--json")
+    completed = run(tmp_path, traffic_program, *arguments)
+    found = {
+        record["test"]["switch"]: (record["status"], record["test"]["engine"], record["error"])
+        for record in records(completed)
+    }
+    assert found == dict.fromkeys(switches, ("ok", "xdp", None)), completed.stderr
 
 
+@pytest.mark.further  # test_choosing.py has the same choices
 @pytest.mark.parametrize("axes", [("--vlan", "7", "--frame-size", "68"), ("--frame-size", "9000")])
 def test_what_a_frame_is_like_stays_as_it_is_asked_for(
     axes: tuple[str, ...], tmp_path: Path, traffic_program: str
