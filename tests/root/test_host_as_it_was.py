@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from host_state import of_run, start, wait_for
 from real_frames import SINGLE_HOST
@@ -36,8 +37,30 @@ SETTINGS = [
     *(("switch", name) for name in SINGLE_HOST),
     *(("noise", name) for name in NOISES),
 ]
-FAILING = ("linux-bridge", "vxlan", "ovs", "testpmd", "cpu", "web")
+ENDING = ("memory", "cache", "io")
+"""The noises that test_axes.py does not start. Environments and switches end well in tests of their
+own, and around each file the whole host is looked at."""
+
+FAILING = ("host", "netns", "lxc", "linux-bridge", "vxlan", "ovs", "testpmd", "web")
 """Of each kind one: what a plan has done is undone alike, whatever driver it is of."""
+
+KILLED = ("vxlan", "ovs", "testpmd", "web", *ENVIRONMENTS)
+"""Of each kind one, and every environment: of the dead run of each, another process finds what is
+left."""
+
+
+def settings(*names: str, further: tuple[str, ...] = ()) -> list[ParameterSet]:
+    """Return these settings, and further ones for `make test-all`."""
+    return [
+        pytest.param(
+            setting,
+            id="-".join(setting),
+            marks=() if setting[1] in names else (pytest.mark.further,),
+        )
+        for setting in SETTINGS
+        if setting[1] in (*names, *further)
+    ]
+
 
 TABLES: dict[str, Any] = {"environment": ENVIRONMENTS, "switch": SWITCHES, "noise": NOISES}
 
@@ -71,24 +94,14 @@ def lab(tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch) -
         yield lab
 
 
-@pytest.mark.parametrize(
-    "axes",
-    [setting for setting in SETTINGS if setting[0] != "switch"],  # their own suites end well
-    ids="-".join,
-    indirect=True,
-)
+@pytest.mark.parametrize("axes", settings(*ENDING, further=(*ENVIRONMENTS, *NOISES)), indirect=True)
 def test_a_run_that_ends_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, Any]) -> None:
     record = lab.run(Test(**axes))
     assert record.status == "ok", record.error
     assert record.trials[0].rx_frames > 0
 
 
-@pytest.mark.parametrize(
-    "axes",
-    [setting for setting in SETTINGS if setting[0] == "environment" or setting[1] in FAILING],
-    ids="-".join,
-    indirect=True,
-)
+@pytest.mark.parametrize("axes", settings(*FAILING, further=(*ENVIRONMENTS, "cpu")), indirect=True)
 def test_a_run_that_fails_leaves_the_host_as_it_was(lab: Lab, axes: dict[str, Any]) -> None:
     """Its traffic programs are killed as they come."""
     over = threading.Event()
@@ -121,20 +134,7 @@ def serving(run: subprocess.Popen[str]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    "axes",
-    [
-        pytest.param(
-            setting,
-            id="-".join(setting),
-            marks=()
-            if setting[0] == "environment" or setting[1] in FAILING
-            else (pytest.mark.further,),
-        )
-        for setting in SETTINGS
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("axes", settings(*KILLED, further=(*SINGLE_HOST, *NOISES)), indirect=True)
 def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     axes: dict[str, Any], tmp_path: Path, traffic_program: str
 ) -> None:
