@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND
 from switchmark.campaign.store import read_records
 
 RUN = [
@@ -25,7 +23,7 @@ RUN = [
     "off",
     "--quiet",
 ]
-SHORT = ["--duration", "0.3", "--warmup", "0"]
+SHORT = ["--duration", "0.2", "--warmup", "0"]
 
 SLOW = """#!/bin/sh
 # What testpmd itself offers to be slow by: it reads at random for each frame.
@@ -39,13 +37,17 @@ Switchmark = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def switchmark(traffic_program: str, tmp_path: Path) -> Switchmark:
+def switchmark(
+    cli: Callable[..., tuple[int, str, str]],
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Switchmark:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, **variables}
-        argv = [*COMMAND, *arguments]
-        return subprocess.run(
-            argv, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=100
-        )
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return subprocess.CompletedProcess(arguments, *cli(*arguments))
 
     return run
 
@@ -85,6 +87,7 @@ def test_a_switch_that_became_slower_fails_the_gate(
         assert word in completed.stdout
 
 
+@pytest.mark.further  # test_cli.py has the same of records
 def test_a_slowdown_that_too_few_repeats_cannot_show_is_not_green(
     switchmark: Switchmark, slowed: Callable[[int], None], tmp_path: Path
 ) -> None:
@@ -99,10 +102,10 @@ def test_a_slowdown_that_too_few_repeats_cannot_show_is_not_green(
 
 NEAR = (
     *("run", "--switch", "linux-bridge,tc-redirect", "--engine", "raw-mmsg", "--search", "max"),
-    *("--repeat", "5", "--duration", "0.1", "--warmup", "0.02", "--calibrate", "never"),
+    *("--repeat", "3", "--duration", "0.1", "--warmup", "0.02", "--calibrate", "never"),
     *("--gate", "off", "--quiet", "--name", "near"),
 )
-MORE = ("compare", "runs/near", "--until-decided", "8", "--same-within", "0.1%", "--json")
+MORE = ("compare", "runs/near", "--until-decided", "5", "--same-within", "0.1%", "--json")
 
 
 def rounds(folder: Path) -> list[list[int]]:
@@ -113,7 +116,7 @@ def rounds(folder: Path) -> list[list[int]]:
 def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_path: Path) -> None:
     assert switchmark(*NEAR).returncode == 0
     folder = tmp_path / "runs/near"
-    assert rounds(folder) == [[1, 2, 3, 4, 5]] * 2
+    assert rounds(folder) == [[1, 2, 3]] * 2
     facts = json.loads((folder / "host.json").read_text())
     facts["versions"]["commit"] = "another"
     (folder / "host.json").write_text(json.dumps(facts))
@@ -123,10 +126,10 @@ def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_pa
     undecided = pair["difference"].startswith("undecided")
     assert completed.returncode == (6 if undecided else 0), completed.stderr
     if undecided and pair["reason"] == "chance":  # more rounds cure no doubts
-        assert rounds(folder) == [[1, 2, 3, 4, 5, 6, 7, 8]] * 2
+        assert rounds(folder) == [[1, 2, 3, 4, 5]] * 2
     for record in read_records(folder):
         doubted = ["other-commit" in trial.doubts for trial in record.trials]
-        assert doubted == [False] * 5 + [True] * (len(record.trials) - 5)
+        assert doubted == [False] * 3 + [True] * (len(record.trials) - 3)
 
     (folder / "host.json").write_text(json.dumps({**facts, "kernel": "2.4"}))
     refused = switchmark(*MORE)
@@ -135,9 +138,10 @@ def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_pa
 
 
 def test_what_has_no_rounds_does_not_go_on(switchmark: Switchmark) -> None:
-    once = [word for word in NEAR if word not in ("linux-bridge,tc-redirect", "near")]
-    once[once.index("--switch") : once.index("--switch") + 1] = ["--switch", "linux-bridge"]
-    assert switchmark(*once, "once").returncode == 0
+    once = ("--switch", "null", "--engine", "null", "--environment", "host", "--name", "once")
+    assert (
+        switchmark("run", *once, "--switch-environment", "host", *SHORT, "--quiet").returncode == 0
+    )
     refused = switchmark("compare", "runs/once", "--until-decided", "8")
     assert refused.returncode == 2
     assert "runs/once has no rounds that could go on: no two of its tests" in refused.stderr

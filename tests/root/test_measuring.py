@@ -21,29 +21,23 @@ def environment(traffic_program: str, tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, VARIABLE: lock}
 
 
-def test_a_run_waits_until_the_other_one_has_ended(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    first = start(environment, tmp_path, *LONG)
-    wait_for(lambda: marked("switchmark-traf", first), "traffic")
-    second = start(environment, tmp_path, *SHORT, "--name", "second")
-    assert second.stderr is not None
-    assert second.stderr.readline().startswith("waiting: another run measures on this machine (pid")
-    assert not (tmp_path / "runs/second/records.jsonl").read_text()
-    first.terminate()
-    first.communicate(timeout=60)
-    output, errors = second.communicate(timeout=60)
-    assert second.returncode == 0, errors
-    assert '"shared-machine"' not in output
-
-
 def test_a_run_beside_another_one_is_doubted(environment: dict[str, str], tmp_path: Path) -> None:
+    """Unless it waits until the other one has ended."""
     first = start(environment, tmp_path, *LONG)
     wait_for(lambda: marked("switchmark-traf", first), "traffic")
-    second = start(environment, tmp_path, *SHORT, "--share-machine")
-    output, errors = second.communicate(timeout=60)
+    waiting = start(environment, tmp_path, *SHORT, "--name", "waiting")
+    beside = start(environment, tmp_path, *SHORT, "--share-machine", "--name", "beside")
+    output, errors = beside.communicate(timeout=60)
+    assert beside.returncode == 0, errors
+    assert '"shared-machine"' in output
+
     assert first.poll() is None
+    assert waiting.stderr is not None
+    said = waiting.stderr.readline()
+    assert said.startswith("waiting: another run measures on this machine (pid")
+    assert not (tmp_path / "runs/waiting/records.jsonl").read_text()
     first.terminate()
     first.communicate(timeout=60)
-    assert second.returncode == 0, errors
-    assert '"shared-machine"' in output
+    output, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0, errors
+    assert '"shared-machine"' not in output
