@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import importlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -39,10 +41,23 @@ sys.path.insert(0, {tests!r})
 import session_programs
 session_programs.main({name!r}, {folder!r})
 """
+_MODULE = """\
+import sys
+sys.path.insert(0, {tests!r})
+import session_programs
+BESS = session_programs.bess_client({folder!r})
+"""
 TELEMETRY, CLICK, VPP = "dpdk_telemetry.v2", "-click.sock", "-vpp/cli.sock"
+BESS = "-bess/grpc.sock"
 """The ends of the paths of the sockets that are asked something."""
 CLIENTS = frozenset({"vppctl"})
 """The programs that ask a switch for a driver: their first words are an option and a socket."""
+PYTHON = "python3"
+"""The Python of a driver's own client, which has the packages that the client needs."""
+BESS_MODULES = ("pybess/bess.py", "pybess/builtin_pb/service_pb2_grpc.py")
+"""The modules of BESS's client: the one that a driver imports, and one that it looks for."""
+_READY = (TELEMETRY, VPP, BESS)
+"""The sockets that tell that a switch is ready."""
 _PDEATHSIG = 1
 _STOPS = {signal.SIGTERM, signal.SIGINT}
 
@@ -57,7 +72,9 @@ def install(folder: Path, names: Iterable[str], **settings: Any) -> None:
     (folder / "settings.json").write_text(json.dumps(settings))
     words = {"python": sys.executable, "tests": str(Path(__file__).parent), "folder": str(folder)}
     for name in names:
-        (folder / name).write_text(_SHIM.format(name=name, **words))
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shim = _MODULE if name in BESS_MODULES else _SHIM
+        (folder / name).write_text(shim.format(name=name, **words))
         (folder / name).chmod(0o755)
 
 
@@ -116,6 +133,9 @@ def main(name: str, folder: str) -> None:
     argv = [Path(name).name, *sys.argv[1:]]
     if name in CLIENTS:
         (record_client if programs.real else fake_client)(programs, name, argv)
+    elif name == PYTHON and argv[1] != "-c":
+        python = programs.real.get(PYTHON, sys.executable)
+        os.execv(python, [python, *argv[1:]])
     else:
         (record if programs.real else fake)(programs, name, argv)
 
@@ -138,7 +158,7 @@ def _given(programs: Folder, argv: list[str]) -> Entry:
 
 def _stays(argv: list[str]) -> bool:
     """Return whether a command starts the switch: the others tell a version, or ask."""
-    return "--dpdk" in argv or "snsh" in argv or argv[:2] == ["vpp", "-c"]
+    return "--dpdk" in argv or "snsh" in argv or argv[:2] in (["vpp", "-c"], ["bessd", "-f"])
 
 
 def _question(programs: Folder, argv: list[str]) -> str:
@@ -214,6 +234,58 @@ def record_client(programs: Folder, name: str, argv: list[str]) -> None:
     sys.stdout.buffer.write(done.stdout)
     sys.stderr.buffer.write(done.stderr)
     sys.exit(done.returncode)
+
+
+def bess_client(folder: str) -> type:
+    """Return the class `BESS` of BESS's Python client: the real one, whose calls and answers are
+    noted, or one that asks the fake."""
+    programs = Folder(folder)
+    return _recorded_bess(programs) if programs.real else _fake_bess(programs)
+
+
+def _recorded_bess(programs: Folder) -> type:
+    package = types.ModuleType("real_pybess")
+    package.__path__ = [programs.real["pybess"]]
+    sys.modules[package.__name__] = package
+    real: Any = importlib.import_module(f"{package.__name__}.bess").BESS
+
+    class Recorded:
+        """Passes every call on. `life` is the number of the process that answered. A daemon that
+        cannot be reached yet has answered nothing."""
+
+        Error, RPCError = real.Error, real.RPCError
+
+        def __init__(self) -> None:
+            self.real, self.at = real(), ""
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                question = programs.plain(json.dumps([name, args, kwargs]))
+                if name == "connect":
+                    self.at = programs.plain(args[0].removeprefix("unix:"))
+                life = len(programs.entries("pid")) - 1
+                try:
+                    answer = getattr(self.real, name)(*args, **kwargs)
+                except real.Error as error:
+                    said = programs.plain(json.dumps({"error": error.args}))
+                    programs.note(asked=question, at=self.at, life=life, answer=said)
+                    raise
+                said = programs.plain(json.dumps({"answer": _members(answer)}))
+                programs.note(asked=question, at=self.at, life=life, answer=said)
+                return answer
+
+            return call
+
+    return Recorded
+
+
+def _members(answer: Any) -> Any:
+    """Return a message of protobuf as a dictionary with all its fields."""
+    if hasattr(answer, "DESCRIPTOR"):
+        fields = [field.name for field in answer.DESCRIPTOR.fields]
+        return {name: _members(getattr(answer, name)) for name in fields}
+    is_plain = answer is None or isinstance(answer, (bool, int, float, str))
+    return answer if is_plain else [_members(each) for each in answer]
 
 
 def _lives(pid: int) -> bool:
@@ -382,6 +454,50 @@ def fake_client(programs: Folder, name: str, argv: list[str]) -> None:
             sys.stdout.buffer.write(answer.read())
 
 
+def _fake_bess(programs: Folder) -> type:
+    class Fake:
+        """Asks the fake daemon for the answer to every call."""
+
+        class Error(Exception):
+            """The daemon refuses: a number and words."""
+
+        class RPCError(Exception):
+            """There is no daemon."""
+
+        def __init__(self) -> None:
+            self.at = ""
+
+        def connect(self, url: str) -> None:
+            """The daemon binds its socket before it listens, so a first try may fail: here it
+            does."""
+            is_first, self.at = not self.at, url.removeprefix("unix:")
+            try:
+                if is_first:
+                    raise ConnectionRefusedError
+                self.ask("connect", url)
+            except OSError:
+                raise self.RPCError(f"Connection to {url} failed") from None
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            return lambda *args, **kwargs: self.ask(name, *args, **kwargs)
+
+        def ask(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            question = programs.plain(json.dumps([name, args, kwargs]))
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(self.at)
+                s.sendall(question.encode())
+                s.shutdown(socket.SHUT_WR)
+                with s.makefile("rb") as file:
+                    said = json.loads(
+                        file.read(), object_hook=lambda members: types.SimpleNamespace(**members)
+                    )
+            if hasattr(said, "error"):
+                raise self.Error(*said.error)
+            return said.answer
+
+    return Fake
+
+
 class _Fake:
     """A process of a switch: the files and sockets that it makes, and its answers."""
 
@@ -389,6 +505,8 @@ class _Fake:
         self.programs = programs
         self.made = made
         self.scripts: dict[str, Script] = {}
+        self.changes = 0
+        self.refused: dict[str, str] = {}
         self.life = programs.times("a switch starts")
 
     def serve(self) -> None:
@@ -398,6 +516,10 @@ class _Fake:
         for path, words in made["refuses"].items():
             if os.path.lexists(own(path)):
                 sys.exit(_failed("\n".join(map(self.programs.own, words))))
+        refused = made.get("refuses_calls", {}).items()
+        self.refused = {
+            c["asked"]: c["answer"] for path, c in refused if os.path.lexists(own(path))
+        }
         for path, text in made["files"].items():
             Path(own(path)).parent.mkdir(parents=True, exist_ok=True)
             Path(own(path)).write_bytes(own(text).encode("latin-1"))
@@ -406,7 +528,7 @@ class _Fake:
             Path(own(path)).unlink(missing_ok=True)
             Path(own(path)).symlink_to(own(target))
         # Who was told by these that the switch is ready may ask or use the others at once.
-        for path in sorted(made["sockets"], key=lambda path: path.endswith((TELEMETRY, VPP))):
+        for path in sorted(made["sockets"], key=lambda path: path.endswith(_READY)):
             self._listen(own(path))
         for path in made["last"]:
             Path(own(path)).touch()
@@ -436,7 +558,12 @@ class _Fake:
             threading.Thread(target=self._answer, args=(peer, path), daemon=True).start()
 
     def _answer(self, peer: socket.socket, path: str) -> None:
-        speaks = {TELEMETRY: self._telemetry, CLICK: self._click, VPP: self._vpp}
+        speaks = {
+            TELEMETRY: self._telemetry,
+            CLICK: self._click,
+            VPP: self._vpp,
+            BESS: self._bess,
+        }
         for end, speak in speaks.items():
             if path.endswith(end):
                 with peer, suppress(BrokenPipeError, ConnectionResetError):
@@ -502,6 +629,48 @@ class _Fake:
             unrecorded(self.programs, "question", question, (alike or [""])[0])
             answer = script.answer("nosuch").replace("nosuch", command.rpartition(" ")[2])
         peer.sendall(self.programs.own(answer).encode(errors="surrogateescape"))
+
+    def _bess(self, peer: socket.socket, path: str) -> None:
+        """BESS's daemon, from one fake to the other: a call, and its answer. A call has an answer
+        behind the same changes as in the session. A peer without a question asks who listens."""
+        with peer.makefile("rb") as file:
+            question = as_text(file.read())
+        if not question:
+            return
+        script = self._script(path, lambda: list(_bess_calls(self._asked(path))))
+        call = f"{self.changes} {question}"
+        if question in self.refused:
+            answer = self.refused[question]
+        elif call in script.questions:
+            answer = script.answer(call)
+            self.changes += _is_change(question)
+        else:
+            alike = (each for each in script.questions if each.startswith(f"{self.changes} "))
+            unrecorded(self.programs, "call", call, max(alike, key=_is_change_at, default=""))
+            name, arguments, _ = json.loads(question)
+            entries = self.programs.entries("asked")
+            refusal: str = next(e["answer"] for e in entries if "nosuch" in e["asked"])
+            answer = refusal.replace("nosuch", str((arguments or [name])[0]))
+        peer.sendall(self.programs.own(answer).encode())
+
+
+def _bess_calls(asked: Iterable[Entry]) -> Iterator[tuple[str, str]]:
+    """Yield the calls of BESS's client with their answers. A call begins with the number of changes
+    before it."""
+    changes = 0
+    for entry in asked:
+        yield f"{changes} {entry['asked']}", entry["answer"]
+        changes += _is_change(entry["asked"])
+
+
+def _is_change(call: str) -> bool:
+    """Return whether a call of BESS's client changes what the daemon does."""
+    name, *_ = json.loads(call)
+    return name != "connect" and not name.startswith("get_")
+
+
+def _is_change_at(call: str) -> bool:
+    return _is_change(call.partition(" ")[2])
 
 
 def _click_lines(entry: Entry) -> Iterator[tuple[str, str]]:

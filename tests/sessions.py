@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
@@ -28,9 +28,10 @@ from typing import Any
 import pytest
 
 import session_programs
-from session_programs import Folder, as_text, install
+from session_programs import BESS_MODULES, PYTHON, Folder, as_text, install
 from switchmark.engines import TABLE as ENGINES
 from switchmark.engines.base import traffic_program
+from switchmark.errors import SetupFailed
 from switchmark.hosts.local import LocalHost
 from switchmark.hosts.programs import program_variable
 from switchmark.model.plan import Plan, Spawn, Wait
@@ -39,7 +40,7 @@ from switchmark.model.units import LAYER_2_BYTES
 from switchmark.model.version import Version
 from switchmark.runs.executor import Executor
 from switchmark.runs.workspace import Workspace
-from switchmark.switches import TABLE
+from switchmark.switches import TABLE, bess
 from switchmark.switches.base import Counters, Switch
 from switchmark.switches.changes import Change
 from traffic_program import ADDRESS, Program
@@ -49,6 +50,8 @@ SESSIONS = Path(__file__).parent / "sessions"
 _TRAFFIC_S = 0.5
 _QUIET_S = 0.3
 _FRAMES = 500
+_OWN_SOCKET = "-bess/client.sock"
+"""The end of the path of the socket of the client that the driver of bess brings itself."""
 _START_S = 4.0
 """The time in which a program fails to start, in seconds."""
 
@@ -61,7 +64,9 @@ class Case:
     kind: PortKind = PortKind.VHOST_USER
     semantics: Semantics = Semantics.PATCH
     program: str
-    """The name of the program."""
+    """The name of the program, and its folder in the folder that a user names for the switch."""
+    others: Sequence[str] = ()
+    """The names of other programs and modules that say or answer something, beside companions."""
     unknown: Callable[[Session], None] = lambda session: None
     """Asks the running program what it does not know, so that its answer is recorded."""
 
@@ -83,11 +88,14 @@ class Case:
     @property
     def programs(self) -> tuple[str, ...]:
         """Return the names of all programs that say or answer something."""
-        return (self.program, *self.driver.companions)
+        return (self.program, *self.driver.companions, *self.others)
 
     def real(self) -> dict[str, str]:
         """Return the paths of the real programs, by name."""
         path = PurePath(self.driver.path)
+        if self.driver.program_file:
+            modules = str(path / "pybess")
+            return {self.program: str(path / self.program), PYTHON: bess._PYTHON, "pybess": modules}
         beside = {name: str(path.with_name(name)) for name in self.driver.companions}
         return {self.program: str(path), **beside}
 
@@ -116,6 +124,31 @@ def _ask_vpp(session: Session) -> None:
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
+_ASK_BESS = """\
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pybess.bess import BESS
+bess = BESS()
+for again in range(20):
+    try:
+        bess.connect(f"unix:{sys.argv[2]}")
+        break
+    except BESS.RPCError:
+        time.sleep(0.1)
+try:
+    bess.get_link_status("nosuch")
+except BESS.Error:
+    sys.exit()
+sys.exit("it has a port of this name")
+"""
+
+
+def _ask_bess(session: Session) -> None:
+    (address,) = (path for path in session.files() if path.endswith(session_programs.BESS))
+    python = session.folder.real.get(PYTHON, sys.executable)
+    subprocess.run((python, "-c", _ASK_BESS, str(session.programs), address), check=True)
+
+
 CASES = (
     Case(switch="snabb", program="snabb"),
     Case(switch="snabb", semantics=Semantics.LEARNING, program="snabb"),
@@ -131,6 +164,16 @@ CASES = (
         )
         for kind in (PortKind.VHOST_USER, PortKind.MEMIF)
         for semantics in (Semantics.PATCH, Semantics.LEARNING, Semantics.ROUTED)
+    ),
+    *(
+        Case(
+            switch="bess",
+            kind=kind,
+            program="core/bessd",
+            others=(PYTHON, *BESS_MODULES),
+            unknown=_ask_bess,
+        )
+        for kind in (PortKind.VHOST_USER, PortKind.MEMIF)
     ),
 )
 
@@ -182,8 +225,9 @@ class Session:
         )
         stack.callback(self.executor.unwind)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        program = self.programs / case.program
+        program = self.programs / ("" if case.driver.program_file else case.program)
         patch.setenv(program_variable(case.switch), str(program))
+        patch.setattr(bess, "_PYTHON", str(self.programs / PYTHON))
         self.folder = Folder(str(self.programs))
         version = self.driver.probe(LocalHost())
         self.version = Version(version.text, version.mode, program=str(program))
@@ -429,8 +473,10 @@ def record(case: Case) -> None:
             made["status"] = 128 - status if status < 0 else status
             # A process that survives Snabb removes its counters.
             left = played.left.get("restart", ())
-            made["left"] = [plain(path) for path in left if not path.endswith(".counter")]
+            own = (".counter", _OWN_SOCKET)
+            made["left"] = [plain(path) for path in left if not path.endswith(own)]
         made["refuses"] = _refused(case)
+        made["refuses_calls"] = _refused_calls(case, made["sockets"])
         header = {
             "switch": case.switch,
             "version": played.version.text,
@@ -472,6 +518,8 @@ def _made(session: Session) -> dict[str, Any]:
 
     for name in session.files():
         path = Path(name)
+        if name.endswith(_OWN_SOCKET):
+            continue
         if path.is_symlink():
             made["links"][plain(name)] = plain(str(path.readlink()))
         elif path.is_socket():
@@ -501,6 +549,34 @@ def _refused(case: Case) -> dict[str, list[str]]:
         left = [path for path in session.files() if not path.endswith(".counter")]
         said = {path: _said_beside(session, path, left) for path in left}
         return {session.folder.plain(path): words for path, words in said.items() if words}
+
+
+def _refused_calls(case: Case, sockets: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Start the real program beside each socket of a port alone, and return the calls that it
+    refused, with its answers: bess makes its ports when its client asks for them."""
+    calls = {}
+    ports = (path for path in sockets if "/ports/" in path and case.driver.program_file)
+    for path in ports:
+        with tempfile.TemporaryDirectory(prefix="sm-session-") as folder:
+            file = Path(folder) / "session.jsonl"
+            file.touch()
+            with playing(case, file, case.real()) as session:
+                with suppress(SetupFailed):
+                    start_beside(session, path)
+                call = session.folder.entries("asked")[-1]
+                if "error" in json.loads(call["answer"]):
+                    calls[path] = {"asked": call["asked"], "answer": call["answer"]}
+    return calls
+
+
+def start_beside(session: Session, path: str) -> None:
+    """Start the switch beside a file that a driver has not removed."""
+    plan = session.driver.start(session.wiring)
+    number = next(i for i, step in enumerate(plan) if isinstance(step, Spawn))
+    session.executor.execute(plan[:number])
+    Path(session.folder.own(path)).parent.mkdir(parents=True, exist_ok=True)
+    Path(session.folder.own(path)).touch()
+    session.executor.execute(plan[number:])
 
 
 def _said_beside(session: Session, path: str, left: Sequence[str]) -> list[str]:

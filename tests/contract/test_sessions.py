@@ -4,14 +4,13 @@ speak the protocols of these programs."""
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from session_programs import UNRECORDED
-from sessions import CASES, Case, Session, check, no_ends, play, playing
+from sessions import CASES, Case, Session, check, no_ends, play, playing, start_beside
 from switchmark.errors import CommandFailed, SetupFailed
-from switchmark.model.plan import Spawn, Step, Write
+from switchmark.model.plan import Run, Step, Wait, Write
 from switchmark.model.topology import Semantics
 from switchmark.switches.verified import verifications
 
@@ -76,14 +75,29 @@ def test_a_program_does_not_start_beside_what_a_killed_one_left(
 ) -> None:
     """The real program refused this file, so a driver has to remove it."""
     with playing(case, case.file) as session:
-        plan = session.driver.start(session.wiring)
-        number = next(i for i, step in enumerate(plan) if isinstance(step, Spawn))
-        session.executor.execute(plan[:number])
-        Path(session.folder.own(path)).parent.mkdir(parents=True, exist_ok=True)
-        Path(session.folder.own(path)).touch()
         with pytest.raises(SetupFailed, match=f"ended with status {UNRECORDED}") as refused:
-            session.executor.execute((*plan[number:], *session.driver.settled(session.wiring)))
+            start_beside(session, path)
+            session.executor.execute(session.driver.settled(session.wiring))
         assert session.folder.own(words[-1]) in str(refused.value)
+
+
+STALE_PORTS = [
+    pytest.param(case, path, call["asked"], id=f"{case.name} {path.rpartition('/')[2]}")
+    for case in RECORDED
+    for path, call in case.made().get("refuses_calls", {}).items()
+]
+
+
+@pytest.mark.parametrize(("case", "path", "call"), STALE_PORTS)
+def test_a_program_makes_no_port_beside_what_a_killed_one_left(
+    case: Case, path: str, call: str
+) -> None:
+    """The real program refused this call beside the socket, so a driver has to remove it."""
+    with playing(case, case.file) as session:
+        with pytest.raises(SetupFailed, match="client ended with status 1") as refused:
+            start_beside(session, path)
+        assert "Cannot attach vdev" in str(refused.value)
+        assert path in call
 
 
 @pytest.mark.parametrize("case", FIRST.values(), ids=lambda case: case.name)
@@ -141,3 +155,47 @@ def test_an_unknown_question_gets_the_answer_of_the_real_program() -> None:
         with pytest.raises(ValueError, match="did not report the counters"):
             driver.counters.parse(wiring, outputs)
         assert "READ f0.counts" in unrecorded(session)
+
+
+def _ask_for_links(session: Session) -> None:
+    (settled,) = session.driver.settled(session.wiring)
+    assert isinstance(settled, Wait)
+    session.executor.run(Run("links", settled.check.argv, settled.check.at))
+
+
+def _with_client(session: Session, old: str, new: str) -> None:
+    """Start the switch with another client than its driver's."""
+    plan = session.driver.start(session.wiring)
+    client = next(step for step in plan if isinstance(step, Write) and step.path.endswith(".py"))
+    content = client.content.replace(old.encode(), new.encode())
+    assert content != client.content
+    other = replace(client, content=content)
+    session.executor.execute(tuple(other if step is client else step for step in plan))
+
+
+@pytest.mark.parametrize(
+    ("call", "recorded", "said"),
+    [
+        ("pause_all", "0 ['pause_all'", "0 ['add_worker'"),
+        ("resume_all", "12 ['resume_all'", "12 ['get_link_status'"),
+    ],
+)
+def test_calls_to_bess_have_an_order(call: str, recorded: str, said: str) -> None:
+    """A port is no part of a module before there is one, and what is paused forwards nothing."""
+    case = FIRST["bess"]
+    with playing(case, case.file) as session:
+        with pytest.raises((SetupFailed, CommandFailed)):
+            _with_client(session, f"bess.{call}()\n", "")
+            _ask_for_links(session)
+        shown = unrecorded(session).replace('\\"', "'")
+        assert f'-"{recorded}' in shown
+        assert f'+"{said}' in shown
+
+
+def test_a_port_that_bess_does_not_have_is_refused_in_its_words() -> None:
+    case = FIRST["bess"]
+    with playing(case, case.file) as session:
+        _with_client(session, "bess.get_link_status(name)", 'bess.get_link_status(f"{name}x")')
+        with pytest.raises(CommandFailed, match="No port 'p0x' found"):
+            _ask_for_links(session)
+        assert "p0x" in unrecorded(session)
