@@ -36,7 +36,8 @@ def test_a_comparison_in_user_space_counts_frames(
 
 def rows_of(name: str, path: Path) -> list[dict[str, Any]]:
     assert main([name, "--pairs", "1", "--seconds", "0.1", "--json", str(path)]) == 0
-    return json.loads(path.read_text())["rows"]
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
+    return rows
 
 
 def test_each_kind_of_work_is_measured(tmp_path: Path, traffic_program: str) -> None:
