@@ -32,7 +32,6 @@ def pasted() -> Iterator[ModuleType]:
 @pytest.mark.parametrize(
     "axes",
     [
-        {"rate": "5k"},
         {"rate": "5k", "direction": "bi", "pairs": 2},
         {"rate": "1k", "dimension": "latency"},
     ],

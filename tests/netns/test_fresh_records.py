@@ -23,7 +23,7 @@ from switchmark.report.schema import schema
 
 
 def test_a_fresh_record_is_valid_and_goes_into_every_form(measure: Measure, tmp_path: Path) -> None:
-    record = measure(switch="linux-bridge", repeat=13)
+    record = measure(switch="linux-bridge", repeat=13, duration=0.02)
     stored = {"schema": SCHEMA, "versions": {}, "record": record.model_dump(mode="json")}
     Draft202012Validator(schema("records")).validate(json.loads(json.dumps(stored)))
     Draft202012Validator(schema("json")).validate(json.loads(json.dumps(to_object(record))))

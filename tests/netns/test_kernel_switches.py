@@ -24,9 +24,10 @@ from switchmark.switches.links import link_counters
     [
         {"engine": "xdp", "direction": "bi"},
         {"engine": "xdp-live", "burst": 256},
-        {"engine": "udp", "dimension": "latency", "rate": "1000"},
-        {"frame_size": 9000},
-        {"scenario": "loopback", "chain": 2, "direction": "bi"},
+        {"engine": "udp", "dimension": "latency", "rate": "1000", "frame_size": 9000},
+        pytest.param(
+            {"scenario": "loopback", "chain": 2, "direction": "bi"}, marks=pytest.mark.further
+        ),
     ],
     ids=lambda axes: "-".join(map(str, axes.values())),
 )
@@ -72,7 +73,16 @@ def softnet() -> dict[int, tuple[int, int]]:
     return {number[12]: (number[0], number[9]) for number in numbers}
 
 
-@pytest.mark.parametrize("switch", ["linux-bridge", "ip-forward", "tc-redirect", "vxlan"])
+@pytest.mark.parametrize(
+    "switch",
+    [
+        *("ip-forward", "vxlan"),
+        *(
+            pytest.param(name, marks=pytest.mark.further)
+            for name in ("linux-bridge", "tc-redirect")
+        ),
+    ],
+)
 def test_the_kernels_work_is_spread_over_the_cpus_that_are_asked_for(
     measure: Measure, switch: str
 ) -> None:

@@ -40,20 +40,21 @@ from switchmark.path.refusals import check
 from switchmark.model.test import Test
 
 gate._LAG_S = 0.01  # counters of a veth are those of the moment
-axes = json.loads(sys.argv[2])
-with Lab(Path(sys.argv[1]), gate=axes.pop("gate")) as lab:
-    test = Test(**{"duration": 0.1, "warmup": 0.0, "rate": "5k", **axes})
-    assert check(test) == [], check(test)
-    record = lab.run(test)
-print(record.model_dump_json())
+with Lab(Path(sys.argv[1]), gate=sys.argv[2]) as lab:
+    for axes in json.loads(sys.argv[3]):
+        test = Test(**{"duration": 0.1, "warmup": 0.0, "rate": "5k", **axes})
+        assert check(test) == [], check(test)
+        print(lab.run(test).model_dump_json())
 """
 
 P2P = {"scenario": "p2p", "nic": "a0=uxa:uxc,b0=uxb:uxd"}
 CHILD = {"scenario": "p2v", "nic": "a0=uxa:uxc", "switch_environment": "host"}
 
 
-def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> dict[str, Any]:
-    """Return the record of a test in a separate network namespace, which ends with it."""
+def measured(
+    traffic_program: str, folder: Path, cables: str, *tests: dict[str, Any], gate: str = "refuse"
+) -> list[dict[str, Any]]:
+    """Return the records of tests in a separate network namespace, which ends with them."""
     if os.geteuid() != 0:
         pytest.skip("needs root to make a namespace")
     quiet = "sysctl -e -q -w net.ipv6.conf.default.disable_ipv6=1"
@@ -62,68 +63,52 @@ def measured(traffic_program: str, folder: Path, cables: str, **axes: Any) -> di
         [
             *("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"),
             *("bash", "-c", script, "-", sys.executable, "-c", MEASURE),
-            *(str(folder), json.dumps(axes)),
+            *(str(folder), gate, json.dumps(tests)),
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "SWITCHMARK_TRAFFIC": traffic_program},
     )
     assert completed.returncode == 0, completed.stderr
-    found = json.loads(completed.stdout)
-    assert isinstance(found, dict)
-    return found
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("switch", "cables", "axes", "places"),
-    [
-        ("linux-bridge", CABLES, P2P, ("a0@switch in", "b0@switch out")),
-        ("ovs", CABLES, P2P, ("a0@switch in", "b0@switch out")),
-        ("ip-forward", CABLES, P2P, ("a0@switch in", "b0@switch out")),
-    ],
-    ids=("linux-bridge", "ovs", "ip-forward"),
-)
-def test_a_switch_that_frames_go_past_is_refused(
-    traffic_program: str,
-    tmp_path: Path,
-    switch: str,
-    cables: str,
-    axes: dict[str, Any],
-    places: tuple[str, ...],
-) -> None:
-    record = measured(traffic_program, tmp_path, cables, switch=switch, gate="refuse", **axes)
-    assert record["status"] == "failed", record["gate"]
-    assert record["doubts"] == ["not-equivalent"]
-    for place in places:
-        message = f"frames arrived, and {place} counted 0: they went past the switch"
-        assert message in record["error"]
-    assert "--nic names both ends of a cable" in record["error"]
+def test_a_switch_that_frames_go_past_is_refused(traffic_program: str, tmp_path: Path) -> None:
+    switches = ("linux-bridge", "ovs", "ip-forward")
+    tests = [{"switch": switch, **P2P} for switch in switches]
+    records = measured(traffic_program, tmp_path, CABLES, *tests)
+    assert [record["test"]["switch"] for record in records] == [*switches]
+    for record in records:
+        assert record["status"] == "failed", (record["test"]["switch"], record["gate"])
+        assert record["doubts"] == ["not-equivalent"]
+        for place in ("a0@switch in", "b0@switch out"):
+            message = f"frames arrived, and {place} counted 0: they went past the switch"
+            assert message in record["error"], record["test"]["switch"]
+        assert "--nic names both ends of a cable" in record["error"]
 
 
 def test_an_end_of_a_cable_that_is_a_child_of_the_other_is_refused(
     traffic_program: str, tmp_path: Path
 ) -> None:
     """Its frames would go to its siblings past their parent, which is the switch's end."""
-    record = measured(traffic_program, tmp_path, SIBLING, switch="macvlan", gate="refuse", **CHILD)
+    (record,) = measured(traffic_program, tmp_path, SIBLING, {"switch": "macvlan", **CHILD})
     assert record["status"] == "refused"
     assert record["error"].startswith("the NIC uxa is in use: uxc is on top of it")
 
 
-@pytest.mark.parametrize("touch", ["header", "none"])
-def test_each_trial_past_the_switch_is_doubted(
-    traffic_program: str, tmp_path: Path, touch: str
-) -> None:
+def test_each_trial_past_the_switch_is_doubted(traffic_program: str, tmp_path: Path) -> None:
     """Also where nobody tried the path before, or looks which flow a frame is of."""
-    record = measured(traffic_program, tmp_path, CABLES, gate="off", touch=touch, **P2P)
-    assert record["status"] == "ok", record["error"]
-    (trial,) = record["trials"]
-    assert trial["rx_frames"] == trial["tx_frames"] > 0
-    assert trial["doubts"].count("past-switch") == 1
-    nothing = {"arrived": trial["rx_frames"], "counted": 0}
-    ports = ("a0@switch in", "b0@switch out")
-    places = ports if touch == "header" else ("to switch", "from switch")
-    assert trial["evidence"]["doubts"]["past-switch"] == dict.fromkeys(places, nothing)
+    tests = [{"touch": touch, **P2P} for touch in ("header", "none")]
+    records = measured(traffic_program, tmp_path, CABLES, *tests, gate="off")
+    places = (("a0@switch in", "b0@switch out"), ("to switch", "from switch"))
+    for record, where in zip(records, places, strict=True):
+        assert record["status"] == "ok", record["error"]
+        (trial,) = record["trials"]
+        assert trial["rx_frames"] == trial["tx_frames"] > 0
+        assert trial["doubts"].count("past-switch") == 1
+        nothing = {"arrived": trial["rx_frames"], "counted": 0}
+        assert trial["evidence"]["doubts"]["past-switch"] == dict.fromkeys(where, nothing)
 
 
 def test_where_a_switch_tells_nothing_its_interfaces_count(

@@ -28,7 +28,7 @@ AXES = {
     "repeat": "3",
     "rate": "20k",
     "precision": "20%",
-    "duration": "0.1",
+    "duration": "0.03",
     "warmup": "0",
     "seed": "1",
 }

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from host_state import clean
+from switchmark.lab import calibration
 from switchmark.lab.measure import Lab
 from switchmark.model.plan import Plan, Run
-from switchmark.model.record import Record
+from switchmark.model.record import Record, TrialSpec
 from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.switches import TABLE as SWITCHES
@@ -64,6 +65,8 @@ def test_of_the_cable_on_which_a_test_is_calibrated(
     breaks: Break, tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    brief = TrialSpec(rate_pps=None, duration_s=0.05, warmup_s=0.0)
+    monkeypatch.setattr(calibration, "_ON_CABLE", brief)
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
     breaks("direct")
     with Lab(tmp_path / "run", calibrate="again") as lab:
