@@ -184,14 +184,16 @@ def test_shares_of_r_plus_on_a_link(switchmark: Run) -> None:
 
 
 @pytest.mark.alone
-def test_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
+def test_a_switch_and_functions_are_held_to_their_share_of_a_core(switchmark: Run) -> None:
     """Each of them polls: without a limit it would use all of its core that it can get. The
-    trial is 4 periods long, and may have the share of 5. test_truth.py limits a switch."""
+    trial is 4 periods long, and may have the share of 5."""
     arguments = "--switch testpmd --engine dpdk --rate 20k --duration 0.4 --warmup 0.1"
-    (record,) = switchmark(f"{arguments} --cpu-limit function:30")
-    assert 0 < record["cpu"]["sender"] <= 0.4
-    assert 0 < record["cpu"]["receiver"] <= 0.4
-    assert record["cpu"]["switch"] > 0.5 or DISTURBED & {*record["doubts"]}
+    switch, functions = switchmark(f"{arguments} --cpu-limit switch:30,function:30")
+    assert switch["test"]["cpu_limit"] == "switch:30"
+    assert 0 < switch["cpu"]["switch"] <= 0.4
+    assert 0 < functions["cpu"]["sender"] <= 0.4
+    assert 0 < functions["cpu"]["receiver"] <= 0.4
+    assert functions["cpu"]["switch"] > 0.5 or DISTURBED & {*functions["doubts"]}
 
 
 def test_placements(switchmark: Run) -> None:

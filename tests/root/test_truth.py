@@ -673,6 +673,7 @@ def test_throttled_ends(attempt: Try, axes: dict[str, Any], slow: tuple[Role, ..
         assert named(partial(run, role), role.value) == []
 
 
+@pytest.mark.further
 @pytest.mark.alone
 def test_a_function_with_little_cpu_time(attempt: Try) -> None:
     """The limit takes nine tenths of the time: far more than other programs can take from a run
@@ -696,12 +697,12 @@ def saturating(switch: str) -> dict[str, Any]:
     return {**SATURATED, "switch": switch, "engine": "dpdk" if past_kernel else "raw-mmsg"}
 
 
-ONE = measured([(name,) for name in USER_SPACE], lambda combination: (), always=[("ovs-dpdk",)])
-"""The switches of `USER_SPACE`: one that every host can have, and those that users build. The
-others are further ones; `tests/replay` has a recording of testpmd."""
+BUILT = measured([(name,) for name in USER_SPACE], lambda combination: ())
+"""The switches of `USER_SPACE`: those that users build are measured where they are. The others are
+further ones: `tests/replay` has recordings, and test_axes.py limits a switch."""
 
 
-@pytest.mark.parametrize("switch", ONE)
+@pytest.mark.parametrize("switch", BUILT)
 @pytest.mark.alone
 def test_who_limits_a_path_with_a_switch_in_user_space(attempt: Try, switch: str) -> None:
     """A throttled sender, or the switch with a third of a core."""
