@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from switchmark.hosts.base import Host
 from switchmark.hosts.ssh import SshHost
 
 SSHD = "/usr/sbin/sshd"
@@ -191,18 +192,20 @@ def two_hosts(folder: Path, ahead_s: int = 0) -> Iterator[tuple[SshdHost, SshdHo
         yield a, b
 
 
-def left_on(host: SshdHost) -> list[str]:
-    """Return the remains of a run on a test host: namespaces, interfaces, files and processes."""
+def left_on(host: SshdHost, connection: Host | None = None) -> list[str]:
+    """Return the remains of a run on a test host: namespaces, interfaces, files and processes. It
+    is asked by a connection that there is, or by a new one."""
     output = host.exec("ip", "-o", "link")
     links = [line for line in output.splitlines() if ": sm" in line]
-    ssh = host.connect()
+    ssh = connection or host.connect()
     try:
         spaces = ssh.run(("ip", "netns", "list")).stdout.decode().split()
         files = ssh.run(("find", "/run/switchmark", "-mindepth", "2")).stdout.decode().split()
         ended = ssh.run(("pgrep", "-f", "switchmark-traffic serve")).stdout.decode().split()
         return [*links, *spaces, *files, *ended]
     finally:
-        ssh.close()
+        if connection is None:
+            ssh.close()
 
 
 def know(folder: Path, address: str) -> None:
