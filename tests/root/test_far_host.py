@@ -6,15 +6,15 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from host_state import wait_for
 from ssh_hosts import SshdHost, left_on, write_host_file
+from switchmark.hosts.base import Host
 from switchmark.hosts.host_file import VARIABLE
 from switchmark.hosts.hosts import Hosts
 from switchmark.hosts.programs import TRAFFIC
@@ -25,21 +25,35 @@ from switchmark.runs import measuring
 from switchmark.runs.own_run import OwnRun
 
 Try = Callable[..., Record]
+Cli = Callable[..., tuple[int, str, str]]
 
 USUAL = {"hosts": "a", "rate": "2000", "duration": 0.15, "warmup": 0.05}
 
 
-@pytest.fixture
-def host_file(ssh_host: SshdHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = write_host_file(tmp_path / "host.toml", [ssh_host])
-    monkeypatch.setenv(VARIABLE, str(path))
-    return path
+@pytest.fixture(scope="module")
+def kept_file(ssh_host: SshdHost, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_host_file(tmp_path_factory.mktemp("file") / "host.toml", [ssh_host])
 
 
 @pytest.fixture
-def attempt(host_file: Path, traffic_program: str, tmp_path: Path) -> Try:
+def host_file(kept_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(VARIABLE, str(kept_file))
+    return kept_file
+
+
+@pytest.fixture(scope="module")
+def kept_hosts(kept_file: Path) -> Iterator[Hosts]:
+    """Return hosts whose connections stay for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(kept_file))
+        with Hosts(OwnRun) as hosts:
+            yield hosts
+
+
+@pytest.fixture
+def attempt(kept_hosts: Hosts, host_file: Path, traffic_program: str, tmp_path: Path) -> Try:
     def measure(**axes: Any) -> Record:
-        with Lab(tmp_path) as lab:
+        with Lab(tmp_path, hosts=kept_hosts) as lab:
             record = lab.run(Test.model_validate({**USUAL, **axes}))
         assert lab.left == ()
         return record
@@ -47,7 +61,11 @@ def attempt(host_file: Path, traffic_program: str, tmp_path: Path) -> Try:
     return measure
 
 
-def assert_measured_there(record: Record, host: SshdHost, folder: Path) -> None:
+def assert_nothing_is_left(host: SshdHost, connection: Host) -> None:
+    wait_for(lambda: left_on(host, connection) == [], "an end of all that was made there", 20)
+
+
+def assert_measured_there(record: Record, host: SshdHost, folder: Path, connection: Host) -> None:
     assert record.status == "ok", record.error
     (trial,) = record.trials
     assert trial.tx_frames > 0
@@ -57,32 +75,29 @@ def assert_measured_there(record: Record, host: SshdHost, folder: Path) -> None:
     reasons = [line for line in steps if line.startswith("# ")]
     assert reasons
     assert all(line.endswith(f"(on {host.name})") for line in reasons)
-    assert left_on(host) == []
+    assert_nothing_is_left(host, connection)
 
 
 @pytest.mark.parametrize(
     "axes",
     [
-        {"switch": "linux-bridge"},
         {"switch": "ip-forward", "direction": "bi", "pairs": 2},
         {"switch": "linux-bridge", "scenario": "loopback", "engine": "mmap"},
-        {"switch": "linux-bridge", "placement": "shared-process", "engine": "udp-mmsg"},
+        {"switch": "xdp-redirect", "placement": "shared-process", "engine": "udp-mmsg"},
         {"switch": "ovs", "dimension": "latency", "rate": "500"},
         # The host has a kernel and a ledger of leases of its own, as far as runs know: what another
         # lane has reserved seems to be free.
         pytest.param({"switch": "ovs-dpdk", "engine": "dpdk"}, marks=pytest.mark.alone),
-        {"switch": "tc-redirect"},
-        {"switch": "xdp-redirect"},
         {"switch": "linux-bridge", "environment": "lxc", "switch_environment": "lxc"},
-        {"switch": "linux-bridge", "environment": "docker"},
+        {"switch": "tc-redirect", "environment": "docker"},
         {"switch": "linux-bridge", "environment": "podman"},
     ],
     ids=lambda axes: "-".join(str(value) for value in axes.values()),
 )
 def test_a_whole_test_is_measured_on_another_host(
-    attempt: Try, ssh_host: SshdHost, tmp_path: Path, axes: Mapping[str, Any]
+    attempt: Try, kept_hosts: Hosts, ssh_host: SshdHost, tmp_path: Path, axes: Mapping[str, Any]
 ) -> None:
-    assert_measured_there(attempt(**axes), ssh_host, tmp_path)
+    assert_measured_there(attempt(**axes), ssh_host, tmp_path, kept_hosts[ssh_host.name])
 
 
 _NAMED = """\
@@ -104,7 +119,7 @@ mv /run/opt/sbin/ovs-vsctl /run/opt/sbin/ovs-appctl /run/opt/bin
 _OVS = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl")
 
 
-@pytest.mark.parametrize("switch", ["ovs", "ovs@9.9"])
+@pytest.mark.parametrize("switch", [pytest.param("ovs", marks=pytest.mark.further), "ovs@9.9"])
 def test_programs_that_the_host_file_names_are_those_that_run(
     ssh_host: SshdHost,
     traffic_program: str,
@@ -127,7 +142,7 @@ def test_programs_that_the_host_file_names_are_those_that_run(
         with Lab(tmp_path) as lab:
             record = lab.run(Test.model_validate({**USUAL, "switch": switch}))
         assert lab.left == ()
-        assert_measured_there(record, ssh_host, tmp_path)
+        assert_measured_there(record, ssh_host, tmp_path, there)
         assert record.switch_version == "9.9.9"
         assert {*there.read("/run/opt/ran").decode().split()} == {*_OVS, TRAFFIC}
     finally:
@@ -136,21 +151,12 @@ def test_programs_that_the_host_file_names_are_those_that_run(
 
 
 def test_the_command_line_measures_on_a_host_of_the_host_file(
-    host_file: Path, ssh_host: SshdHost, traffic_program: str, tmp_path: Path
+    host_file: Path, ssh_host: SshdHost, traffic_program: str, cli: Cli, tmp_path: Path
 ) -> None:
     arguments = "--rate 2000 --duration 0.15 --warmup 0.05 --repeat 1 --calibrate never --hosts a"
-    completed = subprocess.run(
-        (
-            *(sys.executable, "-m", "switchmark", "run", *arguments.split()),
-            *("--json", "--quiet", "--out", str(tmp_path / "runs")),
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert completed.returncode == 0, completed.stderr
-    content = json.loads(completed.stdout)
+    code, output, errors = cli("run", *arguments.split(), "--json", "--quiet", "--out", "runs")
+    assert code == 0, errors
+    content = json.loads(output)
     assert content["unaccounted"] == 0
     assert content["test"]["hosts"] == "a"
     (folder,) = (tmp_path / "runs").iterdir()
@@ -159,19 +165,11 @@ def test_the_command_line_measures_on_a_host_of_the_host_file(
 
 
 def test_doctor_tells_what_a_host_of_the_host_file_can_do(
-    host_file: Path, ssh_host: SshdHost, traffic_program: str
+    host_file: Path, ssh_host: SshdHost, traffic_program: str, cli: Cli
 ) -> None:
-    completed = subprocess.run(
-        (sys.executable, "-m", "switchmark", "doctor", "--host", "a", "--json"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    findings = {finding["name"]: finding for finding in json.loads(completed.stdout)}
-    assert completed.returncode == 0, [
-        finding for finding in findings.values() if not finding["ok"]
-    ]
+    code, output, _ = cli("doctor", "--host", "a", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(output)}
+    assert code == 0, [finding for finding in findings.values() if not finding["ok"]]
     assert findings["linux-bridge"]["ok"]
     assert left_on(ssh_host) == []
 
