@@ -1,8 +1,10 @@
 """These tests run campaigns on labs of two Dask workers of this host, with real frames: killed,
-restarted, interrupted."""
+restarted, interrupted. A run is in the process of the tests, unless a signal ends it or its ports
+are listed."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -10,7 +12,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -19,15 +22,18 @@ from typing import Any
 import pytest
 
 import host_state
-from host_state import COMMAND, wait_for
+from host_state import wait_for
 from slurm import missing, slurm
 from ssh_hosts import SshdHost
 
 pytest.importorskip("distributed", reason="the extra switchmark[lab] is not installed")
 import psutil
 
+from switchmark.campaign.load import load
+from switchmark.campaign.store import key
 from switchmark.cluster.description import Tls
 from switchmark.cluster.start import worker_command
+from switchmark.lab.measure import Lab as LocalLab
 
 CAMPAIGN = """
 name: lab
@@ -38,6 +44,18 @@ duration: 0.2s
 warmup: 0s
 repeat: 2
 """
+HELD = """
+name: held
+switch: linux-bridge
+rate: 1k
+warmup: 0s
+repeat: 1
+tests:
+- {frame-size: 64, duration: 0.2s}
+- {frame-size: 128, duration: 60s}
+"""
+"""A campaign with one result, which lasts until it is interrupted."""
+
 OPTIONS = "--calibrate never --gate off --share-machine --quiet --json".split()
 
 
@@ -61,12 +79,13 @@ def tls_section(tls: Tls) -> str:
 
 
 class Lab:
-    """This lab has a scheduler on this host, and workers; `lab.toml` says how to reach it."""
+    """This lab has a scheduler on this host, and two workers; `lab.toml` says how to reach it."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self._environment, self.folder = environment, folder
         self.tls = certificates(folder)
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._added: Counter[str] = Counter()
         self._scheduler = self.start_scheduler(0)
         (folder / "lab.toml").write_text(f'address = "{self.address}"\n{tls_section(self.tls)}')
 
@@ -85,14 +104,28 @@ class Lab:
             lambda: re.search(r"Scheduler at: +(tls://\S+)", log.read_text()), "a scheduler"
         )
         self.address = found[1]
+        self._added.clear()
         return scheduler
 
     def add(self, name: str) -> None:
         command = worker_command("python", self.address, name, self.tls, again=False)
         self.workers[name] = self._start(*command[1:], log_path=self.folder / f"{name}.log")
+        self._added[name] += 1
+
+    def repair(self) -> None:
+        """Start each worker that has ended, and wait until the scheduler has both."""
+        for name in ("a", "b"):
+            if name not in self.workers or self.workers[name].poll() is not None:
+                self.add(name)
+        wait_for(lambda: self._came() == self._added, "two workers")
+
+    def _came(self) -> Counter[str]:
+        text = (self.folder / "scheduler.log").read_text()
+        return Counter(re.findall(r"Register worker .* name: (\w+)", text))
 
     def kill(self, name: str) -> None:
         self.workers[name].kill()
+        self.workers[name].wait()
 
     def restart_scheduler(self) -> None:
         self._scheduler.kill()
@@ -101,10 +134,14 @@ class Lab:
             self.workers[name].wait(timeout=60)
         self._scheduler = self.start_scheduler(int(self.address.rpartition(":")[2]))
 
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        return [*self.workers.values(), self._scheduler]
+
     def close(self) -> None:
-        for process in (*self.workers.values(), self._scheduler):
+        for process in self.processes:
             process.kill()
-        for process in (*self.workers.values(), self._scheduler):
+        for process in self.processes:
             process.wait(timeout=60)
 
     def _start(self, *arguments: str, log_path: Path) -> subprocess.Popen[bytes]:
@@ -141,49 +178,53 @@ def environment(traffic_program: str) -> dict[str, str]:
     return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
 
 
-@contextmanager
-def two_workers(environment: dict[str, str], folder: Path) -> Iterator[Lab]:
-    found = Lab(environment, folder)
+@pytest.fixture(autouse=True)
+def _program(traffic_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+
+
+@pytest.fixture(scope="module")
+def lab_of_all(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
+    found = Lab(environment, tmp_path_factory.mktemp("lab"))
     try:
-        for name in ("a", "b"):
-            found.add(name)
+        found.repair()
         yield found
     finally:
         found.close()
 
 
 @pytest.fixture
-def lab(environment: dict[str, str], tmp_path: Path) -> Iterator[Lab]:
-    """Make a lab for one test, which may end its parts."""
-    (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
-    with two_workers(environment, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def lab_of_all(traffic_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    with two_workers(environment, tmp_path_factory.mktemp("lab")) as found:
-        yield found
-
-
-@pytest.fixture
-def kept_lab(lab_of_all: Lab, tmp_path: Path) -> Lab:
-    """Return the lab of all tests that leave it as it is."""
+def lab(lab_of_all: Lab, tmp_path: Path) -> Lab:
+    """Return the lab of all tests. A test may end its parts."""
     (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
     (tmp_path / "lab.toml").write_text((lab_of_all.folder / "lab.toml").read_text())
+    lab_of_all.repair()
     return lab_of_all
+
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def done(cli: Cli, *arguments: str) -> str:
+    """Run a command in this process, and return its output."""
+    code, output, errors = cli(*arguments)
+    assert code == 0, errors
+    return output
+
+
+@contextmanager
+def meanwhile(act: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread while a run goes on in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(act)
+        yield
+        acting.result()
 
 
 def lines(run: Path, name: str) -> list[dict[str, Any]]:
     path = run / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def ended(run: subprocess.Popen[str]) -> str:
-    output, errors = run.communicate(timeout=100)
-    assert run.returncode == 0, errors
-    return output
 
 
 def keys(run: Path) -> Counter[str]:
@@ -196,22 +237,25 @@ def assert_nothing_is_lost(trials: list[dict[str, Any]]) -> None:
         assert trial["tx_frames"] == trial["rx_frames"] + trial["lost_at"].get("late", 0)
 
 
+ON_THE_LAB = ("run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name")
+
+
 def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
+    lab: Lab, cli: Cli, tmp_path: Path
 ) -> None:
-    arguments = ["run", "campaign.yaml", *OPTIONS]
-    run = start(environment, tmp_path, *arguments, "--cluster", "lab.toml", "--name", "killed")
     folder = tmp_path / "runs/killed"
-    wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 3, "some trials", 60)
-    lab.kill("b")
-    objects = [json.loads(line) for line in ended(run).splitlines()]
+
+    def kill() -> None:
+        wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 3, "some trials")
+        lab.kill("b")
+
+    with meanwhile(kill):
+        objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "killed").splitlines()]
     assert [result["status"] for result in objects] == ["ok"] * 4
     assert "shared-machine" in objects[0]["doubts"]
-
-    alone = start(environment, tmp_path, *arguments, "--name", "local")
-    ended(alone)
-    assert keys(folder) == keys(tmp_path / "runs/local")  # the same, and each once
-    assert set(keys(folder).values()) == {1}
+    tests = load(tmp_path / "campaign.yaml", {}, lambda test: []).tests
+    with LocalLab(tmp_path) as here:  # the keys of a local run, each once
+        assert keys(folder) == Counter(key(test, here.versions(test)) for test in tests)
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
     for line in lines(folder, "records.jsonl"):
         trials = line["record"]["trials"]
@@ -220,24 +264,41 @@ def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
         assert_nothing_is_lost(trials)
 
 
-def test_repeats_are_spread_where_that_is_asked_for(
-    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
+def test_a_restarted_scheduler_is_found_again(lab: Lab, cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "runs/again"
+
+    def restart() -> None:
+        wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 2, "some trials")
+        lab.restart_scheduler()
+        lab.add("a")
+
+    with meanwhile(restart):
+        assert done(cli, *ON_THE_LAB, "again").count('"status": "ok"') == 4
+    assert set(keys(folder).values()) == {1}
+    assert len(keys(folder)) == 4
+
+
+@pytest.mark.alone  # the value is that of all lanes
+def test_repeats_are_spread_over_testbeds_that_are_prepared_and_restored(
+    lab: Lab, cli: Cli, tmp_path: Path
 ) -> None:
-    arguments = ["run", "campaign.yaml", "--frame-size", "64,128", *OPTIONS, "--spread"]
-    ended(start(environment, tmp_path, *arguments, "--cluster", "lab.toml", "--name", "spread"))
-    for line in lines(tmp_path / "runs/spread", "records.jsonl"):
+    place = Path("/proc/sys/kernel/randomize_va_space")
+    before = place.read_text()
+    options = ("--frame-size", "64,128", "--spread", "--prepare", "aslr")
+    objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "all", *options).splitlines()]
+    assert [result["status"] for result in objects] == ["ok"] * 2
+    assert {value["now"] for result in objects for value in result["prepared"]} == {"0"}
+    assert place.read_text() == before
+    for line in lines(tmp_path / "runs/all", "records.jsonl"):
         trials = line["record"]["trials"]
         assert {trial["evidence"]["testbed"] for trial in trials} == {"a", "b"}
 
 
-def test_an_experiment_of_the_literature_runs_on_a_lab(
-    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_experiment_of_the_literature_runs_on_a_lab(lab: Lab, cli: Cli, tmp_path: Path) -> None:
     axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
     axes += " --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster lab.toml"
     arguments = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
-    output = ended(start(environment, tmp_path, *arguments))
-    content = json.loads(output.splitlines()[-1])  # behind the records
+    content = json.loads(done(cli, *arguments).splitlines()[-1])  # behind the records
     assert content["experiment"] == "emmerich-2014/text-bytes"
     (folder,) = (tmp_path / "runs").iterdir()
     records = [line["record"] for line in lines(folder, "records.jsonl")]
@@ -248,57 +309,22 @@ def test_an_experiment_of_the_literature_runs_on_a_lab(
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
-@pytest.mark.alone  # the value is that of all lanes
-def test_the_testbeds_of_a_lab_are_prepared_and_restored(
-    kept_lab: Lab, environment: dict[str, str], tmp_path: Path
-) -> None:
-    place = Path("/proc/sys/kernel/randomize_va_space")
-    before = place.read_text()
-    arguments = ["run", "campaign.yaml", "--prepare", "aslr", *OPTIONS, "--cluster", "lab.toml"]
-    objects = [
-        json.loads(line) for line in ended(start(environment, tmp_path, *arguments)).splitlines()
-    ]
-    assert [result["status"] for result in objects] == ["ok"] * len(objects)
-    assert {value["now"] for result in objects for value in result["prepared"]} == {"0"}
-    assert place.read_text() == before
-
-
-def test_a_restarted_scheduler_is_found_again(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
-) -> None:
-    arguments = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "again"]
-    run = start(environment, tmp_path, *arguments)
-    folder = tmp_path / "runs/again"
-    wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 2, "some trials", 60)
-    lab.restart_scheduler()
-    lab.add("a")
-    assert ended(run).count('"status": "ok"') == 4
-    assert set(keys(folder).values()) == {1}
-    assert len(keys(folder)) == 4
-
-
 def test_an_interrupted_run_leaves_nothing_on_the_workers_and_goes_on(
-    lab: Lab, environment: dict[str, str], tmp_path: Path
+    lab: Lab, environment: dict[str, str], cli: Cli, tmp_path: Path
 ) -> None:
-    arguments = ["run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name", "stopped"]
-    run = start(environment, tmp_path, *arguments, "--duration", "60", "--repeat", "1")
+    axes = ("--duration", "60", "--repeat", "1")
+    run = start(environment, tmp_path, *ON_THE_LAB, "stopped", *axes)
     folder = tmp_path / "runs/stopped"
-    wait_for(lambda: (folder / "testbeds.json").exists() and of_a_lab(), "both measure", 60)
+    wait_for(lambda: (folder / "testbeds.json").exists() and of_a_lab(), "both measure")
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
     assert "kept are 0 of 4 tests" in errors
     assert "switchmark resume runs/stopped --cluster lab.toml" in errors
     assert not of_a_lab()
-    refused = subprocess.run(
-        [*COMMAND, "resume", "runs/stopped"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-    )
-    assert refused.returncode == 2
-    assert "--cluster" in refused.stderr
+    code, _, errors = cli("resume", "runs/stopped")
+    assert code == 2
+    assert "--cluster" in errors
 
 
 def of_a_lab() -> list[str]:
@@ -311,11 +337,11 @@ def of_a_lab() -> list[str]:
 # --- labs that are started -------------------------------------------------------------------
 
 
-def one_test(environment: dict[str, str], folder: Path, *arguments: str) -> dict[str, Any]:
+def one_test(cli: Cli, folder: Path, *arguments: str) -> dict[str, Any]:
     (folder / "campaign.yaml").write_text(CAMPAIGN)
     axes = ["--frame-size", "64", "--repeat", "1", "--cluster", "lab.toml", *OPTIONS]
-    run = start(environment, folder, "run", "campaign.yaml", *axes, *arguments)
-    (content,) = (json.loads(line) for line in ended(run).splitlines())
+    output = done(cli, "run", "campaign.yaml", *axes, *arguments)
+    (content,) = (json.loads(line) for line in output.splitlines())
     assert content["status"] == "ok"
     return dict(content)
 
@@ -334,74 +360,63 @@ def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, script: st
     return near
 
 
+@pytest.mark.further  # the lab by ssh below, and the certificates of the lab of all tests
 def test_testbeds_are_reached_by_ssh_and_tls(
-    environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
+    environment: dict[str, str], ssh_host: SshdHost, cli: Cli, tmp_path: Path
 ) -> None:
     near = of_ssh(environment, ssh_host, tmp_path, tls_section(certificates(tmp_path)))
-    content = one_test(environment, tmp_path)
+    content = one_test(cli, tmp_path)
     assert content["evidence"][0]["testbed"] == ssh_host.address
     assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
 
 
-def test_a_scheduler_listens_only_where_this_host_has_an_address(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_scheduler_listens_only_where_this_host_has_an_address(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text('[local]\ntestbeds = 1\nlisten = "192.0.2.1"\n')
-    arguments = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
-    run = start(environment, tmp_path, *arguments)
-    _, errors = run.communicate(timeout=100)
-    assert run.returncode == 3, errors
+    code, _, errors = cli(*"run --rate 1k --cluster lab.toml".split(), *OPTIONS)
+    assert code == 3, errors
     assert "no scheduler starts at 192.0.2.1" in errors
     assert "hint: listen: an address of this host" in errors
 
 
-def test_testbeds_are_jobs_of_slurm(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def slurm_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """Start a Slurm for all tests of it, and return the environment for its commands."""
     if lacking := missing():
         pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
-    (tmp_path / "slurm").mkdir()
-    (tmp_path / "lab.toml").write_text('[slurm]\ntestbeds = 1\nmemory = "100MB"\n')
-    with slurm(tmp_path / "slurm") as variables:
-        content = one_test({**environment, **variables}, tmp_path)
-    assert "SLURMCluster" in content["evidence"][0]["testbed"]
+    with slurm(tmp_path_factory.mktemp("slurm")) as variables:
+        yield variables
 
 
-_NO_CONTROLLER = """\
-ClusterName=none
-SlurmctldHost=localhost(127.0.0.1)
-SlurmctldPort=1
-NodeName=none
-PartitionName=none Nodes=none Default=YES
-"""
-"""A configuration of Slurm whose controller refuses connections, so that sbatch fails at once: it
-waits a minute for a configuration that does not exist."""
+@pytest.fixture
+def of_slurm(
+    slurm_here: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Set the environment for the commands of Slurm. A job removes its semaphores after it has left
+    the queue."""
+    before = {*Path("/dev/shm").glob("sem.*")}
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, slurm_here[name])
+    yield
+    subprocess.run(("scancel", "--user=root"), check=True, timeout=20)
+    wait_for(lambda: {*Path("/dev/shm").glob("sem.*")} <= before, "an end of the job")
+    gc.collect()  # it has files in the folder of the test
 
 
 def test_a_job_that_slurm_does_not_take_ends_the_run_with_its_words(
-    environment: dict[str, str], tmp_path: Path
+    of_slurm: None, cli: Cli, tmp_path: Path
 ) -> None:
-    if lacking := missing():
-        pytest.skip(f"not installed: {', '.join(lacking)}: make setup PARTS=labs")
-    (tmp_path / "lab.toml").write_text("[slurm]\n")
-    (tmp_path / "slurm.conf").write_text(_NO_CONTROLLER)
-    surroundings = {**environment, "SLURM_CONF": str(tmp_path / "slurm.conf")}
-    options = [*"run --rate 1k --cluster lab.toml".split(), *OPTIONS]
-    _, errors = (run := start(surroundings, tmp_path, *options)).communicate(timeout=100)
-    assert run.returncode == 3, errors
+    (tmp_path / "lab.toml").write_text('[slurm]\nqueue = "no-such-queue"\n')
+    code, _, errors = cli(*"run --rate 1k --cluster lab.toml".split(), *OPTIONS)
+    assert code == 3, errors
     assert "error: Slurm takes no job" in errors
     assert "sbatch: error" in errors
     assert "Traceback" not in errors
 
 
-def test_two_workers_of_one_host_are_refused(environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
-    options = [word for word in OPTIONS if word != "--share-machine"]
-    options += "--rate 1k --duration 0.2 --repeat 1 --cluster lab.toml".split()
-    run = start(environment, tmp_path, "run", *options)
-    output, errors = run.communicate(timeout=100)
-    assert run.returncode == 0, errors
-    message = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
-    assert re.search(message, errors)  # whichever came first stays
-    assert '"shared-machine"' not in output
+def test_testbeds_are_jobs_of_slurm(of_slurm: None, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text('[slurm]\ntestbeds = 1\nmemory = "100MB"\n')
+    content = one_test(cli, tmp_path)
+    assert "SLURMCluster" in content["evidence"][0]["testbed"]
 
 
 # --- who may connect -------------------------------------------------------------------------
@@ -413,35 +428,39 @@ from distributed.security import Security
 from switchmark.cluster.certificates import made_for_a_run
 from switchmark.cluster.description import Tls
 
-async def ask(address, security):
+async def ask(who, address, arguments, limit_s):
     try:
-        arguments = security.get_connection_args("client")
-        async with rpc(address, timeout=5, connection_args=arguments) as peer:
-            print(address, (await asyncio.wait_for(peer.identity(), 5))["type"])
+        async with rpc(address, timeout=limit_s, connection_args=arguments) as peer:
+            print(who, (await asyncio.wait_for(peer.identity(), limit_s))["type"])
     except Exception as error:
         print(repr(error), file=sys.stderr)
 
+def of(tls):
+    own = Security(tls_ca_file=tls.ca, tls_client_cert=tls.cert, tls_client_key=tls.key)
+    return own.get_connection_args("client")
+
 async def main(user, given, *ends):
-    made = made_for_a_run()
-    own = Security(tls_ca_file=made.ca, tls_client_cert=made.cert, tls_client_key=made.key)
-    for kind in ("tls", "tcp"):  # imports all that the user may not be able to read
-        await ask(f"{kind}://127.0.0.1:1", own if kind == "tls" else Security())
+    ways = [("stranger", "tls", of(made_for_a_run()))]
+    ways += [("stranger", "tcp", Security().get_connection_args("client"))]
+    if given:
+        ways += [("member", "tls", of(Tls.model_validate_json(given)))]
+    for _, kind, own in ways:  # imports all that the user may not be able to read
+        await ask("nobody", f"{kind}://127.0.0.1:1", own, 0.1)
     if user != "0":
         os.setgroups([])
         os.setgid(int(user))
         os.setuid(int(user))
-    tls = Tls.model_validate_json(given) if given else made_for_a_run()
-    own = Security(tls_ca_file=tls.ca, tls_client_cert=tls.cert, tls_client_key=tls.key)
-    asked = [ask(f"tls://{end}", own) for end in ends]
-    await asyncio.gather(*asked, *(ask(f"tcp://{end}", Security()) for end in ends))
+    asked = [(who, f"{kind}://{end}", own, 3) for who, kind, own in ways for end in ends]
+    await asyncio.gather(*(ask(*one) for one in asked))
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
 def answered(ends: Collection[str], *enter: str, user: int = 0, tls: Tls | None = None) -> set[str]:
-    """Ask whatever listens at these ends who it is, as a user, from where `enter` leads: without
-    TLS, and with these certificates or self-made ones. Return who has answered."""
+    """Ask whatever listens at these ends who it is, as a user, from where `enter` leads: as a
+    stranger without TLS and with self-made certificates, and as a member with these certificates.
+    Return whom something has answered, and what it is."""
     credentials = tls.model_dump_json() if tls else ""
     completed = subprocess.run(
         [*enter, sys.executable, "-c", _ASK, str(user), credentials, *ends],
@@ -454,7 +473,7 @@ def answered(ends: Collection[str], *enter: str, user: int = 0, tls: Tls | None 
     assert completed.returncode == 0, completed.stderr
     assert "PermissionError" not in completed.stderr
     assert "ModuleNotFoundError" not in completed.stderr
-    return {line.split()[1] for line in completed.stdout.splitlines()}
+    return {*completed.stdout.splitlines()}
 
 
 def listening(process: psutil.Process) -> set[str]:
@@ -468,49 +487,67 @@ def listening(process: psutil.Process) -> set[str]:
     return found
 
 
-def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    (tmp_path / "lab.toml").write_text("[local]\n")
-    arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
-    run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
-    ends = listening(psutil.Process(run.pid))
-    strangers = answered(ends, user=7001)
+def held(environment: dict[str, str], folder: Path, *options: str) -> subprocess.Popen[str]:
+    """Start a run that lasts until it is interrupted, and wait until it has a result."""
+    (folder / "held.yaml").write_text(HELD)
+    arguments = ("run", "held.yaml", "--cluster", "lab.toml", "--name", "held", *options)
+    run = start(environment, folder, *arguments)
+    wait_for(lambda: lines(folder / "runs/held", "records.jsonl"), "a result", 100)
+    return run
+
+
+def interrupted(run: subprocess.Popen[str]) -> str:
+    """End a run, and return what it says."""
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
-    assert len(ends) == 4  # of the scheduler and the worker, each with a page that is empty
+    return errors
+
+
+def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it_which_has_one_worker(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A second worker of this host is refused."""
+    (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
+    options = [word for word in OPTIONS if word != "--share-machine"]
+    run = held(environment, tmp_path, *options)
+    ends = listening(psutil.Process(run.pid))
+    strangers = answered(ends, user=7001)
+    errors = interrupted(run)
+    assert len(ends) == 6  # of the scheduler and two workers, each with a page that is empty
     assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
     assert not strangers
+    message = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
+    assert re.search(message, errors)  # whichever came first stays
+    (result,) = lines(tmp_path / "runs/held", "records.jsonl")
+    assert result["record"]["status"] == "ok"
+    assert "shared-machine" not in result["record"]["doubts"]
 
 
-def test_who_has_no_certificate_of_it_gets_nothing_from_a_lab_of_ones_own(
-    kept_lab: Lab, tmp_path: Path
-) -> None:
-    wait_for(lambda: len(listening(psutil.Process())) >= 6, "two workers", 60)
-    ends = listening(psutil.Process())
+def test_who_has_no_certificate_of_it_gets_nothing_from_a_lab_of_ones_own(lab: Lab) -> None:
+    ends = {end for process in lab.processes for end in listening(psutil.Process(process.pid))}
+    assert len(ends) == 6
     assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
-    assert answered(ends, tls=kept_lab.tls) == {"Scheduler", "Worker"}
-    assert not answered(ends)
-    assert not answered(ends, user=7001)
+    answers = answered(ends, user=7001, tls=lab.tls)
+    assert answers == {"member Scheduler", "member Worker"}
 
 
 def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
     environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
 ) -> None:
     near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
-    arguments = "run --switch linux-bridge --rate 1k --duration 60 --cluster lab.toml --name held"
-    run = start(environment, tmp_path, *arguments.split(), *OPTIONS)
-    wait_for((tmp_path / "runs/held/testbeds.json").exists, "a lab", 100)
+    run = held(environment, tmp_path, *OPTIONS)
     here = listening(psutil.Process(run.pid))
     sockets = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
     there = {line.split()[3] for line in sockets.splitlines()} - {f"{far}:22"}
-    strangers = answered(there) | answered(here, *ssh_host.enter)
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(answered, there), pool.submit(answered, here, *ssh_host.enter)]
+        strangers = [asking.result() for asking in asked]
+    interrupted(run)
     assert {end.rpartition(":")[0] for end in here} == {near, "127.0.0.1"}
     assert {end.rpartition(":")[0] for end in there} == {far, "127.0.0.1"}
     assert len([end for end in there if end.startswith(far)]) == 2  # the worker, and who watches it
-    assert not strangers
+    assert strangers == [set(), set()]
+    (result,) = lines(tmp_path / "runs/held", "records.jsonl")
+    assert [trial["evidence"]["testbed"] for trial in result["record"]["trials"]] == [far]
+    assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended
