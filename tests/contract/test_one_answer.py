@@ -34,6 +34,8 @@ from switchmark.report.sections import sections
 from switchmark.report.tuning import tuning_lines
 from synthetic import SyntheticSwitch
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 Said = dict[tuple[str, str], str]
 """What is said of one result against another: `better`, `worse`, `same` or `undecided`."""
 
