@@ -28,7 +28,7 @@ pytest.register_assert_rewrite("host_snapshot", "host_state", "real_frames")
 from golden_changes import changes_in_words  # noqa: E402
 from host_snapshot import QUICK, Shared, Snapshot, left_as_it_was  # noqa: E402
 from lanes import FOLDER, Turns, pytest_cmdline_main  # noqa: E402, F401
-from real_frames import BRIEF, Measure, measuring  # noqa: E402
+from real_frames import Measure, measuring  # noqa: E402
 from ssh_hosts import SshdHost, one_host, require, two_hosts  # noqa: E402
 
 TESTS = Path(__file__).parent
@@ -314,9 +314,9 @@ def measure(
     """Run a test with real frames by `measure(**axes)` (`real_frames.Measure`)."""
     if os.geteuid() != 0:
         pytest.skip("namespaces are made as root here; test_anchor covers the other way")
-    defaults = BRIEF if folder_of(request.node.nodeid) == "netns" else {}
+    briefly = folder_of(request.node.nodeid) == "netns"
     folder = tmp_path_factory.mktemp("run")
-    with pytest.MonkeyPatch.context() as patch, measuring(folder, defaults) as run:
+    with pytest.MonkeyPatch.context() as patch, measuring(folder, briefly=briefly) as run:
         patch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
         yield run
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -25,17 +25,20 @@ SINGLE_HOST = [name for name, switch in SWITCHES.items() if name != "null" and n
 """The switches that carry frames on one host."""
 
 
-BRIEF: Mapping[str, Any] = {"duration": 0.1, "warmup": 0.0}
-"""A trial of a few thousand frames. The functional trial warms the path up."""
+def brief(duration_s: float) -> float:
+    """Return a duration in seconds, three times as long on a busy host: each program that polls is
+    to have a turn at its CPU."""
+    return duration_s * (3 if os.getloadavg()[0] > 2 * (os.cpu_count() or 1) else 1)
 
 
 class Measure:
-    """Runs tests in a lab, short and slow by default, or with other `defaults`. Afterwards, the
-    host has the same interfaces as before."""
+    """Runs tests in a lab, short and slow by default; `briefly` with trials of some thousand frames
+    without a warm-up, which the functional trial is. Afterwards, the host has the same interfaces
+    as before."""
 
-    def __init__(self, lab: Lab, defaults: Mapping[str, Any]) -> None:
+    def __init__(self, lab: Lab, *, briefly: bool) -> None:
         self._lab = lab
-        self._defaults = defaults
+        self._briefly = briefly
 
     def __call__(self, **axes: Any) -> Record:
         (record,) = self.in_sequence(axes)
@@ -43,7 +46,9 @@ class Measure:
 
     def in_sequence(self, *tests: Mapping[str, Any]) -> list[Record]:
         """Run tests one after the other, on a common path if they can share it."""
-        usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k", **self._defaults}
+        usual = {"duration": 0.15, "warmup": 0.05, "rate": "20k"}
+        if self._briefly:
+            usual |= {"duration": brief(0.1), "warmup": 0.0}
         # Several programs poll on each CPU of a busy host, and each is to have a turn.
         longer = {"duration": 0.4} if tests[0].get("engine") in ("dpdk", "memif") else {}
         requested = [Test(**{**usual, **longer, **axes}) for axes in tests]
@@ -64,12 +69,10 @@ class Measure:
 
 
 @contextmanager
-def measuring(
-    folder: Path, defaults: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[Measure]:
+def measuring(folder: Path, *, briefly: bool = False) -> Iterator[Measure]:
     """Keep a lab in `folder`."""
     with Lab(folder) as lab:
-        yield Measure(lab, defaults)
+        yield Measure(lab, briefly=briefly)
 
 
 def interfaces(lab: Lab) -> set[str]:
