@@ -32,10 +32,10 @@ def short(monkeypatch: pytest.MonkeyPatch, traffic_program: str) -> None:
     monkeypatch.setattr(tuning, "REPEATS", 1)
 
 
-def test_settings_of_switches_are_tried_and_the_best_is_compared(
+def test_settings_of_a_switch_are_tried_and_the_best_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    axes = {"switch": "testpmd,l2fwd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
+    axes = {"switch": "testpmd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
     campaign = from_options(axes, check)
     status = search_settings(
         campaign, 1, (tmp_path, "run"), SHOWN, OPTIONS, Hosts(OwnRun), strict=False
@@ -46,18 +46,14 @@ def test_settings_of_switches_are_tried_and_the_best_is_compared(
         for folder in (tmp_path / "run", tmp_path / "run/tuned")
     )
     assert set(tried) == set(compared) == set(tuning.to_try(campaign, 1, check).tests)
-    assert {record.test.switch for record in compared.values()} == {"testpmd", "l2fwd"}
-    (tuned,) = (
-        test for test in compared if test.switch == "testpmd" and test not in campaign.tests
-    )
+    (tuned,) = (test for test in compared if test not in campaign.tests)
     steps = (tmp_path / "run/tuned/logs/steps.sh").read_text()
     assert f"--burst={tuned.switch_burst}" in steps
     assert f"--total-num-mbufs={tuned.buffers}" in steps
     output = capsys.readouterr().out
-    for switch in ("testpmd", "l2fwd"):
-        assert f"{switch}: default " in output
-        assert f"switchmark run --switch {switch} --engine dpdk" in output
-    assert output.count("(the best of 1 settings)") == 2
+    assert "testpmd: default " in output
+    assert "switchmark run --switch testpmd --engine dpdk" in output
+    assert output.count("(the best of 1 settings)") == 1
 
 
 def test_a_search_that_was_interrupted_goes_on(
@@ -92,15 +88,19 @@ def test_a_search_that_was_interrupted_goes_on(
     assert output.count("has nothing to tune") == 2
 
 
+LEAST = {"switch_burst": 8, "buffers": 8192, "descriptors": 256}
+MOST = {"switch_burst": 256, "buffers": 131072, "memory": "no-huge", "descriptors": 4096}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("switch", "settings"),
     [
-        {"switch_burst": 8, "buffers": 8192, "descriptors": 256},
-        {"switch_burst": 256, "buffers": 131072, "memory": "no-huge", "descriptors": 4096},
+        pytest.param("testpmd", LEAST, id="testpmd-8", marks=pytest.mark.further),
+        pytest.param("testpmd", MOST, id="testpmd-256"),
+        pytest.param("fastclick", LEAST, id="fastclick-8"),
+        pytest.param("fastclick", MOST, id="fastclick-256"),
     ],
-    ids=lambda settings: str(settings["switch_burst"]),
 )
-@pytest.mark.parametrize("switch", ["testpmd", "fastclick"])
 def test_a_switch_works_with_the_settings_that_it_follows(
     measure: Measure, switch: str, settings: dict[str, Any]
 ) -> None:
