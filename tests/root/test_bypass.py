@@ -65,6 +65,7 @@ def sockets_of_before(measure: Measure) -> Iterator[None]:
     """Leave files at the paths of the sockets of ports: a socket, and one that is not."""
     folder = measure._lab.workspace.folder / PORTS_DIR
     with socket.socket(socket.AF_UNIX) as left:
+        (folder / "p0.sock").unlink(missing_ok=True)  # of a test that has failed
         left.bind(str(folder / "p0.sock"))
         (folder / "p1.sock").write_text("not a socket at all")
         yield
