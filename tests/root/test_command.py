@@ -1,4 +1,5 @@
-"""These tests run the command as a user does: killed, interrupted, starved, crowded.
+"""These tests run the command as a user does: killed, interrupted, starved, crowded. Where it ends
+by itself, it is in the process of the tests.
 
 After each test the host is as it was before.
 """
@@ -14,13 +15,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from host_snapshot import is_locked, state_of_the_lane
 from host_state import (
-    COMMAND,
     marked,
     records,
     start,
@@ -45,17 +44,16 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
-    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            capture_output=True,
-            text=True,
-            env={**environment, **options.pop("env", {})},
-            cwd=tmp_path,
-            timeout=100,
-            **options,
-        )
+def switchmark(
+    cli: Callable[..., tuple[int, str, str]],
+    traffic_program: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run the command in this process."""
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(arguments, *cli(*arguments))
 
     return run
 
@@ -66,7 +64,7 @@ def switchmark(environment: dict[str, str], tmp_path: Path) -> Run:
 def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
     completed = switchmark(
         *"run --switch linux-bridge --scenario v2v --engine raw-mmsg --frame-size 64".split(),
-        *"--rate max --duration 1 --json".split(),
+        *"--rate max --duration 0.3 --repeat 1 --json".split(),
     )
     assert completed.returncode == 0, completed.stderr
     (record,) = records(completed)
@@ -79,14 +77,13 @@ def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
 
 
 def test_latency_of_round_trips(switchmark: Run) -> None:
-    completed = switchmark(
-        "run", "--dimension", "latency", "--rate", "1000", "--duration", "1", "--json"
-    )
+    axes = "--dimension latency --rate 1000 --duration 0.5 --repeat 1 --json"
+    completed = switchmark("run", *axes.split())
     assert completed.returncode == 0, completed.stderr
     (record,) = records(completed)
     latency = record["latency_ns"]
     assert latency["kind"] == "rtt"
-    assert latency["count"] == record["rx"]["frames"] > 500
+    assert latency["count"] == record["rx"]["frames"] > 250
     assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["max"]
     assert latency["p999"] is None, "fewer than ten samples lie beyond it"
     floor = record["latency_floor_ns"]
@@ -99,7 +96,8 @@ def test_latency_of_round_trips(switchmark: Run) -> None:
 # --- ends that nobody planned ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("switch", ["linux-bridge", "ovs"])
+# test_clean kills runs with links and namespaces alone behind each step.
+@pytest.mark.parametrize("switch", [pytest.param("linux-bridge", marks=pytest.mark.further), "ovs"])
 def test_killed_in_its_set_up_then_cleaned_nothing_is_left(
     environment: dict[str, str], tmp_path: Path, switchmark: Run, switch: str
 ) -> None:
@@ -122,8 +120,8 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed = start(
         environment,
         tmp_path,
-        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "0.7"],
-        *["--out", "runs"],
+        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "0.3"],
+        *["--repeat", "2", "--out", "runs"],
     )
     found = wait_for(
         lambda: [f for f in tmp_path.glob("runs/*/records.jsonl") if f.read_text().count("\n")],
@@ -162,7 +160,7 @@ def test_a_traffic_process_that_dies_fails_its_test_alone(
         environment,
         tmp_path,
         *"run --switch direct,linux-bridge --rate 1k --json".split(),
-        *"--repeat 20 --duration 0.15 --warmup 0".split(),
+        *"--repeat 5 --duration 0.15 --warmup 0".split(),
         *ALONE,
     )
     wait_for_trials(tmp_path)
@@ -190,7 +188,9 @@ def test_a_switch_that_dies_in_a_trial_fails_its_test(
     assert "ovs died" in record["error"]
 
 
-def test_a_switch_that_does_not_start_fails_with_its_words(switchmark: Run, tmp_path: Path) -> None:
+def test_a_switch_that_does_not_start_fails_with_its_words(
+    switchmark: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = tmp_path / "bin" / "ovs-vswitchd"
     broken.parent.mkdir()
     broken.write_text(
@@ -198,8 +198,8 @@ def test_a_switch_that_does_not_start_fails_with_its_words(switchmark: Run, tmp_
         "echo 'no room in the inn' >&2\nexit 3\n"
     )
     broken.chmod(0o755)
-    path = f"{broken.parent}:{os.environ['PATH']}"
-    completed = switchmark("run", "--switch", "ovs,direct", *QUICK, "--json", env={"PATH": path})
+    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+    completed = switchmark("run", "--switch", "ovs,direct", *QUICK, "--repeat", "1", "--json")
     assert completed.returncode == 1, completed.stderr
     first, second = records(completed)
     assert first["status"] == "failed"
@@ -247,37 +247,29 @@ def test_a_run_whose_folder_is_removed_says_so(environment: dict[str, str], tmp_
     assert "a bug in" not in errors
 
 
-def test_two_campaigns_at_once_do_not_collide(environment: dict[str, str], tmp_path: Path) -> None:
-    arguments = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--json"]
-    runs = [start(environment, tmp_path, *arguments, "--out", f"runs{i}") for i in range(2)]
-    for run in runs:
-        output, errors = run.communicate(timeout=90)
-        assert run.returncode == 0, errors
-        for line in output.splitlines():
-            record = json.loads(line)
-            assert record["status"] == "ok"
-            assert record["foreign"] == 0
-            assert record["corrupted"] == 0
-
-
-def test_clean_beside_a_live_run_leaves_it_alone(
+def test_two_campaigns_at_once_do_not_collide_and_clean_leaves_both_and_what_is_foreign(
     environment: dict[str, str], tmp_path: Path, switchmark: Run
 ) -> None:
-    run = start(environment, tmp_path, *"run --duration 1.5 --rate 1k --json".split(), *ALONE)
-    wait_for(lambda: len(traffic_processes(run)) == 2, "traffic processes")
-    assert switchmark("clean").returncode == 0
-    output, errors = run.communicate(timeout=60)
-    assert run.returncode == 0, errors
-    assert json.loads(output)["status"] == "ok"
-
-
-def test_what_is_foreign_stays(switchmark: Run) -> None:
     namespace, bridge = "smforeign-sw", "smforeign-br"
     subprocess.run(["ip", "netns", "add", namespace], check=True)
     subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
     try:
         before = state_of_the_lane()
-        assert switchmark("run", *QUICK).returncode == 0
+        arguments = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--duration", "0.3", "--json"]
+        arguments += ["--repeat", "3"]
+        runs = [start(environment, tmp_path, *arguments, "--out", f"runs{i}") for i in range(2)]
+        wait_for(lambda: all(len(traffic_processes(run)) > 1 for run in runs), "traffic processes")
+        cleaned = switchmark("clean")
+        assert cleaned.returncode == 0
+        states = [line.partition(": ")[2] for line in cleaned.stdout.splitlines()]
+        assert states == ["live"] * len(states)
+        assert len(states) >= 2
+        for run in runs:
+            output, errors = run.communicate(timeout=90)
+            assert run.returncode == 0, errors
+            content = [json.loads(line) for line in output.splitlines()]
+            assert [record["status"] for record in content] == ["ok"] * 2
+            assert all(record["foreign"] == record["corrupted"] == 0 for record in content)
         assert switchmark("clean").returncode == 0
         assert state_of_the_lane() == before
     finally:
@@ -288,10 +280,13 @@ def test_what_is_foreign_stays(switchmark: Run) -> None:
 # --- options ---------------------------------------------------------------------------------
 
 
-def test_keep_leaves_the_path_up_and_says_how_to_enter_it(switchmark: Run) -> None:
-    completed = switchmark("run", *QUICK, "--keep")
-    assert completed.returncode == 0, completed.stderr
-    output = completed.stdout + completed.stderr
+def test_keep_leaves_the_path_up_and_says_how_to_enter_it(
+    environment: dict[str, str], tmp_path: Path, switchmark: Run
+) -> None:
+    run = start(environment, tmp_path, "run", *QUICK, "--keep")
+    printed = run.communicate(timeout=60)
+    assert run.returncode == 0, printed
+    output = "".join(printed)
     entrances = re.findall(r"ip netns exec (sm[0-9a-f]{4}-\S+) bash", output)
     assert len(entrances) == 3, output
     for node in entrances:
@@ -388,26 +383,43 @@ def test_a_nic_in_use_is_refused(switchmark: Run, cable: tuple[str, str]) -> Non
         assert message in record["error"]
 
 
+_AS_A_USER = """
+import sys
+from switchmark.cli import main
+for words in ("plan", "list switches --json", "doctor"):
+    sys.argv = ["switchmark", *words.split()]
+    print(f"--- {words}", flush=True)
+    try:
+        main()
+    except SystemExit as end:
+        print(f"--- ended with {end.code or 0}", flush=True)
+"""
+
+
 def test_plan_and_list_need_no_privileges(environment: dict[str, str], tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     # All that is kept of root's is to read everywhere: the checkout may be in /root.
     as_user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     as_user += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"]
     before = state_of_the_lane()
-    for command in (["plan"], ["list", "switches", "--json"], ["doctor"]):
-        completed = subprocess.run(
-            [*as_user, sys.executable, "-m", "switchmark", *command],
-            capture_output=True,
-            text=True,
-            env={**environment, "HOME": "/nonexistent"},
-            cwd="/",
-        )
-        assert completed.returncode in (0, 3), completed.stderr
-        assert completed.stdout
-        assert "Traceback" not in completed.stderr
+    completed = subprocess.run(
+        [*as_user, sys.executable, "-c", _AS_A_USER],
+        capture_output=True,
+        text=True,
+        env={**environment, "HOME": "/nonexistent"},
+        cwd="/",
+    )
+    assert completed.returncode == 0, completed.stderr
+    shown = re.findall(r"^--- (.+)\n((?s:.*?))^--- ended with (\d+)$", completed.stdout, re.M)
+    assert [words for words, _, _ in shown] == ["plan", "list switches --json", "doctor"]
+    assert all(output for _, output, _ in shown)
+    assert [int(code) for _, _, code in shown[:2]] == [0, 0]
+    assert int(shown[2][2]) in (0, 3), completed.stderr
+    assert "Traceback" not in completed.stderr
     assert state_of_the_lane() == before
 
 
+@pytest.mark.further  # the next test has the same table with one engine and without containers
 def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run) -> None:
     completed = switchmark(
         "paper", "ara-2021/table2", "--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE
@@ -417,7 +429,7 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
         assert value in completed.stdout
 
 
-@pytest.mark.timeout(300)  # two runs of an experiment
+@pytest.mark.usefixtures("undrawn")
 def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
     switchmark: Run, tmp_path: Path
 ) -> None:
@@ -428,10 +440,12 @@ def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
     shutil.copy(kept / "source.yaml", own)
     text = (kept / "table2.yaml").read_text()
     (own / "table2.yaml").write_text(text.replace("environment: lxc", "environment: netns"))
-    quick = ("--quick", "--duration", "0.3", "--warmup", "0.05", *ALONE)
+    quick = "--quick --engine udp --repeat 1 --duration 0.2 --warmup 0.05".split() + ALONE
     first = switchmark("paper", "./mine/my-table/table2", *quick, "-o", "first/")
     assert first.returncode == 0, first.stderr
     assert "my-table/table2" in first.stdout
+    (udp,) = (line for line in first.stdout.splitlines() if line.strip().startswith("udp "))
+    assert re.search(r"\b338\b", udp), udp  # what is published, beside what is measured
     assert "rx.kpps" in (tmp_path / "first/values.csv").read_text()
     again = ("paper", "my-table/*", "--experiments", "mine", *quick, "--data", "first/values.csv")
     second = switchmark(*again)
@@ -455,7 +469,9 @@ def test_an_experiment_with_mistakes_is_refused_before_anything_is_measured(
     completed = switchmark("paper", "mine/p/e")
     assert completed.returncode == 2
     assert "published: no point is at {'engine': 'udp'}" in completed.stderr
-    (own / "e.yaml").write_text("{place: figure 1, abstract: s}")
-    completed = switchmark("paper", "mine/p/e")
+    other = tmp_path / "other/q"  # a process reads a folder of experiments once
+    shutil.copytree(own, other)
+    (other / "e.yaml").write_text("{place: figure 1, abstract: s}")
+    completed = switchmark("paper", "other/q/e")
     assert completed.returncode == 2
     assert "abstract: Extra inputs are not permitted" in completed.stderr
