@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from host_state import COMMAND, clean, marked, start, wait_for
+from host_state import clean, marked, start, wait_for
 from switchmark.campaign.load import from_options
 from switchmark.campaign.run import run
 from switchmark.campaign.store import RunFolder
@@ -33,7 +33,7 @@ from switchmark.runs.workspace import Workspace
 
 HOST = LocalHost()
 BUSY = Spawn("spin", "spin", ("sh", "-c", "while :; do :; done"))
-AXES = {"search": "max", "repeat": "4", "duration": "0.1", "warmup": "0.02", "seed": "3"}
+AXES = {"search": "max", "repeat": "3", "duration": "0.1", "warmup": "0.02", "seed": "3"}
 BYPASS = {**AXES, "switch": "testpmd,l2fwd", "engine": "dpdk"}
 
 
@@ -190,19 +190,19 @@ def test_without_a_freezer_it_is_not_available(tmp_path: Path) -> None:
 
 
 class Watching:
-    """This progress notes when each trial ended, and does something once there are some."""
+    """This progress notes each trial that ended, and does something once there are some."""
 
-    def __init__(self, once: int = 0, act: object = None) -> None:
+    def __init__(self, acts: Mapping[int, Callable[[], None]] | None = None) -> None:
         self.trials: list[TrialResult] = []
-        self._once, self._act = once, act
+        self._acts = acts or {}
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
         pass
 
     def trial(self, result: TrialResult) -> None:
         self.trials.append(result)
-        if len(self.trials) == self._once and callable(self._act):
-            self._act()
+        if act := self._acts.get(len(self.trials)):
+            act()
 
     def end(self, record: Record) -> None:
         pass
@@ -224,20 +224,34 @@ def program(traffic_program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
 
 
-def test_rounds_are_interleaved_with_all_paths_up(tmp_path: Path) -> None:
+def test_rounds_are_interleaved_with_all_paths_up_and_go_on_in_a_resumed_run(
+    tmp_path: Path,
+) -> None:
     counts: list[int] = []
 
-    def look() -> None:
+    def stop() -> None:
         counts.append(len(frozen_groups()))
+        os.kill(os.getpid(), signal.SIGINT)
 
-    watching = Watching(3, look)
-    records = measured(tmp_path, BYPASS, watching)
+    watching = Watching({3: stop})
+    with pytest.raises(Interrupted, match="resume with"):
+        measured(tmp_path, BYPASS, watching)
     assert counts == [1], "one of two is frozen while the other one is measured"
-    rounds = [trial.round for trial in watching.trials]
-    assert rounds == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert [trial.round for trial in watching.trials] == [1, 1, 2]
+    assert frozen_groups() == []
+    assert marked("dpdk-testpmd") == marked("dpdk-l2fwd") == []
+    (path,) = tmp_path.glob("run-*")
+    watching = Watching()
+    with RunFolder(path) as folder:
+        run(folder, Turns(folder.path, calibrate="never"), watching)
+        records = folder.latest
+    assert [trial.round for trial in watching.trials] == [3, 3, 4]
+    assert sorted([trial.round for trial in record.trials] for record in records) == [
+        [1, 2, 3],
+        [1, 3, 4],
+    ]
     for record in records:
         assert record.status == "ok", record.error
-        assert [trial.round for trial in record.trials] == [1, 2, 3, 4]
         assert "short" not in record.doubts or record.test.repeat * record.test.duration < 1
         for trial in record.trials:
             assert trial.unaccounted == 0
@@ -246,31 +260,28 @@ def test_rounds_are_interleaved_with_all_paths_up(tmp_path: Path) -> None:
         assert turns is not None
         assert turns.kept == "frozen"
         assert turns.freezer == "cgroup v2" or not HIERARCHIES[1].is_there(HOST)
-        assert (turns.rested_s or 0) > 0.3
+        assert (turns.rested_s or 0) > 0.1
         assert turns.rested_cpu_s is not None
         assert turns.rested_cpu_s < 0.001
-        assert turns.frames_after, "it shows its work again after its first rest"
+    # One of them has rested and is measured again in the resumed run.
+    assert any(record.turns and record.turns.frames_after for record in records)
 
 
-def test_a_switch_of_the_kernel_stays_up_and_costs_nothing(tmp_path: Path) -> None:
-    axes = {**AXES, "switch": "linux-bridge,macvlan", "engine": "raw-mmsg"}
-    for record in measured(tmp_path, axes):
-        assert record.status == "ok", record.error
-        turns = record.turns
-        assert turns is not None
-        assert (turns.kept, turns.freezer) == ("idle", None)
-        assert turns.rested_s
-        assert turns.rested_cpu_s is not None
-        assert turns.rested_cpu_s < 0.01 * turns.rested_s
-
-
-@pytest.mark.parametrize("runtime", ["lxc", "docker", "podman"])
-def test_functions_in_containers_take_turns(runtime: str, tmp_path: Path) -> None:
+# A container of podman has a control group of its own, as one of docker has.
+@pytest.mark.parametrize(
+    ("runtime", "switches"),
+    [
+        ("lxc", "testpmd,ovs-dpdk"),
+        ("docker", "testpmd,l2fwd"),
+        pytest.param("podman", "testpmd,ovs-dpdk", marks=pytest.mark.further),
+    ],
+)
+def test_functions_in_containers_take_turns(runtime: str, switches: str, tmp_path: Path) -> None:
     """Both the switch and its functions rest: containers live in groups of their runtimes."""
-    axes = {**BYPASS, "switch": "testpmd,ovs-dpdk", "environment": runtime, "repeat": "3"}
+    axes = {**BYPASS, "switch": switches, "environment": runtime, "repeat": "2"}
     watching = Watching()
     records = measured(tmp_path, axes, watching)
-    assert [trial.round for trial in watching.trials] == [1, 1, 2, 2, 3, 3]
+    assert [trial.round for trial in watching.trials] == [1, 1, 2, 2]
     for record in records:
         assert record.status == "ok", record.error
         assert all(trial.distinct > 0 and trial.unaccounted == 0 for trial in record.trials)
@@ -281,6 +292,7 @@ def test_functions_in_containers_take_turns(runtime: str, tmp_path: Path) -> Non
         assert kept.rested_cpu_s < 0.01
 
 
+@pytest.mark.further  # unit/test_turns.py has the decision, and the test of no room the new set-up
 def test_without_a_freezer_what_works_is_set_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,35 +310,47 @@ def test_without_a_freezer_what_works_is_set_up_again(
         assert outcome == ("set-up-again", "this host has no freezer of control groups")
 
 
-@pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
-def test_a_switch_that_dies_fails_its_own_test_alone(tmp_path: Path, at_rest: bool) -> None:
-    def kill() -> None:
-        """Kill the one that has just been measured, or is at rest: each trial is told of before
-        its path is frozen."""
-        stopped = {pid for group in frozen_groups() for pid in _pids(group)}
-        (pid,) = [pid for pid in marked("dpdk-testpmd") if (pid in stopped) is at_rest]
+def test_switches_that_die_at_rest_and_at_work_fail_their_own_tests_alone(tmp_path: Path) -> None:
+    """Each trial is told of before its path is frozen: in the second round, two of three rest, and
+    then one."""
+    programs = {"testpmd": "dpdk-testpmd", "l2fwd": "dpdk-l2fwd", "basicfwd": "dpdk-skeleton"}
+    killed: list[str] = []
+
+    def kill(*, at_rest: bool) -> None:
+        resting = {pid for group in frozen_groups() for pid in _pids(group)}
+        alive = {name: marked(program) for name, program in programs.items()}
+        found = {
+            name: pids for name, pids in alive.items() if pids and (pids[0] in resting) is at_rest
+        }
+        assert len(found) == (2 if at_rest else 1)
+        name, (pid,) = found.popitem()
         pidfd = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
         assert wait_end(pidfd, 10), "with all of its threads"
         os.close(pidfd)
+        killed.append(name)
 
-    axes = {**BYPASS, "switch": "testpmd,l2fwd", "seed": "0"}
-    # In the order testpmd l2fwd, l2fwd testpmd: after the third it rests, after the fourth not.
-    records = measured(tmp_path, axes, Watching(3 if at_rest else 4, kill))
+    acts = {4: lambda: kill(at_rest=True), 5: lambda: kill(at_rest=False)}
+    records = measured(tmp_path, {**BYPASS, "switch": ",".join(programs)}, Watching(acts))
     by_switch = {record.test.switch: record for record in records}
-    assert by_switch["l2fwd"].status == "ok"
-    assert by_switch["testpmd"].status == "failed"
-    assert "switch testpmd died between two rounds" in (by_switch["testpmd"].error or "")
+    assert len({*killed}) == 2
+    for name in killed:
+        record = by_switch.pop(name)
+        assert record.status == "failed"
+        assert f"switch {name} died between two rounds" in (record.error or "")
+    (left,) = by_switch.values()
+    assert left.status == "ok", left.error
 
 
 def _pids(group: Path) -> list[int]:
     return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
 
 
-def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
+def test_a_path_that_finds_no_room_is_set_up_again_and_one_of_the_kernel_stays_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third finds no room while two are up, as if these had all hugepages."""
+    """The third finds no room while two are up, as if these had all hugepages. The first stays up,
+    and costs nothing."""
     built = Lab.__dict__["_build"]
     up: set[object] = set()
 
@@ -341,8 +365,14 @@ def test_where_there_is_no_room_for_another_path_it_is_set_up_again(
     axes = {**AXES, "repeat": "2", "switch": "linux-bridge,macvlan,ip-forward"}
     records = measured(tmp_path, {**axes, "engine": "raw-mmsg"})
     assert all(record.status == "ok" for record in records), [record.error for record in records]
+    kept = {record.turns.kept: record.turns for record in records if record.turns}
     states = sorted(record.turns.kept for record in records if record.turns)
     assert states == ["idle", "set-up-again", "set-up-again"]
+    idle = kept["idle"]
+    assert idle.freezer is None
+    assert idle.rested_s
+    assert idle.rested_cpu_s is not None
+    assert idle.rested_cpu_s < 0.01 * idle.rested_s
     whys = {record.turns.why for record in records if record.turns and record.turns.why}
     assert whys == {"no room for another path: there are no hugepages left"}
 
@@ -380,40 +410,24 @@ def begun_run(environment: dict[str, str], tmp_path: Path) -> subprocess.Popen[s
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing_frozen(
-    environment: dict[str, str], tmp_path: Path, number: int
+def test_a_terminated_run_leaves_nothing_frozen(
+    environment: dict[str, str], tmp_path: Path
 ) -> None:
     process = begun_run(environment, tmp_path)
-    process.send_signal(number)
+    process.terminate()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "resume with" in errors
     assert marked("dpdk-testpmd") == []
 
 
-def test_a_killed_run_is_cleaned_up_after(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_killed_run_is_cleaned_up_after(
+    environment: dict[str, str], cli: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
     process = begun_run(environment, tmp_path)
     process.kill()
     process.communicate(timeout=60)
     assert frozen_groups()
-    cleaned = subprocess.run(
-        [*COMMAND, "clean"], capture_output=True, text=True, env=environment, timeout=60
-    )
-    assert cleaned.returncode == 0, cleaned.stderr
+    code, _, errors = cli("clean")
+    assert code == 0, errors
     wait_for(lambda: not marked("dpdk-testpmd") and not marked("switchmark-traf"), "their ends")
-
-
-def test_a_resumed_run_goes_on_with_new_rounds(tmp_path: Path) -> None:
-    def stop() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(Interrupted, match="resume with"):
-        measured(tmp_path, BYPASS, Watching(3, stop))
-    (path,) = tmp_path.glob("run-*")
-    with RunFolder(path) as folder:
-        run(folder, Turns(folder.path, calibrate="never"), Watching())
-        records = folder.latest
-    rounds = sorted([trial.round for trial in record.trials] for record in records)
-    assert rounds == [[1, 2, 3, 4], [1, 3, 4, 5]]
-    assert {record.status for record in records} == {"ok"}
