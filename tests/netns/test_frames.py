@@ -118,7 +118,7 @@ def test_frames_in_a_vxlan_tunnel_arrive_with_their_headers(
 
 def test_as_many_frames_as_the_rate_says_however_they_come(measure: Measure) -> None:
     arrivals = ("burst", "even", "poisson", "on-off")
-    usual = {"switch": "linux-bridge", "rate": "20k", "burst": 8}
+    usual = {"switch": "linux-bridge", "rate": "20k", "burst": 8, "duration": 0.1}
     for record in measure.in_sequence(*({**usual, "arrivals": name} for name in arrivals)):
         trial = assert_every_frame_is_accounted_for(record)
         name = record.test.arrivals
