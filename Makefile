@@ -48,37 +48,27 @@ image: setup ## as root: container images for podman and docker, into build/imag
 lab-image: ## as root: the Debian that machines of the host file boot (700 MB, into ~/.cache/switchmark)
 	@tools/lab-image.sh $(LAB_IMAGE)
 
-# Several tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for
-# the next time, whatever Python is told of others.
-DIST = --dist loadfile --no-loadscope-reorder
-TESTS = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 2 $(DIST)
+# Two tests at a time, each file in one lane (tests/lanes.py). The rewritten tests are kept for the
+# next time, whatever Python is told of others.
+LANES = 2
+PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
+TESTS = $(PYTEST_ALONE) -n $(LANES) --dist loadfile --no-loadscope-reorder
 
 # The files of the tests with real frames that test-fast runs: to read all others takes seconds.
 SMOKE = $$(grep -l 'mark\.smoke' tests/netns/*.py tests/root/*.py)
+BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
 
 .PHONY: test-fast
 test-fast: setup ## tests of single parts, and a few with real frames: two or three minutes
 	$(TESTS) -q -m "not slow and not further and not ((netns or root) and not smoke)" $(BESIDE) $(SMOKE) $(PYTEST)
 
-BESIDE = tests/unit tests/fuzz tests/contract tests/golden tests/replay
-BUILD_PATHS = tests/netns tests/root
-PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
-# Tests that build paths run one at a time, LANES=3 runs three; all others run two at a time. A
-# selection by PYTEST= may match nothing of one half: status 5 of pytest.
-LANES = 1
-HALVES = status=0; \
-	$(TESTS) -v --durations=10 $(1) $(BESIDE) $(PYTEST) || [ $$? -eq 5 ] || status=1; \
-	$(PYTEST_ALONE) $(if $(filter-out 1,$(LANES)),-n $(LANES) $(DIST)) -v --durations=10 $(1) $(BUILD_PATHS) $(PYTEST) || \
-		[ $$? -eq 5 ] || status=1; \
-	exit $$status
-
 .PHONY: test
-test: setup-all build/sanitize ## every test but further combinations; LANES=3 builds three paths at once
-	$(call HALVES,-m "not further")
+test: setup-all build/sanitize ## every test but further combinations, two at a time; LANES=1 one at a time
+	$(TESTS) -v --durations=10 -m "not further" tests $(PYTEST)
 
 .PHONY: test-all
-test-all: setup-all build/sanitize ## every test, in every combination
-	$(call HALVES,)
+test-all: setup-all build/sanitize ## every test, in every combination; a selection may match nothing
+	$(TESTS) -v --durations=10 tests $(PYTEST) || [ $$? -eq 5 ]
 
 .PHONY: test-again
 test-again: setup-all build/sanitize ## the tests that failed last, one at a time: for CI alone, and not for long
