@@ -270,7 +270,8 @@ def _recorded_bess(programs: Folder) -> type:
                     said = programs.plain(json.dumps({"error": error.args}))
                     programs.note(asked=question, at=self.at, life=life, answer=said)
                     raise
-                said = programs.plain(json.dumps({"answer": _members(answer)}))
+                members = {"answer": _members(answer)}
+                said = programs.plain(json.dumps(members, separators=(",", ":")))
                 programs.note(asked=question, at=self.at, life=life, answer=said)
                 return answer
 

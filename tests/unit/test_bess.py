@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from switchmark.hosts.base import Completed
 from switchmark.hosts.recording import RecordingHost
 from switchmark.model.plan import Reserve, Run, Spawn, Write
 from switchmark.model.topology import Memory, PortKind, Tuning, Wiring
+from switchmark.switches import bess
 from switchmark.switches.bess import SWITCH
 from wirings import wiring_of
 
@@ -155,6 +157,47 @@ def test_counters_are_by_port() -> None:
     assert (found.ports["f0"].rx, found.ports["f1"].rx) == (10, 20)
     assert (found.ports["f0"].rx_dropped, found.ports["f0"].tx_dropped) == (1, 3)
     assert (found.busy_cycles, found.idle_cycles) == (250_000, 750_000)
+
+
+class Daemon:
+    """A daemon on one core, whose ports are polled in vain 20 times in a microsecond each. Every
+    fourth answer comes late: the client waits for a CPU, and the daemon goes on."""
+
+    def __init__(self) -> None:
+        self.spent_ns, self.asked = 0, 0
+
+    def clock_gettime_ns(self, clock: int) -> int:
+        return self.spent_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.spent_ns += round(seconds * 1e9)
+
+    def get_port_stats(self, name: str) -> SimpleNamespace:
+        self.asked += 1
+        half = 5_000_000 if self.asked % 4 == 0 else 50_000
+        self.spent_ns += half
+        counts = {"packets": 0, "dropped": 0, "actual_hist": [self.spent_ns // 50]}
+        self.spent_ns += half
+        return SimpleNamespace(inc=SimpleNamespace(**counts), out=SimpleNamespace(**counts))
+
+
+def test_idle_polls_are_measured_while_the_client_waits_for_a_cpu() -> None:
+    client = bess._CLIENT
+    functions = client[
+        client.index("idle = []") : client.index("with socket.socket(socket.AF_UNIX) as server")
+    ]
+    daemon = Daemon()
+    names: dict[str, Any] = {
+        "json": json,
+        "time": daemon,
+        "bess": daemon,
+        "daemon": 1,
+        "config": {"ports": ["p0", "p1"]},
+    }
+    exec(functions, names)
+    answer = json.loads(names["counters"]())
+    assert answer["empty_a_ns"] == pytest.approx(0.04, rel=0.002)
+    assert answer["empty"] == pytest.approx(0.04 * answer["spent_ns"], rel=0.002)
 
 
 def test_polls_that_were_never_counted_tell_nothing() -> None:
