@@ -127,6 +127,30 @@ def test_a_try_in_which_the_frames_of_the_one_before_came_is_none(
     assert len(path.asked) == tries + 1
 
 
+class Stopped(Path):
+    """The receiver of this path gets nothing in two tries, and all of it in the third. The second
+    try has `warmed_up` frames of a warm-up, which nothing counts."""
+
+    def __init__(self, warmed_up: int) -> None:
+        super().__init__(100)
+        self.lost_and_foreign = [(100, 0), (100, 0), (0, 200 + warmed_up), (0, 0)]
+
+    def measure(self, spec: TrialSpec, *, proving: bool) -> TrialResult:
+        trial = super().measure(spec, proving=proving)
+        lost, foreign = self.lost_and_foreign.pop(0)
+        arrived = {"rx_frames": 100 - lost, "lost": lost, "foreign": foreign}
+        places = {Place(PlaceKind.LATE): lost} if lost else {}
+        return trial.model_copy(update={**arrived, "lost_at": places})
+
+
+def test_a_try_may_have_the_frames_of_all_tries_before_and_of_their_warm_ups() -> None:
+    path = Stopped(warmed_up=7)
+    assert tried(path).tries == 3
+    assert [spec.warmup_s for spec in path.asked] == [0.0, 0.005, 0.005, 0.005]
+    with pytest.raises(NotEquivalent, match="208 frames arrived that nobody here had sent"):
+        tried(Stopped(warmed_up=8))
+
+
 def test_a_switch_that_keeps_frames_of_each_try_fails() -> None:
     with pytest.raises(NotEquivalent, match="in 3 tries of 100 frames\n  5 of 100 frames did not"):
         tried(Path(100, held=(5, 5, 5)))

@@ -8,6 +8,7 @@ switch that does less, or more, is not measured.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from ipaddress import IPv6Address
@@ -43,8 +44,8 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
 
     A disturbance of the host can spoil one try, but a broken switch fails every try. After a loss,
     the next try is slower, because the queues of a crowded host hold few frames. A try that
-    receives the frames of the try before does not count. If frames arrive after the path was quiet,
-    all later trials wait longer for quiet.
+    receives the frames of the tries before does not count. If frames arrive after the path was
+    quiet, all later trials wait longer for quiet.
     """
     test = path.test
     if gate == "off" or all(end.kind is PortKind.NULL for _, end in path.ends):
@@ -56,10 +57,11 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
     if test.dimension == "latency" or any(flow.hops for flow in path.flows):
         # Servers and functions pass on the announcements of other parts, too.
         spec = _SPEC.model_copy(update=_WARMED_UP)
-    tries, starved, past, lost = 0, 0, False, 0
+    tries, starved, past, missing = 0, 0, False, 0
     while tries < _TRIES:
         trial = trials.measure(spec, proving=True)
-        repeated, lost = not trial.lost and 0 < trial.foreign <= lost, trial.lost
+        repeated = not trial.lost and 0 < trial.foreign <= missing
+        missing = max(0, missing - trial.foreign) + _missing(path, trial)
         if _is_starved(trial):
             starved += 1
             spec = _longer(path, trial, spec)
@@ -106,6 +108,15 @@ def pass_gate(path: Path, trials: Trials, gate: Gate) -> GateResult | None:
         lag_s=trials.lag_s,
         wrong=tuple(wrong),
     )
+
+
+def _missing(path: Path, trial: TrialResult) -> int:
+    """Return how many frames of a try may arrive in the next ones: those that were lost. The frames
+    of its warm-up, which nothing counts, may be behind them."""
+    if not trial.lost:
+        return 0
+    warmup_s = trial.spec.warmup_s + path.test.ramp
+    return trial.lost + math.ceil((trial.spec.rate_pps or 0.0) * warmup_s) * path.streams
 
 
 def _is_starved(trial: TrialResult) -> bool:
