@@ -34,7 +34,7 @@ def range_odds(value: float, means: int, freedom: float) -> float:
         return 1.0
     place = math.log1p(value) * _PLACES
     first = int(place)
-    low, high = (_log_odds(each, means, freedom) for each in (first, first + 1))
+    low, high = (_log_odds(known, means, freedom) for known in (first, first + 1))
     return math.exp(low + (high - low) * (place - first))
 
 
