@@ -190,10 +190,12 @@ def test_without_a_freezer_it_is_not_available(tmp_path: Path) -> None:
 
 
 class Watching:
-    """This progress notes each trial that ended, and does something once there are some."""
+    """This progress notes each trial and each error, and does something once there are some
+    trials."""
 
     def __init__(self, acts: Mapping[int, Callable[[], None]] | None = None) -> None:
         self.trials: list[TrialResult] = []
+        self.errors: list[str | None] = []
         self._acts = acts or {}
 
     def begin(self, test: Test, position: int, total: int, left_s: float | None) -> None:
@@ -205,7 +207,7 @@ class Watching:
             act()
 
     def end(self, record: Record) -> None:
-        pass
+        self.errors += [record.error] if record.status != "ok" else []
 
 
 def measured(
@@ -236,6 +238,7 @@ def test_rounds_are_interleaved_with_all_paths_up_and_go_on_in_a_resumed_run(
     watching = Watching({3: stop})
     with pytest.raises(Interrupted, match="resume with"):
         measured(tmp_path, BYPASS, watching)
+    assert watching.errors == []
     assert counts == [1], "one of two is frozen while the other one is measured"
     assert [trial.round for trial in watching.trials] == [1, 1, 2]
     assert frozen_groups() == []
@@ -269,21 +272,23 @@ def test_rounds_are_interleaved_with_all_paths_up_and_go_on_in_a_resumed_run(
 
 # A container of podman has a control group of its own, as one of docker has.
 @pytest.mark.parametrize(
-    ("runtime", "switches"),
+    "environments",
     [
-        ("lxc", "testpmd,ovs-dpdk"),
-        ("docker", "testpmd,l2fwd"),
-        pytest.param("podman", "testpmd,ovs-dpdk", marks=pytest.mark.further),
+        {"environment": "docker", "switch_environment": "lxc"},
+        pytest.param({"environment": "podman"}, marks=pytest.mark.further),
     ],
+    ids=lambda environments: "-".join(environments.values()),
 )
-def test_functions_in_containers_take_turns(runtime: str, switches: str, tmp_path: Path) -> None:
+def test_functions_in_containers_take_turns(
+    environments: Mapping[str, str], tmp_path: Path
+) -> None:
     """Both the switch and its functions rest: containers live in groups of their runtimes."""
-    axes = {**BYPASS, "switch": switches, "environment": runtime, "repeat": "2"}
+    axes = {**BYPASS, "switch": "testpmd,ovs-dpdk", "repeat": "2", **environments}
     watching = Watching()
     records = measured(tmp_path, axes, watching)
+    assert watching.errors == []
     assert [trial.round for trial in watching.trials] == [1, 1, 2, 2]
     for record in records:
-        assert record.status == "ok", record.error
         assert all(trial.distinct > 0 and trial.unaccounted == 0 for trial in record.trials)
         kept = record.turns
         assert kept is not None
@@ -410,6 +415,7 @@ def begun_run(environment: dict[str, str], tmp_path: Path) -> subprocess.Popen[s
     return process
 
 
+@pytest.mark.further  # the interrupted run above; unit/test_hosts_signals.py has SIGTERM
 def test_a_terminated_run_leaves_nothing_frozen(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

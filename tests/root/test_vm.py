@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from host_state import marked, of_run, records, start, wait_for
 from real_frames import (
     Measure,
     assert_every_frame_is_accounted_for,
@@ -31,6 +29,7 @@ from switchmark.model.topology import PortKind
 from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 from switchmark.switches import TABLE as SWITCHES
+from truths import killed, measured_phases
 
 QEMU = "qemu-system-x86"
 """The part of its name that the kernel keeps."""
@@ -95,16 +94,28 @@ def test_a_round_trip_needs_one_clock_only(measure: Measure) -> None:
     assert "clock" not in record.doubts
 
 
-def test_a_burst_that_is_too_much_is_lost_where_somebody_counts_it(measure: Measure) -> None:
-    record = measure(switch="ip-forward", scenario="p2v", environment="vm", rate="max")
-    trial = assert_every_frame_is_accounted_for(record)
-    assert trial.tx_frames > 1000
-    assert record.port == "tap, veth"
+def test_a_burst_is_lost_where_somebody_counts_it_and_a_machine_that_is_killed_fails_its_test(
+    tmp_path: Path, traffic_program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    axes = {"switch": "ip-forward", "scenario": "p2v", "duration": 0.15, "warmup": 0.05}
+    burst, slow = machines(**axes, rate="max"), machines(**axes)
+    with Lab(tmp_path) as lab:
+        record = lab.run(burst, then=slow)
+        trial = assert_every_frame_is_accounted_for(record)
+        assert trial.tx_frames > 1000
+        assert record.port == "tap, veth"
+        measured_phases(lambda trials: killed(trials, QEMU, signal.SIGKILL))(monkeypatch)
+        failed = lab.run(slow)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert "f0" in failed.error
+    assert "the virtual machine at" in failed.error
+    assert lab.left == ()
 
 
-@pytest.mark.parametrize(
-    "function", [pytest.param("linux-bridge", marks=pytest.mark.further), "pcap-bridge"]
-)
+@pytest.mark.further  # the next test has a function in a machine, which is a program, too
+@pytest.mark.parametrize("function", ["linux-bridge", "pcap-bridge"])
 def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> None:
     record = measure(
         environment="vm",
@@ -122,9 +133,10 @@ def test_a_function_in_a_machine_forwards(measure: Measure, function: str) -> No
 
 def test_dpdks_test_program_writes_macs_in_a_machine(measure: Measure) -> None:
     axes = {"scenario": "loopback", "function": "testpmd", "function_semantics": "mac"}
-    record = measure(environment="vm", switch="ovs", rate="500", duration=0.6, **axes)
+    record = measure(environment="vm", switch="ovs", rate="500", duration=0.3, **axes)
     trial = assert_nothing_is_lost(record)
     assert record.test.function_semantics == "mac"
+    assert record.steering == "static by in-port"
     function = trial.counters.functions["f1"]
     assert function["f1.0"].rx == function["f1.1"].tx == trial.tx_frames
 
@@ -212,23 +224,3 @@ def test_combinations_that_cannot_work_are_refused_with_the_reason() -> None:
     assert "has one pair of queues" in reasons
     assert "no IOMMU" in reasons
     assert check(machines(engine="dpdk", switch="testpmd", driver="uio_pci_generic")) == []
-
-
-# --- the end ---------------------------------------------------------------------------------
-
-
-def test_a_machine_that_is_killed_fails_its_test(tmp_path: Path, traffic_program: str) -> None:
-    environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program}
-    arguments = ("--environment", "vm", "--rate", "500", "--duration", "30", "--warmup", "0")
-    run = start(environment, tmp_path, "run", "--scenario", "p2v", *arguments, "--quiet", "--json")
-    wait_for(lambda: marked("switchmark-traf", run), "the program of the part on this host", 40)
-    # One agent is at the virtual machine's channel, another speaks for the program within.
-    wait_for(lambda: marked("switchmark-agen", run)[1:], "the program in the machine", 40)
-    (machine,) = of_run(QEMU, run)
-    os.kill(machine, signal.SIGKILL)
-    output, errors = run.communicate(timeout=60)
-    assert run.returncode == 1, errors
-    (record,) = records(subprocess.CompletedProcess((), 1, output))
-    assert record["status"] == "failed"
-    assert "f0" in record["error"]
-    assert "the virtual machine at" in record["error"]
