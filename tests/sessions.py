@@ -276,8 +276,9 @@ Traffic = Callable[[], Frames]
 Ends = Callable[["Session"], AbstractContextManager[Traffic]]
 
 
-def play(session: Session, ends: Ends) -> Played:
-    """Play all steps of a session; the program has ended behind it."""
+def play(session: Session, ends: Ends, *, replace_it: bool = True) -> Played:
+    """Play all steps of a session, without those that replace the program unless `replace_it`; the
+    program has ended behind it."""
     driver, wiring, executor = session.driver, session.wiring, session.executor
     played = Played(session.version)
     executor.execute(driver.start(wiring))
@@ -287,7 +288,7 @@ def play(session: Session, ends: Ends) -> Played:
         played.frames = traffic()
         played.counted = session.counters()
         session.case.unknown(session)
-        for event, change in replacing(session).items():
+        for event, change in replacing(session).items() if replace_it else ():
             executor.execute(change.disturb)
             played.left[event] = session.files()
             steps, waits = change.restore, driver.settled_again(wiring)

@@ -34,11 +34,12 @@ def test_every_case_has_a_session() -> None:
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.name)
 def test_a_driver_and_the_program_of_its_switch_understand_each_other(case: Case) -> None:
     """The driver says what it said to the real program, in that order, and reads the answers: the
-    version, and as many frames as the other ends sent and received."""
+    version, and as many frames as the other ends sent and received. A program that patches is
+    killed and started again."""
     header = case.header()
     with playing(case, case.file) as session:
         try:
-            played = play(session, no_ends)
+            played = play(session, no_ends, replace_it=case.semantics is Semantics.PATCH)
         finally:
             assert not unrecorded(session), (
                 f"{unrecorded(session)}\nmake sessions NAMES={case.name} records it anew"

@@ -122,10 +122,11 @@ def test_steps_change_the_rate_within_a_phase(program: Program) -> None:
 _MOST_S = 600
 
 
-@pytest.mark.slow
+@pytest.mark.further
 @pytest.mark.timeout(2 * _MOST_S)
 def test_a_flow_of_more_than_32_bits_is_counted(traffic_program: str) -> None:
-    """More than 2^32 frames of one flow, with every count: half a minute on a quiet host."""
+    """More than 2^32 frames of one flow, with every count: half a minute on a quiet host. The C
+    tests `hour` and `merged` count beyond 2^32, too, on a clock of their own."""
     program = Program(traffic_program)
     try:
         program.open_loop()

@@ -1,26 +1,37 @@
-"""The C unit tests, one test per program, with the sanitizers on. `make test` builds them."""
+"""The C unit tests, one test per program, with the sanitizers on. `make test` builds them. Meson
+knows them; its own start would take longer than most of them."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 BUILD = REPOSITORY / "build" / "sanitize"
-MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
+HALT = dict.fromkeys(
+    ("ASAN_OPTIONS", "UBSAN_OPTIONS"),
+    "halt_on_error=1:abort_on_error=1:print_summary=1:print_stacktrace=1",
+)
+"""A finding ends a test, as under Meson."""
+
+SKIPPED = 77
+"""The exit status of a test that cannot run here, as Meson has it."""
 
 
-def c_tests() -> list[str]:
-    """Return the names of Meson's tests; one empty name where the folder has not been built."""
+def c_tests() -> dict[str, list[str]]:
+    """Return the commands of Meson's tests; one empty name where the folder has not been built."""
     try:
         tests = json.loads((BUILD / "meson-info" / "intro-tests.json").read_text())
     except FileNotFoundError:
-        return [""]
-    return sorted(test["name"] for test in tests)
+        return {"": []}
+    return {test["name"]: test["cmd"] for test in sorted(tests, key=lambda test: test["name"])}
+
+
+TESTS = c_tests()
 
 
 SLOW = ("engines", "hour")
@@ -29,14 +40,12 @@ SLOW = ("engines", "hour")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=(pytest.mark.slow,) * (name in SLOW)) for name in c_tests()],
+    [pytest.param(name, marks=(pytest.mark.slow,) * (name in SLOW)) for name in TESTS],
 )
 def test_c(name: str) -> None:
     if not name:
         pytest.skip("build/sanitize is not there: run make test")
     run = subprocess.run(
-        [*MESON, "test", "-C", str(BUILD), "--no-rebuild", "--print-errorlogs", name],
-        capture_output=True,
-        text=True,
+        TESTS[name], cwd=BUILD, env={**os.environ, **HALT}, capture_output=True, text=True
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode in (0, SKIPPED), run.stdout[-20_000:] + run.stderr[-20_000:]

@@ -75,7 +75,7 @@ def test_each_kind_is_here() -> None:
     assert {*OF_KINDS} == every
 
 
-@pytest.mark.parametrize("runs", [10, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [10, pytest.param(40, marks=pytest.mark.further)])
 @pytest.mark.parametrize(("kind", "of"), OF_KINDS.items(), ids=list(OF_KINDS))
 def test_noise_seldom_turns_an_answer_round(kind: str, of: str, runs: int) -> None:
     """One rule decides each kind: chance refutes a true claim, or lets a false one hold, in at most

@@ -630,7 +630,7 @@ def test_what_needs_no_program_is_usable(thing: str, cli) -> None:
         assert entry["usable"] or users, entry
 
 
-@pytest.mark.parametrize("chosen", ["*/table*", pytest.param("*", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chosen", ["*/table*", pytest.param("*", marks=pytest.mark.further)])
 def test_the_list_of_papers_says_what_its_marks_mean(
     chosen: str, cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

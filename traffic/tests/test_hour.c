@@ -18,6 +18,7 @@ static uint64_t counter;
 #define SECOND 1000000000ull /* ticks of the simulated clock, which are nanoseconds */
 #define START SECOND
 #define HOUR (3600 * SECOND)
+#define LOADS (360 * SECOND) /* a phase in which the load changes */
 
 static struct arm_plan arm_plan; /* too large for a stack */
 
@@ -340,9 +341,9 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s, bo
 {
 	static struct start_plan start = {
 		.at_ns = START,
-		.duration_ns = HOUR,
+		.duration_ns = LOADS,
 		.phase = PHASE_MEASURED,
-		.steps = { { 600 * SECOND, 0.5 }, { 1800 * SECOND, 0 }, { 2700 * SECOND, 2 } },
+		.steps = { { 60 * SECOND, 0.5 }, { 180 * SECOND, 0 }, { 270 * SECOND, 2 } },
 		.step_count = 3
 	};
 	struct bench *b = bench_make(1, false, 1, 1000, TOUCH_HEADER);
@@ -356,10 +357,10 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s, bo
 	blocked.alloc = alloc_nothing;
 	b->tasks[0].sender.pacing.arrivals = arrivals;
 	EXPECT(!session_start(&b->s, &start));
-	for (uint64_t now = START; now <= START + HOUR; now += SECOND / 2000) {
+	for (uint64_t now = START; now <= START + LOADS; now += SECOND / 2000) {
 		const uint64_t since_s = (now - START) / SECOND;
 
-		const bool stopped = since_s >= 600 - stopped_s && since_s < 600;
+		const bool stopped = since_s >= 60 - stopped_s && since_s < 60;
 
 		if (stopped && !full)
 			continue;
@@ -367,14 +368,14 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s, bo
 		while (b->tasks[0].step(&b->tasks[0], now))
 			frames++;
 	}
-	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + HOUR + SECOND), 0);
+	EXPECT_EQ(b->tasks[0].step(&b->tasks[0], START + LOADS + SECOND), 0);
 	EXPECT(b->tasks[0].sent_all);
 	series = session_series(&b->s, 0, SERIES_MAX);
-	for (size_t i = 0; i < 3600; i++) {
-		const json_int_t each = i < 600 ? 1000 : i < 1800 ? 500 : i < 2700 ? 0 : 2000;
+	for (size_t i = 0; i < 360; i++) {
+		const json_int_t each = i < 60 ? 1000 : i < 180 ? 500 : i < 270 ? 0 : 2000;
 		const json_int_t found = counted(series, 0, "sent", i);
 
-		if (i >= 600 - stopped_s && i < 600)
+		if (i >= 60 - stopped_s && i < 60)
 			wrong += found != 0;
 		else
 			wrong += found != each;
@@ -385,7 +386,7 @@ static void steps_change_the_load(enum arrivals arrivals, uint64_t stopped_s, bo
 	sent = part(report, 0, "sent");
 	EXPECT_EQ(count_of(sent, "frames"), frames);
 	EXPECT_EQ(count_of(sent, "frames") + count_of(sent, "unsent"),
-		  600 * 1000 + 1200 * 500 + 900 * 2000);
+		  60 * 1000 + 120 * 500 + 90 * 2000);
 	EXPECT_EQ(count_of(sent, "unsent"), stopped_s * 1000);
 	bench_free(b, report);
 }
