@@ -32,6 +32,19 @@ def test_a_process_is_opened_by_its_start_time(tmp_path: Path) -> None:
         process.stop(9, 1.0)
 
 
+def test_a_process_that_stands_still_ends_by_its_signal(tmp_path: Path) -> None:
+    """As the switch of a run does that was killed while an event paused it."""
+    host = LocalHost()
+    process = host.spawn(("sleep", "60"), stderr_path=str(tmp_path / "stderr"))
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        before = time.monotonic()
+        assert host.end(process.pid, process.started, signal.SIGTERM, 50.0)
+        assert time.monotonic() - before < 40.0
+    finally:
+        assert process.stop(signal.SIGKILL, 1.0) == -signal.SIGTERM
+
+
 def test_a_recording_answers_by_the_longest_beginning() -> None:
     host = RecordingHost({("ip",): b"any", ("ip", "link"): Completed(1, b"", b"no link")})
     assert host.run(("ip", "link", "show")).status == 1

@@ -90,9 +90,10 @@ def wait_end(pidfd: int, timeout_s: float) -> bool:
 
 def end(pidfd: int, number: int, grace_s: float) -> bool:
     """Send the signal, wait for `grace_s`, then send SIGKILL; return whether the process has
-    ended."""
+    ended. A process that was stopped goes on, as it would not receive the signal otherwise."""
     try:
         signal.pidfd_send_signal(pidfd, number)
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
         if wait_end(pidfd, grace_s):
             return True
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
