@@ -44,9 +44,10 @@ own, and around each file the whole host is looked at."""
 FAILING = ("host", "netns", "lxc", "linux-bridge", "vxlan", "ovs", "testpmd", "web")
 """Of each kind one: what a plan has done is undone alike, whatever driver it is of."""
 
-KILLED = ("vxlan", "ovs", "testpmd", "web", *ENVIRONMENTS)
-"""Of each kind one, and every environment: of the dead run of each, another process finds what is
-left."""
+KILLED = ("vxlan", *(name for name in ENVIRONMENTS if name != "netns"))
+"""Every environment, whose dead runs another process cleans up after; vxlan is in netns. The runs
+of other tests that are killed have ovs and its noise (here, and test_axes.py) and ovs-dpdk
+(test_bypass_failures.py)."""
 
 
 def settings(*names: str, further: tuple[str, ...] = ()) -> list[ParameterSet]:
@@ -82,7 +83,7 @@ def axes(request: pytest.FixtureRequest) -> dict[str, str]:
         found["scenario"] = "p2v"  # a node is enough
     if axis == "environment" and not check(Test(**found, switch_environment=name)):
         found["switch_environment"] = name
-    found |= {"duration": "0.5", "warmup": "0", "rate": "500"}
+    found |= {"duration": "0.2", "warmup": "0", "rate": "500"}
     assert check(Test(**found)) == []
     return found
 
@@ -134,7 +135,9 @@ def serving(run: subprocess.Popen[str]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("axes", settings(*KILLED, further=(*SINGLE_HOST, *NOISES)), indirect=True)
+@pytest.mark.parametrize(
+    "axes", settings(*KILLED, further=(*SINGLE_HOST, *NOISES, "netns")), indirect=True
+)
 def test_a_run_that_is_killed_leaves_the_host_as_it_was(
     axes: dict[str, Any], tmp_path: Path, traffic_program: str
 ) -> None:

@@ -68,12 +68,21 @@ def measured(reached: Mapping[str, Machine], folder: Path, hosts: str) -> Record
     return record
 
 
-@pytest.mark.parametrize("hosts", ["a,b", "b,a"])
+@pytest.mark.parametrize(
+    "hosts",
+    # Without the correction, and with one of the wrong sign, either has 1000 s or more.
+    ["a,b", pytest.param("b,a", marks=pytest.mark.further)],
+)
 def test_one_way_latency_is_told_between_two_clocks(
     cabled: Mapping[str, Machine], traffic_program: str, tmp_path: Path, hosts: str
 ) -> None:
-    record = measured(cabled, tmp_path, hosts)
-    (trial,) = record.trials
+    for number in range(5):
+        (trial,) = measured(cabled, tmp_path / str(number), hosts).trials
+        if trial.latency is not None:
+            break
+        # On a busy host the clocks are so unsure that each frame may seem to arrive before it went.
+        assert trial.evidence.early > 0
+        assert "clock" in trial.doubts
     assert trial.unaccounted == 0
     assert set(trial.evidence.clocks) == {"a", "b"}
     unsure = sum(clock.unsure_ns for clock in trial.evidence.clocks.values())
