@@ -16,7 +16,7 @@ from soak_copies import PROGRAM, WORKING
 from truths import preferred
 
 SCRIPT = Path(__file__).parents[2] / "ci/compare.sh"
-RUN = "--engine dpdk --search max --calibrate never --repeat 6 --duration 0.2 --warmup 0.02"
+RUN = "--engine dpdk --search max --calibrate never --repeat 6 --duration 0.1 --warmup 0.02"
 
 
 @pytest.mark.alone

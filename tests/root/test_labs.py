@@ -240,85 +240,44 @@ def assert_nothing_is_lost(trials: list[dict[str, Any]]) -> None:
 ON_THE_LAB = ("run", "campaign.yaml", *OPTIONS, "--cluster", "lab.toml", "--name")
 
 
-def test_a_killed_workers_test_runs_elsewhere_and_each_lands_once(
-    lab: Lab, cli: Cli, tmp_path: Path
-) -> None:
-    folder = tmp_path / "runs/killed"
-
-    def kill() -> None:
-        wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 3, "some trials")
-        lab.kill("b")
-
-    with meanwhile(kill):
-        objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "killed").splitlines()]
-    assert [result["status"] for result in objects] == ["ok"] * 4
-    assert "shared-machine" in objects[0]["doubts"]
-    tests = load(tmp_path / "campaign.yaml", {}, lambda test: []).tests
-    with LocalLab(tmp_path) as here:  # the keys of a local run, each once
-        assert keys(folder) == Counter(key(test, here.versions(test)) for test in tests)
-    assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
-    for line in lines(folder, "records.jsonl"):
-        trials = line["record"]["trials"]
-        assert len(trials) == 2
-        assert len({trial["evidence"]["testbed"] for trial in trials}) == 1  # not of two hosts
-        assert_nothing_is_lost(trials)
-
-
-def test_a_restarted_scheduler_is_found_again(lab: Lab, cli: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "runs/again"
-
-    def restart() -> None:
-        wait_for(lambda: len(lines(folder, "trials.jsonl")) >= 2, "some trials")
-        lab.restart_scheduler()
-        lab.add("a")
-
-    with meanwhile(restart):
-        assert done(cli, *ON_THE_LAB, "again").count('"status": "ok"') == 4
-    assert set(keys(folder).values()) == {1}
-    assert len(keys(folder)) == 4
-
-
 @pytest.mark.alone  # the value is that of all lanes
-def test_repeats_are_spread_over_testbeds_that_are_prepared_and_restored(
+def test_repeats_of_an_experiment_are_spread_over_testbeds_that_are_prepared_and_restored(
     lab: Lab, cli: Cli, tmp_path: Path
 ) -> None:
+    """The experiment is one of the literature."""
     place = Path("/proc/sys/kernel/randomize_va_space")
     before = place.read_text()
-    options = ("--frame-size", "64,128", "--spread", "--prepare", "aslr")
-    objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "all", *options).splitlines()]
+    axes = "--switch linux-bridge --semantics learning --frame-size 64,128 --search fixed --rate 1k"
+    axes += " --duration 0.2 --warmup 0 --repeat 2 --cluster lab.toml --spread --prepare aslr"
+    arguments = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
+    *objects, content = [json.loads(line) for line in done(cli, *arguments).splitlines()]
+    assert content["experiment"] == "emmerich-2014/text-bytes"
     assert [result["status"] for result in objects] == ["ok"] * 2
     assert {value["now"] for result in objects for value in result["prepared"]} == {"0"}
     assert place.read_text() == before
-    for line in lines(tmp_path / "runs/all", "records.jsonl"):
-        trials = line["record"]["trials"]
-        assert {trial["evidence"]["testbed"] for trial in trials} == {"a", "b"}
-
-
-def test_an_experiment_of_the_literature_runs_on_a_lab(lab: Lab, cli: Cli, tmp_path: Path) -> None:
-    axes = "--switch linux-bridge --semantics learning --frame-size 64,65,128,127 --search fixed"
-    axes += " --rate 1k --duration 0.2 --warmup 0 --repeat 1 --cluster lab.toml"
-    arguments = ["paper", "emmerich-2014/text-bytes", "--quick", *axes.split(), *OPTIONS]
-    content = json.loads(done(cli, *arguments).splitlines()[-1])  # behind the records
-    assert content["experiment"] == "emmerich-2014/text-bytes"
     (folder,) = (tmp_path / "runs").iterdir()
     records = [line["record"] for line in lines(folder, "records.jsonl")]
-    assert [record["status"] for record in records] == ["ok"] * 4
-    trials = [trial for record in records for trial in record["trials"]]
-    assert_nothing_is_lost(trials)
-    assert {trial["evidence"]["testbed"] for trial in trials} <= {"a", "b"}
+    assert len(records) == 2
+    for record in records:
+        assert {trial["evidence"]["testbed"] for trial in record["trials"]} == {"a", "b"}
+        assert_nothing_is_lost(record["trials"])
     assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
 
 
-def test_an_interrupted_run_leaves_nothing_on_the_workers_and_goes_on(
+def test_an_interrupted_run_leaves_nothing_on_the_workers_which_answer_members_alone(
     lab: Lab, environment: dict[str, str], cli: Cli, tmp_path: Path
 ) -> None:
+    """Another user of the host gets nothing without a certificate of the lab."""
     axes = ("--duration", "60", "--repeat", "1")
     run = start(environment, tmp_path, *ON_THE_LAB, "stopped", *axes)
     folder = tmp_path / "runs/stopped"
     wait_for(lambda: (folder / "testbeds.json").exists() and of_a_lab(), "both measure")
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130, errors
+    ends = {end for process in lab.processes for end in listening(psutil.Process(process.pid))}
+    answers = answered(ends, user=7001, tls=lab.tls)
+    errors = interrupted(run)
+    assert len(ends) == 6  # of the scheduler and two workers, each with a page that is empty
+    assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
+    assert answers == {"member Scheduler", "member Worker"}
     assert "kept are 0 of 4 tests" in errors
     assert "switchmark resume runs/stopped --cluster lab.toml" in errors
     assert not of_a_lab()
@@ -332,6 +291,34 @@ def of_a_lab() -> list[str]:
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
     names = re.findall(r"^sm[0-9a-f]{4}-\S+", listed, re.MULTILINE)
     return names if len({name.partition("-")[0] for name in names}) == 2 else []
+
+
+def test_killed_workers_tests_run_elsewhere_a_restarted_scheduler_is_found_and_each_lands_once(
+    lab: Lab, cli: Cli, tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs/killed"
+
+    def kill_and_restart() -> None:
+        wait_for(lambda: lines(folder, "trials.jsonl"), "some trials")
+        lab.kill("b")
+        before = len(lines(folder, "records.jsonl"))
+        wait_for(lambda: len(lines(folder, "records.jsonl")) > before, "a record of the other one")
+        lab.restart_scheduler()
+        lab.add("a")
+
+    with meanwhile(kill_and_restart):
+        objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "killed").splitlines()]
+    assert [result["status"] for result in objects] == ["ok"] * 4
+    assert "shared-machine" in objects[0]["doubts"]
+    tests = load(tmp_path / "campaign.yaml", {}, lambda test: []).tests
+    with LocalLab(tmp_path) as here:  # the keys of a local run, each once
+        assert keys(folder) == Counter(key(test, here.versions(test)) for test in tests)
+    assert json.loads((folder / "testbeds.json").read_text())["testbeds"].keys() == {"a", "b"}
+    for line in lines(folder, "records.jsonl"):
+        trials = line["record"]["trials"]
+        assert len(trials) == 2
+        assert len({trial["evidence"]["testbed"] for trial in trials}) == 1  # not of two hosts
+        assert_nothing_is_lost(trials)
 
 
 # --- labs that are started -------------------------------------------------------------------
@@ -358,6 +345,20 @@ def of_ssh(environment: dict[str, str], host: SshdHost, folder: Path, script: st
         f'python = "{python}"\noptions = {json.dumps(host.options)}\n{script}'
     )
     return near
+
+
+def test_testbeds_on_this_host_are_one_unless_they_may_share_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "campaign.yaml").write_text(CAMPAIGN)
+    (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
+    options = [word for word in OPTIONS if word != "--share-machine"]
+    axes = "--frame-size 64 --repeat 1 --cluster lab.toml".split()
+    code, output, errors = cli("run", "campaign.yaml", *axes, *options)
+    assert code == 0, errors
+    message = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
+    assert re.search(message, errors)  # whichever came first stays
+    content = json.loads(output)
+    assert content["status"] == "ok"
+    assert "shared-machine" not in content["doubts"]
 
 
 @pytest.mark.further  # the lab by ssh below, and the certificates of the lab of all tests
@@ -504,35 +505,7 @@ def interrupted(run: subprocess.Popen[str]) -> str:
     return errors
 
 
-def test_another_user_of_the_host_gets_nothing_from_a_lab_on_it_which_has_one_worker(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    """A second worker of this host is refused."""
-    (tmp_path / "lab.toml").write_text("[local]\ntestbeds = 2\n")
-    options = [word for word in OPTIONS if word != "--share-machine"]
-    run = held(environment, tmp_path, *options)
-    ends = listening(psutil.Process(run.pid))
-    strangers = answered(ends, user=7001)
-    errors = interrupted(run)
-    assert len(ends) == 6  # of the scheduler and two workers, each with a page that is empty
-    assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
-    assert not strangers
-    message = r"is left out: it is on the same machine as testbed-[12] \(one boot id\)"
-    assert re.search(message, errors)  # whichever came first stays
-    (result,) = lines(tmp_path / "runs/held", "records.jsonl")
-    assert result["record"]["status"] == "ok"
-    assert "shared-machine" not in result["record"]["doubts"]
-
-
-def test_who_has_no_certificate_of_it_gets_nothing_from_a_lab_of_ones_own(lab: Lab) -> None:
-    ends = {end for process in lab.processes for end in listening(psutil.Process(process.pid))}
-    assert len(ends) == 6
-    assert {end.rpartition(":")[0] for end in ends} == {"127.0.0.1"}
-    answers = answered(ends, user=7001, tls=lab.tls)
-    assert answers == {"member Scheduler", "member Worker"}
-
-
-def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
+def test_who_is_on_the_network_of_a_lab_or_another_user_of_its_host_gets_nothing_from_it(
     environment: dict[str, str], ssh_host: SshdHost, tmp_path: Path
 ) -> None:
     near, far = of_ssh(environment, ssh_host, tmp_path), ssh_host.address
@@ -540,14 +513,15 @@ def test_who_is_on_the_network_of_a_lab_gets_nothing_from_it(
     here = listening(psutil.Process(run.pid))
     sockets = ssh_host.exec("ss", "--no-header", "--listening", "--tcp", "--numeric")
     there = {line.split()[3] for line in sockets.splitlines()} - {f"{far}:22"}
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(answered, there), pool.submit(answered, here, *ssh_host.enter)]
+        asked += [pool.submit(answered, here, user=7001)]
         strangers = [asking.result() for asking in asked]
     interrupted(run)
     assert {end.rpartition(":")[0] for end in here} == {near, "127.0.0.1"}
     assert {end.rpartition(":")[0] for end in there} == {far, "127.0.0.1"}
     assert len([end for end in there if end.startswith(far)]) == 2  # the worker, and who watches it
-    assert strangers == [set(), set()]
+    assert strangers == [set()] * 3
     (result,) = lines(tmp_path / "runs/held", "records.jsonl")
     assert [trial["evidence"]["testbed"] for trial in result["record"]["trials"]] == [far]
     assert f"{near}:" not in ssh_host.exec("ps", "-eo", "args")  # its worker has ended

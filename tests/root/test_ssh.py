@@ -107,7 +107,7 @@ def test_a_plan_is_carried_out_and_undone_there(host: SshHost, tmp_path: Path) -
 
 
 def test_commands_that_are_sent_at_once_are_run_in_order(host: SshHost, tmp_path: Path) -> None:
-    count = 200
+    count = 60
     script = f"cat >>{tmp_path}/order; cat {tmp_path}/order | wc -l"
     calls = [Call(("sh", "-c", script), stdin=b"line\n") for _ in range(count)]
     output = [int(completed.stdout) for completed in host.run_all(calls)]

@@ -106,7 +106,10 @@ def test_a_run_needs_root_there(ssh_host: SshdHost, tmp_path: Path) -> None:
     host.close()
 
 
-def test_a_check_that_does_not_answer_in_time_does_not_hold(host: SshHost, tmp_path: Path) -> None:
+def test_a_check_that_does_not_answer_in_time_does_not_hold(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchmark.runs.executor._SHORTEST_CHECK_S", 0.1)
     node = Node("host", "host", host="a")
     plan = (Run("nothing", ("true",), node), Wait("it ends", Check(("sleep", "60"), node), 0.1))
     with Workspace() as workspace:
@@ -276,7 +279,7 @@ while True:
         chunk = os.read(source, 65536)
         if not chunk:
             sys.exit()
-        held.append((time.monotonic() + 0.1, ways[source], chunk))
+        held.append((time.monotonic() + 0.05, ways[source], chunk))
     while held and held[0][0] <= time.monotonic():
         _, target, chunk = held.popleft()
         while chunk:
@@ -285,7 +288,7 @@ while True:
 
 
 def test_a_slow_link_costs_one_round_trip_a_command(ssh_host: SshdHost, tmp_path: Path) -> None:
-    # 200 ms there and back; a relay needs no netem in the kernel.
+    # 100 ms there and back; a relay needs no netem in the kernel.
     (tmp_path / "relay.py").write_text(RELAY)
     slow = f"ProxyCommand={sys.executable} {tmp_path}/relay.py %h %p"
     host = SshHost("a", f"root@{ssh_host.address}", (*ssh_host.options, slow))
@@ -295,7 +298,7 @@ def test_a_slow_link_costs_one_round_trip_a_command(ssh_host: SshdHost, tmp_path
         for _ in range(20):
             before = time.monotonic()
             call()
-            if time.monotonic() - before < 0.39:
+            if time.monotonic() - before < 0.19:
                 return True
         return False
 
