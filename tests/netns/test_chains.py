@@ -23,6 +23,7 @@ from switchmark.hosts.programs import program_path
 from switchmark.lab.measure import Lab
 from switchmark.lab.trial import Trials
 from switchmark.model.addresses import Addressing
+from switchmark.model.record import Record
 from switchmark.model.test import Test
 from switchmark.model.topology import Wiring
 from switchmark.plugins import Table
@@ -63,35 +64,62 @@ def test_forwarders_by_every_engine(measure: Measure, engine: str) -> None:
     assert_nothing_is_lost(measure(engine=engine, **LOOPBACK))
 
 
+AT_FULL_RATE = {"rate": "max", "duration": 0.05}
+
+
+def assert_what_is_lost_has_its_place(record: Record) -> None:
+    trial = only(record)
+    assert trial.tx_frames > trial.lost
+    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
+
+
 @pytest.mark.parametrize("switch", ["ovs", *further(("direct",))])
 def test_forwarders_where_ports_are_joined(measure: Measure, switch: str) -> None:
-    record = measure(switch=switch, chain=2, direction="bi", **LOOPBACK)
+    """Then, at full rate, a lost frame has its place."""
+    axes = {**LOOPBACK, "switch": switch, "chain": 2, "direction": "bi"}
+    record, at_full_rate = measure.in_sequence(axes, {**axes, **AT_FULL_RATE})
     assert_nothing_is_lost(record)
     assert record.steering == "static by in-port"
+    assert_what_is_lost_has_its_place(at_full_rate)
 
 
 @pytest.mark.parametrize(
-    ("function", "engine"),
+    ("function", "engine", "environment"),
     [
-        ("linux-bridge", "raw-mmsg"),
-        ("pcap-bridge", "udp-mmsg"),
-        *further(("linux-bridge", "udp-mmsg"), ("pcap-bridge", "raw-mmsg")),
+        ("linux-bridge", "raw-mmsg", "host"),
+        ("pcap-bridge", "udp-mmsg", "netns"),
+        *further(
+            ("linux-bridge", "udp-mmsg", "netns"),
+            ("pcap-bridge", "raw-mmsg", "netns"),
+            ("linux-bridge", "raw-mmsg", "netns"),
+        ),
     ],
 )
 def test_functions_that_leave_frames_as_they_are(
-    measure: Measure, function: str, engine: str
+    measure: Measure, function: str, engine: str, environment: str
 ) -> None:
-    record = measure(
-        switch="ovs", function=function, engine=engine, chain=2, direction="bi", **LOOPBACK
-    )
+    """Then, at full rate, a frame that a process loses has its place."""
+    axes = {
+        **LOOPBACK,
+        "switch": "ovs",
+        "function": function,
+        "engine": engine,
+        "environment": environment,
+        "chain": 2,
+        "direction": "bi",
+    }
+    is_process = function == "pcap-bridge"
+    record, *others = measure.in_sequence(axes, *[{**axes, **AT_FULL_RATE}] * is_process)
     trial = assert_nothing_is_lost(record)
     first, second = trial.counters.functions["f1"], trial.counters.functions["f2"]
     assert (first["f1.0"].rx or 0) + (first["f1.1"].rx or 0) == trial.tx_frames
     assert (second["f2.0"].tx or 0) + (second["f2.1"].tx or 0) == trial.tx_frames
-    if function == "pcap-bridge":  # a process, which tells what it used
+    if is_process:  # which tells what it used
         used = {part.part: part.cores for part in trial.parts if part.roles == ("function",)}
         assert [*used] == ["f1", "f2"]
         assert all(0 < (cores or 0) < 1 for cores in used.values())
+    for other in others:
+        assert_what_is_lost_has_its_place(other)
 
 
 @pytest.mark.parametrize(
@@ -111,18 +139,6 @@ def test_chains_side_by_side_share_the_load(measure: Measure, switch: str, steer
         assert sum(moved) == trial.tx_frames // 2
 
 
-def test_round_trips_pass_the_chain_twice(measure: Measure) -> None:
-    trial = assert_nothing_is_lost(
-        measure(**{**LOOPBACK, "rate": "1000"}, chain=2, dimension="latency")
-    )
-    assert trial.latency is not None
-    assert trial.latency.kind == "rtt"
-    assert trial.latency.count == trial.tx_frames
-    assert (
-        trial.counters.at_parts["f2.0"].tx == trial.counters.at_parts["f2.1"].tx == trial.tx_frames
-    )
-
-
 @pytest.mark.parametrize(
     ("scenario", "chain", "direction"),
     [("p2v", 3, "bi"), *further(("loopback", 1, "bi"), ("loopback", 4, "uni"))],
@@ -136,11 +152,24 @@ def test_forwarders_behind_a_router(
     assert record.steering == "routed by in-port"
 
 
-def test_round_trips_through_a_router(measure: Measure) -> None:
-    axes = {**LOOPBACK, "rate": "1000", "dimension": "latency"}
-    trial = assert_nothing_is_lost(measure(switch="ip-forward", chain=2, **axes))
+@pytest.mark.parametrize(
+    ("switch", "scenario", "chain"),
+    [
+        ("ip-forward", "loopback", 2),
+        ("linux-bridge", "p2v", 3),
+        *further(("linux-bridge", "loopback", 2)),
+    ],
+)
+def test_round_trips_pass_each_function_twice(
+    measure: Measure, switch: str, scenario: str, chain: int
+) -> None:
+    axes = {**LOOPBACK, "scenario": scenario, "rate": "1000", "dimension": "latency"}
+    trial = assert_nothing_is_lost(measure(switch=switch, chain=chain, **axes))
     assert trial.latency is not None
-    assert trial.latency.count == trial.tx_frames
+    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.tx_frames)
+    for number in range(1, chain + (scenario == "loopback")):
+        for port in (0, 1):
+            assert trial.counters.at_parts[f"f{number}.{port}"].tx == trial.tx_frames
 
 
 def test_a_hop_that_is_not_routed_is_found(measure: Measure) -> None:
@@ -183,31 +212,6 @@ def test_a_chain_that_ends_in_a_function(
     if function == "forwarder":
         sent = [trial.counters.at_parts[f"f1.{port}"].tx or 0 for port in (0, 1)]
         assert sum(sent) == trial.tx_frames
-
-
-def test_round_trips_to_the_function_at_the_end_of_a_chain(measure: Measure) -> None:
-    axes = {**LOOPBACK, "scenario": "p2v", "rate": "1000"}
-    trial = assert_nothing_is_lost(measure(chain=3, dimension="latency", **axes))
-    assert trial.latency is not None
-    assert (trial.latency.kind, trial.latency.count) == ("rtt", trial.tx_frames)
-    for function in ("f1", "f2"):
-        for port in (0, 1):
-            assert trial.counters.at_parts[f"{function}.{port}"].tx == trial.tx_frames
-
-
-def test_functions_on_the_host_itself(measure: Measure) -> None:
-    assert_nothing_is_lost(
-        measure(switch="ovs", function="linux-bridge", environment="host", **LOOPBACK)
-    )
-
-
-@pytest.mark.parametrize("function", ["forwarder", "pcap-bridge"])
-def test_what_is_lost_in_a_chain_has_its_place(measure: Measure, function: str) -> None:
-    axes = {**LOOPBACK, "rate": "max", "duration": 0.05}
-    record = measure(switch="ovs", function=function, chain=2, **axes)
-    trial = only(record)
-    assert trial.tx_frames > trial.lost
-    assert abs(trial.unaccounted) <= 0.001 * trial.tx_frames
 
 
 BRIDGE = {"switch": "direct", "function": "pcap-bridge", **LOOPBACK}

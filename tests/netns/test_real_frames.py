@@ -289,7 +289,8 @@ def test_flows_are_counted_apart(measure: Measure, switch: str, by: str) -> None
 TUNNEL = {"encapsulation": "vxlan", "frame_size": 128}
 IP_6 = {"ip_version": "6", "frame_size": 128}
 TAGGED = {"vlan": 42, "frame_size": 68}
-CHAIN = {"scenario": "loopback", "chain": 1}
+# Announcements pass in the warm-up, and a busy host forwards no 20,000 long frames a second.
+CHAIN = {"scenario": "loopback", "chain": 1, "warmup": 0.05, "rate": "2k"}
 WHOLE = {"touch": "full", "frame_size": 512}
 
 
@@ -342,7 +343,7 @@ def test_a_packet_is_split_before_the_switch(
     measure: Measure, engine: str, axes: dict[str, Any]
 ) -> None:
     """The gate checks sizes, headers and the counters of every port."""
-    record = measure(engine=engine, rate="20k", **axes)
+    record = measure(engine=engine, **{"rate": "20k", **axes})
     trial = assert_every_frame_is_accounted_for(record)
     assert_sizes_are_those_of(record)
     assert record.gate is not None
