@@ -45,6 +45,7 @@ def test_functions_behind_a_switch(
         assert trial.counters.functions["f1"]["f1.1"].tx == trial.tx_frames
 
 
+@FURTHER  # tests/netns/test_chains.py has it of switches of the kernel: the same plan
 def test_forwarders_behind_a_switch_that_learns(measure: Measure) -> None:
     record = measure(switch="ovs-dpdk", semantics="learning", direction="bi", **LOOPBACK)
     assert_nothing_is_lost(record)

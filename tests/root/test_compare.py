@@ -23,7 +23,7 @@ RUN = [
     "off",
     "--quiet",
 ]
-SHORT = ["--duration", "0.2", "--warmup", "0"]
+SHORT = ["--duration", "0.1", "--warmup", "0"]
 
 SLOW = """#!/bin/sh
 # What testpmd itself offers to be slow by: it reads at random for each frame.
@@ -105,7 +105,7 @@ NEAR = (
     *("--repeat", "3", "--duration", "0.1", "--warmup", "0.02", "--calibrate", "never"),
     *("--gate", "off", "--quiet", "--name", "near"),
 )
-MORE = ("compare", "runs/near", "--until-decided", "5", "--same-within", "0.1%", "--json")
+MORE = ("compare", "runs/near", "--until-decided", "4", "--same-within", "0.1%", "--json")
 
 
 def rounds(folder: Path) -> list[list[int]]:
@@ -126,7 +126,7 @@ def test_a_stored_run_goes_on_until_it_is_decided(switchmark: Switchmark, tmp_pa
     undecided = pair["difference"].startswith("undecided")
     assert completed.returncode == (6 if undecided else 0), completed.stderr
     if undecided and pair["reason"] == "chance":  # more rounds cure no doubts
-        assert rounds(folder) == [[1, 2, 3, 4, 5]] * 2
+        assert rounds(folder) == [[1, 2, 3, 4]] * 2
     for record in read_records(folder):
         doubted = ["other-commit" in trial.doubts for trial in record.trials]
         assert doubted == [False] * 3 + [True] * (len(record.trials) - 3)
