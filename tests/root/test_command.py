@@ -27,6 +27,7 @@ from host_state import (
     wait_for,
     wait_for_trials,
 )
+from switchmark.cli import papers
 from switchmark.papers import library
 
 ALONE = "--calibrate never".split()
@@ -77,13 +78,13 @@ def test_a_record_whose_frames_add_up(switchmark: Run) -> None:
 
 
 def test_latency_of_round_trips(switchmark: Run) -> None:
-    axes = "--dimension latency --rate 1000 --duration 0.5 --repeat 1 --json"
+    axes = "--dimension latency --rate 1000 --duration 0.3 --repeat 1 --json"
     completed = switchmark("run", *axes.split())
     assert completed.returncode == 0, completed.stderr
     (record,) = records(completed)
     latency = record["latency_ns"]
     assert latency["kind"] == "rtt"
-    assert latency["count"] == record["rx"]["frames"] > 250
+    assert latency["count"] == record["rx"]["frames"] > 150
     assert 0 < latency["min"] <= latency["p50"] <= latency["p90"] <= latency["max"]
     assert latency["p999"] is None, "fewer than ten samples lie beyond it"
     floor = record["latency_floor_ns"]
@@ -120,8 +121,8 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     killed = start(
         environment,
         tmp_path,
-        *["run", "--switch", "linux-bridge,direct,ip-forward", *QUICK, "--duration", "0.3"],
-        *["--repeat", "2", "--out", "runs"],
+        *["run", "--switch", "linux-bridge,direct", *QUICK, "--duration", "0.3"],
+        *["--repeat", "3", "--out", "runs"],
     )
     found = wait_for(
         lambda: [f for f in tmp_path.glob("runs/*/records.jsonl") if f.read_text().count("\n")],
@@ -136,8 +137,8 @@ def test_finished_records_outlive_a_kill_and_are_not_run_again(
     assert completed.returncode == 0, completed.stderr
     after = found[0].read_text().splitlines()
     assert after[: len(before)] == before
-    assert len(after) == 3
-    assert [record["status"] for record in records(completed)] == ["ok"] * 3
+    assert len(after) == 2
+    assert [record["status"] for record in records(completed)] == ["ok"] * 2
 
 
 def test_ctrl_c_cleans_up_and_says_how_to_go_on(
@@ -255,10 +256,10 @@ def test_two_campaigns_at_once_do_not_collide_and_clean_leaves_both_and_what_is_
     subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
     try:
         before = state_of_the_lane()
-        arguments = ["run", "--switch", "linux-bridge,ovs", *QUICK, "--duration", "0.3", "--json"]
-        arguments += ["--repeat", "3"]
+        arguments = ["run", "--switch", "ovs", *QUICK, "--duration", "1", "--json"]
+        arguments += ["--repeat", "2"]
         runs = [start(environment, tmp_path, *arguments, "--out", f"runs{i}") for i in range(2)]
-        wait_for(lambda: all(len(traffic_processes(run)) > 1 for run in runs), "traffic processes")
+        wait_for(lambda: all(traffic_processes(run) for run in runs), "traffic processes")
         cleaned = switchmark("clean")
         assert cleaned.returncode == 0
         states = [line.partition(": ")[2] for line in cleaned.stdout.splitlines()]
@@ -268,7 +269,7 @@ def test_two_campaigns_at_once_do_not_collide_and_clean_leaves_both_and_what_is_
             output, errors = run.communicate(timeout=90)
             assert run.returncode == 0, errors
             content = [json.loads(line) for line in output.splitlines()]
-            assert [record["status"] for record in content] == ["ok"] * 2
+            assert [record["status"] for record in content] == ["ok"]
             assert all(record["foreign"] == record["corrupted"] == 0 for record in content)
         assert switchmark("clean").returncode == 0
         assert state_of_the_lane() == before
@@ -431,7 +432,7 @@ def test_the_papers_experiment_prints_published_beside_measured(switchmark: Run)
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
-    switchmark: Run, tmp_path: Path
+    switchmark: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the five texts, outside of the package, with what a run before it measured."""
     kept = Path(library.__file__).parent / "ara-2021"
@@ -452,6 +453,8 @@ def test_an_experiment_of_ones_own_is_measured_and_laid_over_the_next_run(
     assert second.returncode == 0, second.stderr
     (udp,) = (line for line in second.stdout.splitlines() if line.strip().startswith("udp "))
     assert re.search(r"338; [\d.]+", udp), udp
+    # unit/test_cli.py has the rest of the list, which takes seconds.
+    monkeypatch.setattr(papers, "_listed", lambda experiment, _: {"name": experiment.name})
     listed = switchmark("list", "papers", "--experiments", "mine", "--json")
     assert any(entry["name"] == "my-table/table2" for entry in json.loads(listed.stdout))
 
