@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ AXES = {
     "search": "ndr",
     "repeat": "3",
     "rate": "20k",
-    "precision": "20%",
+    "precision": "50%",
     "duration": "0.03",
     "warmup": "0",
     "seed": "1",
@@ -60,19 +61,38 @@ def rounds_of(trials: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     return list(dict.fromkeys(trials))
 
 
+@dataclass
+class Resumed:
+    """A run of two switches, each searched three times, that was cut off in the second search of
+    one of them and went on."""
+
+    path: Path
+    cut: Watching
+    rest: Watching
+    stored: Mapping[str, int]
+    """The numbers of trials that the first part has stored, by test."""
+    kept: Mapping[str, Sequence[TrialResult]]
+    """All trials, by test."""
+
+
 @pytest.fixture(scope="module")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watching]:
-    """Return a run of two switches, each searched three times."""
-    folder = RunFolder.create(tmp_path_factory.mktemp("runs"), from_options(AXES, check), {})
-    watching = Watching()
-    with folder:
-        run(folder, Lab(folder.path), watching)
-    return folder.path, watching
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    cut, rest = Watching(seconds=2), Watching()
+    runs = tmp_path_factory.mktemp("runs")
+    with RunFolder.create(runs, from_options(AXES, check), {}) as folder:
+        with pytest.raises(Interrupted):
+            run(folder, Lab(folder.path, gate="off"), cut)
+        path = folder.path
+    with RunFolder(path) as folder:
+        stored = {key: len(trials) for key, trials in folder.trials.items()}
+        run(folder, Lab(folder.path, gate="off"), rest)
+        kept = {key: list(trials) for key, trials in folder.trials.items()}
+    return Resumed(path, cut, rest, stored, kept)
 
 
-def test_searches_of_two_switches_take_turns(finished_run: tuple[Path, Watching]) -> None:
-    _, watching = finished_run
-    rounds = rounds_of(watching.trials)
+def test_searches_of_two_switches_take_turns(resumed: Resumed) -> None:
+    trials = [*resumed.cut.trials, *resumed.rest.trials]
+    rounds = rounds_of(trials)
     assert len(rounds) == 6, "no search is torn apart"
     assert [number for _, number in rounds] == [1, 1, 2, 2, 3, 3]
     for start in (0, 2, 4):
@@ -82,10 +102,9 @@ def test_searches_of_two_switches_take_turns(finished_run: tuple[Path, Watching]
         }
 
 
-def test_a_record_has_what_each_search_found(finished_run: tuple[Path, Watching]) -> None:
-    path, watching = finished_run
-    counts = Counter(watching.trials)
-    for record in read_records(path):
+def test_a_record_has_what_each_search_found(resumed: Resumed) -> None:
+    counts = Counter([*resumed.cut.trials, *resumed.rest.trials])
+    for record in read_records(resumed.path):
         assert record.search is not None
         counted = [counts[record.test.switch, number] for number in (1, 2, 3)]
         assert [result.trials for result in record.search.results] == counted
@@ -100,10 +119,8 @@ def test_a_record_has_what_each_search_found(finished_run: tuple[Path, Watching]
         assert len(content["search"]["results"]) == 3
 
 
-def test_each_search_is_a_row_of_a_query(
-    finished_run: tuple[Path, Watching], tmp_path: Path
-) -> None:
-    records = read_records(finished_run[0])
+def test_each_search_is_a_row_of_a_query(resumed: Resumed, tmp_path: Path) -> None:
+    records = read_records(resumed.path)
     with opened(Tables([stored_run(tmp_path, records)])) as database:
         query = "select repeat, rate_pps, low_pps, high_pps from searches order by number, repeat"
         rows = ask(database, query).rows
@@ -115,27 +132,17 @@ def test_each_search_is_a_row_of_a_query(
     assert rows == expected
 
 
-def test_a_run_goes_on_in_the_middle_of_a_repeated_search(tmp_path: Path) -> None:
-    """It was cut off in the second search of a switch: what is measured then begins there."""
-    cut, rest = Watching(seconds=2), Watching()
-    campaign = from_options({**AXES, "repeat": "2"}, check)
-    with RunFolder.create(tmp_path, campaign, {}) as folder:
-        with pytest.raises(Interrupted):
-            run(folder, Lab(folder.path), cut)
-        path = folder.path
-    with RunFolder(path) as folder:
-        stored = {key: len(trials) for key, trials in folder.trials.items()}
-        assert sum(stored.values()) == len(cut.trials)
-        run(folder, Lab(folder.path), rest)
-        kept_trials = {key: list(trials) for key, trials in folder.trials.items()}
+def test_a_run_goes_on_in_the_middle_of_a_repeated_search(resumed: Resumed) -> None:
+    """What is measured then begins there."""
+    cut, rest = resumed.cut, resumed.rest
+    assert sum(resumed.stored.values()) == len(cut.trials)
     switch = cut.trials[-1][0]
     again = [number for name, number in rest.trials if name == switch]
     assert min(again) == 2, "the first search is not made again"
-    records = read_records(path)
+    records = read_records(resumed.path)
     assert [record.status for record in records] == ["ok", "ok"]
     for record in records:
         assert record.search is not None
-        trials = kept_trials[record.key]
-        assert Counter(trial.spec.repeat for trial in trials) == {
+        assert Counter(trial.spec.repeat for trial in resumed.kept[record.key]) == {
             number: result.trials for number, result in enumerate(record.search.results, 1)
         }, "no trial was measured twice, none is of another search"
