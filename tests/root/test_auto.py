@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,14 +25,33 @@ SHORT = "--duration 0.15 --warmup 0.05 --repeat 1 --calibrate never".split()
 REPOSITORY = Path(__file__).parents[2]
 
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
 def run(
-    cwd: Path, traffic_program: str, *arguments: str, as_nobody: bool = False
+    cli: Callable[..., tuple[int, str, str]],
+    traffic_program: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run the command as root."""
+    monkeypatch.setenv("SWITCHMARK_TRAFFIC", traffic_program)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(arguments, *cli("run", *arguments, *SHORT))
+
+    return call
+
+
+def run_as_nobody(
+    cwd: Path, traffic_program: str, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in a folder, as root or as a user."""
-    command = [*COMMAND, "run", *arguments, *SHORT]
+    """Run the command in a folder, as a user."""
     environment = {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, "HOME": str(cwd)}
-    if as_nobody:
-        command, environment = seen_by_nobody(cwd / "source", command, environment)
+    command = [*COMMAND, "run", *arguments, *SHORT]
+    command, environment = seen_by_nobody(cwd / "source", command, environment)
     return subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=cwd, timeout=150
     )
@@ -73,45 +92,46 @@ def skip_without(*switches: str) -> None:
             pytest.skip(f"{name}: {missing.message}")
 
 
-def test_a_bridge_ovs_and_ovs_dpdk_are_measured_by_one_engine(
-    tmp_path: Path, traffic_program: str
-) -> None:
-    skip_without("ovs", "ovs-dpdk")
-    completed = run(tmp_path, traffic_program, "--switch", "linux-bridge,ovs,ovs-dpdk", "--json")
+def test_a_bridge_ovs_and_testpmd_are_measured_by_one_engine(run: Run, tmp_path: Path) -> None:
+    switches = ("linux-bridge", "ovs", "testpmd")
+    skip_without(*switches)
+    completed = run("--switch", ",".join(switches), "--json")
     assert completed.returncode == 0, completed.stderr
     assert "engine dpdk (--engine auto)" in completed.stderr
     results = records(completed)
-    assert sorted(record["test"]["switch"] for record in results) == [
-        "linux-bridge",
-        "ovs",
-        "ovs-dpdk",
-    ]
+    assert sorted(record["test"]["switch"] for record in results) == [*switches]
     for record in results:
         assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk")
         assert record["rx"]["frames"] > 0
         assert record["verdict"]
-    assert stored_engines(tmp_path) == dict.fromkeys(("linux-bridge", "ovs", "ovs-dpdk"), "dpdk")
+    assert stored_engines(tmp_path) == dict.fromkeys(switches, "dpdk")
 
 
 @pytest.mark.further  # test_choosing.py has the choice, and test_cli.py what is said
-def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(
-    tmp_path: Path, traffic_program: str
-) -> None:
+def test_a_switch_past_the_kernel_needs_no_word_of_an_engine(run: Run) -> None:
     skip_without("testpmd")
-    completed = run(tmp_path, traffic_program, "--switch", "testpmd", "--json", "--quiet")
+    completed = run("--switch", "testpmd", "--json", "--quiet")
     (record,) = records(completed)
     assert (record["status"], record["test"]["engine"]) == ("ok", "dpdk"), completed.stderr
     assert "engine" not in completed.stderr
 
 
+@pytest.mark.parametrize(
+    "switches",
+    [
+        ("linux-bridge", "ip-forward", "vxlan"),
+        # tests/netns has the same engine through each of them.
+        pytest.param(("macvlan", "tc-redirect", "xdp-redirect"), marks=pytest.mark.further),
+    ],
+    ids=",".join,
+)
 def test_what_is_chosen_for_switches_of_the_kernel_passes_their_frames(
-    tmp_path: Path, traffic_program: str
+    run: Run, switches: tuple[str, ...]
 ) -> None:
     """The engine of several switches is usable for each of them alone."""
-    switches = ["linux-bridge", "ip-forward", "macvlan", "tc-redirect", "xdp-redirect", "vxlan"]
     skip_without(*switches)
     arguments = ("--switch", ",".join(switches), "--rate", "5k", "--json")
-    completed = run(tmp_path, traffic_program, *arguments)
+    completed = run(*arguments)
     found = {
         record["test"]["switch"]: (record["status"], record["test"]["engine"], record["error"])
         for record in records(completed)
@@ -121,10 +141,8 @@ def test_what_is_chosen_for_switches_of_the_kernel_passes_their_frames(
 
 @pytest.mark.further  # test_choosing.py has the same choices
 @pytest.mark.parametrize("axes", [("--vlan", "7", "--frame-size", "68"), ("--frame-size", "9000")])
-def test_what_a_frame_is_like_stays_as_it_is_asked_for(
-    axes: tuple[str, ...], tmp_path: Path, traffic_program: str
-) -> None:
-    completed = run(tmp_path, traffic_program, "--rate", "5k", "--json", *axes)
+def test_what_a_frame_is_like_stays_as_it_is_asked_for(run: Run, axes: tuple[str, ...]) -> None:
+    completed = run("--rate", "5k", "--json", *axes)
     (record,) = records(completed)
     assert (record["status"], record["test"]["engine"]) == ("ok", "mmap"), record["error"]
 
@@ -138,7 +156,7 @@ def test_a_user_measures_what_needs_no_root_and_is_told_what_the_rest_needs(
         if folder.owner() == "root" and folder.is_relative_to("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o011)
     arguments = ("--switch", "linux-bridge,ovs,ovs-dpdk", "--rate", "5k")
-    completed = run(tmp_path, traffic_program, *arguments, as_nobody=True)
+    completed = run_as_nobody(tmp_path, traffic_program, *arguments)
     stored = [
         json.loads(line)["record"]
         for file in (tmp_path / "runs").glob("*/records.jsonl")

@@ -12,6 +12,8 @@ import pytest
 
 from switchmark.campaign.store import read_records
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RUN = [
     "--switch",
     "testpmd",

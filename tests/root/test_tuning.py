@@ -23,6 +23,8 @@ from switchmark.path.refusals import check
 from switchmark.runs.own_run import OwnRun
 
 SHORT = {"duration": "0.1", "warmup": "0.05"}
+LEAST = {"switch_burst": 8, "buffers": 8192, "descriptors": 256}
+MOST = {"switch_burst": 256, "buffers": 131072, "memory": "no-huge", "descriptors": 4096}
 SHOWN, OPTIONS = checked_options(Measuring(quiet=True, calibrate="never", gate="off"))
 
 
@@ -33,8 +35,14 @@ def short(monkeypatch: pytest.MonkeyPatch, traffic_program: str) -> None:
 
 
 def test_settings_of_a_switch_are_tried_and_the_best_is_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Here the smallest settings, with which the switch works."""
+
+    def smallest(test: Test, check: Any) -> list[Test]:
+        return [test.model_copy(update=LEAST)]
+
+    monkeypatch.setattr(tuning, "_with_settings", smallest)
     axes = {"switch": "testpmd", "engine": "dpdk", "memory": "auto", "repeat": "1", **SHORT}
     campaign = from_options(axes, check)
     status = search_settings(
@@ -88,14 +96,10 @@ def test_a_search_that_was_interrupted_goes_on(
     assert output.count("has nothing to tune") == 2
 
 
-LEAST = {"switch_burst": 8, "buffers": 8192, "descriptors": 256}
-MOST = {"switch_burst": 256, "buffers": 131072, "memory": "no-huge", "descriptors": 4096}
-
-
 @pytest.mark.parametrize(
     ("switch", "settings"),
     [
-        pytest.param("testpmd", LEAST, id="testpmd-8", marks=pytest.mark.further),
+        pytest.param("testpmd", LEAST, id="testpmd-8", marks=pytest.mark.further),  # as above
         pytest.param("testpmd", MOST, id="testpmd-256"),
         pytest.param("fastclick", LEAST, id="fastclick-8"),
         pytest.param("fastclick", MOST, id="fastclick-256"),
