@@ -27,6 +27,7 @@ import pytest
 from combinations import measured
 from real_frames import DISTURBED, skip_unpackaged
 from switchmark.hosts.local import LocalHost
+from switchmark.lab import calibration
 from switchmark.lab import series as intervals
 from switchmark.lab.calibration import Calibrations
 from switchmark.lab.measure import Lab
@@ -60,6 +61,9 @@ INSIDE = Place(PlaceKind.INSIDE_SWITCH)
 TIMES = int(os.environ.get("SWITCHMARK_SOAK", "1"))
 WANTED = TIMES if TIMES < 20 else math.ceil(0.95 * TIMES)
 
+BRIEF = TrialSpec(rate_pps=None, duration_s=0.15, warmup_s=0.05)
+"""A trial of a calibration: half as long as usual."""
+
 Try = Callable[..., Record]
 
 
@@ -76,6 +80,8 @@ def attempt(traffic_program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for truth in truths:
         monkeypatch.setattr(truth, "program", str(PROGRAM), raising=False)
 
+    if TIMES == 1:
+        monkeypatch.setattr(calibration, "_ON_CABLE", BRIEF)
     # One calibration for all attempts: a part that is slow in a later attempt was not slow when it
     # was calibrated.
     measured_by: list[Lab] = []
@@ -164,6 +170,7 @@ def test_nothing_is_found_where_nothing_is_wrong(attempt: Try) -> None:
     assert trial.evidence.balance[INSIDE] == Balance(trial.tx_frames, trial.tx_frames)
 
 
+@pytest.mark.further
 @pytest.mark.alone
 def test_every_tenth_frame_dropped(attempt: Try) -> None:
     with preferred():
@@ -214,7 +221,8 @@ TWO_CORES: dict[str, Any] = {"function_cores": 2, "flows": 8, "rate": "5k", "dur
 @pytest.mark.parametrize(
     "engine",
     [
-        *("raw", "xdp", "udp-mmsg"),
+        *("xdp", "udp-mmsg"),
+        pytest.param("raw", marks=pytest.mark.further),
         # The tests of flows that come to both cores have these.
         pytest.param("raw-mmsg", marks=pytest.mark.further),
         pytest.param("mmap", marks=pytest.mark.further),
@@ -396,6 +404,8 @@ def test_faults_are_counted_over_two_queues_of_dpdk(attempt: Try) -> None:
 # --- outages -----------------------------------------------------------------------------------
 
 PERIOD_S, EVENT_S = 1e-4, 0.5
+BUSY_S = 5e-3
+"""How much later than on a quiet host a receiver may wake up."""
 
 
 @pytest.mark.alone
@@ -429,7 +439,8 @@ def test_a_gap_is_found_to_within_two_periods(attempt: Try, gap_ms: int) -> None
             longest.before_due_ns / 1e9 - 0.505,
         )
         late_s = abs(outage.by_time_s - gap_ms / 1e3)
-        if max(map(abs, errors_s)) > 2 * PERIOD_S or late_s > outage.unsure_s + PERIOD_S:
+        unsure_s = outage.unsure_s + (PERIOD_S if TIMES > 1 else BUSY_S)
+        if max(map(abs, errors_s)) > 2 * PERIOD_S or late_s > unsure_s:
             missed.append((errors_s, late_s, outage.unsure_s))
         assert event.failure is None
         assert event.began_ns >= EVENT_S * 1e9
@@ -504,9 +515,9 @@ def test_a_burst_of_losses_and_a_step_of_the_latency_are_found_where_they_were(
 def test_a_leak_of_the_switch_is_named(
     attempt: Try, monkeypatch: pytest.MonkeyPatch, leak_kib: int
 ) -> None:
-    """A trend takes ten values in each half. Memory is read 20 times a second here, not once."""
-    monkeypatch.setattr(intervals, "_LOOK_NS", 50_000_000)
-    (trial,) = attempt("--leak-kib", leak_kib, duration=2.0, interval=0.05).trials
+    """A trend takes ten values in each half. Memory is read 40 times a second here, not once."""
+    monkeypatch.setattr(intervals, "_LOOK_NS", 25_000_000)
+    (trial,) = attempt("--leak-kib", leak_kib, duration=1.2, interval=0.025).trials
     assert trial.series is not None
     assert sum(kib is not None for kib in trial.series.switch_rss_kib) >= 20
     assert ("growing" in trial.doubts) == (leak_kib > 0)
@@ -551,17 +562,16 @@ WRONG_SUM = "a wrong checksum of the IP header"
     ("faults", "axes", "says"),
     [
         pytest.param(
-            *("--drop 10", {}, ["frames did not arrive: [0-9]+ inside switch"]),
-            marks=pytest.mark.smoke,
-        ),
-        (
-            *("--duplicate 11 --swap 7 --corrupt 9 --stray 13", {"pairs": 2}),
+            "--drop 10 --duplicate 11 --swap 7 --corrupt 9 --stray 13",
+            {"pairs": 2},
             [
+                "frames did not arrive: .*[0-9]+ inside switch",
                 "[0-9]+ frames arrived more than once",
                 "[0-9]+ frames arrived after a later one",
                 "[0-9]+ frames arrived with other bytes",
                 "[0-9]+ frames arrived at a port that they were not for",
             ],
+            marks=pytest.mark.smoke,
         ),
         (
             *("--ttl 10 --mac 10 --checksum 10", {"touch": "none"}),
@@ -574,6 +584,7 @@ WRONG_SUM = "a wrong checksum of the IP header"
         *(
             pytest.param(*fault, marks=pytest.mark.further)
             for fault in (
+                ("--drop 10", {}, ["frames did not arrive: [0-9]+ inside switch"]),
                 ("--duplicate 10", {}, ["[0-9]+ frames arrived more than once"]),
                 ("--swap 10", {}, ["arrived after a later one"]),
                 ("--corrupt 10", {}, ["[0-9]+ frames arrived with other bytes"]),
