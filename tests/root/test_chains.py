@@ -98,7 +98,8 @@ def test_forwarders_on_cables(measure: Measure, port: str) -> None:
 @pytest.mark.parametrize(
     ("switch", "function"),
     [
-        ("testpmd", "forwarder"),
+        # tests/netns/test_chains.py has such chains, and the other tests here these functions.
+        pytest.param("testpmd", "forwarder", marks=FURTHER),
         pytest.param("ovs-dpdk", "l2fwd", marks=FURTHER),
         pytest.param("testpmd", "testpmd", marks=FURTHER),
     ],

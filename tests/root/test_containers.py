@@ -164,7 +164,11 @@ def test_frames_pass_in_every_runtime_through_every_switch(
     assert_nearly_all_arrive(record)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    # test_images.py has images of podman.
+    "runtime",
+    ["lxc", "docker", pytest.param("podman", marks=pytest.mark.further)],
+)
 def test_functions_live_in_an_image_of_the_users_which_stays_as_it_is(
     measure_there: Measure, lab: tuple[Workspace, Executor], runtime: str, tmp_path: Path
 ) -> None:
@@ -207,9 +211,10 @@ def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runtime", "switch", "chain", "function"),
     [
-        ("lxc", "linux-bridge", 2, "forwarder"),
         ("lxc", "ovs", 1, "linux-bridge"),
         ("podman", "ovs", 1, "pcap-bridge"),
+        # A forwarder is the program that sends and receives in the other tests.
+        pytest.param("lxc", "linux-bridge", 2, "forwarder", marks=pytest.mark.further),
         # Below, docker has a chain past the kernel.
         pytest.param("docker", "ovs", 1, "linux-bridge", marks=pytest.mark.further),
     ],
@@ -248,7 +253,7 @@ def test_functions_that_bypass_the_kernel_forward_in_containers(
     ("runtime", "engine", "switch"),
     [
         ("lxc", "udp", "linux-bridge"),
-        ("lxc", "mmap", "macvlan"),
+        pytest.param("lxc", "mmap", "macvlan", marks=pytest.mark.further),  # as raw-mmsg, below
         ("lxc", "xdp-live", "linux-bridge"),
         ("docker", "xdp", "macvlan"),
         ("podman", "xdp", "macvlan"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from host_state import marked, start, wait_for
 from switchmark.runs.measuring import VARIABLE
 
-RUN = "run --engine raw-mmsg --warmup 0 --rate 1k --calibrate never".split()
+RUN = "run --engine raw-mmsg --warmup 0 --rate 1k --calibrate never --gate off".split()
 LONG = [*RUN, *"--duration 60 --quiet --name first".split()]
 SHORT = [*RUN, *"--duration 0.1 --json".split()]
 
@@ -21,14 +22,20 @@ def environment(traffic_program: str, tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "SWITCHMARK_TRAFFIC": traffic_program, VARIABLE: lock}
 
 
-def test_a_run_beside_another_one_is_doubted(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_run_beside_another_one_is_doubted(
+    environment: dict[str, str],
+    cli: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Unless it waits until the other one has ended."""
+    for name in (VARIABLE, "SWITCHMARK_TRAFFIC"):
+        monkeypatch.setenv(name, environment[name])
     first = start(environment, tmp_path, *LONG)
     wait_for(lambda: marked("switchmark-traf", first), "traffic")
     waiting = start(environment, tmp_path, *SHORT, "--name", "waiting")
-    beside = start(environment, tmp_path, *SHORT, "--share-machine", "--name", "beside")
-    output, errors = beside.communicate(timeout=60)
-    assert beside.returncode == 0, errors
+    code, output, errors = cli(*SHORT, "--share-machine", "--name", "beside")
+    assert code == 0, errors
     assert '"shared-machine"' in output
 
     assert first.poll() is None
