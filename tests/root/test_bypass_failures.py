@@ -44,7 +44,7 @@ from traffic_program import ADDRESS, Program
 QUICK = ["--engine", "dpdk", "--duration", "0.15", "--warmup", "0.05", "--rate", "5k", "--json"]
 LONG = [
     *("--engine", "dpdk", "--duration", "0.5", "--repeat", "100", "--warmup", "0", "--rate", "5k"),
-    "--json",
+    *("--json", "--calibrate", "never", "--gate", "off"),
     *("--placement", "pinned"),  # each part is a process of its own, on few cores too
 ]
 DAEMONS = {
