@@ -19,7 +19,7 @@ from switchmark.model.test import Test
 from switchmark.noises import TABLE as NOISES
 from switchmark.noises.base import Site
 from switchmark.path.assembly import build
-from switchmark.path.refusals import check
+from switchmark.path.refusals import can_work
 from switchmark.path.resolving import resolve
 from switchmark.runs.pci import Device, _give, _remember
 from switchmark.scenarios import TABLE as SCENARIOS
@@ -94,7 +94,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
     for switch, axes in itertools.product(SWITCHES, [*places, *variants]):
         for engine in _engines(switch):
             test = Test.model_validate({"switch": switch, "engine": engine, **axes})
-            if not check(test):
+            if can_work(test):
                 yield f"{switch} {axes}", build(resolve(test, prefix=RUN, run_dir=FOLDER))
                 break
     for kind, noise in NOISES.items():
