@@ -309,7 +309,8 @@ def test_killed_workers_tests_run_elsewhere_a_restarted_scheduler_is_found_and_e
     with meanwhile(kill_and_restart):
         objects = [json.loads(line) for line in done(cli, *ON_THE_LAB, "killed").splitlines()]
     assert [result["status"] for result in objects] == ["ok"] * 4
-    assert "shared-machine" in objects[0]["doubts"]
+    # Until b was killed, both measured on one machine: in any of the tests, on a busy host.
+    assert any("shared-machine" in result["doubts"] for result in objects)
     tests = load(tmp_path / "campaign.yaml", {}, lambda test: []).tests
     with LocalLab(tmp_path) as here:  # the keys of a local run, each once
         assert keys(folder) == Counter(key(test, here.versions(test)) for test in tests)
